@@ -28,7 +28,6 @@ class Method(StrEnum):
     CAMION = "camion"
     GHOUILA_HOURI = "ghouila-houri"
     SUMS = "sums"
-    PIVOTS = "pivots"
 
 
 def tu(

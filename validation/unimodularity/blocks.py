@@ -14,7 +14,7 @@ from flowlex.validation.unimodularity.matrix import NamedMatrix
 from flowlex.validation.unimodularity.proof import Certificate, Witness
 from flowlex.validation.unimodularity.verify import kind_of
 
-__all__ = ["Found", "Part", "certificates_of", "whole", "witness_of"]
+__all__ = ["Found", "Part", "whole", "witness_of"]
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,6 @@ def whole(matrix: sp.csc_array) -> Part:
     """A matrix as the part that is all of it."""
     rows, columns = map(int, matrix.shape)
     return Part(matrix, np.arange(rows), np.arange(columns))
-
-
-def certificates_of(proofs: list[Found | None]) -> list[Certificate]:
-    """The certificates among these proofs."""
-    return [proof.certificate for proof in proofs if proof is not None and proof.certificate is not None]
 
 
 def witness_of(found: Found, named: NamedMatrix) -> Witness:

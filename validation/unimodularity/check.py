@@ -6,7 +6,7 @@
 (<Answer.NOT_TU: 'not_tu'>, 2)
 
 The steps live in modules of their own (`network`, `reductions`, `camion`, `ghouila_houri`, `sums`,
-`three_separations`, `pivots`), each a function that can be called alone.
+`three_separations`), each a function that can be called alone.
 """
 
 from __future__ import annotations

@@ -1,29 +1,23 @@
-"""Step 6, first part: Ghouila-Houri's criterion, exhaustive on the short side or for one set of rows.
+"""Ghouila-Houri's criterion, exhaustive on the short side.
 
 A matrix is totally unimodular exactly when every set of its rows can be given signs so that the signed sum of
-the rows has entries -1, 0, 1 only (Ghouila-Houri 1962): an equitable bicolouring. One set is a small integer
-program (`ghouila_houri`); all 2**k sets at once are the supports of the vectors s in {-1, 0, 1}**k with
-``s A`` in {-1, 0, 1}, which can be listed up to k = 11 or so (`uncolourable_rows`).
+the rows has entries -1, 0, 1 only (Ghouila-Houri 1962): an equitable bicolouring. The sets
+that can be coloured are the supports of the vectors s in {-1, 0, 1}**k with ``s A`` in {-1, 0, 1}, which can be listed
+up to k = 11 or so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from flowlex.formulations.linear_program import LinearProgram
-
 __all__ = [
     "SplitFailure",
     "bicoloring_counterexample",
-    "colouring_program",
-    "ghouila_houri",
     "square_part",
     "uncolourable_rows",
 ]
@@ -99,47 +93,6 @@ def square_part(matrix: sp.csc_array, rows: Sequence[int]) -> tuple[int, ...]:
         else:
             kept.append(int(column))
     return tuple(kept)
-
-
-def colouring_program(matrix: sp.csc_array, rows: Sequence[int] | None = None) -> LinearProgram:
-    """State the equitable bicolouring of a set of rows as a `LinearProgram` to read or solve.
-
-    ``red[i]`` says that row i is red. Of every column's sum over the set, red takes the half, rounded either
-    way.
-    """
-    from flowlex.formulations.linear_program import LinearProgram
-
-    chosen = list(range(int(matrix.shape[0]))) if rows is None else [int(row) for row in rows]
-    strip = matrix.tocsr()[chosen].tocsc()
-    program = LinearProgram("equitable_bicolouring")
-    red = program.variables("red", len(chosen), upper=1, integer=True, labels=chosen)
-    total = np.asarray(strip.sum(axis=0)).ravel().astype(np.int64)
-    column = np.repeat(np.arange(strip.shape[1]), np.diff(strip.indptr))
-    share = (red[strip.indices] * strip.data.astype(float)).sum_by(column, int(strip.shape[1]))
-    program.constrain("at_least_half", share, ">=", np.floor(total / 2))
-    program.constrain("at_most_half", share, "<=", np.ceil(total / 2))
-    return program
-
-
-def ghouila_houri(matrix: sp.csc_array, rows: Sequence[int] | None = None) -> NDArray[np.int64] | None:
-    """Return signs +-1 for the given rows (default all) with sums in {-1, 0, 1}, or None if there are none.
-
-    Solved as an integer program by HiGHS; the answer is checked in integers.
-    """
-    from flowlex.formulations.engines import solve
-    from flowlex.formulations.outcome import Status
-
-    program = colouring_program(matrix, rows)
-    outcome = solve(program, "highs")
-    if outcome.status is Status.INFEASIBLE:
-        return None
-    if outcome.values is None:
-        raise RuntimeError(f"HiGHS did not settle the bicolouring: {outcome.status}")
-    signs: NDArray[np.int64] = 2 * np.rint(outcome.values).astype(np.int64) - 1
-    chosen = list(range(int(matrix.shape[0]))) if rows is None else list(rows)
-    if np.abs(signs @ matrix.tocsr()[chosen].toarray().astype(np.int64)).max(initial=0) > 1:
-        raise RuntimeError("HiGHS returned signs that are no equitable bicolouring")
-    return signs
 
 
 @dataclass(frozen=True)

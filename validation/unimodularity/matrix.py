@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats
 
-__all__ = ["LeftOut", "MatrixError", "NamedMatrix", "Program", "canonical", "exact", "fingerprint", "ternary"]
+__all__ = [
+    "LeftOut",
+    "MatrixError",
+    "NamedMatrix",
+    "Program",
+    "bipartite",
+    "canonical",
+    "exact",
+    "fingerprint",
+    "ternary",
+]
 
 
 class MatrixError(ValueError):
@@ -198,6 +208,14 @@ def ternary(matrix: sp.csc_array) -> sp.csc_array:
     if matrix.data.size and not np.all(np.abs(matrix.data) == 1):
         raise MatrixError("an entry is outside {-1, 0, 1}")
     return sp.csc_array((matrix.data.astype(np.int8), matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def bipartite(matrix: sp.csc_array) -> sp.csr_array:
+    """The graph whose nodes are the rows, then the columns, and whose edges are the nonzeros."""
+    rows, columns = map(int, matrix.shape)
+    ones = sp.csr_array((np.ones(matrix.nnz, np.int8), matrix.indices, matrix.indptr), shape=(columns, rows))
+    graph: sp.csr_array = sp.block_array([[None, ones.T], [ones, None]], format="csr")
+    return graph
 
 
 def exact(value: Any) -> int | Fraction:

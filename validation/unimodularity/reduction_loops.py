@@ -1,4 +1,4 @@
-"""Loops of `reductions`: repeated lines, found by hashing, and biconnected components.
+"""Loops of `reductions`: repeated lines, found by hashing.
 
 Matrices come as CSC (``col_ptr, col_row``) and CSR (``row_ptr, row_col``) arrays of one support.
 """
@@ -11,104 +11,7 @@ import numpy as np
 
 from flowlex.formulations.loops import loop
 
-__all__ = ["block_lines", "blocks", "reduce_lines"]
-
-
-@loop
-def _close(edge, count, block, edge_stack, top):
-    """Number the edges of a block, which lie on the stack down to its first one; returns the new top."""
-    while True:
-        top -= 1
-        block[edge_stack[top]] = count
-        if edge_stack[top] == edge:
-            return top
-
-
-@loop
-def blocks(lines, ptr, adj):
-    """Biconnected components of a graph given by adjacency lists; returns a block number per directed edge.
-
-    ``adj[e]`` is the far end of the directed edge ``e``; both directions of an edge get the same number.
-    """
-    number = np.full(lines, -1, np.int64)
-    low = np.zeros(lines, np.int64)
-    parent_edge = np.full(lines, -1, np.int64)
-    cursor = ptr[:-1].copy()
-    block = np.full(len(adj), -1, np.int64)
-    edge_stack = np.empty(len(adj), np.int64)
-    top = 0
-    path = np.empty(lines, np.int64)
-    count = 0
-    clock = 0
-    for root in range(lines):
-        if number[root] >= 0:
-            continue
-        number[root] = low[root] = clock
-        clock += 1
-        path[0] = root
-        depth = 1
-        while depth:
-            here = path[depth - 1]
-            if cursor[here] < ptr[here + 1]:
-                edge = cursor[here]
-                cursor[here] += 1
-                there = adj[edge]
-                if number[there] < 0:
-                    edge_stack[top] = edge
-                    top += 1
-                    number[there] = low[there] = clock
-                    clock += 1
-                    parent_edge[there] = edge
-                    path[depth] = there
-                    depth += 1
-                elif number[there] < number[here]:
-                    back = parent_edge[here]
-                    if back < 0 or path[depth - 2] != there:
-                        edge_stack[top] = edge
-                        top += 1
-                        low[here] = min(low[here], number[there])
-                continue
-            depth -= 1
-            if depth:
-                above = path[depth - 1]
-                low[above] = min(low[above], low[here])
-                if low[here] >= number[above]:
-                    top = _close(parent_edge[here], count, block, edge_stack, top)
-                    count += 1
-    return block, count
-
-
-@loop
-def block_lines(lines, ptr, adj, block, count):
-    """List the lines of every block; returns ``(start, line)``, block k holding ``line[start[k]:start[k+1]]``."""
-    start = np.zeros(count + 1, np.int64)
-    for e in range(len(adj)):
-        if block[e] >= 0:
-            start[block[e] + 1] += 1
-    for k in range(count):
-        start[k + 1] += start[k]
-    near = np.empty(start[count], np.int64)
-    far = np.empty(start[count], np.int64)
-    fill = start[:-1].copy()
-    for line in range(lines):
-        for e in range(ptr[line], ptr[line + 1]):
-            if block[e] >= 0:
-                near[fill[block[e]]] = line
-                far[fill[block[e]]] = adj[e]
-                fill[block[e]] += 1
-    stamp = np.full(lines, -1, np.int64)
-    size = np.zeros(count + 1, np.int64)
-    held = np.empty(2 * start[count], np.int64)
-    found = 0
-    for k in range(count):
-        for e in range(start[k], start[k + 1]):
-            for line in (near[e], far[e]):
-                if stamp[line] != k:
-                    stamp[line] = k
-                    held[found] = line
-                    found += 1
-        size[k + 1] = found
-    return size, held[:found]
+__all__ = ["reduce_lines"]
 
 
 @loop

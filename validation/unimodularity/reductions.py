@@ -2,9 +2,7 @@
 
 * an entry outside {-1, 0, 1} is a 1 x 1 witness;
 * zero, unit and repeated (up to sign) rows and columns are removed until nothing changes;
-* the rest falls into blocks: the connected components of the bipartite graph of rows and columns, cut further
-  at every row or column whose removal disconnects it (a matrix is totally unimodular exactly when each of its
-  blocks is: an equitable colouring of one block can be flipped to match the other's on the shared line).
+* the rest falls into blocks: the connected components of the bipartite graph of rows and columns.
 
 All of it is linear in the nonzeros. A square submatrix of what is left is a square submatrix of the original,
 so witnesses only need their indices mapped back.
@@ -16,11 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
+from flowlex.formulations.arrays import Integers
 from flowlex.validation.unimodularity.clock import Clock
-from flowlex.validation.unimodularity.reduction_loops import block_lines, reduce_lines
-from flowlex.validation.unimodularity.reduction_loops import blocks as find_blocks
+from flowlex.validation.unimodularity.matrix import bipartite
+from flowlex.validation.unimodularity.reduction_loops import reduce_lines
 
 __all__ = ["Reduction", "bad_entry", "reduce_matrix", "split_blocks"]
 
@@ -41,11 +40,11 @@ class Reduction:
         Indices of what is left.
     """
 
-    line: NDArray[np.int64]
-    why: NDArray[np.int64]
-    other: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
+    line: Integers
+    why: Integers
+    other: Integers
+    rows: Integers
+    columns: Integers
 
 
 def bad_entry(matrix: sp.csc_array) -> tuple[int, int] | None:
@@ -74,27 +73,18 @@ def reduce_matrix(matrix: sp.csc_array, *, seed: int = 0, clock: Clock | None = 
     )
 
 
-def split_blocks(matrix: sp.csc_array, clock: Clock | None = None) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return rows and columns of each block (biconnected component) of the bipartite graph.
-
-    Every nonzero lies in exactly one block; two blocks share at most one row or column. Rows and columns
-    without nonzeros are in none.
-    """
-    clock = clock or Clock()
+def split_blocks(matrix: sp.csc_array) -> list[tuple[Integers, Integers]]:
+    """Return rows and columns of each connected component of the bipartite graph that has both."""
     rows = int(matrix.shape[0])
-    pointer, far, _ = lines_graph(matrix)
-    lines, steps = len(pointer) - 1, 5 * len(far) + len(pointer)
-    block, count = clock.run(find_blocks, lines, pointer, far, steps=steps)
-    if count == 0:
-        return []
-    start, line = clock.run(block_lines, lines, pointer, far, block, count, steps=steps)
-    parts = (np.sort(part) for part in np.split(line, start[1:-1]))
-    return [(part[part < rows], part[part >= rows] - rows) for part in parts]
+    _, component = connected_components(bipartite(matrix), directed=False)
+    order = np.argsort(component, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(component))[:-1])
+    return [(part[part < rows], part[part >= rows] - rows) for part in parts if len(part) > 1]
 
 
 def lines_graph(
     matrix: sp.csc_array,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Integers, Integers, Integers]:
     """Return adjacency pointers, far ends and signs of the bipartite graph; columns follow the rows."""
     rows = int(matrix.shape[0])
     turned = matrix.tocsr()

@@ -6,27 +6,26 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 
 from flowlex.formulations.arrays import Integers
-from flowlex.validation.unimodularity.blocks import Found, Part, certificates_of, whole
+from flowlex.validation.unimodularity.blocks import Found, Part, whole
 from flowlex.validation.unimodularity.camion import camion, hole_through
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 from flowlex.validation.unimodularity.ghouila_houri import LIMIT, square_part, uncolourable_rows
-from flowlex.validation.unimodularity.network.matrix import NetworkResult, network_matrix
+from flowlex.validation.unimodularity.network.matrix import network_matrix
 from flowlex.validation.unimodularity.proof import Certificate, Step
 from flowlex.validation.unimodularity.reductions import REASONS, reduce_matrix, split_blocks
 from flowlex.validation.unimodularity.sums import Separation, operands, two_sum_parts
-from flowlex.validation.unimodularity.three_separations import three_sum_parts
+from flowlex.validation.unimodularity.three_separations import find_core, three_sum_parts
 
 __all__ = ["METHODS", "Search"]
 
 
 #: Orders tried before the network tests and before the search for sums; how deep blocks are reduced and split again.
 FIRST_ORDERS, MORE_ORDERS, DEEPEST = 4, 40, 60
-#: Cells up to which blocks are searched for 3-sums, and pivoted or put into an integer program.
-THREE_SUM_CELLS, MOST_CELLS = 4_000_000, 1_000_000
+#: Cells up to which blocks are searched for 3-sums.
+THREE_SUM_CELLS = 4_000_000
 #: Steps recorded one by one; a matrix of thousands of blocks would drown the reader.
 MOST_STEPS = 200
 
@@ -86,7 +85,7 @@ class Search:
             smaller = self._reduce(part)
             if smaller is not None:
                 return self._after_reduction(part, *smaller, depth)
-            blocks = split_blocks(part.matrix, self.clock)
+            blocks = split_blocks(part.matrix)
             if len(blocks) > 1:
                 return self._each(part, blocks, depth)
         return self._hard(part)
@@ -144,7 +143,6 @@ class Search:
         return part.prove("blocks", {}, tuple(proofs)) if len(proofs) == len(blocks) else None
 
     def _hard(self, part: Part) -> Found | None:
-        cells = part.matrix.shape[0] * part.matrix.shape[1]
         if min(part.matrix.shape) <= 8:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
         found = self._glance(part)
@@ -154,12 +152,8 @@ class Search:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
         found = self._refute(part, MORE_ORDERS)  # refuting is cheap; looking for sums is not
         if found is None and self.clock.left() > 1:
-            found = self._try("sums", part, self._sums)
-        if found is None:
-            found = self._refute(part, self.orders)
-        if found is None and cells <= MOST_CELLS:
-            found = self._try("pivots", part, self.try_pivots)
-        return found
+            found = self._try("sums", part, self.try_sums)
+        return found or self._refute(part, self.orders)
 
     def _refute(self, part: Part, orders: int, visits: int = 500_000_000) -> Found | None:
         def attempt(part: Part) -> Found | None:
@@ -175,33 +169,25 @@ class Search:
         return quick or self._try("network", part, self.try_networks)
 
     def try_networks(self, part: Part) -> Found | None:
-        """Step 4, a network matrix or the transpose of one."""
+        """Recognise a network matrix or the transpose of one."""
         for transposed in (False, True):
-            found = self._from_network(part, network_matrix(part.matrix, transposed=transposed, clock=self.clock))
-            if found is not None:
-                return found
+            result = network_matrix(part.matrix, transposed=transposed, clock=self.clock)
+            if result.status == "wrong signs":
+                # The lines before the misfit are a network matrix, and the support is regular: one search suffices.
+                hole = hole_through(part.transposed if transposed else part.matrix, result.misfit, self.clock)
+                if hole is None:
+                    raise AssertionError("wrong signs without a hole; please report this matrix")
+                return part.refute(*((hole.columns, hole.rows) if transposed else (hole.rows, hole.columns)))
+            if result.status == "network":
+                return part.prove("network", result.data())
         return None
 
-    def _from_network(self, part: Part, result: NetworkResult) -> Found | None:
-        if result.status == "wrong signs":
-            # The lines before the misfit are a network matrix, and the support is regular: one search suffices.
-            hole = hole_through(part.transposed if result.transposed else part.matrix, result.misfit, self.clock)
-            if hole is None:
-                raise AssertionError("wrong signs without a hole; please report this matrix")
-            return part.refute(*((hole.columns, hole.rows) if result.transposed else (hole.rows, hole.columns)))
-        if result.status != "network":
-            return None
-        data: dict[str, Any] = {"transposed": result.transposed}
-        for key in ("tree_tail", "tree_head", "arc_tail", "arc_head"):
-            data[key] = getattr(result, key).tolist()
-        return part.prove("network", data)
-
     def try_camion(self, part: Part) -> Found | None:
-        """Step 5."""
+        """Look for a violating hole in random orders."""
         return self._refute(part, self.orders)
 
     def try_ghouila_houri(self, part: Part) -> Found | None:
-        """Step 6, listing all sign vectors of the short side."""
+        """List all sign vectors of the short side."""
         if min(part.matrix.shape) > LIMIT:
             return None
         by_rows = part.matrix.shape[0] <= part.matrix.shape[1]
@@ -212,61 +198,41 @@ class Search:
         across = square_part(work, lines)
         return part.refute(*((lines, across) if by_rows else (across, lines)))
 
-    def try_pivots(self, part: Part) -> Found | None:
-        """Step 5 again, in other bases."""
-        from flowlex.validation.unimodularity.pivots import pivoted_hole
-
-        left = max(0.01, (self.clock.left()) / 4)
-        hole = pivoted_hole(part.matrix, seed=self.seed, seconds=min(left, 10.0))
-        return None if hole is None else part.refute(hole[0], hole[1])
-
-    def _sums(self, part: Part) -> Found | None:
-        """Step 6, 2-sums and 3-sums: settle the operands instead."""
+    def try_sums(self, part: Part) -> Found | None:
+        """Find a 2-sum or 3-sum and settle its operands; else a small core may violate by itself."""
         split = two_sum_parts(part.matrix, self.clock)
-        if split is None and part.matrix.shape[0] * part.matrix.shape[1] <= THREE_SUM_CELLS:
-            split = three_sum_parts(part.matrix, self.clock, seed=self.seed)
-        return None if split is None else self._split(part, split)
+        if split is not None or part.matrix.shape[0] * part.matrix.shape[1] > THREE_SUM_CELLS:
+            return None if split is None else self._split(part, split)
+        core = find_core(part.matrix, self.clock, seed=self.seed)
+        if core is None:
+            return None
+        split = three_sum_parts(part.matrix, core, self.clock)
+        found = None if split is None else self._split(part, split)
+        if found is None:
+            violation = self.try_ghouila_houri(core)
+            if violation is not None and violation.certificate is None:
+                return part.refute(violation.rows, violation.columns)
+        return found
 
     def _split(self, part: Part, split: Separation) -> Found | None:
-        if split.other_row < 0:
-            return self._two_sum(part, split)
-        for sign in (1, -1):
+        """Settle the operands of a sum, which have indices of their own."""
+        two_sum = split.other_row < 0
+        for sign in (1,) if two_sum else (1, -1):
             try:
-                proofs = [self._operand(piece) for piece in operands(part.matrix, split, sign)]
+                pieces = operands(part.matrix, split, sign)
             except ValueError:
                 return None  # the supports separate but the signs do not: a refuter will find out
-            if all(proof is not None and proof.certificate is not None for proof in proofs):
-                return part.prove("three_sum", split.data(sign), tuple(certificates_of(proofs)))
+            proofs: list[Certificate] = []
+            for piece, (rows, columns) in zip(pieces, split.places(), strict=True):
+                found = self._decide(whole(piece), 0)
+                if found is None or (found.certificate is None and not two_sum):
+                    break
+                if found.certificate is None:  # the operands of a 2-sum are submatrices
+                    return part.refute(rows[list(found.rows)], columns[list(found.columns)])
+                proofs.append(found.certificate)
+            if len(proofs) == len(pieces):
+                return part.prove("two_sum" if two_sum else "three_sum", split.data(sign), tuple(proofs))
         return None
-
-    def _two_sum(self, part: Part, split: Separation) -> Found | None:
-        try:
-            pieces = operands(part.matrix, split)
-        except ValueError:
-            return None
-        x_rows, y_rows = np.flatnonzero(split.rows), np.flatnonzero(~split.rows)
-        x_columns, y_columns = np.flatnonzero(split.columns), np.flatnonzero(~split.columns)
-        places = (
-            (np.append(x_rows, split.row), x_columns),
-            (y_rows, np.insert(y_columns, 0, split.column)),
-        )
-        proofs = []
-        for piece, (rows, columns) in zip(pieces, places, strict=True):
-            proof = self._operand(piece)
-            if proof is not None and proof.certificate is None:
-                return part.refute(rows[list(proof.rows)], columns[list(proof.columns)])
-            proofs.append(proof)
-        if any(proof is None for proof in proofs):
-            return None
-        return part.prove("two_sum", split.data(), tuple(certificates_of(proofs)))
-
-    def _operand(self, matrix: sp.csc_array) -> Found | None:
-        """Settle an operand of a sum, with indices of its own."""
-        return self._decide(whole(matrix), 0)
-
-    def try_sums(self, part: Part) -> Found | None:
-        """Step 6, 2-sums and 3-sums of anything our other steps settle."""
-        return self._sums(part)
 
 
 #: Steps by name, each to be tried alone.
@@ -274,7 +240,6 @@ STEPS: dict[str, Callable[[Search, Part], Found | None]] = {
     "network": Search.try_networks,
     "camion": Search.try_camion,
     "ghouila-houri": Search.try_ghouila_houri,
-    "pivots": Search.try_pivots,
     "sums": Search.try_sums,
 }
 #: ``auto`` runs them all.

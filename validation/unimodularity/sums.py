@@ -10,7 +10,7 @@ operands are totally unimodular, so is the sum (Seymour 1980; Schrijver, section
 
 A 2-separation crosses every spanning tree of the bipartite graph, so one tree edge (r, c) lies in the rank-1
 part. That determines the part, and the rest are implications "if this row is in X, so is that column" and back:
-a closed set of a directed graph is what we look for, in (m + n) x nonzeros. For 3-separations see `cores`.
+a closed set of a directed graph is what we look for, in (m + n) x nonzeros. For 3-separations see `three_separations`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order
 
-from flowlex.formulations.arrays import Booleans
+from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.validation.unimodularity.clock import Clock
-from flowlex.validation.unimodularity.matrix import canonical, ternary
-from flowlex.validation.unimodularity.pivots import pivot
+from flowlex.validation.unimodularity.matrix import bipartite, canonical, ternary
 from flowlex.validation.unimodularity.separation_loops import two_separation
 
-__all__ = ["Separation", "operands", "separation_of", "two_sum_parts"]
+__all__ = ["Separation", "operands", "pivot", "separation_of", "two_sum_parts"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,12 @@ class Separation:
     other_row: int = -1
     other_column: int = -1
     pivot: tuple[int, int] | None = None
+
+    def places(self) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
+        """Rows and columns of the two operands of a 2-sum: X with the row of the entry, the rest with its column."""
+        x_rows, y_rows = np.flatnonzero(self.rows), np.flatnonzero(~self.rows)
+        x_columns, y_columns = np.flatnonzero(self.columns), np.flatnonzero(~self.columns)
+        return (np.append(x_rows, self.row), x_columns), (y_rows, np.insert(y_columns, 0, self.column))
 
     def data(self, sign: int = 1) -> dict[str, Any]:
         """Plain data for a certificate."""
@@ -130,6 +135,18 @@ def _after_pivot(matrix: sp.csc_array, rows: Booleans, columns: Booleans, row: i
     return Separation(rows, columns, *first, row, column, (row, column))
 
 
+def pivot(dense: NDArray[np.int64], row: int, column: int) -> NDArray[np.int64]:
+    """Pivot on an entry +-1: the simplex exchange of ``row`` and ``column``, which keeps their places."""
+    value = int(dense[row, column])
+    if value not in (-1, 1):
+        raise ValueError(f"the pivot is {value}, it must be 1 or -1")
+    result: NDArray[np.int64] = dense - value * np.outer(dense[:, column], dense[row])
+    result[row] = value * dense[row]
+    result[:, column] = -value * dense[:, column]
+    result[row, column] = value
+    return result
+
+
 def operands(matrix: sp.csc_array, split: Separation, sign: int = 1) -> tuple[sp.csc_array, sp.csc_array]:
     """Return the two operands of the sum.
 
@@ -166,14 +183,13 @@ def operands(matrix: sp.csc_array, split: Separation, sign: int = 1) -> tuple[sp
 
 
 def _two_operands(matrix: sp.csc_array, split: Separation) -> tuple[sp.csc_array, sp.csc_array]:
-    """The operands of a 2-sum are submatrices: X with the row of the entry, the rest with its column."""
-    x_rows, y_rows = np.flatnonzero(split.rows), np.flatnonzero(~split.rows)
-    x_columns, y_columns = np.flatnonzero(split.columns), np.flatnonzero(~split.columns)
+    """The operands of a 2-sum are submatrices."""
+    (one_rows, x_columns), (y_rows, two_columns) = split.places()
     by_row = matrix.tocsr()
     entry = int(by_row[split.row, split.column])
     if split.rows[split.row] or not split.columns[split.column] or entry == 0:
         raise ValueError("the entry of the sum is not where it must be")
-    if by_row[x_rows][:, y_columns].nnz:
+    if by_row[one_rows[:-1]][:, two_columns[1:]].nnz:
         raise ValueError("the part that should be zero is not")
     low = by_row[y_rows][:, x_columns].tocoo()
     c = by_row[[split.row]][:, x_columns].toarray().ravel().astype(np.int64)
@@ -181,8 +197,7 @@ def _two_operands(matrix: sp.csc_array, split: Separation) -> tuple[sp.csc_array
     full = low.nnz == np.count_nonzero(c) * np.count_nonzero(d)
     if not full or np.any(low.data != d[low.row] * c[low.col]):
         raise ValueError("the part that should have rank 1 does not")
-    one = by_row[np.append(x_rows, split.row)][:, x_columns]
-    two = by_row[y_rows][:, np.insert(y_columns, 0, split.column)]
+    one, two = by_row[one_rows][:, x_columns], by_row[y_rows][:, two_columns]
     return ternary(canonical(one)), ternary(canonical(two))
 
 
@@ -192,10 +207,8 @@ def _matrix(dense: NDArray[np.int64]) -> sp.csc_array:
 
 def _tree_edges(matrix: sp.csc_array) -> Iterator[tuple[int, int]]:
     """Entries (row, column) of a spanning tree of the bipartite graph."""
-    rows, columns = map(int, matrix.shape)
-    ones = sp.csr_array((np.ones(matrix.nnz, np.int8), matrix.indices, matrix.indptr), shape=(columns, rows))
-    graph: Any = sp.block_array([[None, ones.T], [ones, None]], format="csr")
-    order, before = breadth_first_order(graph, 0, directed=False)
+    rows = int(matrix.shape[0])
+    order, before = breadth_first_order(bipartite(matrix), 0, directed=False)
     for line in order[1:].tolist():
         one, two = line, int(before[line])
         yield (one, two - rows) if one < rows else (two, one - rows)

@@ -6,7 +6,6 @@ induces one of the whole (Seymour 1980). So it suffices to look at a small subma
 * `find_core` deletes rows and columns, halves first and single lines last, as long as some 3-connected component
   (after unit and parallel lines, blocks and 2-sums are taken apart) is neither a network matrix nor the transpose
   of one, by its support;
-* pivots shrink it further (they exchange elements of the basis and change no separation);
 * all 3-separations of the core are listed, a few thousand sets;
 * each is extended to the whole matrix: an element that would raise the rank of the off-diagonal parts if it stood
   in Y must stand in X. The ranks are full in the core, so elements are judged one by one, and what is left when
@@ -20,14 +19,11 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Booleans
 from flowlex.validation.unimodularity.blocks import Part, whole
 from flowlex.validation.unimodularity.clock import Clock
-from flowlex.validation.unimodularity.matrix import canonical, ternary
 from flowlex.validation.unimodularity.network.matrix import network_matrix
-from flowlex.validation.unimodularity.pivots import pivot
 from flowlex.validation.unimodularity.reductions import reduce_matrix, split_blocks
 from flowlex.validation.unimodularity.separation_loops import three_separations
 from flowlex.validation.unimodularity.sums import Separation, separation_of, two_sum_parts
@@ -37,64 +33,41 @@ __all__ = ["extend", "find_core", "three_sum_parts"]
 
 #: Lines of a core whose 3-separations are listed (2**lines sets), and how many are tried.
 MOST_LINES, MOST_SPLITS = 24, 20_000
-#: Pivots that shrink a core, until it has few lines.
-FEW_LINES, MOST_PIVOTS = 18, 200
+#: Orders of the lines in which a core is looked for, until it is small.
+FEW_LINES, MOST_ORDERS = 22, 8
 
 
-def three_sum_parts(matrix: sp.csc_array, clock: Clock | None = None, *, seed: int = 0) -> Separation | None:
-    """Find a 3-separation with at least four elements on each side, or None."""
-    clock = clock or Clock()
-    core = find_core(matrix, clock)
-    found = None if core is None else _small_core(matrix, core, clock, seed)
-    if found is None:
+def three_sum_parts(matrix: sp.csc_array, core: Part, clock: Clock) -> Separation | None:
+    """Find a 3-separation with at least four elements on each side that splits the core, or None."""
+    if sum(core.matrix.shape) > MOST_LINES:
         return None
-    support, label, core = found
-    rows = int(matrix.shape[0])
+    support = matrix.toarray() != 0
     for of_rows, of_columns in _splits(core, clock):
         clock.check()
         seeds = [np.zeros(side, dtype=bool) for side in (*support.shape, *support.shape)]
         seeds[0][core.rows[of_rows]] = seeds[1][core.columns[of_columns]] = True
         seeds[2][core.rows[~of_rows]] = seeds[3][core.columns[~of_columns]] = True
         inside = extend(support, *seeds)
-        if inside is not None:
-            of_element = np.zeros(len(label), dtype=bool)
-            of_element[label] = np.concatenate(inside)
-            split = separation_of(matrix, of_element[:rows], of_element[rows:])
-            if split is not None:
-                return split
+        split = None if inside is None else separation_of(matrix, *inside)
+        if split is not None:
+            return split
     return None
 
 
-def _small_core(
-    matrix: sp.csc_array, core: Part, clock: Clock, seed: int
-) -> tuple[Booleans, NDArray[np.int64], Part] | None:
-    """Shrink a core by pivots, too: support of the pivoted matrix, its elements in order, and the core in it.
-
-    A pivot exchanges a row and a column; it changes no separation. None when no small core was found, or when a
-    pivot leads outside {-1, 0, 1}, so that the matrix is not totally unimodular.
-    """
-    rows = int(matrix.shape[0])
-    dense, label = matrix.toarray().astype(np.int64), np.arange(sum(matrix.shape))
-    generator = np.random.default_rng(seed)
-    for _ in range(MOST_PIVOTS):
-        if sum(core.matrix.shape) <= FEW_LINES:
-            break
-        entries = core.matrix.tocoo()
-        pick = int(generator.integers(entries.nnz))
-        row, column = int(core.rows[entries.row[pick]]), int(core.columns[entries.col[pick]])
-        dense = pivot(dense, row, column)
-        if np.abs(dense).max() > 1:
-            return None
-        label[row], label[rows + column] = label[rows + column], label[row]
-        smaller = find_core(ternary(canonical(dense[np.ix_(core.rows, core.columns)])), clock)
-        if smaller is not None:
-            core = Part(smaller.matrix, core.rows[smaller.rows], core.columns[smaller.columns])
-    return (dense != 0, label, core) if sum(core.matrix.shape) <= MOST_LINES else None
-
-
-def find_core(matrix: sp.csc_array, clock: Clock) -> Part | None:
+def find_core(matrix: sp.csc_array, clock: Clock, *, seed: int = 0) -> Part | None:
     """A small 3-connected submatrix that is neither a network matrix nor the transpose of one; None if none is."""
-    core = _hard_component(whole(matrix), clock)
+    generator = np.random.default_rng(seed)
+    best, part = _smaller_core(whole(matrix), clock), whole(matrix)
+    for _ in range(MOST_ORDERS):
+        if best is None or sum(best.matrix.shape) <= FEW_LINES:
+            break
+        core = _smaller_core(part.cut(*map(generator.permutation, part.matrix.shape)), clock)
+        best = min(best, core or best, key=lambda part: sum(part.matrix.shape))
+    return best
+
+
+def _smaller_core(part: Part, clock: Clock) -> Part | None:
+    core = _hard_component(part, clock)
     if core is None:
         return None
     size = sum(core.matrix.shape) // 2
@@ -129,18 +102,14 @@ def _hard_component(part: Part, clock: Clock) -> Part | None:
             if len(reduced.rows) and len(reduced.columns):
                 waiting.append(piece.cut(reduced.rows, reduced.columns))
             continue
-        blocks = split_blocks(piece.matrix, clock)
+        blocks = split_blocks(piece.matrix)
         if len(blocks) > 1:
             waiting += [piece.cut(*block) for block in blocks]
             continue
         split = two_sum_parts(piece.matrix, clock)
         if split is None:
             return piece
-        inside, across = np.flatnonzero(split.rows), np.flatnonzero(split.columns)
-        waiting += [
-            piece.cut(np.append(inside, split.row), across),
-            piece.cut(np.flatnonzero(~split.rows), np.append(np.flatnonzero(~split.columns), split.column)),
-        ]
+        waiting += [piece.cut(*lines) for lines in split.places()]
     return None
 
 

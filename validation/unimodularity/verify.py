@@ -4,7 +4,7 @@
 certificate         what is recomputed
 ==================  ==============================================================================================
 reduction           the removals are replayed: each line was zero, unit or a copy up to sign when it went
-blocks              every nonzero lies in one part, and parts share lines as in a forest
+blocks              every nonzero lies in one part, and parts share no line
 network             the tree is a tree, and its incidence matrix times the matrix is the incidence of the arcs
 two sum, three sum  the operands are read off the matrix, the sum is composed again, the parts prove the operands
 ghouila houri       all sign vectors are listed again (a proof that has no shorter form)
@@ -26,7 +26,7 @@ from scipy.sparse.csgraph import connected_components
 from flowlex.formulations.arrays import Integers
 from flowlex.validation.unimodularity import verify_sums
 from flowlex.validation.unimodularity.determinant import determinant
-from flowlex.validation.unimodularity.matrix import NamedMatrix
+from flowlex.validation.unimodularity.matrix import NamedMatrix, bipartite
 from flowlex.validation.unimodularity.proof import Certificate, Witness, indices
 from flowlex.validation.unimodularity.recheck import ProofError, integers, lines_of, malformed, require, submatrix
 
@@ -42,8 +42,7 @@ def kind_of(part: Any) -> str:
     counts = (np.diff(pattern.indptr), np.bincount(pattern.indices, minlength=size))
     if any(np.any(count != 2) for count in counts):
         return "submatrix"
-    ones = sp.csr_array((np.ones(pattern.nnz, np.int8), pattern.indices, pattern.indptr), shape=pattern.shape)
-    around: Any = sp.block_array([[None, ones], [ones.T, None]], format="csr")
+    around = bipartite(sp.csc_array(pattern))
     return "odd cycle" if connected_components(around, directed=False)[0] == 1 else "submatrix"
 
 
@@ -133,23 +132,13 @@ def _reduction(matrix: sp.csc_array, certificate: Certificate) -> list[tuple[sp.
 
 
 def _blocks(matrix: sp.csc_array, certificate: Certificate) -> list[tuple[sp.csc_array, Certificate]]:
+    for lines in ("rows", "columns"):
+        named = [line for part in certificate.parts for line in getattr(part, lines)]
+        require(len(set(named)) == len(named), f"blocks share {lines}")
+        require(set(named) <= set(getattr(certificate, lines)), "a block reaches outside")
+    nonzeros = sum(submatrix(matrix, part.rows, part.columns).nnz for part in certificate.parts)
     whole = submatrix(matrix, certificate.rows, certificate.columns)
-    rows, columns = set(certificate.rows), set(certificate.columns)
-    ends: list[tuple[int, int]] = []
-    nonzeros = 0
-    total = int(matrix.shape[0] + matrix.shape[1])
-    for number, part in enumerate(certificate.parts):
-        require(rows.issuperset(part.rows) and columns.issuperset(part.columns), "a block reaches outside")
-        lines = [*part.rows, *(column + int(matrix.shape[0]) for column in part.columns)]
-        ends += [(total + number, line) for line in lines]
-        nonzeros += submatrix(matrix, part.rows, part.columns).nnz
     require(nonzeros == whole.nnz, "the blocks miss some nonzeros")
-    # Parts and lines as the nodes of a graph: a forest exactly when edges + components = nodes.
-    size = total + len(certificate.parts)
-    one, two = np.array(ends, dtype=np.int64).reshape(-1, 2).T
-    graph = sp.csr_array((np.ones(len(one), np.int8), (one, two)), shape=(size, size))
-    components, _ = connected_components(graph, directed=False)
-    require(len(set(ends)) == len(ends) and len(ends) + components == size, "blocks share more than one line")
     return [(matrix, part) for part in certificate.parts]
 
 

@@ -17,8 +17,6 @@ from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.determinant import bareiss, determinant
 from flowlex.validation.unimodularity.ghouila_houri import (
     bicoloring_counterexample,
-    colouring_program,
-    ghouila_houri,
     uncolourable_rows,
 )
 from flowlex.validation.unimodularity.matrix import canonical, ternary
@@ -182,12 +180,8 @@ def test_an_entry_that_no_division_mends_is_a_witness() -> None:
 
 def test_bicolourings() -> None:
     matrix = examples.jit_matrix(examples.LEMMA_3_FLOWS, 3)
-    assert ghouila_houri(examples.interval(12, 30)) is not None
-    fano = examples.fano()
-    rows = uncolourable_rows(fano)
-    assert rows is not None
-    assert ghouila_houri(fano, rows) is None
-    assert "red" in colouring_program(fano).variable_blocks
+    assert uncolourable_rows(examples.interval(10, 30)) is None
+    assert uncolourable_rows(examples.fano()) is not None
     failure = bicoloring_counterexample(matrix, range(12))
     assert failure is not None
     assert max(failure.rows) < 12  # both are port rows: the proof forgot subsets without demand rows
@@ -237,7 +231,7 @@ def test_separations_are_found_exactly_when_there_are_any() -> None:
     generator = np.random.default_rng(5)
     met = {True: 0, False: 0}
     tested = 0
-    while tested < 40:
+    while tested < 60:
         shape = generator.integers(3, 5, 2)
         dense = (generator.random(shape) < generator.choice([0.5, 0.7])).astype(int)
         parts = split_blocks(signs(dense))

@@ -25,7 +25,7 @@ from flowlex.validation.unimodularity.implied_integers.proof import (
     program_fingerprint,
     program_of,
 )
-from flowlex.validation.unimodularity.matrix import NamedMatrix, canonical, exact, ternary
+from flowlex.validation.unimodularity.matrix import NamedMatrix, bipartite, canonical, exact, ternary
 from flowlex.validation.unimodularity.network.matrix import network_matrix
 from flowlex.validation.unimodularity.scaling import divided, divisors_of
 from flowlex.validation.unimodularity.sources import matrix_of
@@ -185,10 +185,8 @@ class _Search:
         from scipy.sparse.csgraph import connected_components
 
         columns = np.flatnonzero(accepted)
-        part = sp.csr_array(self.matrix[:, columns])
-        ones = sp.csr_array((np.ones(part.nnz, np.int8), part.indices, part.indptr), shape=part.shape)
-        _, label = connected_components(sp.block_array([[None, ones], [ones.T, None]], format="csr"), directed=False)
-        mine = label[part.shape[0] :]
+        _, label = connected_components(bipartite(sp.csc_array(self.matrix[:, columns])), directed=False)
+        mine = label[self.matrix.shape[0] :]
         useful = np.unique(mine[self.program.integer[columns]])
         return columns[~np.isin(mine, useful)]
 

@@ -1,10 +1,10 @@
-"""Step 4, second part: network matrices, recognised exactly and in almost linear time.
+"""Network matrices, recognised exactly and in almost linear time.
 
 A network matrix has a row per arc of a directed tree and a column per further arc: +1 where the tree path from
 the arc's tail to its head runs along the tree arc, -1 where against it. They, and their transposes, are
 totally unimodular (Tutte 1965).
 
-`realisation_kernels` finds a tree for the support, column by column. Signs come last: every column is a path by
+`realise` finds a tree for the support, column by column. Signs come last: every column is a path by
 then, and one two-colouring of rows and columns directs all arcs. By Camion's theorem the signs of a realisable
 support are unique up to negating lines, so if they do not fit this tree they fit none, and the matrix is not
 totally unimodular.
@@ -15,6 +15,7 @@ A column that does not fit can be left out instead (``partial``): what remains i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -58,6 +59,11 @@ class NetworkResult:
     arc_head: Integers | None = None
     accepted: NDArray[np.bool_] | None = None
     misfit: int = -1
+
+    def data(self) -> dict[str, Any]:
+        """Plain data for a certificate of a network matrix."""
+        ends = ("tree_tail", "tree_head", "arc_tail", "arc_head")
+        return {"transposed": self.transposed, **{key: getattr(self, key).tolist() for key in ends}}
 
 
 def network_matrix(

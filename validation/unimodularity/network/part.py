@@ -115,10 +115,7 @@ def network_part(source: Any, *, clock: Clock | None = None) -> NetworkPart | No
     if extent is Extent.MAXIMAL:
         kept, extent = search.improved(usable, kept)
     rows, rest = np.flatnonzero(kept), np.flatnonzero(~kept).tolist()
-    tree = network_matrix(ternary(canonical(signs[rows])))
-    data: dict[str, Any] = {"transposed": False}
-    for key in ("tree_tail", "tree_head", "arc_tail", "arc_head"):
-        data[key] = getattr(tree, key).tolist()
+    data = network_matrix(ternary(canonical(signs[rows]))).data()
     proof = Certificate("network", tuple(rows.tolist()), tuple(range(named.shape[1])), data)
     return NetworkPart(tuple(rest), named.names_of_rows(rest), extent, proof)
 
