@@ -19,6 +19,8 @@ from typer.testing import CliRunner
 from flowlex.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
+#: The packages: links in a checkout, folders in a source distribution.
+SOURCE = ROOT / "src" / "flowlex"
 BLOCK = re.compile(r"^```\{?([\w-]+)\}?[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s+#\s.*")
 #: What a line has that only bash understands; and one that shows that the command is there.

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.documents import ROOT
+from tests.documents import SOURCE
 
-PACKAGES = sorted(link.name for link in (ROOT / "src" / "flowlex").iterdir() if link.is_symlink())
+PACKAGES = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
 EXAMPLES = [
-    ".".join(("flowlex", *path.relative_to(ROOT).with_suffix("").parts))
+    ".".join(("flowlex", *path.relative_to(SOURCE).with_suffix("").parts))
     for package in PACKAGES
-    for path in sorted((ROOT / package).rglob("*.py"))
+    for path in sorted((SOURCE / package).rglob("*.py"))
     if ">>> " in path.read_text()
 ]
 

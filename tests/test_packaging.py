@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "testing", "validation")
+from tests.documents import ROOT, SOURCE
+
+PACKAGES = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "testing", "validation")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: Distributions whose module has another name, or that no code of ours imports and why it is there.
 MODULES = {
@@ -45,8 +46,11 @@ pytestmark = pytest.mark.xdist_group("packaging")
 
 
 def checkout(folder: Path) -> Path:
-    """A clean copy of the files that are under version control, links kept."""
+    """A clean copy of the files under version control, or of an unpacked source distribution; links are kept."""
     source = folder / "flowlex"
+    if not (ROOT / ".git").exists():  # an unpacked source distribution
+        unwanted = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info", "build")
+        return Path(shutil.copytree(ROOT, source, symlinks=True, ignore=unwanted))
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout.decode()
     for name in filter(None, names.split("\0")):
         if os.path.lexists(ROOT / name):
@@ -106,16 +110,18 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_the_wheel_holds_every_room_its_types_and_its_data(wheel):
+def test_the_wheel_holds_every_package_its_types_and_its_data(wheel):
     names = set(contents(wheel))
-    for room in ROOMS:
-        modules = {f"flowlex/{path.relative_to(ROOT)}" for path in (ROOT / room).rglob("*.py")}
+    for package in PACKAGES:
+        modules = {str(path.relative_to(SOURCE.parent)) for path in (SOURCE / package).rglob("*.py")}
         assert modules <= names
     assert {"flowlex/__init__.py", "flowlex/__init__.pyi", "flowlex/__main__.py", "flowlex/py.typed"} <= names
     assert any(name.startswith("flowlex/instances/library/") and name.endswith(".json") for name in names)
     (entry_points,) = (text for name, text in contents(wheel).items() if name.endswith("entry_points.txt"))
     assert b"[pytest11]\nflowlex.testing.plugin = flowlex.testing.plugin\n" in entry_points
-    assert {name.split("/")[1] for name in names if name.startswith("flowlex/") and name.count("/") > 1} == set(ROOMS)
+    assert {name.split("/")[1] for name in names if name.startswith("flowlex/") and name.count("/") > 1} == set(
+        PACKAGES
+    )
 
 
 def test_the_source_distribution_holds_tests_notebooks_and_docs_and_makes_the_same_wheel(wheel, sdist, tmp_path):
@@ -152,10 +158,10 @@ def test_it_works_in_a_fresh_environment(what, tmp_path, request):
         assert run([*command, "--version"], tmp_path / "empty").startswith(f"flowlex {PROJECT['version']}\n")
 
 
-def imported(folders: list[str]) -> set[str]:
+def imported(*folders: Path) -> set[str]:
     """Top-level names of everything that is imported there."""
     found = set()
-    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 found |= {alias.name.split(".")[0] for alias in node.names}
@@ -169,8 +175,8 @@ def distribution(requirement: str) -> str:
 
 
 def test_every_dependency_is_imported_by_something():
-    package = imported([*ROOMS, "src"])
-    everything = package | imported(["tests", "benchmarks"])
+    package = imported(SOURCE, *(SOURCE / package for package in PACKAGES))
+    everything = package | imported(ROOT / "tests", ROOT / "benchmarks")
     for name in map(distribution, PROJECT["dependencies"]):
         assert MODULES.get(name, name) in package, f"nothing imports {name}"
     for extra, wanted in PROJECT["optional-dependencies"].items():

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.documents import ROOT
+from tests.documents import SOURCE
 
 #: Both folders of numba refuse, as in a container whose file system is read-only and whose user has no home.
 NOWHERE = """
@@ -70,7 +70,7 @@ def test_a_cache_that_can_only_be_read_is_used_through_a_copy(tmp_path):
 def test_every_compiled_loop_finds_a_folder_to_be_kept_in():
     rooms = ("formulations", "models", "validation", "simulation")
     paths = [
-        path for room in rooms for path in (ROOT / room).rglob("*.py") if path.name not in ("compiled.py", "loops.py")
+        path for room in rooms for path in (SOURCE / room).rglob("*.py") if path.name not in ("compiled.py", "loops.py")
     ]
     assert [str(path) for path in paths if re.search(r"^\s*(from|import) numba\b", path.read_text(), re.M)] == []
 

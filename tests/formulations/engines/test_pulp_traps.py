@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import numpy as np
 import pulp
@@ -12,8 +11,8 @@ import pytest
 from flowlex.formulations import EngineError, FlowNetwork, LinearProgram, SolveOptions, solve
 from flowlex.formulations.convert import safe_names
 from flowlex.validation.certificates import certify_program
+from tests.documents import SOURCE
 
-ROOT = Path(__file__).resolve().parents[3]
 SOLVERS = [name for name in (None, "PULP_CBC_CMD") if name is None or name in pulp.listSolvers(onlyAvailable=True)]
 
 
@@ -198,7 +197,7 @@ def test_a_solver_object_of_pulps_is_honoured_or_refused() -> None:
 def test_pulp_is_imported_in_two_places() -> None:
     importers = set()
     for room in ("instances", "formulations", "models", "validation", "simulation", "telemetry", "cli"):
-        for path in (ROOT / room).rglob("*.py"):
+        for path in (SOURCE / room).rglob("*.py"):
             if "pulp" not in path.read_text():
                 continue
             tree = ast.parse(path.read_text())
@@ -212,5 +211,5 @@ def test_pulp_is_imported_in_two_places() -> None:
                 modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
                 modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
                 if id(node) not in typing_only and any(m.split(".")[0] == "pulp" for m in modules):
-                    importers.add(path.relative_to(ROOT).as_posix())
+                    importers.add(path.relative_to(SOURCE).as_posix())
     assert importers == {"formulations/convert.py", "formulations/engines/pulp.py"}
