@@ -19,9 +19,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
 
-from flowlex.instances.errors import InstanceError
+from flowlex.instances.errors import InstanceError, first_fault
 from flowlex.instances.exact import rational
 from flowlex.instances.fields import Name, Part
 
@@ -88,7 +88,6 @@ class Constraint(Part):
     """Rows of one's own: the sum of the terms, compared with a number."""
 
     change: Literal["constraint"] = "constraint"
-    """Which change this is."""
     name: Name
     """Name of the rows, in duals and certificates."""
     terms: tuple[Term, ...] = Field(min_length=1)
@@ -105,7 +104,6 @@ class Drop(Part):
     """Rows of the model left out."""
 
     change: Literal["drop"] = "drop"
-    """Which change this is."""
     name: Name
     """Name of the rows."""
     rows: tuple[str, ...] | None = None
@@ -116,7 +114,6 @@ class Fix(Part):
     """Variables fixed to a value."""
 
     change: Literal["fix"] = "fix"
-    """Which change this is."""
     variables: Term
     """Which variables (``by`` and ``coefficient`` do not count)."""
     value: Exact
@@ -127,7 +124,6 @@ class Bounds(Part):
     """Other bounds of variables."""
 
     change: Literal["bounds"] = "bounds"
-    """Which change this is."""
     variables: Term
     """Which variables (``by`` and ``coefficient`` do not count)."""
     lower: Exact | None = None
@@ -140,7 +136,6 @@ class Cost(Part):
     """Terms added to the objective of a stage."""
 
     change: Literal["cost"] = "cost"
-    """Which change this is."""
     stage: Name
     """Name of the stage."""
     terms: tuple[Term, ...] = Field(min_length=1)
@@ -151,7 +146,6 @@ class Variable(Part):
     """Variables of one's own, one for each combination of labels; they have finite bounds."""
 
     change: Literal["variable"] = "variable"
-    """Which change this is."""
     name: Name
     """Name of the variables."""
     levels: dict[str, tuple[Label, ...]]
@@ -168,7 +162,6 @@ class Relaxed(Part):
     """Integrality dropped, of some variables or of all."""
 
     change: Literal["relaxed"] = "relaxed"
-    """Which change this is."""
     variables: tuple[str, ...] | None = None
     """Names of the variables; all when absent."""
 
@@ -219,17 +212,11 @@ def read_changes(source: str | Path | dict[str, Any] | Changes) -> Changes:
         return source
     path = None if isinstance(source, dict) else Path(source)
     try:
-        data = json.loads(path.read_text(encoding="utf-8")) if path is not None else source
+        return Changes.model_validate(json.loads(path.read_text(encoding="utf-8")) if path is not None else source)
     except FileNotFoundError as error:
         raise InstanceError("file not found", path=path) from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InstanceError(f"cannot be read as JSON: {error}", path=path) from error
-    try:
-        return _ADAPTER.validate_python(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InstanceError(f"{place or 'changes'}: {first['msg']}", path=path) from error
-
-
-_ADAPTER: TypeAdapter[Changes] = TypeAdapter(Changes)
+        place, reason = first_fault(error)
+        raise InstanceError(reason, place=place or "changes", path=path) from error
+    except (OSError, ValueError, RecursionError) as error:  # no text, or no JSON
+        raise InstanceError(f"cannot be read as JSON: {error}", path=path) from error

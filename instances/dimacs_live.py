@@ -21,13 +21,25 @@ there; it and POTENTIAL are hints to that solver and change no optimum. Where se
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from flowlex.instances.errors import InstanceError
 
-__all__ = ["AddArc", "Change", "ChangeArc", "NewNode", "RemoveNode", "Round", "SetNode", "refuse_line", "rounds"]
+__all__ = [
+    "AddArc",
+    "Change",
+    "ChangeArc",
+    "NewNode",
+    "RemoveNode",
+    "Round",
+    "SetNode",
+    "check_bounds",
+    "read_line",
+    "refuse_line",
+    "rounds",
+]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _LONGEST = 1000
@@ -160,30 +172,19 @@ class _Reader:
         return done
 
     def take(self, text: str) -> None:
-        letter, *words = text.split()
-        if letter == "p":
-            self._problem(words)
-            return
-        if not self.started:
+        letter, found = read_line(self.number, text, _FORMS)
+        if letter != "p" and not self.started:
             refuse_line(self.number, "before it there must be a problem line 'p min NODES ARCS'")
-        if letter not in _FORMS:
-            refuse_line(self.number, f"a line starts with c, p, n, a, x, d or r, this one with {letter[:20]!r}")
-        if self.wanted and letter != "a":
+        if self.wanted and letter not in "ap":
             refuse_line(self.number, f"{self.wanted} arcs of the new node of line {self.head[0]} must come first")
-        form, least, most = _FORMS[letter]
-        if not least <= len(words) <= most:
-            refuse_line(self.number, f"must be '{form}', this is {text[:60]!r}")
-        getattr(self, f"_{letter}")([self._integer(word) for word in words])
+        getattr(self, f"_{letter}")(found)
 
-    def _problem(self, words: list[str]) -> None:
+    def _p(self, found: list[int]) -> None:
         if self.started:
             refuse_line(self.number, "a second problem line; a stream is one network that changes")
-        if len(words) != 3 or words[0] != "min":
-            refuse_line(self.number, "the problem line must be 'p min NODES ARCS'")
-        nodes, arcs = self._integer(words[1]), self._integer(words[2])
-        if nodes < 0 or arcs < 0:
+        if min(found) < 0:
             refuse_line(self.number, "numbers of nodes and arcs must not be negative")
-        self.started, self.round.nodes = True, nodes
+        self.started, self.round.nodes = True, found[0]
 
     def _n(self, found: list[int]) -> None:
         node, supply = found[:2]
@@ -224,11 +225,6 @@ class _Reader:
     def _r(self, found: list[int]) -> None:
         self.round.changes.append(RemoveNode(self.number, self._node(found[0])))
 
-    def _integer(self, word: str) -> int:
-        if _INTEGER.fullmatch(word) is None or not -(2**63) <= int(word) < 2**63:
-            refuse_line(self.number, f"{word[:40]!r} is no integer of 64 bits")
-        return int(word)
-
     def _node(self, number: int) -> int:
         if number < 1:
             refuse_line(self.number, f"nodes are numbered from 1, this is {number}")
@@ -240,20 +236,44 @@ class _Reader:
         return given[0] if given else None
 
     def _bounds(self, lower: int, capacity: int, cost: int) -> tuple[int, int | None, int]:
-        if lower < 0 or capacity < -1:
-            refuse_line(self.number, f"bounds {lower} and {capacity}; only a capacity of -1 (none) may be negative")
-        if 0 <= capacity < lower:
-            refuse_line(self.number, f"lower bound {lower} is above capacity {capacity}")
+        check_bounds(self.number, lower, capacity)
         return lower, None if capacity < 0 else capacity, cost
 
 
+#: By letter: how the line reads, and how many numbers it has at least and at most.
 _FORMS = {
+    "p": ("p min NODES ARCS", 2, 2),
     "n": ("n NODE SUPPLY [TYPE]", 2, 3),
     "a": ("a TAIL HEAD LOWER CAPACITY COST [TYPE]", 5, 6),
     "x": ("x TAIL HEAD LOWER CAPACITY COST [TYPE [OLD]]", 5, 7),
     "d": ("d SUPPLY POTENTIAL ARCS [TYPE]", 3, 4),
     "r": ("r NODE", 1, 1),
 }
+
+
+def read_line(number: int, text: str, forms: Mapping[str, tuple[str, int, int]]) -> tuple[str, list[int]]:
+    """Letter and numbers of a line that is no comment; ``forms`` as `_FORMS`."""
+    letter, *words = text.split()
+    if letter not in forms:
+        *some, last = ("c", *forms)
+        refuse_line(number, f"a line starts with {', '.join(some)} or {last}, this one with {letter[:20]!r}")
+    form, least, most = forms[letter]
+    if letter == "p":
+        words = words[1:] if words[:1] == ["min"] else []
+    if not least <= len(words) <= most:
+        refuse_line(number, f"must be '{form}', this is {text[:60]!r}")
+    for word in words:
+        if _INTEGER.fullmatch(word) is None or not -(2**63) <= int(word) < 2**63:
+            refuse_line(number, f"{word[:40]!r} is no integer of 64 bits")
+    return letter, [int(word) for word in words]
+
+
+def check_bounds(number: int, lower: int, capacity: int) -> None:
+    """Refuse the line of an arc whose bounds cannot be met; a capacity of -1 is none."""
+    if lower < 0 or capacity < -1:
+        refuse_line(number, f"bounds {lower} and {capacity}; only a capacity of -1 (none) may be negative")
+    if 0 <= capacity < lower:
+        refuse_line(number, f"lower bound {lower} is above capacity {capacity}")
 
 
 def refuse_line(number: int, reason: str) -> NoReturn:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["InstanceError"]
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+__all__ = ["InstanceError", "first_fault", "shortened"]
 
 
 class InstanceError(ValueError):
@@ -39,6 +42,17 @@ class InstanceError(ValueError):
             The file; it replaces the one that the error named. Reason and place stay.
         """
         return InstanceError(self.reason, place=self.place, path=path)
+
+
+def first_fault(error: ValidationError) -> tuple[str, str]:
+    """Place and reason of the first fault that a validation found."""
+    first = error.errors(include_url=False)[0]
+    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+
+
+def shortened(text: str) -> str:
+    """At most 60 characters of a text."""
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _rebuild(reason: str, place: str, path: str | None) -> InstanceError:

@@ -12,11 +12,12 @@ import gzip
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from flowlex.instances.base import InstanceError, Name, NonNegative, Part
+from flowlex.instances.base import Name, NonNegative, Part
+from flowlex.instances.errors import InstanceError, first_fault
 from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine, Queue, Slots
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
 from flowlex.instances.jit_events import Arrive, Network, Sent, Timed, Withdraw
@@ -245,39 +246,22 @@ class EventLog:
     def __iter__(self) -> Iterator[Any]:
         self.damage, count = None, 0
         try:
-            with self._open() as stream:
-                for number, line in enumerate(stream, 1):
+            with self.path.open("rb") as plain:
+                stream = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == b"\x1f\x8b" else plain
+                for number, line in enumerate(cast("Iterable[bytes]", stream), 1):
                     text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                     if text.strip():
-                        yield self._event(text, number, count)
+                        yield _ADAPTER.validate_json(text)
                         count += 1
-        except _Damaged as stopped:
-            self.damage = stopped.error
+        except ValidationError as error:
+            place, what = first_fault(error)
+            reason = f"{what}{f' ({place})' if place else ''}; {count} events before it are kept"
+            self.damage = InstanceError(reason, place=f"line {number}", path=self.path)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             reason = f"damaged gzip data ({error}); {count} events before it are kept"
             self.damage = InstanceError(reason, path=self.path)
         except OSError as error:
             raise InstanceError(f"cannot be read: {error.strerror or error}", path=self.path) from error
-
-    def _open(self) -> BinaryIO:
-        stream = self.path.open("rb")
-        packed = stream.peek(2)[:2] == b"\x1f\x8b"
-        return cast(BinaryIO, gzip.open(stream, "rb")) if packed else stream
-
-    def _event(self, line: bytes, number: int, count: int) -> Any:
-        try:
-            return _ADAPTER.validate_json(line)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
-            reason = f"{first['msg']}{f' ({place})' if place else ''}; {count} events before it are kept"
-            raise _Damaged(InstanceError(reason, place=f"line {number}", path=self.path)) from error
-
-
-class _Damaged(Exception):
-    def __init__(self, error: InstanceError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 def write_event_log(events: Iterable[Part], path: str | Path) -> None:

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
-from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.base import Instance
+from flowlex.instances.errors import InstanceError, shortened
 
 __all__ = ["added", "added_names", "instance_class", "kinds", "load_added", "owner"]
 
@@ -59,7 +60,7 @@ def instance_class(kind: Any) -> type[Instance]:
     elif not isinstance(kind, str) or (kind not in Instance.registry and added("flowlex.instances", kind) is None):
         if isinstance(kind, str) and (solved := kind.removesuffix("-solution")) != kind and solved in kinds():
             raise InstanceError(f"this is a solution of a {solved!r} instance; name the instance itself", place="kind")
-        raise InstanceError(f"unknown kind {_short(kind)}; one of: {', '.join(kinds())}", place="kind")
+        raise InstanceError(f"unknown kind {shortened(repr(kind))}; one of: {', '.join(kinds())}", place="kind")
     if kind not in Instance.registry:
         found = added("flowlex.instances", kind)
         reason = f"{owner('flowlex.instances', kind)} offers kind {kind!r} but {found!r} is no Instance of that kind"
@@ -108,8 +109,3 @@ def load_added(group: str, load: Callable[[str, str], Any] = added) -> dict[str,
         except InstanceError as error:
             warnings.warn(str(error), RuntimeWarning, stacklevel=2)
     return found
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

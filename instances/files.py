@@ -13,10 +13,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.base import Instance
+from flowlex.instances.errors import InstanceError, shortened
 from flowlex.instances.extensions import instance_class, kinds
 from flowlex.instances.locations import location
-from flowlex.instances.storage import read_bytes, write_atomically
+from flowlex.instances.storage import read_text, write_atomically
 
 __all__ = [
     "TextFormat",
@@ -92,7 +93,7 @@ def read_instance(path: str | Path) -> Instance:
     """
     path = location(path)
     try:
-        text = _decode(read_bytes(path))
+        text = read_text(path)
         for text_format in _text_formats(json=_OBJECT.match(text) is not None):
             if text_format.sniff(text):
                 return text_format.parse(text, _stem(path))
@@ -110,7 +111,7 @@ def read_json(path: str | Path) -> Any:
         For whatever is wrong with the file, naming file, place and reason.
     """
     try:
-        return _parse_json(_decode(read_bytes(path)))
+        return _parse_json(read_text(path))
     except InstanceError as error:
         raise error.at(path) from error.__cause__
 
@@ -126,7 +127,7 @@ def instance_from_document(document: Any) -> Instance:
     version = document.get("version", 1)
     if version != 1 or isinstance(version, bool):
         raise InstanceError(
-            f"version {_short(version)} is not supported by this flowlex (it reads version 1)", place="version"
+            f"version {shortened(repr(version))} is not supported by this flowlex (it reads version 1)", place="version"
         )
     try:
         return cls.model_validate(document)
@@ -194,13 +195,6 @@ def json_schema(kind: str) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _decode(data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InstanceError(f"not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-
-
 def _parse_json(text: str) -> Any:
     if not text.strip():
         raise InstanceError("the file holds only white space")
@@ -247,7 +241,7 @@ def _from_validation(error: ValidationError, cls: type[Instance]) -> InstanceErr
     elif first["type"] == "missing":
         reason = "field is missing"
     elif first["type"] not in ("value_error",) and not isinstance(first["input"], (dict, list)):
-        reason = f"{reason} (got {_short(first['input'])})"
+        reason = f"{reason} (got {shortened(repr(first['input']))})"
     if len(problems) > 1:
         reason += f" (and {len(problems) - 1} more)"
     return InstanceError(reason, place=_place(first["loc"]))
@@ -270,11 +264,6 @@ def _place(location: Sequence[int | str]) -> str:
         word = f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
         text += word if word.isprintable() else ascii(word)  # a field's name may hold anything
     return text
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _json_type(document: Any) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from graphlib import CycleError, TopologicalSorter
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from flowlex.instances.base import Name, NonNegative, Part, Positive, require_unique
-from flowlex.instances.dags import topological_order
 
 __all__ = ["BackgroundCopy", "Computation", "Job", "Transfer"]
 
@@ -105,7 +105,11 @@ class Job(Part):
                     no = f"{how} {name!r}, which is no computation of the job"
                     raise ValueError(f"transfer {transfer.name!r} of job {self.name!r} {no}")
             before_it[transfer.feeds] += [transfer.made_by] if transfer.made_by else []
-        topological_order(before_it, f"job {self.name!r}")
+        try:
+            TopologicalSorter(before_it).prepare()
+        except CycleError as error:
+            cycle = " -> ".join(error.args[1])
+            raise ValueError(f"job {self.name!r} has a cycle: {cycle}; remove one of these edges") from None
         return self
 
 

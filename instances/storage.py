@@ -25,6 +25,7 @@ __all__ = [
     "read_head",
     "read_most",
     "read_packed",
+    "read_text",
     "write_atomically",
 ]
 
@@ -58,6 +59,20 @@ def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
     if not data:
         raise InstanceError("the gzip file holds nothing", path=path)
     return data
+
+
+def read_text(path: str | Path) -> str:
+    """`read_bytes` as UTF-8 text.
+
+    Raises
+    ------
+    InstanceError
+        The file cannot be read, or is no such text; names the file.
+    """
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InstanceError(f"not UTF-8 text (byte {error.start}); save it as UTF-8", path=path) from error
 
 
 def read_packed(path: Path, most: int = MAX_UNPACKED) -> bytes:

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from flowlex.instances.base import InstanceError
+from flowlex.instances.errors import InstanceError, first_fault
 from flowlex.instances.files import TextFormat, register_text_format
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.instances.storage import read_bytes
+from flowlex.instances.storage import read_text
 
 __all__ = ["parse_coflow_trace", "read_coflow_trace"]
 
@@ -71,19 +71,11 @@ def read_coflow_trace(
     InstanceError
         Naming file, line and reason.
     """
+    name, text = Path(path).name.split(".")[0] or "trace", read_text(path)
     try:
-        text = read_bytes(path).decode("utf-8-sig")
         return parse_coflow_trace(
-            text,
-            Path(path).name.split(".")[0] or "trace",
-            rate_mbps=rate_mbps,
-            slack=slack,
-            slot_s=slot_s,
-            unit_mb=unit_mb,
-            first=first,
+            text, name, rate_mbps=rate_mbps, slack=slack, slot_s=slot_s, unit_mb=unit_mb, first=first
         )
-    except UnicodeDecodeError as error:
-        raise InstanceError(f"not UTF-8 text (byte {error.start})", path=path) from error
     except InstanceError as error:
         raise error.at(path) from error.__cause__
 
@@ -138,7 +130,7 @@ def parse_coflow_trace(
             unit_mb=unit,
         )
     except ValidationError as error:
-        raise InstanceError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+        raise InstanceError(first_fault(error)[1]) from error
     except OverflowError as error:
         raise InstanceError(
             f"sizes in units of {unit:g} MB, or times in slots of {slot_s:g} s at {rate_mbps:g} Mbit/s, are beyond all "

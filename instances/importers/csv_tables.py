@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.extensions import instance_class
-from flowlex.instances.storage import read_bytes
+from flowlex.instances.storage import read_text
 from flowlex.instances.tables import WHOLE, Row, instance_of_rows
 
-__all__ = ["read_csv_tables"]
+__all__ = ["csv_rows", "read_csv_tables"]
 
 
 def read_csv_tables(kind: str, paths: Mapping[str, str | Path], fields: Mapping[str, Any] | None = None) -> Instance:
@@ -44,32 +44,30 @@ def read_csv_tables(kind: str, paths: Mapping[str, str | Path], fields: Mapping[
     ...     read_csv_tables("load-partition", {"nodes": nodes, "blocks": blocks}, {"seconds_per_item": "0.5"}).name
     'unnamed'
     """
-    rows = {table: _rows(Path(path)) for table, path in paths.items()}
+    rows = {
+        table: [Row(f"{path}: line {line}", cells) for line, cells in csv_rows(path)] for table, path in paths.items()
+    }
     if fields:
         rows[WHOLE] = [Row("--set", dict(fields))]
     return instance_of_rows(instance_class(kind), rows)
 
 
-def _rows(path: Path) -> list[Row]:
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InstanceError(f"is no UTF-8 text ({error.reason} at byte {error.start})", path=path) from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows: list[Row] = []
+def csv_rows(path: str | Path, needs: Sequence[str] = ()) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line and cells by column of each row that is not blank; the header names at least the columns ``needs``."""
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
         if not header or len(set(header)) < len(header):
             twice = next((name for name in header if header.count(name) > 1), None)
             raise InstanceError(f"column {twice!r} is there twice" if twice else "the file is empty", path=path)
+        if missing := [column for column in needs if column not in header]:
+            reason = f"the header lacks {', '.join(missing)}; expected: {','.join(needs)}"
+            raise InstanceError(reason, place="line 1", path=path)
         for cells in reader:
-            if not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) != len(header):
-                reason = f"{len(cells)} cells where the header has {len(header)} columns"
-                raise InstanceError(reason, place=f"line {reader.line_num}", path=path)
-            where = f"{path}: line {reader.line_num}"
-            rows.append(Row(where, {name: cell.strip() for name, cell in zip(header, cells, strict=True)}))
+            if any(cell.strip() for cell in cells):
+                if len(cells) != len(header):
+                    reason = f"{len(cells)} cells where the header has {len(header)} columns; is the row cut off?"
+                    raise InstanceError(reason, place=f"line {reader.line_num}", path=path)
+                yield reader.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=True))
     except csv.Error as error:
-        raise InstanceError(str(error), place=f"line {reader.line_num}", path=path) from None
-    return rows
+        raise InstanceError(f"not CSV ({error})", place=f"line {reader.line_num}", path=path) from None

@@ -58,8 +58,7 @@ def read_gavel(
         document = json.loads(read_bytes(path))
         types, kinds = _job_types(document)
         pairs = _pairs(document, types, kinds, least_gain) if sharing else []
-        arrivals, rate = ("poisson", jobs_per_hour) if jobs_per_hour else ("together", 1.0)
-        work = Workload(jobs, gpus, entities, "poisson" if arrivals == "poisson" else "together", rate, slack)
+        work = Workload(jobs, gpus, entities, "poisson" if jobs_per_hour else "together", jobs_per_hour, slack)
         name = f"{Path(path).name.split('.')[0]}-{jobs}-{seed}"
         return draw_workload(name, work, types, list(kinds.values()), pairs, seed)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -27,18 +27,18 @@ an event log, as the live scheduler counts slots. `google_trace_events` counts w
 from __future__ import annotations
 
 import csv
-import gzip
 import heapq
+import io
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from math import nan
 from pathlib import Path
-from typing import TextIO, cast
 
 from flowlex.instances import events as ev
 from flowlex.instances.base import InstanceError, Part
 from flowlex.instances.flow import Constraint, FlowJob, FlowTask, Machine
+from flowlex.instances.storage import opened
 
 __all__ = ["google_trace_events"]
 
@@ -335,26 +335,19 @@ def _rows(root: Path, table: str) -> Iterator[Row]:
     """Rows of a table with their time and place, part by part."""
     for path in _parts(root, table):
         number = 0
-        try:
-            with _open(path) as stream:
-                for number, row in enumerate(csv.reader(stream), 1):
+        with opened(path) as stream:
+            try:
+                for number, row in enumerate(csv.reader(io.TextIOWrapper(stream, newline="")), 1):
                     if not row:
                         continue
                     if len(row) != _TABLES[table]:
                         reason = f"{len(row)} columns, {table} has {_TABLES[table]}"
                         raise InstanceError(reason, place=f"line {number}", path=path)
                     try:
-                        time = int(row[0])
+                        yield int(row[0]), row, f"{path}:{number}"
                     except ValueError as error:
                         raise InstanceError(f"no time: {error}", place=f"line {number}", path=path) from error
-                    yield time, row, f"{path}:{number}"
-        except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error, ValueError) as error:
-            if isinstance(error, InstanceError):
+            except InstanceError:
                 raise
-            raise InstanceError(f"damaged ({error})", place=f"after line {number}", path=path) from error
-
-
-def _open(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return cast(TextIO, gzip.open(path, "rt", newline=""))
-    return path.open("r", newline="")
+            except (OSError, EOFError, zlib.error, csv.Error, ValueError) as error:
+                raise InstanceError(f"damaged ({error})", place=f"after line {number}", path=path) from error

@@ -6,27 +6,21 @@ become shares of cards here.
 
 from __future__ import annotations
 
-import csv
-import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
-from flowlex.instances.base import InstanceError
+from flowlex.instances.errors import InstanceError, first_fault
+from flowlex.instances.importers.csv_tables import csv_rows
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.instances.storage import read_bytes
 
-__all__ = [
-    "CARD_GB",
-    "NODE_COLUMNS",
-    "POD_COLUMNS",
-    "PRIORITY",
-    "UnknownModelWarning",
-    "read_openb",
-]
+__all__ = ["UnknownModelWarning", "read_openb"]
+
+_Part = TypeVar("_Part", Pod, PodNode)
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -68,28 +62,28 @@ def read_openb(
     UnknownModelWarning
         Pods take only cards of models that no node has; they fit nowhere.
     """
-    listed = islice(_rows(nodes, NODE_COLUMNS), most_nodes)
-    machines = [_node(row, line, nodes) for line, row in listed]
+    machines = tuple(islice(_read(nodes, NODE_COLUMNS, _node), most_nodes))
     if not machines:
         raise InstanceError("the node list has no rows", path=nodes)
-    made: list[Pod] = []
-    for line, row in _rows(pods, POD_COLUMNS):
-        if at_s is not None and "creation_time" not in row:
+
+    def pod(row: Mapping[str, str]) -> Pod | None:
+        if at_s is None:
+            return _pod(row)
+        if "creation_time" not in row:
             raise InstanceError("it has no creation_time, so nothing is known of a time; leave at_s out", path=pods)
-        if at_s is not None and not _exists(row, at_s, line, pods):
-            continue
-        if most_pods is not None and len(made) >= most_pods:
-            break
-        made.append(_pod(row, line, pods))
+        ends = _number(row, "deletion_time") if row.get("deletion_time") else float("inf")
+        return _pod(row) if _number(row, "creation_time") <= at_s < ends else None
+
+    made = tuple(islice(_read(pods, POD_COLUMNS, pod), most_pods))
     _warn_of_models(made, {node.card_model for node in machines}, pods)
-    return PodInstance(name=Path(pods).name.partition(".")[0], nodes=tuple(machines), pods=tuple(made))
+    return PodInstance(name=Path(pods).name.partition(".")[0], nodes=machines, pods=made)
 
 
 class UnknownModelWarning(UserWarning):
     """Pods ask for card models that no node has."""
 
 
-def _warn_of_models(pods: list[Pod], there: set[str | None], path: str | Path) -> None:
+def _warn_of_models(pods: Sequence[Pod], there: set[str | None], path: str | Path) -> None:
     strange = sorted({model for pod in pods for model in pod.card_models} - there)
     if strange:
         nowhere = sum(bool(pod.card_models) and not there & set(pod.card_models) for pod in pods)
@@ -97,112 +91,75 @@ def _warn_of_models(pods: list[Pod], there: set[str | None], path: str | Path) -
         warnings.warn(message, UnknownModelWarning, stacklevel=3)
 
 
-def _rows(path: str | Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Rows with their line numbers; the header must have the columns, in any order, and may have more."""
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InstanceError(f"not UTF-8 text (byte {error.start})", path=path) from error
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    header: list[str] | None = None
+def _read(
+    path: str | Path, columns: Sequence[str], make: Callable[[Mapping[str, str]], _Part | None]
+) -> Iterator[_Part]:
+    """What is made of the rows of a list whose first column is a name; the line of what is wrong is named."""
     seen: dict[str, int] = {}
-    try:
-        for fields in reader:
-            if header is None:
-                header = [field.strip() for field in fields]
-                missing = [column for column in columns if column not in header]
-                if missing:
-                    reason = f"the header lacks {', '.join(missing)}; expected: {','.join(columns)}"
-                    raise InstanceError(reason, place="line 1", path=path)
-            elif any(field.strip() for field in fields):
-                if len(fields) != len(header):
-                    reason = f"{len(fields)} fields, the header has {len(header)}; is the row cut off?"
-                    raise InstanceError(reason, place=f"line {reader.line_num}", path=path)
-                row = dict(zip(header, (field.strip() for field in fields), strict=True))
-                name = row[columns[0]]
-                if name in seen:
-                    reason = f"{columns[0]} {name!r} is that of line {seen[name]} as well"
-                    raise InstanceError(reason, place=f"line {reader.line_num}", path=path)
-                seen[name] = reader.line_num
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise InstanceError(f"not CSV ({error})", place=f"line {reader.line_num}", path=path) from error
+    for line, row in csv_rows(path, columns):
+        name = row[columns[0]]
+        try:
+            if name in seen:
+                raise ValueError(f"{columns[0]} {name!r} is that of line {seen[name]} as well")
+            seen[name] = line
+            made = make(row)
+        except ValidationError as error:
+            raise InstanceError(": ".join(filter(None, first_fault(error))), place=f"line {line}", path=path) from error
+        except InstanceError:
+            raise
+        except ValueError as error:
+            raise InstanceError(str(error), place=f"line {line}", path=path) from error
+        if made is not None:
+            yield made
 
 
-def _number(row: dict[str, str], column: str, line: int, path: str | Path, *, least: float = 0.0) -> float:
+def _number(row: Mapping[str, str], column: str) -> float:
     text = row[column]
     try:
-        value = float(text) if text else least
+        value = float(text or 0)
     except ValueError:
         value = float("nan")
-    if not least <= value < 1e15:
-        reason = f"{column} is {text[:40]!r}; a number of at least {least:g} is expected"
-        raise InstanceError(reason, place=f"line {line}", path=path)
+    if not 0 <= value < 1e15:
+        raise ValueError(f"{column} is {text[:40]!r}; a number of at least 0 is expected")
     return value
 
 
-def _whole(row: dict[str, str], column: str, line: int, path: str | Path) -> int:
-    value = _number(row, column, line, path)
+def _whole(row: Mapping[str, str], column: str) -> int:
+    value = _number(row, column)
     if value != int(value):
-        raise InstanceError(f"{column} is {row[column]!r}; an integer is expected", place=f"line {line}", path=path)
+        raise ValueError(f"{column} is {row[column]!r}; an integer is expected")
     return int(value)
 
 
-def _time(row: dict[str, str], column: str, line: int, path: str | Path) -> float | None:
-    return _number(row, column, line, path) if row.get(column) else None
-
-
-def _exists(row: dict[str, str], at_s: float, line: int, path: str | Path) -> bool:
-    ends = _number(row, "deletion_time", line, path) if row.get("deletion_time") else float("inf")
-    return _number(row, "creation_time", line, path) <= at_s < ends
-
-
-def _node(row: dict[str, str], line: int, path: str | Path) -> PodNode:
-    cards, model = _whole(row, "gpu", line, path), row["model"] or None
+def _node(row: Mapping[str, str]) -> PodNode:
+    cards, model = _whole(row, "gpu"), row["model"] or None
     if cards and (model is None or model not in CARD_GB):
-        known = ", ".join(CARD_GB)
-        raise InstanceError(f"card model {model!r} is not known; one of: {known}", place=f"line {line}", path=path)
-    try:
-        return PodNode(
-            name=row["sn"],
-            cpu_cores=_number(row, "cpu_milli", line, path) / 1000,
-            memory_gb=_number(row, "memory_mib", line, path) / 1024,
-            cards=cards,
-            card_gb=CARD_GB[model] if cards and model else 0,
-            card_model=model if cards else None,
-        )
-    except ValidationError as error:
-        raise _damaged(error, line, path) from error
+        raise ValueError(f"card model {model!r} is not known; one of: {', '.join(CARD_GB)}")
+    return PodNode(
+        name=row["sn"],
+        cpu_cores=_number(row, "cpu_milli") / 1000,
+        memory_gb=_number(row, "memory_mib") / 1024,
+        cards=cards,
+        card_gb=CARD_GB[model] if cards and model else 0,
+        card_model=model if cards else None,
+    )
 
 
-def _pod(row: dict[str, str], line: int, path: str | Path) -> Pod:
-    cards, milli = _whole(row, "num_gpu", line, path), _number(row, "gpu_milli", line, path)
+def _pod(row: Mapping[str, str]) -> Pod:
+    cards, milli, qos = _whole(row, "num_gpu"), _number(row, "gpu_milli"), row.get("qos", "")
     if cards and not 0 < milli <= 1000:
-        reason = f"gpu_milli is {milli:g} for {cards} cards; 1 to 1000 is expected"
-        raise InstanceError(reason, place=f"line {line}", path=path)
-    models = tuple(dict.fromkeys(name for name in row.get("gpu_spec", "").split("|") if name)) if cards else ()
-    qos = row.get("qos", "")
+        raise ValueError(f"gpu_milli is {milli:g} for {cards} cards; 1 to 1000 is expected")
     if qos and qos not in PRIORITY:
-        reason = f"qos {qos!r} is not known; one of: {', '.join(PRIORITY)}"
-        raise InstanceError(reason, place=f"line {line}", path=path)
-    try:
-        return Pod(
-            name=row["name"],
-            cpu_cores=_number(row, "cpu_milli", line, path) / 1000,
-            memory_gb=_number(row, "memory_mib", line, path) / 1024,
-            gpu_share=milli / 1000 if cards else 0.0,
-            gpu_cards=max(1, cards),
-            priority=PRIORITY.get(qos, 0),
-            card_models=models,
-            created_s=_time(row, "creation_time", line, path),
-            deleted_s=_time(row, "deletion_time", line, path),
-        )
-    except ValidationError as error:
-        raise _damaged(error, line, path) from error
-
-
-def _damaged(error: ValidationError, line: int, path: str | Path) -> InstanceError:
-    first = error.errors()[0]
-    place = ".".join(str(step) for step in first["loc"])
-    reason = first["msg"].removeprefix("Value error, ")
-    return InstanceError(f"{place}: {reason}" if place else reason, place=f"line {line}", path=path)
+        raise ValueError(f"qos {qos!r} is not known; one of: {', '.join(PRIORITY)}")
+    models = dict.fromkeys(name for name in row.get("gpu_spec", "").split("|") if name) if cards else ()
+    return Pod(
+        name=row["name"],
+        cpu_cores=_number(row, "cpu_milli") / 1000,
+        memory_gb=_number(row, "memory_mib") / 1024,
+        gpu_share=milli / 1000 if cards else 0.0,
+        gpu_cards=max(1, cards),
+        priority=PRIORITY.get(qos, 0),
+        card_models=tuple(models),
+        created_s=_number(row, "creation_time") if row.get("creation_time") else None,
+        deleted_s=_number(row, "deletion_time") if row.get("deletion_time") else None,
+    )

@@ -46,7 +46,7 @@ BAD = [
     (["n 1 2"], "line 1: before it there must be a problem line 'p min NODES ARCS'"),
     ([], "line 1: the stream ends without a problem line 'p min NODES ARCS'"),
     (["c only", "c EOI"], "line 2: a round ends before the problem line 'p min NODES ARCS'"),
-    (["p max 3 1"], "line 1: the problem line must be 'p min NODES ARCS'"),
+    (["p max 3 1"], "line 1: must be 'p min NODES ARCS', this is 'p max 3 1'"),
     (["p min 3 -1"], "line 1: numbers of nodes and arcs must not be negative"),
     ([*START, "p min 3 1"], "line 5: a second problem line; a stream is one network that changes"),
     ([*START, "y 1 2"], "line 5: a line starts with c, p, n, a, x, d or r, this one with 'y'"),

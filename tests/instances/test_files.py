@@ -224,7 +224,7 @@ def test_gzip_that_unfolds_to_more_than_the_cap(tmp_path):
 def test_the_schema_describes_every_field(kind):
     schema = json_schema(kind)
     parts = {kind: schema} | schema.get("$defs", {})
-    general = {"kind", "version", "name", "comment"}
+    general = {"kind", "version", "name", "comment", "change"}
     undescribed = [
         (name, field)
         for name, part in parts.items()

@@ -102,7 +102,7 @@ def test_a_placement_of_the_trace(files: tuple[Path, Path]) -> None:
     [
         (0, "a,b\n1,2\n", "line 1: the header lacks sn, cpu_milli"),
         (0, NODES.partition("\n")[0], "the node list has no rows"),
-        (0, NODES + "n3,64000\n", "line 5: 2 fields, the header has 5; is the row cut off"),
+        (0, NODES + "n3,64000\n", "line 5: 2 cells where the header has 5 columns; is the row cut off"),
         (0, NODES + "n3,x,1,0,\n", "line 5: cpu_milli is 'x'; a number of at least 0"),
         (0, NODES + "n3,64000,1,2.5,T4\n", "line 5: gpu is '2.5'; an integer"),
         (0, NODES + "n3,64000,1,2,XYZ\n", "line 5: card model 'XYZ' is not known; one of: P100"),
