@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from flowlex.instances.arrays import Floats, Integers
+from flowlex.instances.arrays import Floats, Integers, floats
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
 
 __all__ = [
@@ -192,32 +192,26 @@ class AllocationInstance(Instance):
     Attributes
     ----------
     gpu_types, job_types
-        At least one each; prices in US dollars per hour, speeds in steps per second.
+        The GPUs, and what is trained on them; at least one type each. Prices in US dollars per hour, speeds in steps/s.
     jobs
         At least one, in order of arrival; times in seconds. Each runs on some GPU type that has enough GPUs.
     pairs, pair_tables
-        Speeds in steps per second of types that share GPUs; both types use the same number of GPUs.
+        Speeds in steps/s of types that share GPUs, listed or as one table per GPU type; both types use the same number
+        of GPUs.
     entities
-        Owners of jobs, each with its own name.
+        Owners of jobs, each with its own name; empty: nobody in particular.
     limits
         Floors and caps in GPUs, each of at most one job or entity; no floor exceeds its cap.
     """
 
     kind: Literal["allocation"] = "allocation"
     gpu_types: Annotated[tuple[GpuType, ...], Field(min_length=1)]
-    """The GPUs; at least one type."""
     job_types: Annotated[tuple[JobType, ...], Field(min_length=1)]
-    """What is trained, and how fast."""
     jobs: Annotated[tuple[AllocationJob, ...], Field(min_length=1)]
-    """The jobs, in order of arrival; at least one."""
     pairs: tuple[PairThroughput, ...] = ()
-    """Which types may share GPUs, and how fast each then is."""
     pair_tables: tuple[PairTable, ...] = ()
-    """The same as one table per GPU type, where most types may share."""
     entities: tuple[Entity, ...] = ()
-    """Who owns jobs; empty: nobody in particular."""
     limits: tuple[Limit, ...] = ()
-    """Floors and caps."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -329,39 +323,25 @@ class AllocationInstance(Instance):
             pair_kind.append(np.column_stack([of[one], of[other]]))
             pair_gpu.append(np.full(len(one), types[square.gpu_type]))
             pair_speed.append(np.column_stack([beside[one, other], beside[other, one]]))
-        pairs = np.concatenate(pair_kind), np.concatenate(pair_gpu), np.concatenate(pair_speed)
-        return self._arrays(*pairs, table=table, gpus=gpus, kind=kind, count=count, entities=entities)
-
-    def _arrays(
-        self,
-        pair_kind: Integers,
-        pair_gpu: Integers,
-        pair_speed: Floats,
-        *,
-        table: Floats,
-        gpus: Integers,
-        kind: Integers,
-        count: Integers,
-        entities: dict[str, int],
-    ) -> AllocationArrays:
+        listed_kind, listed_gpu, speed = np.concatenate(pair_kind), np.concatenate(pair_gpu), np.concatenate(pair_speed)
         fits = gpus[:, None] <= count
-        kept = (pair_speed > 0).any(axis=1) & fits[pair_kind[:, 0], pair_gpu]
+        kept = (speed > 0).any(axis=1) & fits[listed_kind[:, 0], listed_gpu]
         return read_only(
             AllocationArrays(
                 speed=np.where(fits, table, 0.0)[kind],
                 scale=gpus[kind],
-                weight=np.array([job.weight for job in self.jobs]),
+                weight=floats(job.weight for job in self.jobs),
                 kind=kind,
-                steps=np.array([np.nan if job.steps_left is None else job.steps_left for job in self.jobs]),
-                running=np.array([job.running_s for job in self.jobs], np.float64),
-                isolated=np.array([job.isolated_s for job in self.jobs], np.float64),
-                deadline=np.array([np.nan if job.deadline_s is None else job.deadline_s for job in self.jobs]),
+                steps=floats(job.steps_left for job in self.jobs),
+                running=floats(job.running_s for job in self.jobs),
+                isolated=floats(job.isolated_s for job in self.jobs),
+                deadline=floats(job.deadline_s for job in self.jobs),
                 entity=np.array([-1 if job.entity is None else entities[job.entity] for job in self.jobs], np.int64),
                 count=count,
-                price=np.array([t.usd_per_hour for t in self.gpu_types], np.float64),
-                pair_kind=pair_kind[kept],
-                pair_gpu=pair_gpu[kept],
-                pair_speed=pair_speed[kept],
+                price=floats(t.usd_per_hour for t in self.gpu_types),
+                pair_kind=listed_kind[kept],
+                pair_gpu=listed_gpu[kept],
+                pair_speed=speed[kept],
             )
         )
 

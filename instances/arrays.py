@@ -8,11 +8,21 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Booleans", "Floats", "Integers", "numbered"]
+__all__ = ["Booleans", "Floats", "Integers", "floats", "integers", "numbered"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
+
+
+def integers(values: Iterable[int]) -> Integers:
+    """Values as an array."""
+    return np.fromiter(values, np.int64)
+
+
+def floats(values: Iterable[float | None]) -> Floats:
+    """Values as an array, NaN for None."""
+    return np.fromiter((np.nan if value is None else value for value in values), np.float64)
 
 
 def numbered(keys: Iterable[Hashable]) -> Integers:

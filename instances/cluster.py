@@ -110,7 +110,7 @@ class ClusterWorkload(Instance):
     Attributes
     ----------
     disk_mb_per_s, link_mb_per_s
-        Bandwidth of each node's disk, and of its port in each direction, in MB/s.
+        Bandwidth of each node's disk, shared by all that read it, and of its port in each direction, in MB/s.
     uplink_mb_per_s, aggregation_mb_per_s
         Bandwidth of each rack in each direction, and of the switch between the racks, in MB/s; null for no limit.
     nodes
@@ -123,19 +123,12 @@ class ClusterWorkload(Instance):
 
     kind: Literal["cluster-workload"] = "cluster-workload"
     disk_mb_per_s: Positive = 200.0
-    """Of each node's disk, shared by all that read it."""
     link_mb_per_s: Positive = 125.0
-    """Of each node's port, each way."""
     uplink_mb_per_s: Positive = 125.0
-    """Of each rack, each way."""
     aggregation_mb_per_s: Positive | None = None
-    """Of the switch between the racks, all together; null: it never limits."""
     nodes: tuple[ClusterNode, ...]
-    """The cluster."""
     jobs: tuple[ClusterJob, ...] = Field(min_length=1)
-    """What is to be done."""
     jobs_at_once: Annotated[int, Field(ge=1)] | None = None
-    """So many run at a time, the others queue by arrival; null: all that have arrived."""
 
     @model_validator(mode="after")
     def _check(self) -> ClusterWorkload:

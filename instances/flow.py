@@ -210,24 +210,19 @@ class FlowInstance(Instance):
     jobs
         Jobs with their tasks; times in seconds, data in whole MB. Names of tasks are unique among all jobs.
     queues
-        A tree of quotas, in running tasks.
+        A tree of quotas, in running tasks, for fair shares.
     gangs, spreads, affinities
-        Rules about tasks of several jobs; names are unique within each of the three.
+        Tasks that run all together or not at all; limits of tasks per rack or label; tasks that run in one rack or
+        under one label. Names are unique within each of the three.
     """
 
     kind: Literal["flow-scheduling"] = "flow-scheduling"
     machines: tuple[Machine, ...]
-    """The cluster."""
     jobs: tuple[FlowJob, ...] = ()
-    """What is to run."""
     queues: tuple[Queue, ...] = ()
-    """A tree of quotas, for fair shares."""
     gangs: tuple[Gang, ...] = ()
-    """Tasks that run all together or not at all."""
     spreads: tuple[TaskSpread, ...] = ()
-    """Limits of tasks per rack, or per value of a label."""
     affinities: tuple[Affinity, ...] = ()
-    """Tasks that run in one rack, or under one value of a label."""
 
     @model_validator(mode="after")
     def _check(self) -> FlowInstance:

@@ -11,18 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 
-from flowlex.instances.arrays import Floats, Integers
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
+from flowlex.instances.arrays import Floats, Integers, floats, integers
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
 
 __all__ = ["Gpu", "GpuArrays", "GpuInstance", "Job", "Node", "Running", "Shard", "Task"]
-
-Array = TypeVar("Array", bound=NDArray[Any])
 
 
 class Gpu(Part):
@@ -150,15 +147,10 @@ class GpuInstance(Instance):
 
     kind: Literal["gpu-assignment"] = "gpu-assignment"
     disk_mb_per_s: Positive
-    """Throughput of a node's own disk, in MB/s."""
     rack_mb_per_s: Positive
-    """Bandwidth between two nodes of one rack, in MB/s."""
     between_racks_mb_per_s: Positive
-    """Bandwidth between two nodes of different racks, in MB/s."""
     nodes: tuple[Node, ...]
-    """The machines of the cluster; together they have at least one GPU."""
     jobs: tuple[Job, ...]
-    """The jobs that share it; at least one."""
 
     @model_validator(mode="after")
     def _check(self) -> GpuInstance:
@@ -190,24 +182,25 @@ class GpuInstance(Instance):
         rack_index = {rack: index for index, rack in enumerate(dict.fromkeys(node.rack for node in nodes))}
         holders = chain.from_iterable(shard.replicas for shard in shards)
         running = [task.running for task in tasks]
-        return GpuArrays(
-            node_rack=_ints(rack_index[node.rack] for node in nodes),
+        view = GpuArrays(
+            node_rack=integers(rack_index[node.rack] for node in nodes),
             gpu_node=_owners(len(node.gpus) for node in nodes),
-            gpu_memory=_floats(gpu.memory_gb for gpu in gpus),
+            gpu_memory=floats(gpu.memory_gb for gpu in gpus),
             task_job=_owners(len(job.tasks) for job in jobs),
-            task_memory=_floats(task.memory_gb for task in tasks),
-            task_running_gpu=_ints(-1 if held is None else gpu_index[held.gpu] for held in running),
-            task_elapsed=_floats(0.0 if held is None else held.elapsed_s for held in running),
+            task_memory=floats(task.memory_gb for task in tasks),
+            task_running_gpu=integers(-1 if held is None else gpu_index[held.gpu] for held in running),
+            task_elapsed=floats(0.0 if held is None else held.elapsed_s for held in running),
             shard_task=_owners(len(task.shards) for task in tasks),
-            shard_size_mb=_floats(shard.size_mb for shard in shards),
+            shard_size_mb=floats(shard.size_mb for shard in shards),
             replica_shard=_owners(len(shard.replicas) for shard in shards),
-            replica_node=_ints(map(node_index.__getitem__, holders)),
+            replica_node=integers(map(node_index.__getitem__, holders)),
             rack_names=tuple(rack_index),
             node_names=tuple(node_index),
             gpu_names=tuple(gpu_index),
             job_names=tuple(job.name for job in jobs),
             task_names=tuple(task.name for task in tasks),
         )
+        return read_only(view)
 
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals, in the order they should be printed."""
@@ -307,18 +300,5 @@ def _check_running(instance: GpuInstance) -> None:
 
 def _owners(counts: Iterable[int]) -> Integers:
     """(sum of counts,) index of the owner of each item, when owner i has ``counts[i]`` items in a row."""
-    lengths = np.fromiter(counts, dtype=np.int64)
-    return _frozen(np.repeat(np.arange(lengths.size, dtype=np.int64), lengths))
-
-
-def _ints(values: Iterable[int]) -> Integers:
-    return _frozen(np.fromiter(values, dtype=np.int64))
-
-
-def _floats(values: Iterable[float]) -> Floats:
-    return _frozen(np.fromiter(values, dtype=np.float64))
-
-
-def _frozen(array: Array) -> Array:
-    array.flags.writeable = False
-    return array
+    lengths = integers(counts)
+    return np.repeat(np.arange(lengths.size), lengths)

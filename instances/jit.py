@@ -9,7 +9,6 @@ Source: Shi, Wen, Fei, Zhang, "A DAG-Based Network Traffic Scheduler", 2021 (sha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
@@ -17,7 +16,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from flowlex.instances.arrays import Floats, Integers
+from flowlex.instances.arrays import Floats, Integers, floats, integers
 from flowlex.instances.base import Instance, Name, Part, Positive, read_only, require_unique
 from flowlex.instances.jit_jobs import BackgroundCopy, Computation, Job, Transfer
 from flowlex.instances.rounding import WHOLE, Rounding, whole_above, whole_below
@@ -217,30 +216,28 @@ class JitInstance(Instance):
             for c in job.computations
             for before in c.after
         ]
-        arrival = np.array([job.arrival_s for job in self.jobs], dtype=np.float64)
-        size = np.array([f.size_mb for _, f in transfers], dtype=np.float64)
-        owner = _ints([k for k, _ in transfers])
-        ready = np.array([f.ready_s for _, f in transfers], dtype=np.float64)
-        deadline = [np.nan if f.deadline_s is None else f.deadline_s for _, f in transfers]
-        firm = [np.nan if f.firm_s is None else f.firm_s for _, f in transfers]
+        arrival = floats(job.arrival_s for job in self.jobs)
+        size = floats(f.size_mb for _, f in transfers)
+        owner = integers([k for k, _ in transfers])
+        ready = floats(f.ready_s for _, f in transfers)
         return read_only(
             JitArrays(
                 out_units=whole_below(np.array([m.out_mbps for m in self.machines]) * per_slot),
                 in_units=whole_below(np.array([m.in_mbps for m in self.machines]) * per_slot),
-                sender=_ints([machine[f.sender] for _, f in transfers]),
-                receiver=_ints([machine[f.receiver] for _, f in transfers]),
+                sender=integers([machine[f.sender] for _, f in transfers]),
+                receiver=integers([machine[f.receiver] for _, f in transfers]),
                 job=owner,
-                feeds=_ints([place[k][f.feeds] for k, f in transfers]),
+                feeds=integers([place[k][f.feeds] for k, f in transfers]),
                 size_mb=size,
                 size_units=whole_above(size / self.unit_mb),
                 ready_s=ready,
                 start_s=arrival[owner] + ready,
-                deadline_s=np.array(deadline, dtype=np.float64),
-                firm_s=np.array(firm, dtype=np.float64),
-                computation_s=np.array([c.seconds for j in self.jobs for c in j.computations], dtype=np.float64),
+                deadline_s=floats(f.deadline_s for _, f in transfers),
+                firm_s=floats(f.firm_s for _, f in transfers),
+                computation_s=floats(c.seconds for j in self.jobs for c in j.computations),
                 computation_job=np.repeat(np.arange(len(self.jobs)), [len(j.computations) for j in self.jobs]),
-                tail=_ints([tail for tail, _ in edges]),
-                head=_ints([head for _, head in edges]),
+                tail=integers([tail for tail, _ in edges]),
+                head=integers([head for _, head in edges]),
                 arrival_s=arrival,
             )
         )
@@ -278,7 +275,3 @@ class JitInstance(Instance):
             "unit_mb": self.unit_mb,
             "rounding": str(self.rounding()),
         }
-
-
-def _ints(values: Sequence[int]) -> Integers:
-    return np.array(values, dtype=np.int64)

@@ -122,7 +122,7 @@ class LoadPartitionInstance(Instance):
     nodes
         The workers, at least one; names are unique.
     blocks
-        Equal items that lie together, with the nodes that hold them.
+        What is to be processed: equal items that lie together, with the nodes that hold them.
     links
         Seconds to move an item between two different nodes; at most one link from one node to another.
     seconds_per_item
@@ -131,13 +131,9 @@ class LoadPartitionInstance(Instance):
 
     kind: Literal["load-partition"] = "load-partition"
     nodes: Annotated[tuple[LoadNode, ...], Field(min_length=1)]
-    """The workers; at least one."""
     blocks: tuple[Block, ...] = ()
-    """What is to be processed, and where it lies."""
     links: tuple[Link, ...] = ()
-    """What moving an item costs between two nodes, where it is not the usual."""
     seconds_per_item: Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)] = 0.01
-    """Seconds to move an item where no link says otherwise."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from flowlex.instances.arrays import Integers
-from flowlex.instances.base import Instance, Name, require_unique
+from flowlex.instances.arrays import Integers, integers
+from flowlex.instances.base import Instance, Name, read_only, require_unique
 
 __all__ = ["UNBOUNDED", "NetworkArrays", "NetworkInstance"]
 
@@ -69,26 +68,18 @@ class NetworkInstance(Instance):
     node_names
         (N,) names, all different; null when nodes are known by number.
     first_node
-        Number of the first node in messages and tables, 0 or 1.
+        Number of the first node in messages and tables, 0 or 1 (as in DIMACS files); arcs name nodes from 0.
     """
 
     kind: Literal["min-cost-flow"] = "min-cost-flow"
     supply: tuple[Integer, ...]
-    """Units entering at each node (negative: demand); they sum to zero. Its length is the number of nodes."""
     tail: tuple[Natural, ...]
-    """Node (index from 0) where each arc starts."""
     head: tuple[Natural, ...]
-    """Node (index from 0) where each arc ends."""
     lower: tuple[Natural, ...]
-    """Least flow of each arc."""
     upper: tuple[Natural | None, ...]
-    """Most flow of each arc; null when it has no upper bound."""
     cost: tuple[Integer, ...]
-    """Cost of a unit of flow on each arc."""
     node_names: tuple[Name, ...] | None = None
-    """A name for each node, all different; null when they are known by number."""
     first_node: Literal[0, 1] = 0
-    """The number of the first node in messages and tables; in DIMACS files it is 1. Arcs name nodes from 0 here."""
 
     @model_validator(mode="after")
     def _check(self) -> NetworkInstance:
@@ -125,14 +116,15 @@ class NetworkInstance(Instance):
         """The same data as arrays, made once."""
         upper = self.upper
         bounded = [UNBOUNDED if bound is None else bound for bound in upper] if None in upper else upper
-        return NetworkArrays(
-            tail=_ints(self.tail),
-            head=_ints(self.head),
-            lower=_ints(self.lower),
-            upper=_ints(bounded),  # type: ignore[arg-type]  # None was replaced above
-            cost=_ints(self.cost),
-            supply=_ints(self.supply),
+        view = NetworkArrays(
+            tail=integers(self.tail),
+            head=integers(self.head),
+            lower=integers(self.lower),
+            upper=integers(cast("tuple[int, ...]", bounded)),
+            cost=integers(self.cost),
+            supply=integers(self.supply),
         )
+        return read_only(view)
 
     @property
     def node_labels(self) -> list[str]:
@@ -168,9 +160,3 @@ class NetworkInstance(Instance):
 def _first(wrong: NDArray[np.bool_]) -> int | None:
     """Index of the first true entry, or None."""
     return int(wrong.argmax()) if wrong.any() else None
-
-
-def _ints(values: Sequence[int]) -> Integers:
-    array = np.fromiter(values, dtype=np.int64, count=len(values))
-    array.flags.writeable = False
-    return array

@@ -207,9 +207,7 @@ class PodInstance(Instance):
 
     kind: Literal["pod-placement"] = "pod-placement"
     nodes: Annotated[tuple[PodNode, ...], Field(min_length=1)]
-    """The machines; at least one."""
     pods: tuple[Pod, ...] = ()
-    """The pods, running and waiting."""
     gangs: tuple[PodGang, ...] = ()
     """Gangs: all of their pods are placed, or none."""
     spreads: tuple[PodSpread, ...] = ()

@@ -97,19 +97,12 @@ class Scenario(Instance):
 
     kind: Literal["scenario"] = "scenario"
     simulator: Name
-    """Who runs it: ``cluster`` or ``network``."""
     workload: Workload
-    """What is to be done."""
     policies: tuple[Annotated[PolicyChoice, BeforeValidator(_named)], ...]
-    """At least one; their labels differ."""
     seeds: tuple[Seed, ...] = tuple(range(10))
-    """One run per policy and seed."""
     horizon_s: Positive | None = None
-    """When simulated time ends; null: when everything is done."""
     decision: Decision = Decision()
-    """How long policies think."""
     parameters: dict[str, Value] = Field(default_factory=dict)
-    """Of the simulator."""
 
     @field_validator("policies")
     @classmethod

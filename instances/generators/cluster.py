@@ -12,15 +12,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from flowlex.instances.base import InstanceError
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place, Read
 from flowlex.instances.generators.gpu_jobs import PaperJob, paper_jobs
-from flowlex.instances.generators.registry import generator
+from flowlex.instances.generators.registry import Count, Rate, Size, chosen, generator, require
 
 __all__ = ["cluster_images", "cluster_servers", "cluster_testbed"]
 
-_Positive = Annotated[int, Field(ge=1)]
-_Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _RACKS = (4, 4, 4, 3)
 #: How much longer a kind of job computes per GB than a matrix product (the paper: prime tests use the GPU most).
@@ -36,12 +33,12 @@ def cluster_testbed(
     *,
     seed: int = 0,
     jobs: str = "",
-    count: Annotated[int, Field(ge=0)] = 0,
-    users: _Positive = 1,
-    jobs_at_once: _Positive = 6,
-    replicas: _Positive = 3,
+    count: Count = 0,
+    users: Size = 1,
+    jobs_at_once: Size = 6,
+    replicas: Size = 3,
     aggregation: Literal["limited", "unlimited"] = "limited",
-    disk_mb_per_s: _Rate = 200.0,
+    disk_mb_per_s: Rate = 200.0,
     compute_s_per_gb: _Seconds = 4.0,
     output_share: Annotated[float, Field(gt=0, le=1)] = 0.1,
     shuffled: bool = True,
@@ -75,19 +72,17 @@ def cluster_testbed(
         GB of the two GPUs of a node, and that the GPU tasks of one job after another need, in turn: ``"10,24"``,
         ``"8,20,4"``. Both or neither (the paper's tasks all fit its GPUs).
     """
-    if bool(card_gb) != bool(task_gb):
-        raise InstanceError("give card_gb and task_gb both or neither: one is compared with the other")
+    require(bool(card_gb) == bool(task_gb), "give card_gb and task_gb both or neither: one is compared with the other")
     cards, needs = _amounts("card_gb", card_gb), _amounts("task_gb", task_gb)
     nodes = sum(_RACKS)
-    if replicas > nodes:
-        raise InstanceError(f"replicas={replicas}: the testbed has {nodes} nodes")
+    require(replicas <= nodes, f"replicas={replicas}: the testbed has {nodes} nodes")
     rng = np.random.default_rng(seed)
     racks = [f"rack{rack}" for rack, size in enumerate(_RACKS, 1) for _ in range(size)]
     cluster = tuple(_gpu_node(f"node{n:02}", rack, cards) for n, rack in enumerate(racks, 1))
     maker = _JobMaker(rng, [node.name for node in cluster], replicas, compute_s_per_gb, output_share)
-    chosen = _chosen(rng, jobs, count)
-    order = rng.permutation(len(chosen)) if shuffled else np.arange(len(chosen))
-    made = [maker.job(chosen[k], number, f"user{number % users + 1}") for number, k in enumerate(order.tolist())]
+    drawn = _drawn(rng, jobs, count)
+    order = rng.permutation(len(drawn)) if shuffled else np.arange(len(drawn))
+    made = [maker.job(drawn[k], number, f"user{number % users + 1}") for number, k in enumerate(order.tolist())]
     if needs:
         made = [_with_memory(job, needs[number % len(needs)]) for number, job in enumerate(made)]
     return ClusterWorkload(
@@ -106,8 +101,7 @@ def _amounts(name: str, text: str) -> list[int]:
         found = [int(part) for part in text.split(",")] if text else []
     except ValueError:
         found = [0]
-    if any(amount < 1 for amount in found):
-        raise InstanceError(f"{name}={text!r}: give whole numbers of GB from 1 on between commas, such as '10,24'")
+    require(min(found, default=1) >= 1, f"{name}={text!r}: give whole numbers of GB between commas, such as '10,24'")
     return found
 
 
@@ -126,14 +120,10 @@ def _with_memory(job: ClusterJob, gb: int) -> ClusterJob:
     return job.model_copy(update={"tasks": tuple(tasks)})
 
 
-def _chosen(rng: np.random.Generator, names: str, count: int) -> list[PaperJob]:
+def _drawn(rng: np.random.Generator, names: str, count: int) -> list[PaperJob]:
     table = {job.name: job for job in paper_jobs()}
     if names:
-        wanted = [name.strip() for name in names.split(",")]
-        for name in wanted:
-            if name not in table:
-                raise InstanceError(f"jobs={names!r}: no job is named {name!r}; they are J1 to J{len(table)}")
-        return [table[name] for name in wanted]
+        return chosen("jobs", names, table, "job")
     standard = list(table.values())[:36]
     return [standard[k] for k in rng.integers(len(standard), size=count).tolist()] if count else standard
 
@@ -213,17 +203,17 @@ def _needs(task: ClusterTask) -> set[str | None]:
 def cluster_servers(
     *,
     seed: int = 0,
-    servers: _Positive = 20,
-    slots: _Positive = 24,
-    batches: Annotated[int, Field(ge=0)] = 3,
-    batch_tasks: _Positive = 480,
-    batch_s: _Rate = 60.0,
-    block_mb: _Rate = 1024.0,
-    replicas: _Positive = 3,
-    queries: Annotated[int, Field(ge=0)] = 0,
-    query_tasks: _Positive = 20,
-    query_s: _Rate = 1.0,
-    query_every_s: _Rate = 10.0,
+    servers: Size = 20,
+    slots: Size = 24,
+    batches: Count = 3,
+    batch_tasks: Size = 480,
+    batch_s: Rate = 60.0,
+    block_mb: Rate = 1024.0,
+    replicas: Size = 3,
+    queries: Count = 0,
+    query_tasks: Size = 20,
+    query_s: Rate = 1.0,
+    query_every_s: Rate = 10.0,
     batch_priorities: str = "",
 ) -> ClusterWorkload:
     """Sirius' testbed over time: 20 servers of 24 slots in 2 racks, batches that read blocks, and a stream of queries.
@@ -253,8 +243,7 @@ def cluster_servers(
     )
     names = [node.name for node in nodes]
     given = [int(part) for part in batch_priorities.split(",")] if batch_priorities else [0] * batches
-    if len(given) != batches:
-        raise InstanceError(f"batch_priorities={batch_priorities!r}: there are {batches} batches")
+    require(len(given) == batches, f"batch_priorities={batch_priorities!r}: there are {batches} batches")
     jobs = []
     for b, priority in enumerate(given):
         tasks = []
@@ -283,9 +272,9 @@ def _times(rng: np.random.Generator, mean_s: float, count: int) -> list[float]:
 def cluster_images(
     *,
     seed: int = 0,
-    tasks: _Positive = 10,
-    servers: _Positive = 20,
-    compute_s: _Rate = 60.0,
+    tasks: Size = 10,
+    servers: Size = 20,
+    compute_s: Rate = 60.0,
     slow: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 4.0,
 ) -> ClusterWorkload:
     """Image tasks on Sirius' testbed with one slot per server; the first half of the servers has GPUs.

@@ -9,22 +9,18 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
-from flowlex.instances.generators.registry import generator
+from flowlex.instances.generators.registry import Rate, Share, Size, generator
 
 __all__ = ["cluster_day", "cluster_pods", "cluster_queue", "cluster_random"]
-
-_Positive = Annotated[int, Field(ge=1)]
-_Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @generator("cluster-queue")
 def cluster_queue(
     *,
     seed: int = 0,
-    servers: _Positive = 1,
+    servers: Size = 1,
     load: Annotated[float, Field(gt=0, lt=1)] = 0.7,
-    tasks: _Positive = 10_000,
+    tasks: Size = 10_000,
     service: Literal["exponential", "constant", "uniform"] = "exponential",
 ) -> ClusterWorkload:
     """A queue of theory: Poisson arrivals, mean service one second, c servers: M/M/c, M/D/1, M/G/1.
@@ -58,10 +54,10 @@ def cluster_queue(
 def cluster_random(
     *,
     seed: int = 0,
-    nodes: _Positive = 5,
-    jobs: _Positive = 4,
-    most_tasks: _Positive = 6,
-    outages: _Share = 0.0,
+    nodes: Size = 5,
+    jobs: Size = 4,
+    most_tasks: Size = 6,
+    outages: Share = 0.0,
     resource: Literal["gpu", "slot"] = "gpu",
 ) -> ClusterWorkload:
     """A small cluster with random graphs of tasks, arrivals and, with ``outages``, nodes that fail and return.
@@ -109,7 +105,7 @@ def cluster_random(
 
 @generator("cluster-pods")
 def cluster_pods(
-    *, seed: int = 0, pods: _Positive = 100, load: _Rate = 1.3, mean_s: _Rate = 100.0, priorities: _Positive = 3
+    *, seed: int = 0, pods: Size = 100, load: Rate = 1.3, mean_s: Rate = 100.0, priorities: Size = 3
 ) -> ClusterWorkload:
     """Three nodes whose GPU memory is shared in GB: pods of single digits arrive, run and leave.
 
@@ -147,12 +143,12 @@ def cluster_pods(
 def cluster_day(
     *,
     seed: int = 0,
-    machines: _Positive = 10_000,
-    slots: _Positive = 3,
-    tasks: _Positive = 100_000,
+    machines: Size = 10_000,
+    slots: Size = 3,
+    tasks: Size = 100_000,
     load: Annotated[float, Field(gt=0, lt=2)] = 0.8,
-    day_s: _Rate = 86_400.0,
-    priorities: _Positive = 3,
+    day_s: Rate = 86_400.0,
+    priorities: Size = 3,
     begun: bool = False,
 ) -> ClusterWorkload:
     """A day in the manner of the Google trace: heavy-tailed jobs and durations, arrivals that follow the sun.

@@ -8,12 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place, Read
-from flowlex.instances.generators.registry import generator
+from flowlex.instances.generators.registry import Rate, Size, generator
 
 __all__ = ["cluster_training"]
 
-_Positive = Annotated[int, Field(ge=1)]
-_Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 #: Least and most times as fast as on a k80 (drawn log-uniformly): what public measurements span.
 _FASTER = {"v100": (2.0, 10.0), "p100": (1.2, 4.0), "k80": (1.0, 1.0)}
 #: GPUs of a job, and how often.
@@ -24,13 +22,13 @@ _SCALES = ((1, 0.7), (2, 0.15), (4, 0.15))
 def cluster_training(
     *,
     seed: int = 0,
-    jobs: _Positive = 30,
-    nodes_per_type: _Positive = 2,
+    jobs: Size = 30,
+    nodes_per_type: Size = 2,
     gpus: Annotated[int, Field(ge=4, le=64)] = 4,
-    load: _Rate = 0.8,
-    mean_s: _Rate = 3600.0,
-    checkpoint_mb: _Rate = 500.0,
-    users: _Positive = 3,
+    load: Rate = 0.8,
+    mean_s: Rate = 3600.0,
+    checkpoint_mb: Rate = 500.0,
+    users: Size = 3,
 ) -> ClusterWorkload:
     """Training jobs that keep checkpoints, on nodes of v100, p100 and k80.
 

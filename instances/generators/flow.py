@@ -6,20 +6,16 @@ The testbed's workloads and all distributions are reconstructed: the paper gives
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 
 from flowlex.instances import events as ev
 from flowlex.instances.base import Part
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
-from flowlex.instances.generators.registry import generator
+from flowlex.instances.generators.registry import Count, Share, Size, generator
 
 __all__ = ["event_stream", "flow_random", "flow_scale", "flow_testbed", "heavy_tailed_job"]
 
-_Positive = Annotated[int, Field(ge=1)]
-_Count = Annotated[int, Field(ge=0)]
 _GPU = Constraint(kind="preferred", resources=("gpu",), utility=10)
 
 
@@ -27,10 +23,10 @@ _GPU = Constraint(kind="preferred", resources=("gpu",), utility=10)
 def flow_testbed(
     *,
     seed: int = 0,
-    batch_jobs: _Count = 3,
-    batch_tasks: _Count = 120,
-    service_tasks: _Count = 40,
-    image_tasks: _Count = 10,
+    batch_jobs: Count = 3,
+    batch_tasks: Count = 120,
+    service_tasks: Count = 40,
+    image_tasks: Count = 10,
 ) -> FlowInstance:
     """Sirius' testbed: 20 servers of 24 slots in 2 racks, GPUs in the first, with batch, service and image jobs.
 
@@ -71,14 +67,14 @@ def flow_testbed(
 def flow_scale(
     *,
     seed: int = 0,
-    machines: _Positive = 10_000,
-    tasks: _Count = 20_000,
-    slots: _Count = 3,
-    machines_per_rack: _Positive = 40,
-    replicas: _Count = 3,
-    blocks: _Count = 2,
-    priorities: _Positive = 12,
-    gpu_share: Annotated[float, Field(ge=0, le=1)] = 0.1,
+    machines: Size = 10_000,
+    tasks: Count = 20_000,
+    slots: Count = 3,
+    machines_per_rack: Size = 40,
+    replicas: Count = 3,
+    blocks: Count = 2,
+    priorities: Size = 12,
+    gpu_share: Share = 0.1,
 ) -> FlowInstance:
     """A large cluster with heavy-tailed jobs as in the Google trace.
 
@@ -150,11 +146,11 @@ def heavy_tailed_job(
 def flow_random(
     *,
     seed: int = 0,
-    machines: _Count = 6,
-    jobs: _Count = 4,
-    most_tasks: _Positive = 4,
-    most_slots: _Count = 2,
-    racks: _Positive = 2,
+    machines: Count = 6,
+    jobs: Count = 4,
+    most_tasks: Size = 4,
+    most_slots: Count = 2,
+    racks: Size = 2,
 ) -> FlowInstance:
     """A small random instance with every kind of constraint, for tests."""
     rng = np.random.default_rng(seed)

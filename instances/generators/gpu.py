@@ -9,13 +9,13 @@ it): 31.25 MB/s with the "limited" aggregation of 1 Gbit/s, 125 MB/s with the "u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
-from flowlex.instances.base import InstanceError
 from flowlex.instances.generators.gpu_jobs import PaperJob, paper_jobs
-from flowlex.instances.generators.registry import generator
+from flowlex.instances.generators.registry import Count, Share, Size, chosen, generator, require
 from flowlex.instances.gpu import Gpu, GpuInstance, Job, Node, Running, Shard, Task
 
 __all__ = [
@@ -63,9 +63,8 @@ def gpu_figure1(*, seed: int = 0) -> GpuInstance:
 
 
 @generator("gpu-figure4")
-def gpu_figure4(*, seed: int = 0, replicas: int = 2) -> GpuInstance:
+def gpu_figure4(*, seed: int = 0, replicas: Annotated[int, Field(ge=1, le=4)] = 2) -> GpuInstance:
     """Six GPUs on four nodes, jobs of 4, 3 and 2 tasks: the paper's figure 4, with shards placed at random."""
-    _require(1 <= replicas <= 4, f"replicas={replicas}: the four nodes hold 1 to 4 replicas of a shard")
     rng = np.random.default_rng(seed)
     nodes = tuple(
         _node(name, rack, [_GPU_GB] * gpus)
@@ -86,8 +85,8 @@ def gpu_testbed(
     seed: int = 0,
     active: int = 6,
     jobs: str = "",
-    replicas: int = 3,
-    running: float = 0.3,
+    replicas: Size = 3,
+    running: Share = 0.3,
     aggregation: Aggregation = "limited",
 ) -> GpuInstance:
     """The paper's testbed, 15 nodes with two 10 GB GPUs in 4 racks, while some of J1-J37 share it.
@@ -106,16 +105,11 @@ def gpu_testbed(
         Share of the GPUs (0 to 1) that already run a task.
     aggregation
         ``"limited"`` (1 Gbit/s) or ``"unlimited"`` (10 Gbit/s) switch between the racks.
-
-    Raises
-    ------
-    InstanceError
-        A parameter is out of range or names a job that is not in the table.
     """
     count = sum(_TESTBED_RACKS)
-    _require(1 <= replicas <= count, f"replicas={replicas}: the testbed holds 1 to {count} replicas of a shard")
+    require(replicas <= count, f"replicas={replicas}: the testbed holds 1 to {count} replicas of a shard")
     rng = np.random.default_rng(seed)
-    chosen = _chosen_jobs(rng, active, jobs)
+    drawn = _chosen_jobs(rng, active, jobs)
     racks = [f"rack{rack}" for rack, size in enumerate(_TESTBED_RACKS, 1) for _ in range(size)]
     nodes = tuple(_node(f"node{n:02}", rack, [_GPU_GB] * 2) for n, rack in enumerate(racks, 1))
     made = [
@@ -130,9 +124,9 @@ def gpu_testbed(
                 for t in range(1, job.tasks + 1)
             ),
         )
-        for job in chosen
+        for job in drawn
     ]
-    named = f"jobs {','.join(job.name for job in chosen)}"
+    named = f"jobs {','.join(job.name for job in drawn)}"
     return GpuInstance(
         name="gpu-testbed",
         comment=f"The testbed of the GPU-assignment paper; {named}, {aggregation} aggregation, seed {seed}.",
@@ -146,14 +140,14 @@ def gpu_testbed(
 def gpu_scale(
     *,
     seed: int = 0,
-    gpus: int = 2000,
-    gpus_per_node: int = 4,
-    racks: int = 20,
-    jobs: int = 100,
-    tasks: int = 4000,
-    replicas: int = 3,
-    shards: int = 1,
-    running: float = 0.0,
+    gpus: Size = 2000,
+    gpus_per_node: Size = 4,
+    racks: Size = 20,
+    jobs: Size = 100,
+    tasks: Size = 4000,
+    replicas: Size = 3,
+    shards: Count = 1,
+    running: Share = 0.0,
     mixed_memory: bool = False,
     aggregation: Aggregation = "limited",
 ) -> GpuInstance:
@@ -177,18 +171,11 @@ def gpu_scale(
         GPUs of 8 to 24 GB, alike on each node, and tasks of 4 to 20 GB; else 10 GB and 8 GB.
     aggregation
         As in the testbed.
-
-    Raises
-    ------
-    InstanceError
-        The numbers cannot make a cluster.
     """
-    _require(gpus >= 1 and gpus_per_node >= 1, f"gpus={gpus}, gpus_per_node={gpus_per_node}: both must be at least 1")
     count = -(-gpus // gpus_per_node)
-    _require(1 <= racks <= count, f"racks={racks}: {count} nodes fill 1 to {count} racks")
-    _require(1 <= jobs <= tasks, f"jobs={jobs}, tasks={tasks}: each job needs a task")
-    _require(1 <= replicas <= count, f"replicas={replicas}: {count} nodes hold 1 to {count} replicas of a shard")
-    _require(shards >= 0, f"shards={shards}: must not be negative")
+    require(racks <= count, f"racks={racks}: {count} nodes fill 1 to {count} racks")
+    require(jobs <= tasks, f"jobs={jobs}, tasks={tasks}: each job needs a task")
+    require(replicas <= count, f"replicas={replicas}: {count} nodes hold 1 to {count} replicas of a shard")
     rng = np.random.default_rng(seed)
     memory = rng.choice(_MIXED_GPU_GB, count) if mixed_memory else np.full(count, _GPU_GB)
     nodes = tuple(
@@ -223,14 +210,14 @@ def gpu_scale(
 def gpu_random(
     *,
     seed: int = 0,
-    nodes: int = 5,
-    racks: int = 2,
-    gpus_per_node: int = 3,
-    jobs: int = 3,
-    tasks: int = 10,
-    shards: int = 3,
-    replicas: int = 3,
-    running: float = 0.4,
+    nodes: Size = 5,
+    racks: Size = 2,
+    gpus_per_node: Size = 3,
+    jobs: Size = 3,
+    tasks: Size = 10,
+    shards: Count = 3,
+    replicas: Size = 3,
+    running: Share = 0.4,
 ) -> GpuInstance:
     """A small irregular cluster for tests: mixed memory on a node, nodes without GPUs, tasks without shards.
 
@@ -249,11 +236,7 @@ def gpu_random(
     running
         Share of the GPUs (0 to 1) that already run a task, as far as tasks fit them.
     """
-    least = {"nodes": nodes, "racks": racks, "gpus_per_node": gpus_per_node, "replicas": replicas, "jobs": jobs}
-    for key, value in least.items():
-        _require(value >= 1, f"{key}={value}: must be at least 1")
-    _require(jobs <= tasks, f"jobs={jobs}, tasks={tasks}: each job needs a task")
-    _require(shards >= 0, f"shards={shards}: must not be negative")
+    require(jobs <= tasks, f"jobs={jobs}, tasks={tasks}: each job needs a task")
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, gpus_per_node + 1, nodes)
     counts[rng.integers(nodes)] = max(1, counts.max())  # at least one GPU
@@ -280,11 +263,6 @@ def gpu_random(
         nodes=made_nodes,
         jobs=_start_some(rng, made_nodes, made_jobs, running),
     )
-
-
-def _require(holds: bool, reason: str) -> None:
-    if not holds:
-        raise InstanceError(reason)
 
 
 def _bandwidths(aggregation: Aggregation) -> dict[str, float]:
@@ -318,19 +296,16 @@ def _shards(
 def _chosen_jobs(rng: np.random.Generator, active: int, names: str) -> list[PaperJob]:
     table = {job.name: job for job in paper_jobs()}
     if names.strip():
-        wanted = [name.strip() for name in names.split(",")]
-        for name in wanted:
-            _require(name in table, f"jobs={names!r}: no job is named {name!r}; they are J1 to J{len(table)}")
-        _require(len(set(wanted)) == len(wanted), f"jobs={names!r}: name each job once")
-        return [table[name] for name in wanted]
-    _require(1 <= active <= len(table), f"active={active}: 1 to {len(table)} jobs can be active")
+        found = chosen("jobs", names, table, "job")
+        require(len(set(found)) == len(found), f"jobs={names!r}: name each job once")
+        return found
+    require(1 <= active <= len(table), f"active={active}: 1 to {len(table)} jobs can be active")
     drawn = np.sort(rng.choice(len(table), active, replace=False))
     return [list(table.values())[index] for index in drawn]
 
 
 def _start_some(rng: np.random.Generator, nodes: Sequence[Node], jobs: list[Job], share: float) -> tuple[Job, ...]:
     """Let random tasks run on that share of the GPUs, for up to a minute so far, wherever they fit."""
-    _require(0 <= share <= 1, f"running={share}: the share of GPUs that run a task is 0 to 1")
     gpus = [gpu for node in nodes for gpu in node.gpus]
     waiting = [task for job in jobs for task in job.tasks]
     order = rng.permutation(len(waiting)).tolist()

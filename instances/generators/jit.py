@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
-from flowlex.instances.base import InstanceError
 from flowlex.instances.generators.neural_networks import NETWORKS, PAPER_TABLE, forward, iteration, table
-from flowlex.instances.generators.registry import generator
+from flowlex.instances.generators.registry import Count, Rate, Size, chosen, generator
 from flowlex.instances.jit import BackgroundCopy, Computation, JitInstance, Job, Machine, Transfer
 
 __all__ = ["COPY_GIGABITS", "jit_cluster", "jit_figure4", "jit_random", "network_job"]
@@ -43,19 +43,19 @@ def jit_figure4(*, seed: int = 0) -> JitInstance:
 def jit_cluster(
     *,
     seed: int = 0,
-    machines: int = 100,
-    rate_mbps: float = 1000.0,
-    jobs: int = 10,
+    machines: Annotated[int, Field(ge=2)] = 100,
+    rate_mbps: Rate = 1000.0,
+    jobs: Count = 10,
     mix: str = "all",
-    arrivals_per_s: float = 10.0,
-    copies: int = 20,
-    slot_s: float = 0.1,
-    units_per_slot: int = 10,
-    batch: int = 32,
-    gflops: float = 50.0,
+    arrivals_per_s: Rate = 10.0,
+    copies: Count = 20,
+    slot_s: Rate = 0.1,
+    units_per_slot: Size = 10,
+    batch: Size = 32,
+    gflops: Rate = 50.0,
     placement: Literal["scatter", "worker"] = "scatter",
     phase: Literal["iteration", "forward"] = "iteration",
-    computing: float | None = None,
+    computing: Rate | None = None,
     scale_to_table: bool = False,
 ) -> JitInstance:
     """Training iterations of five networks on a cluster, arriving at random, with background copies.
@@ -91,27 +91,15 @@ def jit_cluster(
 
     Source: shared/papers/jit-bandwidth.md, "Workload". Speed, batch and arrival rate are not in the paper.
     """
-    _require(machines >= 2, f"machines must be at least 2 (got {machines})")
-    _require(jobs >= 0 and copies >= 0, f"jobs and copies must not be negative (got {jobs}, {copies})")
-    _require(units_per_slot >= 1, f"units_per_slot must be at least 1 (got {units_per_slot})")
-    for what, value in (
-        ("rate_mbps", rate_mbps),
-        ("arrivals_per_s", arrivals_per_s),
-        ("slot_s", slot_s),
-        ("batch", batch),
-        ("gflops", gflops),
-        ("computing", 1.0 if computing is None else computing),
-    ):
-        _require(0 < value < np.inf, f"{what} must be positive and finite (got {value})")
-    networks = _mix(mix)
+    networks = list(NETWORKS) if mix == "all" else chosen("mix", mix, {name: name for name in NETWORKS}, "network")
     rng = np.random.default_rng(seed)
     names = [f"m{k:0{len(str(machines - 1))}d}" for k in range(machines)]
     arrivals = np.cumsum(rng.exponential(1 / arrivals_per_s, jobs))
-    chosen = rng.integers(len(networks), size=jobs)
+    drawn = [networks[k] for k in rng.integers(len(networks), size=jobs).tolist()]
     made = tuple(
         network_job(
-            networks[chosen[k]],
-            name=f"job{k:03d}-{networks[chosen[k]]}",
+            drawn[k],
+            name=f"job{k:03d}-{drawn[k]}",
             arrival_s=round(float(arrivals[k]), 6),
             machines=names,
             rng=rng,
@@ -198,12 +186,12 @@ def network_job(
 def jit_random(
     *,
     seed: int = 0,
-    machines: int = 3,
-    jobs: int = 2,
-    transfers: int = 3,
-    slots: int = 4,
-    capacity: int = 3,
-    largest: int = 4,
+    machines: Annotated[int, Field(ge=2)] = 3,
+    jobs: Count = 2,
+    transfers: Count = 3,
+    slots: Size = 4,
+    capacity: Size = 3,
+    largest: Size = 4,
     deadlines: bool = True,
 ) -> JitInstance:
     """Small random jobs for tests: slots of one second, units of one MB, integer sizes.
@@ -223,9 +211,6 @@ def jit_random(
     deadlines
         Give every transfer a window by ``ready_s`` and ``deadline_s``; otherwise the DAG decides.
     """
-    _require(machines >= 2, f"machines must be at least 2 (got {machines})")
-    _require(min(jobs, transfers) >= 0, "jobs and transfers must not be negative")
-    _require(min(slots, capacity, largest) >= 1, "slots, capacity and largest must be at least 1")
     rng = np.random.default_rng(seed)
     names = [f"m{k}" for k in range(machines)]
     made = []
@@ -266,15 +251,6 @@ def jit_random(
     )
 
 
-def _mix(mix: str) -> list[str]:
-    if mix == "all":
-        return list(NETWORKS)
-    names = [name.strip() for name in mix.split(",")]
-    for name in names:
-        _require(name in NETWORKS, f"no network is named {name!r}; one of: {', '.join(NETWORKS)}, or all")
-    return names
-
-
 def _copies(count: int, end: float, machines: list[str], rng: np.random.Generator) -> tuple[BackgroundCopy, ...]:
     sender = rng.integers(len(machines), size=count)
     receiver = (sender + rng.integers(1, len(machines), size=count)) % len(machines)
@@ -290,8 +266,3 @@ def _copies(count: int, end: float, machines: list[str], rng: np.random.Generato
         )
         for k in range(count)
     )
-
-
-def _require(condition: bool, reason: str) -> None:
-    if not condition:
-        raise InstanceError(reason)

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from flowlex.instances.generators.registry import generator
+from flowlex.instances.generators.registry import Share, Size, generator
 from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance, RunRecord
 
 __all__ = ["inference_cluster"]
@@ -23,8 +23,8 @@ def inference_cluster(
     workers: Annotated[int, Field(ge=1, le=10_000)] = 4,
     items: Annotated[int, Field(ge=0, le=10**7)] = 400,
     replicas: Annotated[int, Field(ge=1, le=10)] = 2,
-    block_items: Annotated[int, Field(ge=1)] = 1,
-    skew: Annotated[float, Field(ge=0, le=1)] = 0.5,
+    block_items: Size = 1,
+    skew: Share = 0.5,
 ) -> LoadPartitionInstance:
     """Workers with different background load and run history, items in blocks with replicas.
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.base import InstanceError
-from flowlex.instances.generators.registry import generator
+from flowlex.instances.generators.registry import Count, Share, Size, generator, require
 from flowlex.instances.network import NetworkInstance
 
 __all__ = ["network_assignment", "network_netgen", "network_random"]
@@ -18,14 +17,14 @@ __all__ = ["network_assignment", "network_netgen", "network_random"]
 def network_random(
     *,
     seed: int = 0,
-    nodes: int = 50,
-    arcs: int = 200,
-    max_cost: int = 100,
-    max_capacity: int = 20,
-    negative: float = 0.2,
-    lower: float = 0.2,
-    parallel: float = 0.1,
-    unbounded: float = 0.0,
+    nodes: Size = 50,
+    arcs: Count = 200,
+    max_cost: Count = 100,
+    max_capacity: Size = 20,
+    negative: Share = 0.2,
+    lower: Share = 0.2,
+    parallel: Share = 0.1,
+    unbounded: Share = 0.0,
 ) -> NetworkInstance:
     """A random network that has a flow: supplies are the balance of a random flow within the bounds.
 
@@ -42,12 +41,6 @@ def network_random(
         repeat another arc, and without an upper bound (these never cost less than nothing, so that the
         optimum is finite).
     """
-    for key, value in {"nodes": nodes, "max_capacity": max_capacity}.items():
-        _require(value >= 1, f"{key}={value}: must be at least 1")
-    for key, value in {"arcs": arcs, "max_cost": max_cost}.items():
-        _require(value >= 0, f"{key}={value}: must not be negative")
-    for key, share in {"negative": negative, "lower": lower, "parallel": parallel, "unbounded": unbounded}.items():
-        _require(0 <= share <= 1, f"{key}={share}: a share is 0 to 1")
     rng = np.random.default_rng(seed)
     tail, head = rng.integers(0, nodes, (2, arcs))
     repeated = rng.random(arcs) < parallel
@@ -63,18 +56,19 @@ def network_random(
     np.add.at(supply, tail, flow)
     np.subtract.at(supply, head, flow)
     comment = f"Random feasible network, seed {seed}."
-    return _network("network-random", comment, supply, tail, head, low, upper, cost, free)
+    columns = {"supply": supply, "tail": tail, "head": head, "lower": low, "upper": upper, "cost": cost}
+    return _network("network-random", comment, free, **columns)
 
 
 @generator("network-assignment")
 def network_assignment(
     *,
     seed: int = 0,
-    machines: int = 10_000,
-    tasks: int = 20_000,
-    choices: int = 9,
-    slots: int = 2,
-    max_cost: int = 1000,
+    machines: Size = 10_000,
+    tasks: Size = 20_000,
+    choices: Count = 9,
+    slots: Size = 2,
+    max_cost: Size = 1000,
 ) -> NetworkInstance:
     """Tasks that may go to a few machines each, or wait at a price; 220 000 arcs by default.
 
@@ -95,9 +89,7 @@ def network_assignment(
     max_cost
         Largest cost of a task on a machine.
     """
-    for key, value in {"machines": machines, "tasks": tasks, "slots": slots, "max_cost": max_cost}.items():
-        _require(value >= 1, f"{key}={value}: must be at least 1")
-    _require(0 <= choices <= machines, f"choices={choices}: each of {tasks} tasks chooses among {machines} machines")
+    require(choices <= machines, f"choices={choices}: each of {tasks} tasks chooses among {machines} machines")
     rng = np.random.default_rng(seed)
     task, machine, sink = np.arange(tasks), tasks + np.arange(machines), tasks + machines
     # A step through the machines from a random start, with a stride that meets no machine twice.
@@ -118,21 +110,22 @@ def network_assignment(
     supply[:tasks], supply[sink] = 1, -tasks
     comment = f"{tasks} tasks, {machines} machines of {slots} slots, {choices} choices each, seed {seed}."
     lower = np.zeros_like(tail)
-    return _network("network-assignment", comment, supply, tail, head, lower, lower + 1, cost)
+    columns = {"supply": supply, "tail": tail, "head": head, "lower": lower, "upper": lower + 1, "cost": cost}
+    return _network("network-assignment", comment, **columns)
 
 
 @generator("network-netgen")
 def network_netgen(
     *,
     seed: int = 0,
-    nodes: int = 4096,
-    arcs: int = 32_768,
-    sources: int = 64,
-    sinks: int = 64,
-    supply: int = 64_000,
-    max_cost: int = 10_000,
-    max_capacity: int = 1000,
-    dear: float = 0.3,
+    nodes: Size = 4096,
+    arcs: Count = 32_768,
+    sources: Size = 64,
+    sinks: Size = 64,
+    supply: Count = 64_000,
+    max_cost: Size = 10_000,
+    max_capacity: Size = 1000,
+    dear: Share = 0.3,
 ) -> NetworkInstance:
     """A network of the kind that NETGEN makes: chains that hold a flow, and random arcs around them.
 
@@ -152,11 +145,8 @@ def network_netgen(
     dear
         Share of the chains' arcs that cost ``max_cost``, so that the flow they hold is a bad one.
     """
-    for key, value in {"sources": sources, "sinks": sinks, "max_cost": max_cost, "max_capacity": max_capacity}.items():
-        _require(value >= 1, f"{key}={value}: must be at least 1")
-    _require(nodes >= sources + sinks, f"nodes={nodes}: {sources} sources and {sinks} sinks need as many")
-    _require(supply >= max(sources, sinks), f"supply={supply}: every source and sink needs a unit")
-    _require(0 <= dear <= 1, f"dear={dear}: a share is 0 to 1")
+    require(nodes >= sources + sinks, f"nodes={nodes}: {sources} sources and {sinks} sinks need as many")
+    require(supply >= max(sources, sinks), f"supply={supply}: every source and sink needs a unit")
     rng = np.random.default_rng(seed)
     given = 1 + rng.multinomial(supply - sources, np.full(sources, 1 / sources))
     chain = np.concatenate([np.arange(sources), rng.integers(0, sources, nodes - sources - sinks)])
@@ -175,7 +165,7 @@ def network_netgen(
     tail = np.concatenate([tail, leaves])
     head = np.concatenate([head, nodes - sinks + pair % sinks])
     room = np.concatenate([room, amount])
-    _require(arcs >= len(tail), f"arcs={arcs}: the chains alone need {len(tail)}")
+    require(arcs >= len(tail), f"arcs={arcs}: the chains alone need {len(tail)}")
     more = arcs - len(tail)
     cost = rng.integers(1, max_cost + 1, arcs)
     cost[: len(tail)][rng.random(len(tail)) < dear] = max_cost
@@ -188,35 +178,15 @@ def network_netgen(
     balance[:sources] += given
     np.subtract.at(balance, nodes - sinks + unit_sink, 1)
     comment = f"NETGEN-like: {nodes} nodes, {arcs} arcs, {sources} sources, {sinks} sinks, seed {seed}."
-    return _network("network-netgen", comment, balance, tail, head, np.zeros_like(tail), upper, cost)
-
-
-def _require(holds: bool, reason: str) -> None:
-    if not holds:
-        raise InstanceError(reason)
+    columns = {"supply": balance, "tail": tail, "head": head, "lower": 0 * tail, "upper": upper, "cost": cost}
+    return _network("network-netgen", comment, **columns)
 
 
 def _network(
-    name: str,
-    comment: str,
-    supply: NDArray[Any],
-    tail: NDArray[Any],
-    head: NDArray[Any],
-    lower: NDArray[Any],
-    upper: NDArray[Any],
-    cost: NDArray[Any],
-    free: NDArray[np.bool_] | None = None,
+    name: str, comment: str, free: NDArray[np.bool_] | None = None, **columns: NDArray[Any]
 ) -> NetworkInstance:
-    bounds: list[int | None] = upper.tolist()
+    """The network of these columns; arcs that are ``free`` have no upper bound."""
+    plain = {key: tuple(values.tolist()) for key, values in columns.items()}
     if free is not None:
-        bounds = [None if open_ended else bound for bound, open_ended in zip(bounds, free.tolist(), strict=True)]
-    return NetworkInstance(
-        name=name,
-        comment=comment,
-        supply=tuple(supply.tolist()),
-        tail=tuple(tail.tolist()),
-        head=tuple(head.tolist()),
-        lower=tuple(lower.tolist()),
-        upper=tuple(bounds),
-        cost=tuple(cost.tolist()),
-    )
+        plain["upper"] = tuple(None if no else bound for bound, no in zip(plain["upper"], free.tolist(), strict=True))
+    return NetworkInstance(name=name, comment=comment, **plain)

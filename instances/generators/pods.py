@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from flowlex.instances.generators.registry import generator
+from flowlex.instances.generators.registry import Share, generator
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 
 __all__ = ["kubeflow_testbed", "pods_scale"]
@@ -101,7 +101,7 @@ def pods_scale(
     seed: int = 0,
     nodes: Annotated[int, Field(ge=1, le=100_000)] = 100,
     pods: Annotated[int, Field(ge=0, le=1_000_000)] = 500,
-    running: Annotated[float, Field(ge=0, le=1)] = 0.0,
+    running: Share = 0.0,
     classes: Annotated[int, Field(ge=1, le=100)] = 3,
 ) -> PodInstance:
     """A cluster of a few node types and pods of a few shapes.

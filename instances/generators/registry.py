@@ -7,14 +7,34 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
-from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.base import Instance
+from flowlex.instances.errors import InstanceError, first_fault
 from flowlex.instances.extensions import added, load_added, owner
 
-__all__ = ["GENERATORS", "GeneratorSpec", "all_generators", "find", "generate", "generator"]
+__all__ = [
+    "GENERATORS",
+    "Count",
+    "GeneratorSpec",
+    "Rate",
+    "Share",
+    "Size",
+    "all_generators",
+    "chosen",
+    "find",
+    "generate",
+    "generator",
+    "require",
+]
+
+#: Types of parameters; text from a command line is read as the number that it says.
+Count = Annotated[int, Field(ge=0)]
+Size = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 Function = TypeVar("Function", bound=Callable[..., Instance])
 
@@ -118,14 +138,29 @@ def generate(name: str, *, seed: int = 0, **parameters: Any) -> Instance:
         try:
             values[key] = TypeAdapter(spec.types[key]).validate_python(value)
         except ValidationError as error:
-            reason = f"{key}={value!r}: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
-            raise InstanceError(reason, place=name) from error
+            raise InstanceError(f"{key}={value!r}: {first_fault(error)[1]}", place=name) from error
     missing = [key for key, p in spec.parameters.items() if p.default is p.empty and key not in values]
     if missing:
         raise InstanceError(f"it needs {', '.join(missing)}; on the command line, after the name", place=name)
     try:
         return spec.function(seed=seed, **values)
     except ValidationError as error:
-        first = error.errors()[0]
-        reason = f"these parameters make no valid instance: {first['msg'].removeprefix('Value error, ')}"
+        reason = f"these parameters make no valid instance: {first_fault(error)[1]}"
         raise InstanceError(reason, place=name) from error
+
+
+def require(holds: bool, reason: str) -> None:
+    """Refuse parameters that make no instance together."""
+    if not holds:
+        raise InstanceError(reason)
+
+
+Choice = TypeVar("Choice")
+
+
+def chosen(parameter: str, text: str, table: Mapping[str, Choice], what: str) -> list[Choice]:
+    """What the names between commas mean; ``what`` they are is for the message."""
+    wanted = [name.strip() for name in text.split(",")]
+    for name in wanted:
+        require(name in table, f"{parameter}={text!r}: no {what} is named {name!r}; one of: {', '.join(table)}")
+    return [table[name] for name in wanted]
