@@ -46,7 +46,7 @@ def test_parts_of_a_trace(run: Any, files: tuple[Path, Path]) -> None:
     ("which", "text", "message"),
     [
         (0, "a,b\n1,2\n", "line 1: the header lacks sn"),
-        (0, NODES + "n3,64000\n", "line 4: 2 fields, the header has 5"),
+        (0, NODES + "n3,64000\n", "line 4: 2 cells where the header has 5"),
         (0, NODES + "n3,x,1,0,\n", "line 4: cpu_milli is 'x'"),
     ],
 )
