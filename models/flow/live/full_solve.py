@@ -9,6 +9,8 @@ from typing import Any
 from flowlex.formulations.outcome import Status
 from flowlex.models.answer import Seconds
 from flowlex.models.base import ModelError
+from flowlex.models.flow.goals.asked import ask
+from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.live.state_queries import present_instance
 from flowlex.models.flow.model import FlowScheduling
@@ -105,6 +107,8 @@ def audited_anew(state: LiveState, options: Mapping[str, Any], waiting: Mapping[
     ------
     ModelError
         The solver stopped at its limit with another schedule.
+    EventError
+        A task stopped within the limit of its job finds another place now.
     CertificateError
         The schedule does not stand up to the instance (a defect, never an input error).
     """
@@ -113,5 +117,7 @@ def audited_anew(state: LiveState, options: Mapping[str, Any], waiting: Mapping[
     if fresh.status is not Status.OPTIMAL and fresh.machine_of != running:
         raise ModelError(f"{fresh.message}; give the solver more time or steps to judge the schedule in force")
     held = replace(fresh, machine_of=running, waiting=dict(waiting), placed=(), moved=(), stopped=(), duals={})
-    certificate = verify(held.to_dict(), instance).require(f"the schedule of {state.name!r}")
-    return held.finished(certificate, Seconds())
+    certificate = verify(held.to_dict(), instance, goals=ask(instance, state.goals))
+    if not certificate.ok and state.limits and len(fresh.machine_of) > len(running):
+        raise EventError("a task that was stopped within the limit of its job finds another place now; step again")
+    return held.finished(certificate.require(f"the schedule of {state.name!r}"), Seconds())

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowlex.formulations.sessions.phased import PhasedSession
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.live.audit import audited
 from flowlex.models.flow.live.delta import Delta
 from flowlex.models.flow.live.event_handlers import Intake
 from flowlex.models.flow.live.explain import Explanation, explain_task
@@ -97,9 +95,8 @@ class Answers(Intake):
     def audit(self) -> FlowSolution:
         """The schedule of the last step as a solution, certified from the instance instead of the network.
 
-        Takes a pass over the cluster (a step proves its flow on the network only); where goals are solved in several
-        stages, or rules and whole solves are in force, a whole solve, whose prices judge the schedule in force. The
-        solution can be saved, and judged again by ``flowlex verify`` with the saved `instance`.
+        Takes a solve of the present instance, whose prices judge the schedule in force (a step proves its flow on the
+        network only). The solution can be saved, and judged again by ``flowlex verify`` with the saved `instance`.
 
         Raises
         ------
@@ -113,11 +110,7 @@ class Answers(Intake):
         """
         if self._timed.events or not self.steps:
             raise EventError("events have come since the last step; step first")
-        state = self.state
-        if self._whole is not None or state.beyond.rules or isinstance(state.session, PhasedSession):
-            return audited_anew(state, self.options, self.waiting())
-        self.prepare()
-        return audited(state, self.options)
+        return audited_anew(self.state, self.options, self.waiting())
 
     def instance(self) -> FlowInstance:
         """The present state as an instance."""
