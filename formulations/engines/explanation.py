@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -13,7 +14,7 @@ from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Infeasibility, Outcome, SolveOptions, Status, Unboundedness
 
-__all__ = ["endless_cycle", "explain_cut", "explained", "farkas_margin"]
+__all__ = ["explain_cut", "explained", "farkas_margin"]
 
 _SHOWN = 8
 #: HiGHS iis_strategy: search the linear program for a set that is irreducible.
@@ -185,55 +186,26 @@ def explain_cut(network: FlowNetwork, inside: Booleans) -> Infeasibility:
 def _endless_network(network: FlowNetwork) -> Unboundedness:
     from flowlex.formulations.engines.network import solve_exactly
 
-    cycle = endless_cycle(network)
-    answer = solve_exactly(replace(network, cost=np.zeros_like(network.cost)))
-    if cycle is None or answer is None:
-        return Unboundedness("the cost falls without end", point=None if answer is None else answer[0])
+    cycle, answer = _endless_cycle(network), solve_exactly(replace(network, cost=np.zeros_like(network.cost)))
+    assert answer is not None
     ray = np.zeros(network.arc_count, np.int64)
     ray[cycle] = 1
     named = f"a cycle of negative cost through {network.describe_arc(int(cycle[0]))} has no capacity"
     return Unboundedness(f"{named}; bound one of its arcs", point=answer[0], ray=ray, cycle=cycle)
 
 
-def endless_cycle(network: FlowNetwork) -> Integers | None:
-    """Arcs without capacity that follow one another in a cycle of negative cost, by Bellman and Ford; None if none."""
-    arcs = np.flatnonzero(network.upper == UNBOUNDED)
-    tail, head, cost = network.tail[arcs], network.head[arcs], network.cost[arcs]
-    loops = (tail == head) & (cost < 0)
-    if loops.any():
-        first: Integers = arcs[loops][:1]
-        return first
-    distance = np.zeros(network.node_count, np.int64)
-    before = np.full(network.node_count, -1)  # the arc by which a node was last reached
-    for passes in range(1, network.node_count + 2):
-        candidate = distance[tail] + cost
-        better = np.flatnonzero(candidate < distance[head])
-        if not len(better):
-            return None
-        order = better[np.lexsort((-candidate[better], head[better]))]  # the least of each head comes last
-        distance[head[order]], before[head[order]] = candidate[order], order
-        if passes & (passes - 1) == 0 or passes > network.node_count:
-            cycle = _cycle_of(before, tail)
-            if cycle is not None:
-                found: Integers = arcs[cycle]
-                return found
-    return None
+def _endless_cycle(network: FlowNetwork) -> Integers:
+    """Arcs without capacity that follow one another in a cycle of negative cost."""
+    import networkx as nx
 
-
-def _cycle_of(before: Integers, tail: Integers) -> Integers | None:
-    """A cycle in the graph in which every node has at most one arc into it."""
-    seen = np.zeros(len(before), np.int64)
-    for start in np.flatnonzero(before >= 0).tolist():
-        node = start
-        while not seen[node] and before[node] >= 0:
-            seen[node] = start + 1
-            node = int(tail[before[node]])
-        if seen[node] == start + 1:
-            cycle, first = [int(before[node])], node
-            while (node := int(tail[cycle[-1]])) != first:
-                cycle.append(int(before[node]))
-            return np.array(cycle[::-1])
-    return None
+    graph = nx.DiGraph()
+    for arc in np.flatnonzero(network.upper == UNBOUNDED).tolist():
+        tail, head, cost = int(network.tail[arc]), int(network.head[arc]), int(network.cost[arc])
+        if cost < graph.get_edge_data(tail, head, {"weight": math.inf})["weight"]:
+            graph.add_edge(tail, head, weight=cost, arc=arc)
+    graph.add_weighted_edges_from([(-1, node, 0) for node in graph])
+    nodes = nx.find_negative_cycle(graph, -1)
+    return np.array([graph.edges[step]["arc"] for step in itertools.pairwise(nodes)])
 
 
 def _total(values: Integers, chosen: Booleans) -> int:

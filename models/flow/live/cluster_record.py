@@ -7,8 +7,10 @@ the schedule that is in force (see `equal_schedules`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, TypeAdapter
 
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
@@ -20,6 +22,11 @@ from flowlex.models.flow.preemption import HOUR_S
 __all__ = ["Record"]
 
 _RULES: dict[str, type[TieRule]] = {"gang": Gang, "spread": TaskSpread, "affinity": Affinity}
+
+
+def _read(saved: tuple[str, Any]) -> tuple[str, TieRule]:
+    """A rule of the kind that stands before it."""
+    return saved[0], _RULES[saved[0]].model_validate(saved[1])
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class Record:
     jobs: tuple[FlowJob, ...]
     preempted: Mapping[str, list[float]]
     places: Mapping[str, tuple[str, float]]
-    rules: tuple[tuple[str, TieRule], ...]
+    rules: tuple[Annotated[tuple[str, TieRule], BeforeValidator(_read)], ...]
     fresh: tuple[str, ...]
 
     @classmethod
@@ -88,28 +95,16 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """For a file."""
-        return {
-            "now_s": self.now_s,
-            "machines": [machine.model_dump(mode="json") for machine in self.machines],
-            "jobs": [job.model_dump(mode="json") for job in self.jobs],
-            "preempted": dict(self.preempted),
-            "places": {name: list(place) for name, place in self.places.items()},
-            "rules": [[kind, rule.model_dump(mode="json")] for kind, rule in self.rules],
-            "fresh": list(self.fresh),
-        }
+        found: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
+        return found
 
     @classmethod
     def of_dict(cls, found: Mapping[str, Any]) -> Record:
         """What `to_dict` gave, from a file."""
-        return cls(
-            float(found["now_s"]),
-            tuple(Machine.model_validate(machine) for machine in found["machines"]),
-            tuple(FlowJob.model_validate(job) for job in found["jobs"]),
-            {str(name): [float(at) for at in times] for name, times in found["preempted"].items()},
-            {str(name): (str(machine), float(started)) for name, (machine, started) in found["places"].items()},
-            tuple((kind, _RULES[kind].model_validate(rule)) for kind, rule in found["rules"]),
-            tuple(map(str, found["fresh"])),
-        )
+        return _ADAPTER.validate_python({each.name: found[each.name] for each in fields(cls)})
+
+
+_ADAPTER = TypeAdapter(Record)
 
 
 def _of_last_hour(times_s: list[float], now_s: float) -> list[float]:

@@ -55,11 +55,6 @@ class _AllBut(GroupNode):
         assert self.tree is not None
         return self.tree
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it reaches no machine."""
-        return not self.entries
-
 
 class AllButNetwork(LiveNetwork):
     """Groups that leave machines or racks out enter the blocks beside them."""

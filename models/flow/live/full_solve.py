@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from flowlex.formulations.outcome import Status
 from flowlex.models.answer import Seconds
@@ -51,17 +53,14 @@ class Whole:
 
     def to_dict(self) -> dict[str, Any]:
         """For a state file; a certificate is of a step and is not kept."""
-        score = None if self.score is None else asdict(self.score)
-        return {"method": self.method, "best": self.best, "waiting": dict(self.waiting), "score": score}
+        found: dict[str, Any] = TypeAdapter(Whole).dump_python(replace(self, certificate=None), mode="json")
+        del found["certificate"]
+        return found
 
     @classmethod
     def of_dict(cls, found: Mapping[str, Any]) -> Whole:
         """What `to_dict` gave, from a file."""
-        s = found["score"]
-        if s is not None:
-            waiting, by_goal = ((int(a), int(n)) for a, n in s["waiting"]), ((str(a), int(n)) for a, n in s["by_goal"])
-            s = Score(int(s["shortfall"]), tuple(waiting), tuple(by_goal), int(s["cost"]))
-        return cls(str(found["method"]), bool(found["best"]), dict(found["waiting"]), s)
+        return TypeAdapter(cls).validate_python(found)
 
 
 @dataclass(frozen=True)

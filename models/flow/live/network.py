@@ -213,10 +213,6 @@ class LiveNetwork(Assignment):
             del self.machines[name].groups[group.spot]
         self.session.remove_node(group.node)
 
-    def could_run(self, name: str) -> bool:
-        """Whether any machine of the cluster, full or not, meets a task's requirements."""
-        return any(isinstance(t, str) or not self.groups[t].is_empty for t in self.tasks[name].arcs)
-
     def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
         """Tasks whose machine is another than at the last call: (then, now)."""
         changes = super().read_changes()

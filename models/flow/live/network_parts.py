@@ -60,11 +60,6 @@ class GroupNode:
         """The group that keeps the books of its tasks."""
         return self
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it reaches no machine."""
-        return not self.arcs
-
     def units(self, machine: str, flow: Integers) -> int:
         """Tasks that it sends to a machine."""
         arc = self.arcs.get(machine)

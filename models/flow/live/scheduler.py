@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any
 
-from flowlex.formulations.sessions.phased import PhasedSession
 from flowlex.instances.flow import FlowInstance, Queue, check_queues
 from flowlex.models.base import ModelError
 from flowlex.models.collector import collector_paused
@@ -28,12 +27,12 @@ from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.lexicographic_costs import StrictOrder
+from flowlex.models.flow.live.cluster_record import Record
 from flowlex.models.flow.live.delta import Delta
 from flowlex.models.flow.live.engines import Method, make_session, plan_stages, prove
 from flowlex.models.flow.live.equal_schedules import without_idle_changes
 from flowlex.models.flow.live.event_handlers import Timed
 from flowlex.models.flow.live.full_solve import Decided, Whole, solve_whole
-from flowlex.models.flow.live.goal_changes import rebuild, switch_goals
 from flowlex.models.flow.live.queries import Answers
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.side_constraints import Changes
@@ -129,10 +128,8 @@ class FlowScheduler(Answers):
     def set_goals(self, goals: Iterable[Goal]) -> None:
         """Other goals, or the same with other weights and parameters, from the next step on.
 
-        All tasks are priced anew (a pass over all of them); in the network only arcs change whose cost differs, and
-        the next step starts from the present optimum. Where a strict order of goals needs other stages than before
-        (``lexicographic``), the network is built anew with every task in its place. A saved state is then loaded
-        with the new goals. Scale, limits and ``wait_cost`` stay.
+        The network is built anew with every task in its place; among equal schedules the next step keeps the present
+        one. A saved state is then loaded with the new goals. Scale, limits and ``wait_cost`` stay.
 
         Parameters
         ----------
@@ -149,11 +146,11 @@ class FlowScheduler(Answers):
             goals = _lasting(goals)
             order, divisors, method = self._plan(goals)
             state, wait_cost = self.state, self.options["wait_cost"]
-            if divisors == (state.session.divisors if isinstance(state.session, PhasedSession) else (1,)):
-                switch_goals(state, goals, wait_cost, order)
-            else:
-                session = make_session(divisors, len(state.cluster.machines) + 2 * len(state.tasks), 256)
-                self.state = rebuild(state, goals, wait_cost, order, session)
+            session = make_session(divisors, len(state.cluster.machines) + 2 * len(state.tasks), 256)
+            empty = FlowInstance(name=state.name, machines=(), queues=state.queues)
+            made = LiveState(empty, goals, session, wait_cost, state.rules.scale.factor, order, state.task_limit)
+            Record.of(state).refill(made)
+            self.state = made
             self.method = method
 
     def set_queues(self, queues: Iterable[Queue]) -> None:

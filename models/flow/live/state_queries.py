@@ -26,13 +26,10 @@ _KINDS: dict[str, type[TieRule]] = {"gangs": Gang, "spreads": TaskSpread, "affin
 def waiting_reason(state: PricedState, name: str) -> str:
     """Why a task waits."""
     view = state.task(name)
-    if not state.network.could_run(name):
-        return state.rules.unmet(view, state.cluster) or "the cluster has no machine"
-    if view.apart:
-        others = {at for other in state._apart[view.apart] if (at := state.tasks[other].machine) is not None}
-        if unmet := state.rules.unmet(view, state.cluster, others):
-            return unmet
-    job = state.jobs[view.job]
+    job, others = state.jobs[view.job], state._apart.get(view.apart, ())
+    taken = {at for other in others if (at := state.tasks[other].machine) is not None}
+    if unmet := state.rules.unmet(view, state.cluster, taken):
+        return unmet
     if state.rules.shares is not None:
         running = sum(state.tasks[other].machine is not None for other in job.tasks)
         if running >= len(job.tasks) - state.network.jobs[view.job].bounds.must:
