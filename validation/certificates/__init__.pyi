@@ -8,6 +8,5 @@ from .contract import Verifier as Verifier
 from .contract import verifier_for as verifier_for
 from .contract import verify as verify
 from .network import certify_network as certify_network
-from .network import certify_network_infeasible as certify_network_infeasible
 from .program import certify_program as certify_program
 from .schema import solution_schema as solution_schema

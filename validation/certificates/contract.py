@@ -29,7 +29,7 @@ from flowlex.instances.errors import InstanceError
 from flowlex.instances.exact import rational
 from flowlex.instances.extensions import kinds
 from flowlex.validation.certificates.budget import Budget
-from flowlex.validation.certificates.certificate import Certificate, Check, Claim
+from flowlex.validation.certificates.certificate import Certificate, Check, Claim, Finding
 from flowlex.validation.certificates.document import (
     Document,
     Numeric,
@@ -38,7 +38,6 @@ from flowlex.validation.certificates.document import (
     Strict,
     read_as,
 )
-from flowlex.validation.certificates.finding import Finding
 from flowlex.validation.certificates.numbers import Number, agrees
 from flowlex.validation.certificates.statement.judge import State, judge_statement
 from flowlex.validation.certificates.statement.proof import StatementProof

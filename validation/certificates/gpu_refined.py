@@ -15,8 +15,7 @@ from typing import Any
 from flowlex.instances.changes import Changes
 from flowlex.instances.gpu import GpuInstance
 from flowlex.validation.certificates.budget import Budget
-from flowlex.validation.certificates.certificate import Check, Claim
-from flowlex.validation.certificates.finding import Finding
+from flowlex.validation.certificates.certificate import Check, Claim, Finding
 from flowlex.validation.certificates.gpu_large import Large, Values
 from flowlex.validation.certificates.gpu_prices import Prices
 from flowlex.validation.certificates.gpu_rules import GpuRules

@@ -13,7 +13,7 @@ The proof of a solution file (all in the order and numbers of the instance's nod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,11 +27,11 @@ from flowlex.instances.exact import rational
 from flowlex.instances.network import NetworkInstance
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
-from flowlex.validation.certificates.network_statement import state_network
 from flowlex.validation.certificates.numbers import dot, whole, wide
 from flowlex.validation.certificates.options import NoOptions
+from flowlex.validation.certificates.statement.program import ExactStatement
 
-__all__ = ["VERIFIER", "certify_network", "certify_network_infeasible"]
+__all__ = ["VERIFIER", "certify_network"]
 
 
 class _Network(Protocol):
@@ -73,7 +73,12 @@ def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
         Exact. A wrong shape, a wrong type or a missing answer is a failed check.
     """
     if outcome.status is Status.INFEASIBLE and outcome.infeasibility is not None:
-        return certify_network_infeasible(network, outcome.infeasibility.nodes)
+        position = {name: index for index, name in enumerate(network.node_names)}
+        strange = [name for name in outcome.infeasibility.nodes if name not in position]
+        check = Check("a cut is overloaded", False, detail=f"{', '.join(strange[:1])} is no node of {network.name}")
+        if not strange:
+            check = _overloaded(network, [position[name] for name in outcome.infeasibility.nodes])
+        return Certificate("infeasible", True, (check,))
     flow, potentials = outcome.values, outcome.duals
     if flow is None or outcome.objective is None:
         return Certificate("feasible", True, (Check("has an answer", False, detail=f"status {outcome.status}"),))
@@ -83,12 +88,11 @@ def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
     if not all(shape.ok for shape in shapes):
         return Certificate("feasible", True, tuple(shapes))
     flow = wide(flow)
-    checks = [_conservation(network, flow), *_bounds(network, flow), _objective(network, flow, outcome.objective)]
+    checks = [*_primal(network, flow), _objective(network, flow, outcome.objective)]
     if outcome.status is not Status.OPTIMAL or potentials is None:
         return Certificate("feasible", True, tuple(checks))
-    potentials, cost = wide(potentials), wide(network.cost)
-    reduced = cost - potentials[network.tail] + potentials[network.head]
-    checks += [*_slackness(network, flow, reduced), _dual_objective(network, potentials, reduced, outcome.objective)]
+    reduced, proof = _dual(network, flow, wide(potentials), outcome.objective)
+    checks += proof
     if outcome.bound is not None:
         off = _distance(outcome.objective, outcome.bound)
         checks.append(
@@ -99,31 +103,12 @@ def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
     return Certificate("optimal", True, tuple(checks))
 
 
-def certify_network_infeasible(network: FlowNetwork, nodes: tuple[str, ...]) -> Certificate:
-    """Prove that a set of nodes cannot be balanced: its supply exceeds what its arcs can carry.
-
-    Parameters
-    ----------
-    network
-        The network that has no feasible flow.
-    nodes
-        Names of the nodes on one side of the cut; either side may be the overloaded one.
-
-    Returns
-    -------
-    Certificate
-        Exact, with one check, which fails where no side is overloaded or a name is unknown.
-    """
-    position = {name: index for index, name in enumerate(network.node_names)}
-    strange = [name for name in nodes if name not in position]
-    if strange:
-        detail = f"{strange[0]} is no node of {network.name}"
-        return Certificate("infeasible", True, (Check("a cut is overloaded", False, detail=detail),))
-    side = np.zeros(network.node_count, bool)
-    side[[position[name] for name in nodes]] = True
+def _overloaded(network: _Network, nodes: list[int]) -> Check:
+    """Whether the supply of a set of nodes, or of all others, exceeds what the arcs out of them can carry."""
+    side = np.zeros(len(network.supply), bool)
+    side[nodes] = True
     shortage = max(_shortage(network, side), _shortage(network, ~side))
-    detail = f"{len(nodes)} nodes, short by {shortage}"
-    return Certificate("infeasible", True, (Check("a cut is overloaded", shortage > 0, shortage, detail),))
+    return Check("a cut is overloaded", shortage > 0, max(0, -shortage), f"{len(nodes)} nodes, short by {shortage}")
 
 
 def _shortage(network: _Network, inside: NDArray[np.bool_]) -> int:
@@ -134,26 +119,23 @@ def _shortage(network: _Network, inside: NDArray[np.bool_]) -> int:
     return int(sum(network.supply[inside].tolist()) + sum(entering) - sum(leaving))
 
 
-def _conservation(network: _Network, flow: Integers) -> Check:
+def _primal(network: _Network, flow: Integers) -> list[Check]:
     excess = -_roomy(network.supply, np.abs(flow.astype(np.float64)).sum())
     np.add.at(excess, network.tail, flow)
     np.subtract.at(excess, network.head, flow)
-    return _all_zero("flow conservation at every node", excess, lambda node: network.node_names[node])
+    below = np.where(flow < network.lower, wide(network.lower) - flow, 0)
+    above = np.where(flow > network.upper, flow - wide(network.upper), 0)
+    return [
+        _all_zero("flow conservation at every node", excess, lambda node: network.node_names[node]),
+        _all_zero("flow at least the lower bound", below, network.describe_arc),
+        _all_zero("flow at most the capacity", above, network.describe_arc),
+    ]
 
 
 def _roomy(values: Integers, size: float) -> Integers:
     """The same numbers, as Python integers unless sums with others of this total size stay within 64 bits."""
     total = size + np.abs(values.astype(np.float64)).sum()
     return values.copy() if total < 2.0**60 and values.dtype != object else values.astype(object)
-
-
-def _bounds(network: _Network, flow: Integers) -> list[Check]:
-    below = np.where(flow < network.lower, wide(network.lower) - flow, 0)
-    above = np.where(flow > network.upper, flow - wide(network.upper), 0)
-    return [
-        _all_zero("flow at least the lower bound", below, network.describe_arc),
-        _all_zero("flow at most the capacity", above, network.describe_arc),
-    ]
 
 
 def _objective(network: _Network, flow: Integers, stated: float | int) -> Check:
@@ -175,25 +157,23 @@ def _distance(one: float | int, other: float | int) -> float | int:
     return off if off == off else float("inf")
 
 
-def _slackness(network: _Network, flow: Integers, reduced: Integers) -> list[Check]:
+def _dual(
+    network: _Network, flow: Integers, potentials: Integers, objective: float | int
+) -> tuple[Integers, list[Check]]:
+    """Reduced costs, and whether they and the potentials prove the objective."""
+    reduced = wide(network.cost) - potentials[network.tail] + potentials[network.head]
     cheaper_up = np.where(flow < network.upper, np.maximum(-reduced, 0), 0)
     cheaper_down = np.where(flow > network.lower, np.maximum(reduced, 0), 0)
-    return [
-        _all_zero("no arc with room has a negative reduced cost", cheaper_up, network.describe_arc),
-        _all_zero("no arc with flow to spare has a positive reduced cost", cheaper_down, network.describe_arc),
-    ]
-
-
-def _dual_objective(network: _Network, potentials: Integers, reduced: Integers, objective: float | int) -> Check:
     finite = network.upper != UNBOUNDED
-    dual = (
-        dot(network.supply, potentials)
-        + dot(network.lower, np.maximum(reduced, 0))
-        + dot(network.upper[finite], np.minimum(reduced[finite], 0))
-    )
+    dual = dot(network.supply, potentials) + dot(network.lower, np.maximum(reduced, 0))
+    dual += dot(network.upper[finite], np.minimum(reduced[finite], 0))
     off = _distance(dual, objective)
     detail = f"{dual}, primal {objective}" if off else f"{dual} = {objective}"
-    return Check("dual objective equals the cost", not off, off, detail)
+    return reduced, [
+        _all_zero("no arc with room has a negative reduced cost", cheaper_up, network.describe_arc),
+        _all_zero("no arc with flow to spare has a positive reduced cost", cheaper_down, network.describe_arc),
+        Check("dual objective equals the cost", not off, off, detail),
+    ]
 
 
 def _stated_reduced(network: _Network, reduced: Integers, stated: Integers) -> Check:
@@ -256,7 +236,7 @@ class _Instance:
 def _judge(claimed: Claimed) -> Finding:
     network, proof, status = _Instance(claimed.instance), claimed.proof, claimed.document.status
     if status == "infeasible":
-        return Finding("infeasible", tuple(_no_flow(network, proof.cut)))
+        return Finding("infeasible", (_no_flow(network, proof.cut),))
     if status == "unbounded":
         return Finding("unbounded", tuple(_endless(network, proof.point, proof.ray)))
     arcs, nodes = len(network.tail), len(network.supply)
@@ -267,7 +247,7 @@ def _judge(claimed: Claimed) -> Finding:
     if not all(shape.ok for shape in shapes):
         return Finding("feasible", tuple(shapes))
     flow = wide(flow)
-    checks = [*shapes, _conservation(network, flow), *_bounds(network, flow)]
+    checks = [*shapes, *_primal(network, flow)]
     cost = dot(network.cost, flow)
     figures = {
         "cost": cost,
@@ -284,8 +264,8 @@ def _judge(claimed: Claimed) -> Finding:
         checks.append(claimed.budget.quoted("no flow costs less"))
         return Finding("feasible", tuple(checks), cost, bound=cost, metrics=figures)
     potential = wide(potential)
-    reduced = wide(network.cost) - potential[network.tail] + potential[network.head]
-    checks += [*_slackness(network, flow, reduced), _dual_objective(network, potential, reduced, cost)]
+    reduced, proven = _dual(network, flow, potential, cost)
+    checks += proven
     checks += _stated_duals(network, claimed.document.duals, potential, reduced)
     return Finding("optimal", tuple(checks), cost, cost, metrics=figures)
 
@@ -294,14 +274,11 @@ def _count(name: str, values: Integers, count: int) -> Check:
     return Check(name, len(values) == count, abs(len(values) - count), f"{len(values)} for {count}")
 
 
-def _no_flow(network: _Network, cut: list[int] | None) -> list[Check]:
+def _no_flow(network: _Network, cut: list[int] | None) -> Check:
     nodes = len(network.supply)
     if cut is None or not all(0 <= node < nodes for node in cut):
-        return [Check("a cut of the instance's nodes", False, detail=f"{cut!s:.60}; nodes are 0 to {nodes - 1}")]
-    side = np.zeros(nodes, bool)
-    side[cut] = True
-    shortage = _shortage(network, side)
-    return [Check("a cut is overloaded", shortage > 0, max(0, -shortage), f"{len(cut)} nodes, short by {shortage}")]
+        return Check("a cut of the instance's nodes", False, detail=f"{cut!s:.60}; nodes are 0 to {nodes - 1}")
+    return _overloaded(network, cut)
 
 
 def _endless(network: _Network, point: list[int] | None, ray: list[int] | None) -> list[Check]:
@@ -315,8 +292,7 @@ def _endless(network: _Network, point: list[int] | None, ray: list[int] | None) 
     np.subtract.at(left, network.head, way)
     bounded = np.where((way < 0) | ((way > 0) & (network.upper != UNBOUNDED)), np.abs(way), 0)
     return [
-        _conservation(network, start),
-        *_bounds(network, start),
+        *_primal(network, start),
         _all_zero("the ray conserves flow at every node", left, lambda node: network.node_names[node]),
         _all_zero("the ray uses arcs without upper bound", bounded, network.describe_arc),
         Check("the ray costs less than nothing", gain > 0, max(0, -gain), f"{-gain} a unit"),
@@ -337,6 +313,31 @@ def _stated_duals(
         same = same and list(duals[name]) == labels
         checks.append(Check(f"duals of {name}", same, detail="" if same else "not those of the potentials, in order"))
     return checks
+
+
+def state_network(instance: NetworkInstance, options: Mapping[str, Any]) -> ExactStatement:
+    """Flows by arc, conservation at nodes, total cost."""
+    names = list(instance.node_names or ())
+    if not names:
+        names = [str(v + instance.first_node) for v in range(len(instance.supply))]
+    # No flow needs more on an arc than all supplies and all bounds together: a cycle carries at most its other bounds.
+    most = sum(max(b, 0) for b in instance.supply)
+    most += sum(low if up is None else up for low, up in zip(instance.lower, instance.upper, strict=True))
+    labels = [
+        {"arc": a, "tail": names[tail], "head": names[head]}
+        for a, (tail, head) in enumerate(zip(instance.tail, instance.head, strict=True))
+    ]
+    statement = ExactStatement("cost", needed=frozenset({"node"}))
+    upper = [most if up is None else up for up in instance.upper]
+    statement.variables("flow", labels, keys=("arc",), lower=list(instance.lower), upper=upper)
+    terms: list[dict[int, int]] = [{} for _ in names]
+    for a, (tail, head) in enumerate(zip(instance.tail, instance.head, strict=True)):
+        if tail != head:
+            terms[tail][a], terms[head][a] = 1, -1
+    for name, row, supply in zip(names, terms, instance.supply, strict=True):
+        statement.row("node", name, row, "==", supply)
+    statement.stage("cost", dict(enumerate(instance.cost)))
+    return statement
 
 
 VERIFIER = Verifier("min-cost-flow", FlowAnswer, FlowProof, _judge, duals=True, options=NoOptions, state=state_network)

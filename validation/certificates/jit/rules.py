@@ -15,8 +15,7 @@ from flowlex.formulations.arrays import Integers
 from flowlex.instances.changes import Bounds, Changes, Constraint, Fix, Interval, Term
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.budget import Budget
-from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.finding import Finding
+from flowlex.validation.certificates.certificate import Check, Finding
 from flowlex.validation.certificates.jit.schedule import JitSchedule, View
 from flowlex.validation.certificates.jit.statement import JitStatement
 from flowlex.validation.certificates.statement.changes import change

@@ -12,8 +12,7 @@ from flowlex.instances.changes import Changes
 from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodInstance
 from flowlex.validation.certificates.budget import Budget
-from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.finding import Finding
+from flowlex.validation.certificates.certificate import Check, Finding
 from flowlex.validation.certificates.pods.statement_rows import StatedPods
 from flowlex.validation.certificates.pods.statement_stages import add_admission, add_balance, add_moves
 from flowlex.validation.certificates.statement.judge import judge_statement

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 from flowlex.instances.base import Instance
 from flowlex.instances.changes import Changes
 from flowlex.validation.certificates.budget import Budget
-from flowlex.validation.certificates.certificate import Check, Claim
-from flowlex.validation.certificates.finding import Finding
+from flowlex.validation.certificates.certificate import Check, Claim, Finding
 from flowlex.validation.certificates.statement.changes import change
 from flowlex.validation.certificates.statement.program import ExactStatement, Number, Stage
 from flowlex.validation.certificates.statement.proof import Bounded, StatementProof, least
