@@ -24,6 +24,7 @@ from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import SCALE, PlacementProgram
 from flowlex.models.pods.search.annealing import Annealing
+from flowlex.validation.certificates.pods.enumeration import enumerable
 
 __all__ = ["BalanceOutcome", "BalanceProof", "Balancing", "settled_tangents", "tangents"]
 
@@ -145,7 +146,8 @@ class Balancing:
         self._decompose(points)
         view = self.builder.view  # patterns know nothing of rules, nor of the cards that running pods use
         ruled = len(view.rules.what) > 0 or (self.builder.cards and view.home_cards.any())
-        if ruled and not self.closed and not self.late and len(self.builder.pairs[0]) <= self.effort.direct:
+        small = len(self.builder.pairs[0]) <= self.effort.direct and (ruled or enumerable(self.instance))
+        if small and not self.closed and not self.late:
             self._offer(self.best)
             self._rounds()
         value = self.value

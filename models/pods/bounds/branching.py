@@ -14,8 +14,7 @@ from typing import TypeAlias
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.bounds.columns import Columns, PodPrices, Proof, filled
-from flowlex.models.pods.bounds.pattern_enumeration import best_cover
+from flowlex.models.pods.bounds.columns import Columns, PodPrices, filled
 from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
@@ -34,9 +33,8 @@ _FIRST = 0.15
 _BISECTIONS = 8
 #: Patterns that known answers give at first, and up to which they are put together in whole numbers.
 _KNOWN, _WHOLE = 1_000, 3_000
-#: Intervals of which not all answers could be tried, before it is given up; and programs over whole patterns in turn
-#: that gave no better answer (later ones take the longest and hardly ever do).
-_FAILURES, _FRUITLESS = 25, 2
+#: Programs over whole patterns in turn that gave no better answer (later ones take the longest and hardly ever do).
+_FRUITLESS = 2
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,6 @@ class GapSearch:
             if len(self.columns.pool) < _KNOWN:
                 self.columns.learn(cluster.node)
         self.tried: int = 0
-        self.failed: int = 0
         self.fruitless: int = 0
         self.proof: tuple[PodPrices, ...] = ()
 
@@ -184,10 +181,6 @@ class GapSearch:
             found = max(known, proof.bound)
             if found < target:
                 self._answer(proof.mean, math.inf)
-                if self._tried(proof):
-                    leaves[k] = _Leaf(low, high, self.columns.stated(proof, low, high))
-                    final.append((math.inf, k))
-                    continue
             if found >= self._scaled(self.enough) or self.columns.late:
                 heapq.heappush(queue, (found, 0.0, k))
             elif high - low <= narrow and proof.settled:
@@ -204,21 +197,6 @@ class GapSearch:
         bound = self._unscaled(least) if math.isfinite(least) else 0.0
         if bound > self.bound:
             self.bound, self.proof = bound, tuple(each for each in proofs.values() if each is not None)
-
-    def _tried(self, proof: Proof) -> bool:
-        """Whether all better answers of an interval were tried; the best of them is taken."""
-        found = best_cover(self.columns, proof, self._scaled(self.value)) if self.failed < _FAILURES else None
-        if found is None:
-            self.failed += 1
-            return False
-        if found.chosen is None:
-            return True
-        cluster = self._filled(found.chosen)
-        if cluster is None:  # it breaks a rule, or packs in no simple order
-            return False
-        self.best = cluster
-        self.columns.learn(cluster.node)
-        return True
 
     # Largest load: targets.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from flowlex.formulations.loops import njit
 
-__all__ = ["DEVIATION", "LARGEST", "MEAN_ABSOLUTE", "enumerate_patterns", "fit_into", "node_cost", "pack", "potential"]
+__all__ = ["enumerate_patterns"]
 
 EPSILON = 1e-9
 DEVIATION, MEAN_ABSOLUTE, LARGEST = 0, 1, 2

@@ -104,13 +104,6 @@ class Pricing:
         """Mode, interval, slope, load of the empty node and largest load, as kernels read the cost."""
         return self.measure.mode, self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale
 
-    def by_group(self) -> tuple[Integers, Floats]:
-        """Groups that may use the class, and their (H, 6) rows of `shape`, each with pods of its own."""
-        groups = np.concatenate([np.zeros(0, np.int64), *self.members])
-        shape = np.repeat(self.shape, [len(members) for members in self.members], axis=0)
-        shape[:, 5] = np.minimum(shape[:, 5], self.demand.most[groups])
-        return groups, shape
-
     def best(self, prices: Floats, slope: float, *, tolerance: float, limit: int) -> tuple[float, Pattern | None]:
         """Proven least cost of a pattern at these prices ((G,)), and the best pattern found; ``others`` were near it.
 

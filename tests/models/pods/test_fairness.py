@@ -18,7 +18,7 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.value import worths
-from flowlex.validation.certificates.pods.exhaustion import all_ways
+from flowlex.validation.certificates.pods.enumeration import all_ways
 from flowlex.validation.certificates.pods.values import QueueShares, levels_of
 
 NODES = (

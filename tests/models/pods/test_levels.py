@@ -14,7 +14,7 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.base import ModelError
 from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
-from flowlex.validation.certificates.pods.exhaustion import all_ways
+from flowlex.validation.certificates.pods.enumeration import all_ways
 
 NODES = (
     PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),

@@ -13,7 +13,7 @@ from flowlex.instances.pod_rules import PodResource
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.pods.exhaustion import all_ways
+from flowlex.validation.certificates.pods.enumeration import all_ways
 
 
 def cluster(has: tuple[int, ...], asked: tuple[int, ...], **more: Any) -> PodInstance:

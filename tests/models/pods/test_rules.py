@@ -19,7 +19,7 @@ from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.rules import broken_rules
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.pods.exhaustion import all_ways
+from flowlex.validation.certificates.pods.enumeration import all_ways
 from flowlex.validation.certificates.pods.rules import RuleBook
 
 RACKS = tuple(

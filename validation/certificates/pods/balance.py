@@ -15,9 +15,8 @@ which is linear in the placement, so that prices bound it from below (see `price
 
     sum (u_i - m)^2 >= sum (u_i - low)(u_i - high),     sum |u_i - m| >= sum max(0, u_i - high, low - u_i),
 
-and for every node the least of such a cost less the prices of its pods is searched (see `patterns`); on few nodes, all
-that these prices leave open is tried (see `choices`). With all loads at most ``high``, a sum above 0 refutes that the
-largest load can be ``high`` or less.
+and for every node the least of such a cost less the prices of its pods is searched (see `patterns`). With all loads at
+most ``high``, a sum above 0 refutes that the largest load can be ``high`` or less.
 
 Either way a price of the mean may be added, and the least that the pods cost at these prices, given how many of every
 level are placed, is part of the sum.
@@ -28,24 +27,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.pods.holdings import holdings
 from flowlex.validation.certificates.pods.price_bound import Market, Population, Price, Priced
-from flowlex.validation.certificates.pods.sizes import TOLERANCE, shape_of
 
 __all__ = ["Piece", "least_balance"]
 
 #: Steps of the search for the best pattern of one class of nodes.
 _STEPS = 4_000_000
-#: Nodes, and steps of trying, up to which all that prices leave open is tried.
-_NODES, _CHOICES = 12, 300_000_000
 #: What rounding may do to a sum, as a share of the sum of its parts.
 _ROUNDING = 1e-11
 
@@ -84,27 +77,20 @@ def least_balance(
     budget
         Once it is spent, the pieces that are left prove nothing.
     """
-    size, budget = len(people.instance.nodes), budget or Budget()
+    budget = budget or Budget()
     if measure == "max_load":
         return max((_largest(people, piece, placed) for piece in pieces if not budget.spent), default=0.0)
-    reached, least, aim = 0.0, math.inf, _total(measure, near - 0.5 * TOLERANCE, size)
+    reached, least, size = 0.0, math.inf, len(people.instance.nodes)
     for piece in sorted(pieces, key=lambda each: (each.low, each.high)):
         if piece.low > reached or budget.spent:
             break
         value = _straight(people, measure, piece, placed)
         if piece.pods is not None:
             value = max(value, _patterned(people, measure, piece, placed, near))
-            if value < aim and least >= aim and _none_below(people, measure, piece, placed, aim):
-                value = aim
         least, reached = min(least, value), max(reached, piece.high)
     if reached < 1 or not least > 0:
         return 0.0
     return math.sqrt(least / size) if measure == "deviation" else least / size
-
-
-def _total(measure: str, balance: float, size: int) -> float:
-    """The sum over nodes of a balance."""
-    return size * (max(0.0, balance) ** 2 if measure == "deviation" else balance)
 
 
 def _sum(parts: list[float]) -> float:
@@ -163,69 +149,6 @@ def _patterned(people: Population, measure: str, piece: Piece, placed: Mapping[s
     if math.inf in parts:  # a class, or a level, that nothing fits: no such placement
         return -math.inf if -math.inf in parts else math.inf
     return _sum(parts)
-
-
-def _none_below(people: Population, measure: str, piece: Piece, placed: Mapping[str, Fraction], total: float) -> bool:
-    """Whether trying all that its prices leave open shows that no sum in the interval of a piece is below ``total``."""
-    from flowlex.validation.certificates.pods.choices import none_below
-    from flowlex.validation.certificates.pods.patterns import OUTSIDE, SQUARED
-
-    size, law = len(people.instance.nodes), SQUARED if measure == "deviation" else OUTSIDE
-    if size > _NODES:
-        return False
-    price, move = people.by_group(piece.pods or {}), max(0.0, piece.move)
-    kinds = holdings(people)
-    ends = (price, move, law, piece.low, piece.high, piece.mean)
-    best = [nodes.best(*ends, 1e-9, _STEPS) for nodes in kinds]
-    fixed = [people.least_cost(price, placed, people.able), -move * people.budget, _mean_part(piece, size)]
-    spare = total - _sum([*fixed, *(-nodes.many * each for nodes, each in zip(kinds, best, strict=True))])
-    if not math.isfinite(spare):
-        return False
-    alike, groups, there = _to_place(people, price, placed)
-    listed: list[list[NDArray[Any]]] = []
-    for nodes, each in zip(kinds, best, strict=True):
-        found = nodes.near(alike, *ends, each - spare - 1e-9)
-        if found is None:
-            return False
-        counts, load, earned = found
-        excess = np.maximum(each - earned, 0.0)
-        rise = np.argsort(excess, kind="stable")
-        listed.append([part[rise] for part in (counts, load, excess, counts @ nodes.moves(alike))])
-    order = sorted(range(len(kinds)), key=lambda k: len(listed[k][1]))  # the fewest first
-    pattern = tuple(np.concatenate(parts) for parts in zip(*(listed[k] for k in order), strict=True))
-    first = np.cumsum([0, *(len(listed[k][1]) for k in order)])
-    of_node = np.repeat(np.arange(len(kinds)), [kinds[k].many for k in order])
-    return bool(none_below(law, total, spare + 1e-9, pattern, first, of_node, groups, there, people.budget, _CHOICES))
-
-
-def _to_place(
-    people: Population, price: list[float], placed: Mapping[str, Fraction]
-) -> tuple[list[list[int]], tuple[NDArray[Any], ...], NDArray[np.float64]]:
-    """Groups that nothing tells apart any more; many, must, level and worth of each; what is placed of every level.
-
-    Where all of a level that fits is placed, its pods are placed whatever they count for, so that equal pods of such
-    levels are one.
-    """
-    ranks = sorted({(each.rank, each.key) for each in people.level if each is not None})
-    keys = [key for _, key in ranks]
-    whole = {key: placed.get(key, Fraction(0)) == _all_of(people, key) for key in keys}
-    alike: dict[tuple[object, ...], list[int]] = {}
-    for k, (pod, level) in enumerate(zip(people.pod, people.level, strict=True)):
-        if people.able[k] and not people.held(k):
-            free = level is not None and not whole[level.key]
-            what = (keys.index(level.key), float(level.worth / people.unit[level.key])) if level and free else (-1, 0.0)
-            alike.setdefault((shape_of(pod), pod.node, pod.move_cost, price[k], what), []).append(k)
-    level_of, worth = np.array([key[-1] for key in alike], np.float64).reshape(-1, 2).T
-    many = np.array([sum(len(people.groups[k]) for k in of) for of in alike.values()], np.int64)
-    there = [0.0 if whole[key] else float(placed.get(key, Fraction(0)) / people.unit[key]) for key in keys]
-    return [*alike.values()], (many, level_of < 0, level_of.astype(np.int64), worth), np.array(there, np.float64)
-
-
-def _all_of(people: Population, key: str) -> Fraction:
-    """The worth of all pods of a level that fit some empty node."""
-    every = zip(people.level, people.groups, people.able, strict=True)
-    mine = [each.worth * len(pods) for each, pods, able in every if able and each is not None and each.key == key]
-    return sum(mine, Fraction(0))
 
 
 def _largest(people: Population, piece: Piece, placed: Mapping[str, Fraction]) -> float:

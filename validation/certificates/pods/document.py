@@ -25,7 +25,7 @@ from flowlex.validation.certificates.options import PodOptions
 from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.balance import Piece, least_balance
 from flowlex.validation.certificates.pods.compute import compute_checks
-from flowlex.validation.certificates.pods.exhaustion import all_ways
+from flowlex.validation.certificates.pods.enumeration import all_ways
 from flowlex.validation.certificates.pods.gang_bounds import Wholes
 from flowlex.validation.certificates.pods.placement import check_placement, could_be_added, loads_at
 from flowlex.validation.certificates.pods.price_bound import Population

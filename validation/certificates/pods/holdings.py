@@ -18,9 +18,6 @@ from flowlex.validation.certificates.pods.sizes import machine_kind, size_of
 
 __all__ = ["Holding", "holdings"]
 
-#: Patterns of a kind of nodes that are listed, and steps of listing them.
-_LISTED, _LISTING = 20_000, 3_000_000
-
 
 class _Shape(NamedTuple):
     """What a pod takes of a node: cores, memory, GPU memory in all and of each slot, slots; its load."""
@@ -88,59 +85,6 @@ class Holding:
         shapes = sorted((s for s in earns if s.load > 0), key=lambda s: -earns[s][0][0] / s.load)
         bounds = np.array([low, high, slope, self.start, max(1.0, self.start)])
         return free + float(best_pattern(*self._arrays(shapes, earns), law, bounds, fine, limit))
-
-    def near(
-        self,
-        alike: list[list[int]],
-        price: list[float],
-        move: float,
-        law: int,
-        low: float,
-        high: float,
-        slope: float,
-        floor: float,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]] | None:
-        """Pods by lists of ``alike`` groups, loads, and earnings of all patterns that earn ``floor``.
-
-        None when they are too many.
-        """
-        from flowlex.validation.certificates.pods.choices import list_patterns
-
-        of_list = {of[0]: a for a, of in enumerate(alike)}
-        each = [(shape, k, cost) for shape, of in self._offers.items() for k, cost in of if k in of_list]
-        offers = [(shape, of_list[k], price[k] - move * cost) for shape, k, cost in each]
-        offers.sort(key=lambda each: -each[2] / each[0].load if each[0].load > 0 else math.copysign(math.inf, -each[2]))
-        shapes, lists = [shape for shape, _, _ in offers], [a for _, a, _ in offers]
-        sizes, room, card, held = self._whole(shapes)
-        cards = self.node.cards if self.people.cards else 0
-        counts, what = np.zeros((_LISTED, len(lists)), np.int64), np.zeros((_LISTED, 2))
-        many = list_patterns(
-            sizes,
-            np.array([shape.load for shape in shapes], np.float64),
-            np.array([sum(len(self.people.groups[k]) for k in alike[a]) for a in lists], np.int64),
-            np.array([each for _, _, each in offers], np.float64),
-            room,
-            held,
-            np.argsort(-sizes[:, 3], kind="stable").astype(np.int64),
-            card,
-            cards,
-            law,
-            np.array([low, high, slope, self.start, max(1.0, self.start)]),
-            floor,
-            _LISTING,
-            counts,
-            what,
-        )
-        if many < 0:
-            return None
-        by_list = np.zeros((many, len(alike)), np.int64)
-        by_list[:, lists] = counts[:many]
-        return by_list, what[:many, 0], what[:many, 1]
-
-    def moves(self, alike: list[list[int]]) -> NDArray[np.float64]:
-        """By list of groups, what a pod pays of the move budget to come here."""
-        cost = {k: each for of in self._offers.values() for k, each in of}
-        return np.array([cost.get(of[0], 0.0) for of in alike], np.float64)
 
     def _arrays(self, shapes: list[_Shape], earns: dict[_Shape, list[tuple[float, int]]]) -> tuple[Any, ...]:
         """Sizes, loads, most, profit, room, half a card, slots of what stays, order of slots, card, cards."""

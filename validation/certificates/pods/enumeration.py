@@ -13,11 +13,15 @@ from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import balance_of, kind_of, loads_of, need_of, size_of
 from flowlex.validation.certificates.pods.values import QueueShares, levels_of
 
-__all__ = ["all_ways"]
-
+__all__ = ["all_ways", "enumerable"]
 
 #: Placements before anything is excluded, beyond which nothing is tried.
 _PLACEMENTS = 2e7
+
+
+def enumerable(instance: PodInstance) -> bool:
+    """Whether placements are few enough to try them all."""
+    return len(instance.pods) * math.log(len(instance.nodes) + 1) <= math.log(_PLACEMENTS)
 
 
 def all_ways(
@@ -28,7 +32,7 @@ def all_ways(
     Fair admission goes by the sorted shares of queues; where these are those of the placement ``where``, the balance is
     that of its own numbers by level.
     """
-    if len(instance.pods) * math.log(len(instance.nodes) + 1) > math.log(_PLACEMENTS):
+    if not enumerable(instance):
         return None
     search = _AllWays(instance, options, where, steps)
     search.go(0, [Fraction(0)] * len(search.ranks), Fraction(0))
