@@ -21,7 +21,6 @@ from flowlex.models.flow.goals import DataLocality, Goal
 from flowlex.validation.certificates import SolutionError, solution_schema, verify
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.prices import Prices, Survey
-from flowlex.validation.certificates.flow.shares import fairest
 from tests.validation.certificates.clusters import GOALS, random_cluster
 
 DOCUMENTS = Path(__file__).parent / "documents" / "flow-scheduling"
@@ -180,14 +179,6 @@ def test_the_gap_of_aggregated_locality_bounds_the_true_optimum(seed: int) -> No
     gap = int(said[0].split("at most ")[1].split()[0]) if said else 0
     assert best[1] <= mine <= best[1] + gap
     assert mine == solution.score.cost - (int(said[0].split()[3]) if said else 0)  # type: ignore[union-attr]
-
-
-def test_fair_shares_are_those_and_no_others() -> None:
-    cases = [([0, 1, 0], [3, 4, 2], [1, 2, 3], units) for units in range(12)]
-    for least, most, weight, units in cases:
-        ranges = (range(a, b + 1) for a, b in zip(least, most, strict=True))
-        fair = [share for share in product(*ranges) if not fairest(least, most, weight, units, list(share))]
-        assert len(fair) == 1
 
 
 def test_a_goal_that_no_file_holds_is_quoted() -> None:

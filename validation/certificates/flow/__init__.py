@@ -18,12 +18,11 @@ from pydantic import Field
 
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
-from flowlex.validation.certificates.flow.dominant import dominant_shares
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, strict, weighed
-from flowlex.validation.certificates.flow.shares import fairest, unfair
+from flowlex.validation.certificates.flow.shares import stated_shares, unfair
 from flowlex.validation.certificates.flow.side_constraints import Ties, offences, overfull
-from flowlex.validation.certificates.flow.stages import StageProof, proven
+from flowlex.validation.certificates.flow.stages import PriceProof, StageProof, proven
 from flowlex.validation.certificates.flow.statement import CountedProof, counted_bounds, state_flow
 from flowlex.validation.certificates.numbers import agrees, total, whole, wide
 from flowlex.validation.certificates.options import FlowOptions
@@ -42,18 +41,13 @@ class FlowAnswer(Strict):
     """Weight of each stage in the objective; null where the stages were solved one after the other."""
 
 
-class FlowProof(Strict):
-    """Weights of the stages, and prices in the unit of their sum; those left out are 0.
+class FlowProof(PriceProof):
+    """Weights of the stages, and prices in the unit of their sum.
 
     Of a network that was stopped between its stages: prices by stage. With capacities or task rules: leaves by stage.
     """
 
-    weights: dict[str, int] | None = None
     stages: dict[str, StageProof] = Field(default_factory=dict)
-    machine_price: dict[str, int] = Field(default_factory=dict)
-    job_price: dict[str, int] = Field(default_factory=dict)
-    apart_price: dict[str, dict[str, int]] = Field(default_factory=dict)
-    preempt_price: dict[str, int] = Field(default_factory=dict)
     program: CountedProof | None = None
 
 
@@ -243,8 +237,7 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
 
 def _shares(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     problem, jobs = schedule.problem, schedule.problem.instance.jobs
-    asked = problem.shares()
-    if asked is None:
+    if problem.shares() is None:
         yield _none("no shares without a goal of shares", list(answer.shares))
         return
     yield _none("shares of this instance's jobs", sorted(answer.shares.keys() ^ {job.name for job in jobs}))
@@ -255,27 +248,15 @@ def _shares(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     ]
     yield _none("no job runs more tasks than its share", above)
     kind = problem.goals.by_kind["FairShares"]["kind"]
-    if kind == "dominant":
-        share, limit = dominant_shares(problem.instance)
-        wrong = [
-            j.name for j, here, *true in zip(jobs, schedule.shares, share, limit, strict=True) if here != tuple(true)
-        ]
-        yield _none("shares are those of dominant resources", wrong)
-        return
-    if kind != "caps":
+    if kind in ("max_min", "weighted"):
         same = all(lower == upper for lower, upper in schedule.shares)
         why = unfair(problem, [lower for lower, _ in schedule.shares])
         yield Check("shares are max-min fair", same and not why, detail=why)
         return
-    least, most, _ = asked
-    slots = sum(machine.slots for machine in problem.instance.machines)
-    lower, upper = ([share[k] for share in schedule.shares] for k in (0, 1))
-    if sum(least) > slots:  # the guarantees exceed the slots: scaled down in proportion
-        scaled = fairest([0] * len(jobs), least, [max(1, n) for n in least], slots, lower)
-        yield Check("guarantees scaled down to the slots", not scaled, detail=scaled)
-        least = lower
-    kept = lower == least and upper == most and not problem.instance.queues
-    yield Check("guarantees and limits of the jobs", kept)
+    true = stated_shares(problem)
+    wrong = [job.name for job, here, share in zip(jobs, schedule.shares, true, strict=True) if here != share]
+    name = "shares are those of dominant resources" if kind == "dominant" else "guarantees and limits of the jobs"
+    yield _none(name, wrong)
 
 
 def _best(
@@ -283,29 +264,16 @@ def _best(
 ) -> Iterator[Check]:
     """Weights that put the stages in strict order, and prices that bound their sum."""
     problem, weights = schedule.problem, proof.weights or {}
-    jobs = {job.name: j for j, job in enumerate(problem.instance.jobs)}
-    rules = {task.apart for task in problem.tasks} - {""}
-    strange = sorted((proof.machine_price.keys() - problem.machine.keys()) | (proof.job_price.keys() - jobs.keys()))
-    strange += sorted((proof.apart_price.keys() - rules) | (weights.keys() ^ values.keys()))
-    strange += [m for more in proof.apart_price.values() for m in more.keys() - problem.machine.keys()]
-    strange += sorted(proof.preempt_price.keys() - jobs.keys())
-    negative = [job for job, price in proof.preempt_price.items() if price < 0]
-    negative += [rule for rule, more in proof.apart_price.items() if min(more.values(), default=0) < 0]
-    yield _none("prices and weights of what there is", [*strange, *(f"negative price of {r}" for r in negative)])
-    if strange or negative or (answer.weights is not None and answer.weights != weights):
+    strange = [*proof.offenders(problem, values), *sorted(values.keys() - weights.keys())]
+    yield _none("prices and weights of what there is", strange)
+    if strange or (answer.weights is not None and answer.weights != weights):
         yield Check("no schedule is better", False, detail="not looked at" if strange else "weights of the objective")
         return
     survey = Survey(problem)
     swing = {rank: survey.swing(rank) for rank in problem.goals.ranks}
     why = strict(weights, [name for name in values if name.startswith("waiting_")], problem.goals.ranks, swing)
     yield Check("weights put the stages in strict order", not why, detail=why)
-    prices = Prices(
-        weights,
-        [proof.machine_price.get(name, 0) for name in problem.machine],
-        [proof.job_price.get(name, 0) for name in jobs],
-        {rule: {problem.machine[m]: p for m, p in more.items()} for rule, more in proof.apart_price.items()},
-        preempt={jobs[name]: price for name, price in proof.preempt_price.items()},
-    )
+    prices = proof.prices(problem, weights)
     here = sum(weights[name] * value for name, value in values.items())
     least = bound(problem, survey, prices, schedule.bounds, true=False)
     yield Check("no schedule is better", least == here, abs(here - least), f"at least {least}, here {here}")

@@ -1,4 +1,4 @@
-"""Why stated shares are not max-min fair at every level of the queues, judged from the instance alone.
+"""Shares of jobs, judged and recomputed from the instance alone.
 
 The children of a queue (or of the top) have their running tasks in an order: the k-th within a guarantee of g comes at
 k / g, before all others, which come at k / weight; ties go to the earlier. The shares must be placeable together, which
@@ -6,21 +6,26 @@ a maximum flow between jobs and machines shows, and no exchange may better them:
 through any chain of tasks that change places, would take a free slot, or the place of a task that comes later than its
 own where their ways up the tree meet. At the top level no exchange that betters means that no shares are fairer (what
 can be placed is an M-convex set); below it, several exchanges at once are not looked for.
+
+Where no file states shares, they are filled in that order (`stated_shares`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
+from flowlex.validation.certificates.flow.dominant import dominant_shares
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.own_goals import Wishes
 
-__all__ = ["fairest", "placeable", "unfair"]
+__all__ = ["stated_shares", "unfair"]
 
 Place = tuple[int, Fraction, int]
 
@@ -38,23 +43,18 @@ class _Queues:
         parents = [q.parent for q in queues] + [j.queue for j in instance.jobs]
         self.parent = [-1 if name is None else number[name] for name in parents]
         self.weight = [q.weight if weighted else 1 for q in queues] + claims[2]
-        self.has, wanted = [0] * len(queues) + share, [0] * len(queues) + claims[1]
-        done: set[int] = set()
-        while len(done) < len(queues):  # those first whose own queues are done
-            for q in range(len(queues)):
-                inside = [k for k, above in enumerate(self.parent) if above == q]
-                if q not in done and all(k >= len(queues) or k in done for k in inside):
-                    limit = queues[q].max_tasks
-                    self.has[q], sum_of = sum(self.has[k] for k in inside), sum(wanted[k] for k in inside)
-                    wanted[q] = sum_of if limit is None else min(sum_of, limit)
-                    done.add(q)
-        self.most = wanted
+        self.has, self.most = [0] * len(queues) + share, [0] * len(queues) + claims[1]
+        ways = [self.way(k) for k in range(len(parents))]
+        for q in sorted(range(len(queues)), key=lambda q: -len(ways[q])):  # inner queues first
+            inside, limit = [k for k, above in enumerate(self.parent) if above == q], queues[q].max_tasks
+            self.has[q], wanted = sum(self.has[k] for k in inside), sum(self.most[k] for k in inside)
+            self.most[q] = wanted if limit is None else min(wanted, limit)
         least = [q.min_tasks for q in queues] + claims[0]
         self.least = [min(a, b) for a, b in zip(least, self.most, strict=True)]
 
-    def way(self, job: int) -> list[int]:
-        """Nodes from the top down to a job."""
-        found = [self.first + job]
+    def way(self, node: int) -> list[int]:
+        """Nodes from the top down to a node."""
+        found = [node]
         while self.parent[found[-1]] >= 0:
             found.append(self.parent[found[-1]])
         return found[::-1]
@@ -64,13 +64,22 @@ class _Queues:
         inside = k <= self.least[node]
         return int(not inside), Fraction(k, self.least[node] if inside else self.weight[node]), node
 
-    def beyond(self) -> str:
-        """A node with more than it may have."""
-        return next((self.name[k] for k, n in enumerate(self.has) if n > self.most[k]), "")
+    def order(self, nodes: Iterable[int]) -> list[int]:
+        """Which of these nodes is due next, task by task."""
+        return [node for *_, node in sorted(self.place(node, k + 1) for node in nodes for k in range(self.most[node]))]
+
+    def filled(self, slots: int) -> list[int]:
+        """Shares of the jobs by filling from the top, as if every task could run anywhere."""
+        units = {-1: slots}
+        for node in sorted(range(-1, self.first), key=lambda q: 0 if q < 0 else len(self.way(q))):
+            below = [k for k, above in enumerate(self.parent) if above == node]
+            given = Counter(self.order(below)[: units[node]])
+            units |= {k: given[k] for k in below}
+        return [units[k] for k in range(self.first, len(self.parent))]
 
     def latest(self, jobs: Iterable[int]) -> dict[int, list[int]]:
         """By parent, the two children with a task of these jobs to lose whose last task comes latest."""
-        nodes = {node for job in jobs for node in self.way(job)}
+        nodes = {node for job in jobs for node in self.way(self.first + job)}
         found: dict[int, list[int]] = {}
         for node in sorted(nodes, key=lambda k: self.place(k, self.has[k]), reverse=True):
             found.setdefault(self.parent[node], []).append(node)
@@ -78,7 +87,7 @@ class _Queues:
 
     def betters(self, job: int, latest: dict[int, list[int]], free: bool) -> str:
         """Why one more task of a job, in a free slot or for one of another job, is fairer; empty when it is not."""
-        for node in reversed(self.way(job)):
+        for node in reversed(self.way(self.first + job)):
             if self.has[node] >= self.most[node]:
                 return ""
             other = next((k for k in latest.get(self.parent[node], ()) if k != node), None)
@@ -90,11 +99,10 @@ class _Queues:
 def unfair(problem: Problem, share: list[int]) -> str:
     """Why whole shares are not max-min fair at every level; empty when they are."""
     tree = _Queues(problem, share)
-    if beyond := tree.beyond():
+    if beyond := next((name for name, n, most in zip(tree.name, tree.has, tree.most, strict=True) if n > most), ""):
         return f"{beyond} has more than it may have"
-    cells = _cells(problem)
     known: dict[frozenset[int], dict[int, list[int]]] = {}
-    for gains, losers, free in _exchanges(problem, share, cells):
+    for gains, losers, free in _Placing(problem).exchanges(share):
         if gains < 0:
             return "shares that cannot be placed together"
         if losers not in known:
@@ -104,106 +112,109 @@ def unfair(problem: Problem, share: list[int]) -> str:
     return ""
 
 
-def placeable(problem: Problem) -> Callable[[list[int]], bool]:
-    """Whether shares can be placed together, to be asked often."""
-    cells = _cells(problem)
-    slots, may = _kinds(problem, cells)
+def stated_shares(problem: Problem) -> list[tuple[int, int]]:
+    """Least and most running tasks of each job.
 
-    def fits(share: list[int]) -> bool:
-        job, cell = 1, 1 + len(share)
-        kind = cell + len(cells)
-        arcs = [(0, job + j, n) for j, n in enumerate(share)]
-        for c, ((j, _), count) in enumerate(cells.items()):
-            arcs += [(job + j, cell + c, count), *((cell + c, kind + k, count) for k in may[c])]
-        arcs += [(kind + k, kind + len(slots), n) for k, n in enumerate(slots)]
-        tail, head, room = np.array(arcs, np.int64).reshape(-1, 3).T
-        size = (kind + len(slots) + 1,) * 2
-        graph = scipy.sparse.coo_array((room.astype(np.int32), (tail, head)), shape=size).tocsr()
-        return int(scipy.sparse.csgraph.maximum_flow(graph, 0, kind + len(slots)).flow_value) == sum(share)
-
-    return fits
-
-
-def _cells(problem: Problem) -> Counter[tuple[int, Wishes]]:
-    """Tasks by job and by what binds where they may run."""
-    cells: Counter[tuple[int, Wishes]] = Counter()
-    for task in problem.tasks:
-        binding = tuple(c for c in task.wishes.constraints if c.kind in ("required", "forbidden"))
-        cells[task.job, Wishes(binding, task.wishes.own)] += 1
-    return cells
-
-
-def _kinds(problem: Problem, cells: Counter[tuple[int, Wishes]]) -> tuple[list[int], list[list[int]]]:
-    """Slots of machines that no rule tells apart, and for each cell the kinds it may take."""
-    rules = list(dict.fromkeys(rule for _, rule in cells))
-    fits = np.array([problem.fits(rule, drained=True) for rule in rules]).reshape(len(rules), len(problem.slots))
-    kinds, inverse = np.unique(fits, axis=1, return_inverse=True)
-    slots = np.bincount(inverse.ravel(), weights=problem.slots, minlength=kinds.shape[1]).astype(np.int64)
-    may = {rule: np.flatnonzero(row).tolist() for rule, row in zip(rules, kinds, strict=True)}
-    return slots.tolist(), [may[rule] for _, rule in cells]
-
-
-def _exchanges(
-    problem: Problem, share: list[int], cells: Counter[tuple[int, Wishes]]
-) -> Iterator[tuple[int, frozenset[int], bool]]:
-    """A job that may gain, jobs that may lose for it, and whether a slot is free for it; -1 where shares do not fit."""
-    if not share:
-        return
-    slots, may = _kinds(problem, cells)
-    job, cell = 1, 1 + len(share)
-    kind = cell + len(cells)
-    sink = kind + len(slots)
-    arcs = [(0, job + j, n) for j, n in enumerate(share)]
-    for c, ((j, _), count) in enumerate(cells.items()):
-        arcs += [(job + j, cell + c, count), *((cell + c, kind + k, count) for k in may[c])]
-    arcs += [(kind + k, sink, n) for k, n in enumerate(slots)]
-    tail, head, room = np.array(arcs, np.int64).reshape(-1, 3).T
-    shape = (sink + 1, sink + 1)
-    found = scipy.sparse.csgraph.maximum_flow(
-        scipy.sparse.coo_array((room.astype(np.int32), (tail, head)), shape=shape).tocsr(), 0, sink
-    )
-    if found.flow_value != sum(share):
-        yield -1, frozenset(), False
-        return
-    flow = np.asarray(found.flow[tail, head]).ravel()
-    inner = tail > 0
-    open_ = np.concatenate((inner & (flow < room), inner & (flow > 0) & (head < sink)))
-    both = np.concatenate((tail, head))[open_], np.concatenate((head, tail))[open_]
-    residual = scipy.sparse.coo_array((np.ones(int(open_.sum()), np.int8), both), shape=shape).tocsr()
-    tasks = Counter[int]()
-    for (j, _), n in cells.items():
-        tasks[j] += n
-    known: dict[int, tuple[frozenset[int], bool]] = {}
-    ways: dict[tuple[int, ...], tuple[frozenset[int], bool]] = {}
-    for j, n in enumerate(share):
-        if n == tasks[j]:
-            continue
-        starts = residual.indices[residual.indptr[job + j] : residual.indptr[job + j + 1]].tolist()
-        into = tuple(sorted({k for c in starts for k in may[c - cell]}))
-        for k in into if into not in ways else ():
-            if k not in known:
-                reached = scipy.sparse.csgraph.breadth_first_order(residual, kind + k, return_predecessors=False)
-                losers = frozenset(int(v) - job for v in reached if job <= v < cell)
-                known[k] = losers, bool((reached == sink).any())
-        if into not in ways:
-            ways[into] = frozenset().union(*(known[k][0] for k in into)), any(known[k][1] for k in into)
-        yield (j, *ways[into])
-
-
-def fairest(least: list[int], most: list[int], weight: list[int], units: int, share: list[int]) -> str:
-    """Why whole shares are not weighted max-min fair; empty when they are.
-
-    The next unit goes where (share + 1) / weight is least, ties to the earlier job: so the last unit of every job above
-    its least comes before the next of every job below its most. That determines the shares.
+    Raises
+    ------
+    ValueError
+        Shares of queues beside rules of placement, which have no simple order, or queues beside caps.
     """
-    if any(not a <= x <= b for a, x, b in zip(least, share, most, strict=True)):
-        return "a share below the job's least or above its most"
-    wanted = max(sum(least), min(units, sum(most)))
-    if sum(share) != wanted:
-        return f"shares of {sum(share)} in all, {wanted} can be given"
-    rows = list(zip(least, share, most, weight, range(len(share)), strict=True))
-    last = max(((Fraction(x, w), j) for a, x, _, w, j in rows if x > a), default=None)
-    following = min(((Fraction(x + 1, w), j) for _, x, b, w, j in rows if x < b), default=None)
-    if last is not None and following is not None and following < last:
-        return f"a unit of job number {last[1] + 1} is due to job number {following[1] + 1}"
-    return ""
+    asked, instance = problem.shares(), problem.instance
+    if asked is None:
+        return [(0, len(job.tasks)) for job in instance.jobs]
+    kind, slots = problem.goals.by_kind["FairShares"]["kind"], int(problem.slots.sum())
+    if kind == "dominant":
+        return list(zip(*dominant_shares(instance), strict=True))
+    if kind == "caps":
+        least, most, _ = asked
+        if instance.queues:
+            raise ValueError("caps beside queues")
+        due = sorted((Fraction(k, n), j) for j, n in enumerate(least) for k in range(1, n + 1))
+        scaled = Counter(j for _, j in due[:slots])  # all of them unless guarantees exceed the slots
+        return [(scaled[j], n) for j, n in enumerate(most)]
+    tree = _Queues(problem, [0] * len(instance.jobs))
+    share = tree.filled(slots)
+    if unfair(problem, share):
+        if instance.queues:
+            raise ValueError("shares of queues beside rules of placement")
+        share = _Placing(problem).filled(tree.order(range(len(instance.jobs))))
+    return [(n, n) for n in share]
+
+
+class _Placing:
+    """The network from jobs through their cells (tasks with the same rules) to kinds of machines; see the module."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.jobs = len(problem.instance.jobs)
+        self.cells: Counter[tuple[int, Wishes]] = Counter()
+        for task in problem.tasks:
+            binding = tuple(c for c in task.wishes.constraints if c.kind in ("required", "forbidden"))
+            self.cells[task.job, Wishes(binding, task.wishes.own)] += 1
+        rules = list(dict.fromkeys(rule for _, rule in self.cells))
+        fits = np.array([problem.fits(rule, drained=True) for rule in rules]).reshape(len(rules), len(problem.slots))
+        kinds, inverse = np.unique(fits, axis=1, return_inverse=True)
+        slots = np.bincount(inverse.ravel(), weights=problem.slots, minlength=kinds.shape[1]).astype(np.int64)
+        inside = {rule: np.flatnonzero(row).tolist() for rule, row in zip(rules, kinds, strict=True)}
+        self.may = [inside[rule] for _, rule in self.cells]
+        self.cell = 1 + self.jobs
+        self.kind = self.cell + len(self.cells)
+        self.sink = self.kind + len(slots)
+        inner = []
+        for c, ((j, _), count) in enumerate(self.cells.items(), self.cell):
+            inner += [(1 + j, c, count), *((c, self.kind + k, count) for k in self.may[c - self.cell])]
+        self._inner = inner + [(self.kind + k, self.sink, n) for k, n in enumerate(slots.tolist())]
+
+    def flow(self, share: Sequence[int]) -> tuple[Any, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """A maximum flow, and tails, heads and capacities of the arcs; those from the source 0 have the shares."""
+        arcs = [*((0, 1 + j, n) for j, n in enumerate(share)), *self._inner]
+        tail, head, room = np.array(arcs, np.int64).reshape(-1, 3).T
+        shape = (self.sink + 1, self.sink + 1)
+        graph = scipy.sparse.coo_array((room.astype(np.int32), (tail, head)), shape=shape).tocsr()
+        return scipy.sparse.csgraph.maximum_flow(graph, 0, self.sink), tail, head, room
+
+    def filled(self, order: Iterable[int]) -> list[int]:
+        """Shares as far as placement allows: a job whose next task finds no place has what it can have."""
+        share, stuck = [0] * self.jobs, set[int]()
+        for j in order:
+            if j not in stuck:
+                share[j] += 1
+                if self.flow(share)[0].flow_value < sum(share):
+                    share[j] -= 1
+                    stuck.add(j)
+        return share
+
+    def exchanges(self, share: Sequence[int]) -> Iterator[tuple[int, frozenset[int], bool]]:
+        """A job that may gain, jobs that may lose for it, and whether a slot is free for it; -1: shares do not fit."""
+        if not share:
+            return
+        found, tail, head, room = self.flow(share)
+        if found.flow_value != sum(share):
+            yield -1, frozenset(), False
+            return
+        flow = np.asarray(found.flow[tail, head]).ravel()
+        inner = tail > 0
+        open_ = np.concatenate((inner & (flow < room), inner & (flow > 0) & (head < self.sink)))
+        both = np.concatenate((tail, head))[open_], np.concatenate((head, tail))[open_]
+        ones, shape = np.ones(int(open_.sum()), np.int8), (self.sink + 1, self.sink + 1)
+        residual = scipy.sparse.coo_array((ones, both), shape=shape).tocsr()
+        tasks = Counter[int]()
+        for (j, _), n in self.cells.items():
+            tasks[j] += n
+        known: dict[int, tuple[frozenset[int], bool]] = {}
+        ways: dict[tuple[int, ...], tuple[frozenset[int], bool]] = {}
+        for j, n in enumerate(share):
+            if n == tasks[j]:
+                continue
+            starts = residual.indices[residual.indptr[1 + j] : residual.indptr[2 + j]].tolist()
+            into = tuple(sorted({k for c in starts for k in self.may[c - self.cell]}))
+            for k in into if into not in ways else ():
+                if k not in known:
+                    reached = scipy.sparse.csgraph.breadth_first_order(
+                        residual, self.kind + k, return_predecessors=False
+                    )
+                    losers = frozenset(int(v) - 1 for v in reached if 1 <= v < self.cell)
+                    known[k] = losers, bool((reached == self.sink).any())
+            if into not in ways:
+                ways[into] = frozenset().union(*(known[k][0] for k in into)), any(known[k][1] for k in into)
+            yield (j, *ways[into])

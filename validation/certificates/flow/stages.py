@@ -7,7 +7,7 @@ sum of at least B (see `prices`). So no schedule that costs no more in the stage
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from pydantic import Field
 
@@ -17,20 +17,47 @@ from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound
 
-__all__ = ["StageProof", "proven"]
+__all__ = ["PriceProof", "StageProof", "proven"]
 
 
-class StageProof(Strict):
-    """Prices that bound a stage; those left out are 0."""
+class PriceProof(Strict):
+    """Weights of stages, and prices in the unit of their sum; those left out are 0."""
 
-    at_least: int
-    """What they are said to prove."""
-    weights: dict[str, int]
-    """Of the stage itself, and of those before it."""
+    weights: dict[str, int] | None = None
     machine_price: dict[str, int] = Field(default_factory=dict)
     job_price: dict[str, int] = Field(default_factory=dict)
     apart_price: dict[str, dict[str, int]] = Field(default_factory=dict)
     preempt_price: dict[str, int] = Field(default_factory=dict)
+
+    def offenders(self, problem: Problem, stages: Collection[str]) -> list[str]:
+        """What has a weight or a price but does not exist, and what has a negative price that must have none."""
+        apart = self.apart_price
+        found = {*self.machine_price, *(m for more in apart.values() for m in more)} - problem.machine.keys()
+        found |= {*self.job_price, *self.preempt_price} - {job.name for job in problem.instance.jobs}
+        found |= apart.keys() - {task.apart for task in problem.tasks if task.apart}
+        found |= (self.weights or {}).keys() - set(stages)
+        negative = [job for job, price in self.preempt_price.items() if price < 0]
+        negative += [rule for rule, more in apart.items() if min(more.values(), default=0) < 0]
+        return [*sorted(found), *(f"negative price of {name}" for name in negative)]
+
+    def prices(self, problem: Problem, weights: Mapping[str, int]) -> Prices:
+        """The prices by position, with these weights."""
+        jobs = problem.instance.jobs
+        return Prices(
+            weights,
+            [self.machine_price.get(name, 0) for name in problem.machine],
+            [self.job_price.get(job.name, 0) for job in jobs],
+            {rule: {problem.machine[m]: p for m, p in more.items()} for rule, more in self.apart_price.items()},
+            {j: self.preempt_price[job.name] for j, job in enumerate(jobs) if job.name in self.preempt_price},
+        )
+
+
+class StageProof(PriceProof):
+    """Prices that bound a stage, with weights of the stage itself and of those before it."""
+
+    weights: dict[str, int]
+    at_least: int
+    """What they are said to prove."""
 
 
 def proven(
@@ -50,14 +77,7 @@ def proven(
         if why:
             yield Check(f"bound of {stage}", False, detail=why), stage, proof.at_least
             continue
-        jobs = problem.instance.jobs
-        prices = Prices(
-            dict.fromkeys(values, 0) | proof.weights,
-            [proof.machine_price.get(name, 0) for name in problem.machine],
-            [proof.job_price.get(job.name, 0) for job in jobs],
-            {rule: {problem.machine[m]: p for m, p in more.items()} for rule, more in proof.apart_price.items()},
-            {j: proof.preempt_price[job.name] for j, job in enumerate(jobs) if job.name in proof.preempt_price},
-        )
+        prices = proof.prices(problem, dict.fromkeys(values, 0) | proof.weights)
         least = bound(problem, survey, prices, shares, true=False)
         least -= sum(weight * values[name] for name, weight in proof.weights.items() if name != stage)
         least = -(-least // proof.weights[stage])
@@ -72,12 +92,5 @@ def _strange(problem: Problem, stage: str, proof: StageProof, values: Mapping[st
         return f"there is no stage {stage!r}"
     if proof.weights.get(stage, 0) < 1 or min(proof.weights.values()) < 0:
         return "weights must not be negative, and that of the stage itself is at least 1"
-    late = proof.weights.keys() - set(names[: names.index(stage) + 1])
-    jobs = {job.name for job in problem.instance.jobs}
-    machines = {*proof.machine_price, *(m for more in proof.apart_price.values() for m in more)}
-    strange = sorted(late | (machines - problem.machine.keys()) | (proof.job_price.keys() - jobs))
-    strange += sorted(proof.preempt_price.keys() - jobs)
-    strange += [job for job, price in proof.preempt_price.items() if price < 0]
-    strange += sorted(proof.apart_price.keys() - {task.apart for task in problem.tasks if task.apart})
-    strange += [r for r, more in proof.apart_price.items() if min(more.values(), default=0) < 0]
+    strange = proof.offenders(problem, names[: names.index(stage) + 1])
     return f"prices or weights of {', '.join(strange[:3])}" if strange else ""

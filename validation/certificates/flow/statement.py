@@ -17,11 +17,11 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.contract import Strict
-from flowlex.validation.certificates.flow.fair_shares import stated_shares
 from flowlex.validation.certificates.flow.goal_options import Goals
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.groups import Groups
 from flowlex.validation.certificates.flow.prices import Prices, Survey
+from flowlex.validation.certificates.flow.shares import stated_shares
 from flowlex.validation.certificates.flow.side_constraints import Ties
 from flowlex.validation.certificates.statement.program import ExactStatement, Number, Stage
 from flowlex.validation.certificates.statement.proof import Bounded, StatedLeaf, least
