@@ -59,6 +59,7 @@ class Instance(Part):
     name: Name = "unnamed"
     comment: str = ""
     changes: Changes | None = None
+    """Rules of one's own and other changes of the model, made before it is solved."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

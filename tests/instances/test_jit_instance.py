@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flowlex.instances.base import InstanceError
-from flowlex.instances.files import instance_from_document, read_instance, write_instance
+from flowlex.instances.files import instance_from_document
 from flowlex.instances.jit import JitInstance
 
 
@@ -79,20 +79,14 @@ def test_bad_input_is_named(path: str, value: Any, message: str) -> None:
         instance_from_document(broken(path, value))
 
 
-def test_arrival_after_the_horizon_is_named() -> None:
+def test_what_two_fields_say_together() -> None:
     late = broken("jobs.0.arrival_s", 7.0) | {"horizon_s": 7.0}
     with pytest.raises(InstanceError, match=r"job 'j' arrives at 7 s, not before the horizon of 7 s"):
         instance_from_document(late)
-
-
-def test_a_deadline_before_the_data_are_ready_is_named() -> None:
     bad = broken("jobs.0.transfers.0.deadline_s", 1.0)
     bad["jobs"][0]["transfers"][0]["ready_s"] = 2.0
     with pytest.raises(InstanceError, match=r"must arrive by 1 s but is ready only at 2 s"):
         instance_from_document(bad)
-
-
-def test_two_jobs_of_one_name() -> None:
     with pytest.raises(InstanceError, match="two jobs are named 'j'"):
         instance_from_document(document(jobs=document()["jobs"] * 2))
 
@@ -123,9 +117,3 @@ def test_rounding_says_how_much() -> None:
     assert cost.rate_lost_share == pytest.approx(0.04)
     assert cost.size_added_mb == pytest.approx(0.2)  # 3 MB are 8 units
     assert "16 Mbit/s lost in all (4.00%), most at 'a'" in str(cost)
-
-
-def test_file_round_trip(tmp_path: Any) -> None:
-    instance = JitInstance.model_validate(document())
-    write_instance(instance, tmp_path / "x.json.gz")
-    assert read_instance(tmp_path / "x.json.gz") == instance

@@ -46,9 +46,7 @@ def test_the_generator_is_the_papers_setup() -> None:
     instance: Any = generate("inference-cluster", seed=7)
     assert (len(instance.nodes), int(instance.arrays.load.sum())) == (4, 400)
     assert all(len(set(block.holders)) == 2 for block in instance.blocks)
-    assert instance == generate("inference-cluster", seed=7) != generate("inference-cluster", seed=8)
     assert len({node.true_items_per_s for node in instance.nodes}) == 4
-    assert instance_from_document(json.loads(instance.model_dump_json())) == instance
     blocks: Any = generate("inference-cluster", items=10, block_items=4, workers=1, replicas=3)
     assert [block.items for block in blocks.blocks] == [4, 4, 2]
 
@@ -76,7 +74,7 @@ def service() -> Iterator[tuple[str, dict[str, Any]]]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", answer
     server.shutdown()

@@ -45,7 +45,6 @@ def test_the_testbed_overflows() -> None:
         assert (len(instance.nodes), len(instance.pods)) == (3, 12)
         view = instance.arrays
         assert view.cpu.sum() > view.capacity[:, 1].sum() or len({n.card_gb for n in instance.nodes}) == 3
-        assert instance == generate("kubeflow-testbed", seed=seed)
 
 
 def test_running_pods_of_a_generated_cluster_fit() -> None:

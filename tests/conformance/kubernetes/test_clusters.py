@@ -9,9 +9,7 @@ minor version of Kubernetes where versions differ.
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +20,7 @@ import pytest
 from flowlex.instances.importers.kubernetes import KubernetesWarning, read_kubernetes
 from flowlex.instances.importers.kubernetes_bindings import plan
 from flowlex.models.pods.baselines import place
+from tests.conformance.kubernetes import checker
 
 HERE = Path(__file__).parent
 
@@ -38,17 +37,6 @@ def _rows() -> Iterator[dict[str, Any]]:
 
 
 CASES = [*json.loads((HERE / "clusters.json").read_text(encoding="utf-8")), *_rows()]
-
-
-def _checker() -> Any:
-    spec = importlib.util.spec_from_file_location("kubernetes_checker", HERE / "checker.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
-    spec.loader.exec_module(module)
-    return module
-
-
-checker = _checker()
 
 
 def _node(name: str, said: dict[str, Any], version: str) -> dict[str, Any]:

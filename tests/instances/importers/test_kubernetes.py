@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from flowlex.cli.app import app
 from flowlex.instances.base import InstanceError
 from flowlex.instances.importers.kubernetes import KubernetesWarning, quantity, read_kubernetes
 from flowlex.instances.importers.kubernetes_bindings import plan
@@ -236,19 +234,3 @@ def test_a_placement_becomes_bindings_and_evictions(tmp_path: Path) -> None:
     assert [(item["kind"], item["metadata"]["name"]) for item in made] == [("Eviction", "web"), ("Binding", "train")]
     assert made[1]["target"] == {"apiVersion": "v1", "kind": "Node", "name": "gpu-1"}
     assert made[1]["metadata"] == {"name": "train", "namespace": "team-a", "annotations": {"flowlex/cards": "1"}}
-
-
-def test_from_objects_to_bindings_by_commands(tmp_path: Path) -> None:
-    run, source, out = CliRunner(), tmp_path / "c.json", tmp_path / "out"
-    assert run.invoke(app, ["import", "kubernetes", str(write(tmp_path)), "-o", str(source)]).exit_code == 0
-    assert run.invoke(app, ["solve", str(source), "-o", str(out)]).exit_code == 0
-    (answer,) = out.glob("*.solution.json")
-    told = run.invoke(app, ["bindings", str(answer), str(source)])
-    assert told.exit_code == 0
-    bound = {item["metadata"]["name"]: item["target"]["name"] for item in json.loads(told.stdout)["items"]}
-    assert bound == {"train": "gpu-1", "share": "gpu-1"}
-    document = json.loads(answer.read_text(encoding="utf-8"))
-    document["answer"]["placement"]["team-a/intolerant"] = "gpu-1"
-    answer.write_text(json.dumps(document), encoding="utf-8")
-    refused = run.invoke(app, ["bindings", str(answer), str(source)])
-    assert refused.exit_code == 1 and "refused" in refused.output

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from flowlex.cli.app import app
 from flowlex.instances.importers.kubernetes import instance_of
 from flowlex.instances.importers.kubernetes_bindings import Plan, changed_since, plan, script
 from flowlex.instances.importers.kubernetes_budgets import Budgets
@@ -164,21 +162,6 @@ def test_what_changed_since_is_refused_by_name(tmp_path: Path, change: Any, wron
     changed = changed_since(found, before, cluster_of(tmp_path, newer))
     assert changed.keys() == wrong.keys()
     assert all(wrong[name] in changed[name] for name in wrong)
-
-
-def test_the_command_refuses_what_changed(tmp_path: Path) -> None:
-    run = CliRunner()
-    old, new, source, out = (tmp_path / name for name in ("old.json", "new.json", "c.json", "out"))
-    cluster_of(tmp_path, RUNNING, "old.json")
-    cluster_of(tmp_path, [*RUNNING[:-1], pod("w", version="9")], "new.json")
-    assert run.invoke(app, ["import", "kubernetes", str(old), "-o", str(source)]).exit_code == 0
-    assert run.invoke(app, ["solve", str(source), "-o", str(out)]).exit_code == 0
-    (answer,) = out.glob("*.solution.json")
-    common = ["bindings", str(answer), str(source), "--objects", str(old)]
-    assert run.invoke(app, [*common, "--against", str(old)]).exit_code == 0
-    refused = run.invoke(app, [*common, "--against", str(new)])
-    assert refused.exit_code == 1 and "s/w: resourceVersion uid-w:1 became uid-w:9" in refused.output
-    assert run.invoke(app, ["bindings", str(answer), str(source), "--against", str(new)]).exit_code == 2
 
 
 def test_the_script_is_one_that_a_shell_takes(tmp_path: Path) -> None:

@@ -104,17 +104,31 @@ def test_patched_manifests_can_be_created_anew(tmp_path: Path) -> None:
         manifests(write(tmp_path, {"items": nodes}), instance, found, {"team-a/train": "gpu-1"})
 
 
-def test_from_objects_to_manifests_by_commands(tmp_path: Path) -> None:
+def test_from_objects_to_bindings_by_commands(tmp_path: Path) -> None:
     run, source, out, objects = CliRunner(), tmp_path / "c.json", tmp_path / "out", write(tmp_path, RULES)
     imported = run.invoke(app, ["import", "kubernetes", str(objects), "-o", str(source)])
     assert imported.exit_code == 0 and "not read" in imported.output
     solved = run.invoke(app, ["solve", str(source), "-o", str(out), "--gap", "0.5"])
     assert solved.exit_code == 0, solved.output
     (answer,) = out.glob("*.solution.json")
-    printed = run.invoke(app, ["bindings", str(answer), str(source), "--manifests", str(objects)])
+    command = ["bindings", str(answer), str(source)]
+    printed = run.invoke(app, [*command, "--manifests", str(objects)])
     assert printed.exit_code == 0
     placed = {item["metadata"]["name"]: item["spec"]["nodeName"] for item in json.loads(printed.stdout)["items"]}
     assert placed["db-0"] != placed["db-1"] and {"mpi-0", "mpi-1"} <= placed.keys()
+    bound = json.loads(run.invoke(app, command).stdout)["items"]
+    assert {item["metadata"]["name"]: item["target"]["name"] for item in bound} == placed
+    newer = tmp_path / "newer.json"
+    newer.write_text(objects.read_text().replace('"name": "db-0"', '"name": "db-0", "resourceVersion": "9"'))
+    assert run.invoke(app, [*command, "--objects", str(objects), "--against", str(objects)]).exit_code == 0
+    changed = run.invoke(app, [*command, "--objects", str(objects), "--against", str(newer)])
+    assert changed.exit_code == 1 and "team-a/db-0: resourceVersion" in changed.output
+    assert run.invoke(app, [*command, "--against", str(newer)]).exit_code == 2
+    document = json.loads(answer.read_text(encoding="utf-8"))
+    document["answer"]["placement"]["team-a/db-0"] = document["answer"]["placement"]["team-a/db-1"]
+    answer.write_text(json.dumps(document), encoding="utf-8")
+    wrong = run.invoke(app, command)
+    assert wrong.exit_code == 1 and "refused" in wrong.output
 
 
 def quota(hard: dict[str, str], **spec: Any) -> dict[str, Any]:
