@@ -18,7 +18,7 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.base import ClusterView, TaskView
-from flowlex.models.flow.goals.checked import is_foreign
+from flowlex.models.flow.goals.own_goals import is_foreign
 from flowlex.models.flow.resources import Resources
 from flowlex.models.flow.task_rules import TaskRules
 
@@ -150,9 +150,7 @@ def _prices(
     resources: Sequence[str],
 ) -> list[dict[str, int]]:
     """Cost on every machine that may run a task, by machine; it has as much of these ``resources`` as is asked for."""
-    cluster = ClusterView()
-    for machine in instance.machines:
-        cluster.add(machine)
+    cluster = ClusterView.of(instance)
     found, count = [], 0
     for view in views:
         inside, asked = task_rules.inside.get(view.task.name), view.task.demands

@@ -31,9 +31,8 @@ from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.equations import EQUATIONS
 from flowlex.models.flow.goals import Goal, Preset, preset
-from flowlex.models.flow.goals.asked import AskedGoal, ask
 from flowlex.models.flow.goals.base import ClusterView, Scale, task_views
-from flowlex.models.flow.goals.checked import is_foreign
+from flowlex.models.flow.goals.own_goals import AskedGoal, ask, is_foreign
 from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.methods import FlowRun, chosen_stage
@@ -194,9 +193,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     def _refuse_changes(self) -> None:
         """Raise `ModelError` for what no certificate of a statement could judge, and for options it does not know."""
         own = next((goal for goal in self.chosen_goals if is_foreign(goal)), None)
-        cluster, views = ClusterView(), self.schedule.views
-        for machine in self.instance.machines if self.instance.queues else ():
-            cluster.add(machine)
+        cluster, views = ClusterView.of(self.instance), self.schedule.views
         placed = bool(self.instance.queues) and any(rule_of(self.rules, view, cluster) for view in views)
         reasons = {
             f"goal {type(own).__name__} of another package, which no file holds": own is not None,

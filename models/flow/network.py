@@ -92,9 +92,7 @@ def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
 
 
 def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot | Block, ...]]:
-    cluster = ClusterView()
-    for machine in instance.machines:
-        cluster.add(machine)
+    cluster = ClusterView.of(instance)
     views = task_views(instance)
     machine_at = {machine.name: index for index, machine in enumerate(instance.machines)}
     job_at = {job.name: index for index, job in enumerate(instance.jobs)}

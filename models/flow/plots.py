@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flowlex.formulations.arrays import Integers
 from flowlex.formulations.pictures import (
     BLUE,
     GREEN,
@@ -20,7 +21,6 @@ from flowlex.formulations.pictures import (
 )
 from flowlex.models.base import ModelError
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.flow.solution import FlowSolution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,8 +33,8 @@ _COLOUR = {"task": BLUE, "unscheduled": RED, "group": PURPLE, "machine": GREEN, 
 _MOST = 80
 
 
-def draw_network(model: FlowScheduling, solution: FlowSolution | None = None, ax: Axes | None = None) -> Axes:
-    """Draw the vertices in columns, arcs in grey, and with a solution the arcs that a task takes in colour.
+def draw_network(model: FlowScheduling, flow: Integers | None = None, ax: Axes | None = None) -> Axes:
+    """Draw the vertices in columns, arcs in grey, and those with ``flow`` (A,) in colour.
 
     Arc labels are costs (other than 0) and, where the lower bound is not 0, bounds.
 
@@ -51,12 +51,12 @@ def draw_network(model: FlowScheduling, solution: FlowSolution | None = None, ax
     ax = axes_for(ax, 8, 4.5)
     place = _places(model)
     names = network.node_names
-    used = _used(model, solution)
+    sent = np.zeros(network.arc_count) if flow is None else np.asarray(flow)
     for arc, (tail, head) in enumerate(zip(network.tail.tolist(), network.head.tolist(), strict=True)):
         if not network.upper[arc]:
             continue
         (x0, y0), (x1, y1) = place[tail], place[head]
-        taken = (names[tail], names[head]) in used
+        taken = sent[arc] > 0
         ax.plot(
             [x0, x1],
             [y0, y1],
@@ -89,37 +89,6 @@ def _places(model: FlowScheduling) -> dict[int, tuple[float, float]]:
         for column, nodes in columns.items()
         for index, node in enumerate(nodes)
     }
-
-
-def _used(model: FlowScheduling, solution: FlowSolution | None) -> set[tuple[str, str]]:
-    if solution is None:
-        return set()
-    solution.require_answer()
-    used = set()
-    job_of = solution.job_of
-    network = model.schedule.network
-    names, cost = network.node_names, network.cost.tolist()
-    price: dict[tuple[str, str], int] = {}
-    ends = zip(network.tail.tolist(), network.head.tolist(), strict=True)
-    for arc, (tail, head) in enumerate(ends):
-        price.setdefault((names[tail], names[head]), cost[arc])
-    groups = [f"group[{spot}]" for spot in model.schedule.groups]
-    for task, job in job_of.items():
-        machine = solution.machine_of.get(task)
-        if machine is None:
-            used |= {(f"task[{task}]", f"unscheduled[{job}]"), (f"unscheduled[{job}]", "sink[0]")}
-            continue
-        used.add((f"machine[{machine}]", "sink[0]"))
-        at, on = f"task[{task}]", f"machine[{machine}]"
-        if (at, on) in price:
-            used.add((at, on))
-            continue
-        mine = [group for group in groups if (at, group) in price]
-        direct = [(price[at, group], group, group) for group in mine if (group, on) in price]
-        single = [(price[at, a], a, b) for a in mine for b in groups if (a, b) in price and (b, on) in price]
-        _, first, last = min(direct + single)
-        used |= {(at, first), (first, last), (last, on)}
-    return used
 
 
 def plot_latency(series: dict[str, Sequence[float]], ax: Axes | None = None) -> Axes:

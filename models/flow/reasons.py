@@ -32,9 +32,7 @@ def waiting_reasons(
     """Reason by waiting task."""
     if len(machine_of) == sum(len(job.tasks) for job in instance.jobs):
         return {}
-    cluster = ClusterView()
-    for machine in instance.machines:
-        cluster.add(machine)
+    cluster = ClusterView.of(instance)
     views = {view.task.name: view for view in task_views(instance)}
     tied = RuleReasons(task_rules, rules, cluster, views, machine_of, shares)
     running = Counter(view.job for view in views.values() if view.task.name in machine_of)

@@ -115,6 +115,14 @@ class ClusterView:
     layout: Layout = field(default_factory=Layout)
     last: tuple[object, Any] | None = None  # what a goal worked out last, and of what; forgotten with every change
 
+    @classmethod
+    def of(cls, instance: FlowInstance) -> ClusterView:
+        """The machines of an instance."""
+        found = cls()
+        for machine in instance.machines:
+            found.add(machine)
+        return found
+
     def add(self, machine: Machine) -> None:
         """Add a machine, or replace one of the same name."""
         self.last = None

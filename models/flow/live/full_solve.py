@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from flowlex.formulations.outcome import Status
 from flowlex.models.answer import Seconds
 from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.asked import ask
+from flowlex.models.flow.goals.own_goals import ask
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.live.state_queries import present_instance

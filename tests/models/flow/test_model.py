@@ -99,9 +99,7 @@ def test_strict_priority_is_strict_where_the_papers_weight_is_not(method):
 def brute_force(instance, rules):
     """(waiting by class, most important first; cost) of the lexicographically best schedule."""
     views = task_views(instance)
-    view = ClusterView()
-    for machine in instance.machines:
-        view.add(machine)
+    view = ClusterView.of(instance)
     slots = {m.name: m.slots for m in instance.machines}
     prices = []
     for task in views:

@@ -20,7 +20,7 @@ __all__ = ["OwnGoal", "OwnGoals", "Wishes"]
 
 
 class OwnGoal(Protocol):
-    """A goal that was handed to ``verify``, as `flowlex.models.flow.goals.asked.ask` makes it."""
+    """A goal that was handed to ``verify``, as `flowlex.models.flow.goals.own_goals.ask` makes it."""
 
     name: str
     prices: bool
