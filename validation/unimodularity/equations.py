@@ -17,7 +17,7 @@ vertices or about the sides that can be met.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 from typing import Any
@@ -37,10 +37,6 @@ from flowlex.validation.unimodularity.proof import (
     Witness,
     describe_certificate,
     indices,
-    plain_number,
-    read_certificate,
-    read_number,
-    require_fields,
 )
 from flowlex.validation.unimodularity.recheck import require
 from flowlex.validation.unimodularity.scaling import divided
@@ -76,7 +72,7 @@ class Senses:
         and ``entries`` speak of the other rows.
     """
 
-    answer: Answer
+    answer: Answer = field(metadata={"key": "verdict"})
     basis: tuple[int, ...]
     determinant: Number
     entries: tuple[tuple[int, int, int], ...] = ()
@@ -87,32 +83,6 @@ class Senses:
         if self.certificate is not None:
             return "with these row senses unimodular, proof: " + describe_certificate(self.certificate)
         return f"not unimodular with these row senses either: a basis has determinant {self.determinant}"
-
-    def to_document(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        return {
-            "verdict": self.answer.value,
-            "basis": list(self.basis),
-            "determinant": plain_number(self.determinant),
-            "entries": [list(entry) for entry in self.entries],
-            "certificate": None if self.certificate is None else self.certificate.to_document(),
-            "redundant": [[row, [list(term) for term in terms]] for row, terms in self.redundant],
-        }
-
-    @staticmethod
-    def from_document(document: Any) -> Senses:
-        """Read what `to_document` wrote."""
-        require_fields(document, ("verdict", "basis", "determinant", "entries", "certificate", "redundant"))
-        triples = [indices(entry) for entry in document["entries"]]
-        certificate = document["certificate"]
-        return Senses(
-            answer=Answer(document["verdict"]),
-            basis=indices(document["basis"]),
-            determinant=read_number(document["determinant"]),
-            entries=tuple((row, column, value) for row, column, value in triples),
-            certificate=None if certificate is None else read_certificate(certificate),
-            redundant=tuple(_read_redundant(*pair) for pair in document["redundant"]),
-        )
 
 
 def senses_of(named: NamedMatrix, matrix: sp.csc_array, clock: Clock, decide: Decide) -> Senses | None:
@@ -228,12 +198,6 @@ def _combinations(
         (row, tuple((int(kept[place]), int(line[place])) for place in np.flatnonzero(line)))
         for row, line in zip(left_out, factors, strict=True)
     )
-
-
-def _read_redundant(row: Any, terms: Any) -> Combination:
-    (number,) = indices([row])
-    pairs = [indices(term) for term in terms]
-    return number, tuple((other, factor) for other, factor in pairs)
 
 
 def check_senses(named: NamedMatrix, divisors: Mapping[int, Number], senses: Senses) -> None:

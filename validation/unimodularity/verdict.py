@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from flowlex.validation.unimodularity.conclusion import Line, conclude
+from flowlex.validation.unimodularity.documents import read, write
 from flowlex.validation.unimodularity.equations import Senses, check_line, check_senses
-from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, fingerprint
+from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint
 from flowlex.validation.unimodularity.network.part import Extent, NetworkPart, check_extent, check_network_part
 from flowlex.validation.unimodularity.plotting import plot_proof
 from flowlex.validation.unimodularity.proof import (
@@ -26,14 +27,6 @@ from flowlex.validation.unimodularity.proof import (
     Witness,
     describe_certificate,
     describe_witness,
-    indices,
-    plain_number,
-    read_certificate,
-    read_number,
-    read_seconds,
-    read_step,
-    read_witness,
-    require_fields,
 )
 from flowlex.validation.unimodularity.recheck import Judged, Standing, judged, require
 from flowlex.validation.unimodularity.scaling import check_divisors, divided
@@ -48,10 +41,6 @@ __all__ = ["OTHER_MATRIX", "Scaled", "Verdict", "judge", "verification_error"]
 #: How the reason starts when the verdict is about another matrix.
 OTHER_MATRIX = "the verdict is for another matrix"
 
-_FIELDS = (
-    *("verdict", "method", "shape", "nonzeros", "seconds", "fingerprint", "witness", "certificate", "scaled"),
-    *("senses", "line", "network", "steps", "conclusion"),
-)
 _TITLE = {Answer.TU: "totally unimodular", Answer.NOT_TU: "not totally unimodular", Answer.UNDECIDED: "undecided"}
 
 
@@ -68,7 +57,7 @@ class Scaled:
     """
 
     divisors: Mapping[int, Number]
-    answer: Answer
+    answer: Answer = field(metadata={"key": "verdict"})
     certificate: Certificate | None = None
     witness: Witness | None = None
 
@@ -99,7 +88,7 @@ class Verdict:
         What it means for the model, or what would settle it.
     """
 
-    answer: Answer
+    answer: Answer = field(metadata={"key": "verdict"})
     shape: tuple[int, int]
     nonzeros: int
     fingerprint: str
@@ -140,29 +129,7 @@ class Verdict:
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON document of this verdict."""
-        return {
-            "verdict": self.answer.value,
-            "method": self.method,
-            "shape": list(self.shape),
-            "nonzeros": self.nonzeros,
-            "seconds": self.seconds,
-            "fingerprint": self.fingerprint,
-            "witness": _document(self.witness),
-            "certificate": _document(self.certificate),
-            "scaled": None
-            if self.scaled is None
-            else {
-                "divisors": {str(row): plain_number(value) for row, value in self.scaled.divisors.items()},
-                "verdict": self.scaled.answer.value,
-                "witness": _document(self.scaled.witness),
-                "certificate": _document(self.scaled.certificate),
-            },
-            "senses": _document(self.senses),
-            "line": None if self.line is None else [list(pair) for pair in self.line],
-            "network": _document(self.network),
-            "steps": [vars(step).copy() for step in self.steps],
-            "conclusion": self.conclusion,
-        }
+        return {**write(self), "method": self.method}
 
     def to_json(self) -> str:
         """Return the verdict as one JSON object."""
@@ -189,26 +156,9 @@ class Verdict:
         if not isinstance(document, dict) or "verdict" not in document:
             raise VerdictError("not a verdict: it has no field 'verdict'; write one with `flowlex tu -o`")
         try:
-            require_fields(document, _FIELDS)
-            rows, columns = indices(document["shape"])
-            (nonzeros,) = indices([document["nonzeros"]])
-            verdict = Verdict(
-                answer=Answer(document["verdict"]),
-                shape=(rows, columns),
-                nonzeros=nonzeros,
-                fingerprint=str(document["fingerprint"]),
-                seconds=read_seconds(document["seconds"]),
-                certificate=_read(read_certificate, document["certificate"]),
-                witness=_read(read_witness, document["witness"]),
-                scaled=_read(_read_scaled, document["scaled"]),
-                senses=_read(Senses.from_document, document["senses"]),
-                line=_read(_read_line, document["line"]),
-                network=_read(NetworkPart.from_document, document["network"]),
-                steps=tuple(map(read_step, document["steps"])),
-                conclusion=str(document["conclusion"]),
-            )
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError, MatrixError) as error:
-            raise VerdictError(f"not a verdict: {type(error).__name__} {error}") from error
+            verdict = read(Verdict, {key: value for key, value in document.items() if key != "method"})
+        except (ValueError, RecursionError) as error:
+            raise VerdictError(f"not a verdict: {error}") from error
         if document.get("method") != verdict.method:
             raise VerdictError(f"it says method {document.get('method')!r}, but its proof is by {verdict.method!r}")
         return verdict
@@ -330,28 +280,3 @@ def _rows_divided(scaled: Scaled) -> str:
     some = ", ".join(f"{row} by {value}" for row, value in list(scaled.divisors.items())[:6])
     more = ", ..." if len(scaled.divisors) > 6 else ""
     return f"row {some}{more} {'is' if len(scaled.divisors) == 1 else 'are'} divided"
-
-
-def _document(value: Any) -> Any:
-    return None if value is None else value.to_document()
-
-
-Part = TypeVar("Part")
-
-
-def _read(read: Callable[[Any], Part], document: Any) -> Part | None:
-    return None if document is None else read(document)
-
-
-def _read_line(document: Any) -> Line:
-    return tuple((column, move) for column, move in map(indices, document))
-
-
-def _read_scaled(document: Any) -> Scaled:
-    require_fields(document, ("divisors", "verdict", "witness", "certificate"))
-    return Scaled(
-        divisors={int(row): read_number(value) for row, value in document["divisors"].items()},
-        answer=Answer(document["verdict"]),
-        certificate=_read(read_certificate, document["certificate"]),
-        witness=_read(read_witness, document["witness"]),
-    )

@@ -8,9 +8,26 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.determinant import bareiss
+__all__ = ["bareiss", "brute_force"]
 
-__all__ = ["brute_force"]
+
+def bareiss(matrix: Any) -> int:
+    """The determinant of an integer matrix by fraction-free elimination."""
+    rows = [[int(value) for value in row] for row in matrix]
+    sign = previous = 1
+    for step in range(len(rows) - 1):
+        pivot = next((row for row in range(step, len(rows)) if rows[row][step]), None)
+        if pivot is None:
+            return 0
+        if pivot != step:
+            rows[step], rows[pivot], sign = rows[pivot], rows[step], -sign
+        for row in rows[step + 1 :]:
+            row[step + 1 :] = [
+                (value * rows[step][step] - row[step] * above) // previous
+                for value, above in zip(row[step + 1 :], rows[step][step + 1 :], strict=True)
+            ]
+        previous = rows[step][step]
+    return sign * rows[-1][-1]
 
 
 def brute_force(matrix: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

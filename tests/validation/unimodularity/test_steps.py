@@ -14,7 +14,7 @@ from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.camion import camion
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.clock import Clock
-from flowlex.validation.unimodularity.determinant import bareiss, determinant
+from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.ghouila_houri import (
     bicoloring_counterexample,
     uncolourable_rows,
@@ -26,7 +26,7 @@ from flowlex.validation.unimodularity.scaling import divided, divisors_of
 from flowlex.validation.unimodularity.separation_loops import three_separations
 from flowlex.validation.unimodularity.sums import operands, two_sum_parts
 from flowlex.validation.unimodularity.three_separations import extend, find_core
-from tests.validation.unimodularity.exhaustive import brute_force
+from tests.validation.unimodularity.exhaustive import bareiss, brute_force
 
 
 def signs(dense: object) -> sp.csc_array:

@@ -23,16 +23,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, canonical, exact, fingerprint
+from flowlex.validation.unimodularity.documents import read, write
+from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical, exact, fingerprint
 from flowlex.validation.unimodularity.proof import (
     Certificate,
     VerdictError,
     describe_certificate,
-    indices,
     listed,
-    read_certificate,
-    read_names,
-    read_seconds,
 )
 from flowlex.validation.unimodularity.recheck import Judged, Standing, judged, require
 from flowlex.validation.unimodularity.sources import matrix_of
@@ -105,9 +102,7 @@ class ImpliedIntegers:
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON document."""
-        document = {key: value for key, value in vars(self).items() if key != "certificate"}
-        document["certificate"] = None if self.certificate is None else self.certificate.to_document()
-        return json.loads(json.dumps(document))  # type: ignore[no-any-return]
+        return dict(write(self))
 
     @staticmethod
     def from_json(text: str) -> ImpliedIntegers:
@@ -119,22 +114,10 @@ class ImpliedIntegers:
             If it is something else.
         """
         try:
-            document = json.loads(text)
-            certificate = document.pop("certificate")
-            for key in ("dropped", "block_rows", "block_columns"):
-                document[key] = indices(document[key])
-            for key in ("dropped_names", "block_row_names"):
-                document[key] = read_names(document[key])
-            pairs = [indices(pair) for pair in document["determined"]]
-            document["determined"] = tuple((column, row) for column, row in pairs)
-            (document["declared"],) = indices([document["declared"]])
-            document["seconds"] = read_seconds(document["seconds"])
-            document["fingerprint"], document["note"] = read_names([document["fingerprint"], document["note"]])
-            held = None if certificate is None else read_certificate(certificate)
-            return ImpliedIntegers(certificate=held, **document)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MatrixError) as error:
-            what = f"{type(error).__name__} {error}"
-            raise VerdictError(f"no list of implied integers ({what}); write one with `flowlex integers -o`") from error
+            return read(ImpliedIntegers, json.loads(text))
+        except (ValueError, RecursionError) as error:
+            reason = f"no list of implied integers ({error}); write one with `flowlex integers --json`"
+            raise VerdictError(reason) from error
 
 
 def program_fingerprint(named: NamedMatrix) -> str:

@@ -21,14 +21,7 @@ from flowlex.formulations.arrays import Booleans
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 from flowlex.validation.unimodularity.matrix import NamedMatrix, canonical, ternary
 from flowlex.validation.unimodularity.network.matrix import network_matrix
-from flowlex.validation.unimodularity.proof import (
-    Certificate,
-    indices,
-    listed,
-    read_certificate,
-    read_names,
-    require_fields,
-)
+from flowlex.validation.unimodularity.proof import Certificate, indices, listed
 from flowlex.validation.unimodularity.recheck import require, submatrix
 from flowlex.validation.unimodularity.sources import matrix_of
 from flowlex.validation.unimodularity.verify import prove
@@ -43,9 +36,16 @@ MOST_WORK, MOST_TRIALS = 10_000_000, 400
 class Extent(StrEnum):
     """How large the part is. The certificate proves that it is a network; this is searched again by `check_extent`."""
 
-    LARGEST = "no larger part is a network"
-    MAXIMAL = "none of these rows could be put back; that no other choice leaves out fewer was not proven"
-    FOUND = "the search ended early: fewer rows may do"
+    LARGEST = "largest"
+    MAXIMAL = "maximal"
+    FOUND = "found"
+
+
+_EXTENT = {
+    Extent.LARGEST: "no larger part is a network",
+    Extent.MAXIMAL: "none of these rows could be put back; that no other choice leaves out fewer was not proven",
+    Extent.FOUND: "the search ended early: fewer rows may do",
+}
 
 
 @dataclass(frozen=True)
@@ -72,28 +72,8 @@ class NetworkPart:
         if not self.rest:
             return "a network"
         if len(self.rest) <= kept:
-            return f"a network but for {listed(self.rest_names)} ({self.extent.value})"
-        return f"{kept} of {kept + len(self.rest)} rows are a network ({self.extent.value})"
-
-    def to_document(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        return {
-            "rest": list(self.rest),
-            "rest_names": list(self.rest_names),
-            "extent": self.extent.name.lower(),
-            "certificate": self.certificate.to_document(),
-        }
-
-    @staticmethod
-    def from_document(document: Any) -> NetworkPart:
-        """Read what `to_document` wrote."""
-        require_fields(document, ("rest", "rest_names", "extent", "certificate"))
-        return NetworkPart(
-            rest=indices(document["rest"]),
-            rest_names=read_names(document["rest_names"]),
-            extent=Extent[str(document["extent"]).upper()],
-            certificate=read_certificate(document["certificate"]),
-        )
+            return f"a network but for {listed(self.rest_names)} ({_EXTENT[self.extent]})"
+        return f"{kept} of {kept + len(self.rest)} rows are a network ({_EXTENT[self.extent]})"
 
 
 def network_part(source: Any, *, clock: Clock | None = None) -> NetworkPart | None:
