@@ -203,7 +203,7 @@ def verify(
     budget
         Processor seconds that proofs may take; unlimited by default. What is left then is quoted.
     goals
-        Your own goals of flow scheduling, from `flowlex.models.flow.goals.own_goals.ask`; costs of missing ones are quoted.
+        Your own goals of flow scheduling, from `flowlex.models.flow.goals.own_goals.ask`; missing ones are quoted.
 
     Returns
     -------

@@ -16,8 +16,8 @@ import pytest
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, Goal, LoadSpread, Placement
-from flowlex.models.flow.goals.own_goals import ask
 from flowlex.models.flow.goals.base import ClusterView, Scale, Spot, task_views
+from flowlex.models.flow.goals.own_goals import ask
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.validation.certificates import verify
