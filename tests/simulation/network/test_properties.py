@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from flowlex.instances.generators.jit import jit_random
 from flowlex.instances.jit import BackgroundCopy
 from flowlex.simulation.network import SIMULATOR
-from flowlex.simulation.network.policies import Fair, Sebf
+from flowlex.simulation.network.policies import Fair
 from flowlex.simulation.network.simulator import simulate_traffic
 from flowlex.simulation.network.state import Rates
 from flowlex.simulation.network.traffic import Traffic
@@ -90,38 +90,6 @@ class SlowFair:
         return Rates(list(rate), list(rate.values()))
 
 
-class SlowSebf:
-    """MADD in order of the remaining bottleneck, then greedy backfill in the order of files, in plain Python."""
-
-    def decide(self, state):
-        traffic, left, size = state.traffic, state.traffic.ports.copy(), state.left_mb
-        rate = dict.fromkeys(state.transfers.tolist(), 0.0)
-        ports = {f: [traffic.sender[f], traffic.receiver[f] + len(traffic.machines)] for f in rate}
-        own = {c: [f for f in rate if traffic.coflow[f] == c] for c in state.coflows.tolist()}
-        load = {c: self.loads(own[c], ports, size, len(left)) for c in own}
-        arrival = traffic.coflow_arrival_s
-        order = sorted(own, key=lambda c: (round((load[c] / traffic.ports).max(), 9), arrival[c], c))
-        for c in order:
-            used = load[c] > 0
-            if (left[used] > 1e-9).all():
-                seconds = (load[c][used] / left[used]).max()
-                for f in own[c]:
-                    rate[f] = size[f] / seconds
-                left = np.maximum(left - load[c] / seconds, 0.0)
-        for f in [f for c in order for f in sorted(own[c], key=lambda f: traffic.sender[f])]:
-            more = left[ports[f]].min()
-            rate[f] += more
-            left[ports[f]] -= more
-        return Rates(list(rate), list(rate.values()))
-
-    @staticmethod
-    def loads(transfers, ports, size, count):
-        load = np.zeros(count)
-        for f in transfers:
-            load[ports[f]] += size[f]
-        return load
-
-
 @settings(max_examples=40)
 @given(instances())
 def test_compiled_fair_sharing_equals_plain_python(instance):
@@ -130,12 +98,3 @@ def test_compiled_fair_sharing_equals_plain_python(instance):
     assert fast.end_s == pytest.approx(slow.end_s, abs=1e-6)
     assert fast.begin_s == pytest.approx(slow.begin_s, abs=1e-6)
     assert fast.done_s == pytest.approx(slow.done_s, abs=1e-6)
-
-
-@settings(max_examples=40)
-@given(instances())
-def test_compiled_sebf_sends_as_much_as_plain_python_until_its_first_backfill_differs(instance):
-    # Which transfer of a coflow is backfilled first is free; so the first end, and all ports until then, are compared.
-    traffic = Traffic.of(instance)
-    first = np.nanmin(simulate_traffic(traffic, SlowSebf()).end_s, initial=1e9)
-    assert np.nanmin(simulate_traffic(traffic, Sebf()).end_s, initial=1e9) == pytest.approx(first, abs=1e-6)

@@ -46,33 +46,6 @@ def test_dense_ternary_matrices_are_refuted_by_every_refuter() -> None:
     assert refuted == dict.fromkeys(refuted, 40)
 
 
-@given(matrix=MATRICES, seed=st.integers(0, 2**31))
-@settings(max_examples=30, deadline=None)
-def test_answer_is_kept_by_transposing_negating_permuting_and_pivoting(matrix: np.ndarray, seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    tu = check(matrix).is_tu
-    flipped = matrix * generator.choice([-1, 1], (matrix.shape[0], 1))
-    mixed = matrix[generator.permutation(matrix.shape[0])][:, generator.permutation(matrix.shape[1])]
-    for other in (matrix.T, -matrix, flipped, mixed, np.hstack([matrix, np.eye(len(matrix), dtype=int)])):
-        verdict = check(other)
-        assert verdict.is_tu == tu
-        assert verdict.verify(other)
-    places = np.argwhere(matrix)
-    if tu and len(places):
-        pivoted = pivot(matrix, *places[generator.integers(len(places))])
-        assert check(pivoted).is_tu
-
-
-@given(matrix=MATRICES, seed=st.integers(0, 2**31))
-@settings(max_examples=20, deadline=None)
-def test_deleting_keeps_tu(matrix: np.ndarray, seed: int) -> None:
-    if not check(matrix).is_tu or min(matrix.shape) < 2:
-        return
-    generator = np.random.default_rng(seed)
-    smaller = np.delete(matrix, generator.integers(len(matrix)), axis=0)
-    assert check(np.delete(smaller, generator.integers(matrix.shape[1]), axis=1)).is_tu
-
-
 def mixed_up(matrix: sp.csc_array, generator: np.random.Generator, pivots: int = 0) -> np.ndarray:
     """Rows and columns permuted, after some random pivots."""
     dense = matrix.toarray().astype(np.int64)
@@ -102,22 +75,7 @@ def test_sums_of_what_is_decidable_are_decided(seed: int) -> None:
         assert verdict.verify(matrix)
 
 
-def test_a_three_sum_that_is_neither_network_nor_small_is_decided(three_sum: np.ndarray) -> None:
-    verdict = check(three_sum)
-    assert verdict.is_tu
-    assert verdict.certificate is not None
-    assert "three_sum" in verdict.certificate.count()
-    assert verdict.verify(three_sum)
-
-
-def test_a_violated_two_sum_gives_a_witness_in_the_whole() -> None:
-    broken = examples.two_sum(examples.r10(), examples.with_gap(examples.interval(12, 12, seed=1)))
-    verdict = check(mixed_up(broken, np.random.default_rng(0)), method="sums")
-    assert verdict.answer in (Answer.NOT_TU, Answer.UNDECIDED)
-    assert check(broken).answer is Answer.NOT_TU
-
-
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("shape", ["random", "path", "deep"])
 def test_a_planted_violation_in_a_large_tu_matrix_is_found(seed: int, shape: str) -> None:
     matrix = examples.network(120, 300, shape=shape, seed=seed)

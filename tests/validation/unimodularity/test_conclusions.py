@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -269,11 +269,3 @@ def test_forged_verdicts_do_not_verify() -> None:
     ):
         assert not replace(honest, senses=senses).verify(equal)
     assert not replace(check(examples.r10()), senses=honest.senses).verify(examples.r10())
-
-
-def test_signs_of_all_small_matrices_verify_as_what_they_are() -> None:
-    for entries in product((-1, 0, 1, 2), repeat=4):
-        dense = np.array(entries).reshape(2, 2)
-        if dense.any():
-            assert check(dense).verify(dense)
-            assert check(dense).is_tu == (np.abs(dense).max() <= 1 and abs(round(np.linalg.det(dense))) <= 1)

@@ -48,7 +48,7 @@ def test_a_loop_stops_when_the_clock_says_so() -> None:
 def test_the_limit_is_kept_inside_the_loops() -> None:
     """A 3-connected matrix that takes long to decide: the answer comes soon after the limit."""
     generator = np.random.default_rng(0)
-    dense = (generator.random((400, 400)) < 0.5).astype(int) * generator.choice([-1, 1], (400, 1))
+    dense = (generator.random((250, 250)) < 0.5).astype(int) * generator.choice([-1, 1], (250, 1))
     check(dense[:20, :20])
     start = time.perf_counter()
     check(dense, method="sums", time_limit=1.0)
@@ -59,8 +59,10 @@ def test_what_happens_outside_is_not_counted() -> None:
     clock = Clock(1000.0)
     before = clock.left()
     with clock.outside():
-        time.sleep(3)
-    assert before - clock.left() < 2
+        until = time.thread_time() + 0.4
+        while time.thread_time() < until:
+            pass
+    assert before - clock.left() < 0.3
 
 
 @pytest.mark.slow
@@ -75,10 +77,10 @@ def test_a_fresh_cache_gives_the_verdict_of_a_warm_one(tmp_path: Path) -> None:
 
 def test_waiting_is_not_counted() -> None:
     """The limit counts processor seconds: a process that waits has used none."""
-    with Clock(0.5) as clock:
-        time.sleep(1)
+    with Clock(0.3) as clock:
+        time.sleep(0.5)
         clock.check()
-        assert clock.left() > 0.3
+        assert clock.left() > 0.1
         while time.thread_time() and clock.left() > 0:
             pass
         with pytest.raises(TimeIsUp):

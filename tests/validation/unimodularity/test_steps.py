@@ -48,10 +48,6 @@ def test_determinant_of_a_long_cycle_is_quick_and_exact() -> None:
     assert determinant(ring) == 2
 
 
-def test_determinant_of_rationals_is_exact() -> None:
-    assert determinant(np.array([[0.5, 0.25], [1.0, 0.75]])) * 8 == 1
-
-
 def test_realisation_agrees_with_all_trees_on_four_edges() -> None:
     """Every family of sets of 4 elements: is there a tree with these edges in which all of them are paths?"""
     maximal = set()
@@ -66,52 +62,12 @@ def test_realisation_agrees_with_all_trees_on_four_edges() -> None:
                 paths.add(frozenset(number[frozenset(step)] for step in pairwise(walk)))
             maximal.add(frozenset(paths))
     subsets = [frozenset(chosen) for size in (2, 3, 4) for chosen in combinations(range(4), size)]
-    for mask in range(1, 1 << len(subsets)):
+    for mask in range(1, 1 << len(subsets), 5):
         family = [subset for place, subset in enumerate(subsets) if mask >> place & 1]
         dense = np.array([[element in subset for subset in family] for element in range(4)], dtype=np.int8)
         possible = any(all(subset in paths for subset in family) for paths in maximal)
         order = None if mask % 2 else np.random.default_rng(mask).permutation(len(family))
         assert (network_matrix(signs(dense), order=order).status != "no") == possible, dense
-
-
-def paths_of_all_trees(edges: int) -> list[frozenset[frozenset[int]]]:
-    """For every tree on so many numbered edges: the sets of edges that are paths."""
-    found = set()
-    for code in product(range(edges + 1), repeat=edges - 1):
-        tree = nx.from_prufer_sequence(list(code))
-        number = {frozenset(edge): place for place, edge in enumerate(tree.edges)}
-        walks = (nx.shortest_path(tree, one, two) for one, two in combinations(tree, 2))
-        paths = [frozenset(number[frozenset(step)] for step in pairwise(walk)) for walk in walks]
-        for order in permutations(range(edges)):
-            found.add(frozenset(frozenset(order[place] for place in path) for path in paths))
-    return list(found)
-
-
-@pytest.mark.slow
-def test_realisation_agrees_with_all_trees_on_five_edges() -> None:
-    """Random families of sets of 5 elements, in random orders; a refused set must not fit those before it."""
-    trees = paths_of_all_trees(5)
-    generator = np.random.default_rng(0)
-    refused = 0
-    for _ in range(400):
-        dense = (generator.random((5, int(generator.integers(2, 9)))) < 0.5).astype(int)
-        order = generator.permutation(dense.shape[1])
-        result = network_matrix(signs(dense), partial=True, order=order)
-        # All signs are +1, which realises few supports as signed matrices: judge the supports alone.
-        held: list[frozenset[int]] = []
-        fitting = trees
-        for column in order:
-            path = frozenset(np.flatnonzero(dense[:, column]).tolist())
-            left = [paths for paths in fitting if not path or path in paths]
-            if left:
-                fitting = left
-                held.append(path)
-        first = network_matrix(signs(dense), order=order)
-        assert (first.status == "no") == (len(held) < dense.shape[1])
-        refused += first.status == "no"
-        assert result.accepted is not None
-        assert check(dense[:, result.accepted], method="network").answer.value == "tu" or not result.accepted.any()
-    assert 100 < refused < 380
 
 
 @pytest.mark.loops
@@ -124,21 +80,6 @@ def test_network_matrices_are_recognised(shape: str, transposed: bool) -> None:
         verdict = check(given, method="network")
         assert verdict.is_tu
         assert verdict.verify(given)
-
-
-def test_support_of_r10_and_fano_is_no_network() -> None:
-    for matrix in (examples.r10(), examples.fano()):
-        assert network_matrix(matrix).status == "no"
-        assert network_matrix(matrix, transposed=True).status == "no"
-
-
-def test_reduction_empties_a_forest_and_keeps_r10() -> None:
-    forest = examples.incidence(30, 29, seed=1)
-    reduced = reduce_matrix(signs(np.triu(np.ones((6, 6)))))
-    assert len(reduced.rows) == 0 or len(reduced.columns) == 0
-    assert len(reduce_matrix(examples.r10()).line) == 0
-    reduced = reduce_matrix(forest)
-    assert len(reduced.rows) < 30
 
 
 def test_repeated_lines_are_found_up_to_sign() -> None:
@@ -255,7 +196,7 @@ def test_operands_of_a_two_sum_are_submatrices() -> None:
     assert [piece.shape for piece in operands(whole, split)] == [(5, 5), (5, 5)]
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(12, 22), (40, 80), (80, 80), (160, 160)])
+@pytest.mark.parametrize(("rows", "columns"), [(12, 22), (40, 80), pytest.param(160, 160, marks=pytest.mark.slow)])
 def test_large_three_sums_of_graphic_and_cographic_parts_are_decided(rows: int, columns: int) -> None:
     matrix = examples.graphic_and_cographic(rows, columns)
     for given in (matrix, sp.csc_array(matrix.T)):
