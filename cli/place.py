@@ -73,8 +73,8 @@ def place(
     if output:
         check_output(output, force)
 
+    from flowlex.instances.importers.kubernetes import with_nodes
     from flowlex.instances.importers.kubernetes_objects import read_cluster
-    from flowlex.instances.importers.kubernetes_scenarios import with_nodes
 
     cluster = read_cluster(objects)
     options: dict[str, Any] = {"time_limit_s": time_limit, "gap": gap, "seed": seed or 0}
@@ -106,7 +106,7 @@ def _rounds(
     cluster: Cluster, path: str, read: dict[str, Any], options: dict[str, Any]
 ) -> list[tuple[Cluster, PlacementSolution]]:
     """Placements one after the other: affinity and spread of later ones count the pods of earlier ones as running."""
-    from flowlex.instances.importers.kubernetes_scenarios import after
+    from flowlex.instances.importers.kubernetes import after
 
     found = [(cluster, _solved(cluster, path, read, options))]
     while len(found) <= _ROUNDS:
@@ -244,8 +244,8 @@ def _gain(wanted: str, many: int, now: PlacementSolution, then: PlacementSolutio
 
 
 def _defragmented(cluster: Cluster, path: str, card_gb: float, moves: int, options: dict[str, Any]) -> list[str]:
-    from flowlex.instances.importers.kubernetes_budgets import exhausted
-    from flowlex.instances.importers.kubernetes_scenarios import movable_instance
+    from flowlex.instances.importers.kubernetes import movable_instance
+    from flowlex.instances.importers.kubernetes_limits import exhausted
     from flowlex.models.pods.defragmentation import defragment
 
     with warnings.catch_warnings():

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flowlex.instances.importers.kubernetes_budgets import exhausted
 from flowlex.instances.importers.kubernetes_draft import Draft
+from flowlex.instances.importers.kubernetes_limits import exhausted
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod
 from flowlex.instances.pods import Pod
 

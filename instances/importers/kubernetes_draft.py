@@ -204,6 +204,19 @@ class Draft:
             self.marks.setdefault(node, {})[label] = value
         return label
 
+    def add_spread(self, rule: PodSpread, pods: Iterable[KubePod]) -> None:
+        """Add a rule and its pods."""
+        self.spreads.append(rule)
+        for pod in pods:
+            self.spread_of[pod.name] = (*self.spread_of.get(pod.name, ()), rule.name)
+
+    def add_resource(self, resource: PodResource, asked: Mapping[str, int]) -> None:
+        """Add a resource and what pods ask of it, by name."""
+        self.resources.append(resource)
+        for pod, amount in asked.items():
+            if amount:
+                self.resources_of.setdefault(pod, {})[resource.name] = amount
+
     def over(self, key: str, name: str, nodes: int, *, others: bool) -> str:
         """What a rule's domains are: the label itself where all nodes have it, else one made for the rule.
 

@@ -36,12 +36,15 @@ _POD = {
     "terminationGracePeriodSeconds activeDeadlineSeconds schedulerName",
     "status": "phase conditions containerStatuses initContainerStatuses",
 }
-_IN_SPEC = {
+_LISTED = {
     "containers": "name resources ports restartPolicy",
     "initContainers": "name resources ports restartPolicy",
     "volumes": "name persistentVolumeClaim ephemeral",
+    "conditions": "type status",
+    "containerStatuses": "name resources allocatedResources",
+    "initContainerStatuses": "name resources allocatedResources",
 }
-_IN_STATUS = dict.fromkeys(("containerStatuses", "initContainerStatuses"), "name resources allocatedResources")
+_IN_STATUS = ("containerStatuses", "initContainerStatuses")
 _OTHERS = (
     *("Namespace", "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget", "PodGroup", "PriorityClass"),
     *("ResourceQuota", "StorageClass", "Workload"),
@@ -239,29 +242,27 @@ def _minor(node: Item) -> int:
 
 def _short_pod(item: Item) -> Item:
     """A pod with the fields that are read; anything of another shape stays as it is."""
-    found = {key: _only(item.get(key), keys) for key, keys in _POD.items()}
-    spec, status = found["spec"], found["status"]
-    for part, lists in ((spec, _IN_SPEC), (status, _IN_STATUS)):
-        for name, keys in lists.items() if isinstance(part, dict) else ():
-            if isinstance(part.get(name), list):
-                part[name] = [_only(each, keys) for each in part[name]]
-    if isinstance(spec, dict) and isinstance(spec.get("volumes"), list):
-        spec["volumes"] = [each for each in spec["volumes"] if not isinstance(each, dict) or len(each) > 1]
-    for name in _IN_STATUS:  # a status without sizes says nothing
-        if isinstance(status, dict) and isinstance(status.get(name), list):
-            status[name] = [each for each in status[name] if not isinstance(each, dict) or len(each) > 1]
-    if isinstance(status, dict) and isinstance(status.get("conditions"), list):
-        ready = [_only(each, "type status") for each in status["conditions"]]
-        status["conditions"] = [each for each in ready if not isinstance(each, dict) or each.get("type") == "Ready"]
-    meta = found["metadata"]
+    found = {part: _only(item.get(part), fields) for part, fields in _POD.items()}
+    meta, spec, status = found.values()
+    for part, name in ((spec, "volumes"), *((status, name) for name in _IN_STATUS)):  # a name alone says nothing
+        if isinstance(part, dict) and isinstance(part.get(name), list):
+            part[name] = [each for each in part[name] if not isinstance(each, dict) or len(each) > 1]
+    if isinstance(status, dict) and isinstance(listed := status.get("conditions"), list):
+        status["conditions"] = [each for each in listed if not isinstance(each, dict) or each.get("type") == "Ready"]
     if isinstance(meta, dict) and isinstance(meta.get("annotations"), dict):
         meta["annotations"] = {k: v for k, v in meta["annotations"].items() if len(str(v)) < 1000}
     return found
 
 
 def _only(item: Any, keys: str) -> Any:
-    """A copy of an object with some of its fields."""
-    return {key: item[key] for key in keys.split() if key in item} if isinstance(item, dict) else item
+    """A copy of an object, and of those in its lists, with some of their fields."""
+    if not isinstance(item, dict):
+        return item
+    found = {key: item[key] for key in keys.split() if key in item}
+    for key in found.keys() & _LISTED.keys():
+        if isinstance(found[key], list):
+            found[key] = [_only(each, _LISTED[key]) for each in found[key]]
+    return found
 
 
 def _as_of(item: Item, minor: int) -> Item:

@@ -11,7 +11,7 @@ import pytest
 
 from flowlex.instances.importers.kubernetes import instance_of
 from flowlex.instances.importers.kubernetes_bindings import Plan, changed_since, plan, script
-from flowlex.instances.importers.kubernetes_budgets import Budgets
+from flowlex.instances.importers.kubernetes_limits import Budgets
 from flowlex.instances.importers.kubernetes_objects import Cluster, read_cluster
 
 

@@ -1,9 +1,11 @@
-"""Pod groups and resource quotas of Kubernetes objects as gangs, queues and resources."""
+"""Pod groups, resource quotas and PodDisruptionBudgets: gangs, queues, resources, and evictions that are allowed."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from flowlex.instances.importers.kubernetes_draft import Draft
@@ -12,7 +14,7 @@ from flowlex.instances.importers.kubernetes_resources import quantity
 from flowlex.instances.importers.kubernetes_selectors import selects
 from flowlex.instances.pod_rules import PodQueue, PodResource
 
-__all__ = ["group_of", "read_gangs", "read_queues", "read_scoped_quotas"]
+__all__ = ["Budgets", "exhausted", "read_gangs", "read_queues", "read_scoped_quotas"]
 
 #: Labels and annotations that name a pod's group: the coscheduling plugin, Volcano, Kueue.
 _GROUPS = (
@@ -133,10 +135,8 @@ def _scoped(draft: Draft, name: str, number: int, asked: dict[str, int], limit: 
         return
     unit = math.gcd(*asked.values()) or 1
     over = draft.mark(f"quota-{number}", dict.fromkeys(draft.cluster.nodes, "all"))
-    draft.resources.append(PodResource(name=name, over=over, amount=limit // unit))
-    for pod, amount in asked.items():
-        if amount:
-            draft.resources_of.setdefault(pod, {})[name] = amount // unit
+    resource = PodResource(name=name, over=over, amount=limit // unit)
+    draft.add_resource(resource, {pod: amount // unit for pod, amount in asked.items()})
 
 
 def _in_scope(pod: KubePod, scope: Any) -> bool:
@@ -163,3 +163,89 @@ def _in_scope(pod: KubePod, scope: Any) -> bool:
 def _terms(rules: Any) -> list[Any]:
     soft = [each.get("podAffinityTerm") or {} for each in rules.get(f"preferred{_WHEN}") or ()]
     return [*(rules.get(f"required{_WHEN}") or ()), *soft]
+
+
+@dataclass
+class _Budget:
+    name: str
+    namespace: str
+    selector: Mapping[str, Any] | None
+    left: int
+    unhealthy: bool
+    """Whether pods that are not ready may always be evicted."""
+
+
+class Budgets:
+    """The budgets of a cluster; each eviction that is taken uses them up."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._budgets: list[_Budget] = []
+        self.damaged: list[str] = []
+        for item in cluster.others.get("PodDisruptionBudget", ()):
+            try:
+                self._budgets.append(_budget(cluster, item))
+            except ANY_ERROR as error:
+                self.damaged.append(str(error))
+
+    def take(self, pod: KubePod) -> str | None:
+        """Evict a pod; where that is forbidden, the reason."""
+        if self.damaged:
+            return f"a PodDisruptionBudget cannot be read: {self.damaged[0]}"
+        mine = [b for b in self._budgets if b.namespace == pod.namespace and selects(b.selector, pod.labels)]
+        if len(mine) > 1:
+            return (
+                f"{len(mine)} PodDisruptionBudgets select it ({mine[0].name}, {mine[1].name}), which no eviction passes"
+            )
+        healthy = _ready(pod)
+        for budget in mine:
+            if not healthy and (budget.unhealthy or not _started(pod)):
+                continue
+            if budget.left < 1:
+                return f"PodDisruptionBudget {budget.name} allows no disruption now"
+            budget.left -= healthy
+        return None
+
+
+def exhausted(cluster: Cluster) -> set[str]:
+    """Names of the running pods that may not be evicted now."""
+    stated = bool(cluster.others.get("PodDisruptionBudget"))
+    return {pod.name for pod in cluster.running if stated and Budgets(cluster).take(pod) is not None}
+
+
+def _budget(cluster: Cluster, item: Mapping[str, Any]) -> _Budget:
+    meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    space, selector = str(meta.get("namespace") or "default"), spec.get("selector")
+    if "disruptionsAllowed" in status:
+        left = int(status["disruptionsAllowed"])
+    else:
+        mine = [
+            pod
+            for pod in (*cluster.running, *cluster.waiting)
+            if pod.namespace == space and selects(selector, pod.labels)
+        ]
+        most = spec.get("maxUnavailable")
+        if most is not None:
+            wanted = len(mine) - _scaled(most, len(mine))
+        else:
+            wanted = _scaled(spec.get("minAvailable", 1), len(mine))
+        left = sum(_ready(pod) for pod in mine) - max(0, wanted)
+    selects(selector, {})  # raises where it cannot be read
+    unhealthy = spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+    return _Budget(str(meta["name"]), space, selector, max(0, left), unhealthy)
+
+
+def _scaled(amount: Any, total: int) -> int:
+    """A number of pods, or a share of them, rounded up as Kubernetes does."""
+    text = str(amount)
+    return math.ceil(int(text[:-1]) * total / 100) if text.endswith("%") else int(text)
+
+
+def _started(pod: KubePod) -> bool:
+    return (pod.item.get("status") or {}).get("phase") == "Running"
+
+
+def _ready(pod: KubePod) -> bool:
+    """Whether it runs and is ready; a pod without conditions is taken to be."""
+    conditions = (pod.item.get("status") or {}).get("conditions")
+    ready = [each.get("status") == "True" for each in conditions or () if each.get("type") == "Ready"]
+    return _started(pod) and pod.node is not None and not pod.ending and all(ready)

@@ -1,15 +1,82 @@
-"""Volumes that decide where a pod may run: claims, the volumes that they are bound to, and storage classes."""
+"""What nodes have left for pods: extended resources, storage, pods per node, ports of the host, volumes."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubePod
 from flowlex.instances.importers.kubernetes_selectors import matches_node
+from flowlex.instances.pod_rules import PodResource
 
-__all__ = ["read_volumes"]
+__all__ = ["read_capacities", "read_volumes"]
+
+_ANY = "0.0.0.0"
+
+
+def read_capacities(draft: Draft, stated: frozenset[str]) -> dict[str, dict[str, int]]:
+    """Close nodes to pods that ask for more than is left there; by node, capacities that pods compete for.
+
+    ``stated`` are resources that the instance has fields for: of these only what a node does not have closes it.
+    """
+    free, short = draft.free, dict[tuple[str, int], int]()
+    for pod in draft.waiting:
+        for what, amount in pod.requests.items():
+            if (what, amount) not in short:
+                has = {n: draft.cluster.nodes[n].allocatable if what in stated else free[n] for n in draft.names}
+                short[what, amount] = draft.mask(n for n in draft.names if amount > has[n].get(what, 0))
+            draft.forbid(pod, short[what, amount], f"no node that it may run on has enough {what} left")
+    found: dict[str, dict[str, int]] = {}
+    _contended(draft, stated, found)
+    _ports(draft, found)
+    return found
+
+
+def _contended(draft: Draft, stated: frozenset[str], found: dict[str, dict[str, int]]) -> None:
+    asked: Counter[str] = Counter()
+    waiting = draft.waiting
+    for pod in waiting:
+        asked.update(pod.requests)
+    for what in sorted(asked.keys() - stated):
+        reached = 0
+        for pod in waiting:
+            reached |= draft.allowed[pod.name] if pod.requests.get(what) else 0
+        within = [draft.free[name] for name in draft.names if draft.bit[name] & reached & draft.usable]
+        if all(left.get(what, 0) >= asked[what] for left in within):
+            continue
+        has = {name: draft.cluster.nodes[name].allocatable.get(what, 0) for name in draft.names}
+        use = {pod.name: min(pod.requests.get(what, 0), has[str(pod.node)]) for pod in draft.cluster.running}
+        use |= {pod.name: pod.requests.get(what, 0) for pod in waiting}
+        unit = math.gcd(*has.values(), *use.values()) or 1
+        for name, amount in has.items():
+            found.setdefault(name, {})[what] = amount // unit
+        draft.add_resource(PodResource(name=what), {name: amount // unit for name, amount in use.items()})
+
+
+def _ports(draft: Draft, found: dict[str, dict[str, int]]) -> None:
+    """A port of a node is a resource of one unit for each address that is named; all addresses together are each."""
+    named: dict[tuple[str, int], set[str]] = {}
+    waits: Counter[tuple[str, int]] = Counter()
+    for pod in (*draft.cluster.running, *draft.waiting):
+        for protocol, port, address in pod.ports:
+            named.setdefault((protocol, port), set()).add(address)
+    for pod in draft.waiting:
+        waits.update({(protocol, port) for protocol, port, _ in pod.ports})
+    for (protocol, port), addresses in sorted(named.items()):
+        if not waits[protocol, port]:
+            continue
+        for address in sorted(addresses - {_ANY} or {_ANY}):
+            what = f"port {port}/{protocol} of {address}"
+            for name in draft.names:
+                found.setdefault(name, {})[what] = 1
+            taken = {(protocol, port, address), (protocol, port, _ANY)}
+            pods = (*draft.cluster.running, *draft.waiting)
+            draft.add_resource(PodResource(name=what), {pod.name: 1 for pod in pods if taken & pod.ports})
+
 
 Item = Mapping[str, Any]
 _UNTOLD = "volume claims that could not be looked up (their objects are not listed; taken to bind anywhere)"
@@ -20,8 +87,9 @@ def read_volumes(draft: Draft) -> None:
     listed = draft.cluster.others
     single: dict[str, list[str]] = {}
     for pod in draft.cluster.running:
-        for name in _known_claims(pod):
-            single.setdefault(name, []).append(pod.name)
+        with contextlib.suppress(*ANY_ERROR):
+            for name in _claims(pod):
+                single.setdefault(name, []).append(pod.name)
 
     def reach(pod: KubePod) -> None:
         for name in _claims(pod):
@@ -56,13 +124,6 @@ def _claims(pod: KubePod) -> list[str]:
         elif volume.get("ephemeral"):
             found.append(f"{pod.name}-{volume['name']}")
     return found
-
-
-def _known_claims(pod: KubePod) -> list[str]:
-    try:
-        return _claims(pod)
-    except ANY_ERROR:
-        return []
 
 
 def _find(items: list[Item], name: str) -> Item | None:
