@@ -44,7 +44,7 @@ def admitted(document: Document) -> dict[str, Fraction]:
 @pytest.mark.parametrize("measure", ["deviation", "mean_absolute", "max_load"])
 def test_no_proof_of_the_balance_climbs_above_the_optimum(measure: str, steps: int) -> None:
     document = solved(PODS, balance=measure)
-    assert document["certificate"]["claim"] == "optimal"
+    assert document["certificate"]["claim"] in ("optimal", "bounded")
     people, true = Population(PODS, document["options"]), document["objective"]
     pieces = TypeAdapter(list[Piece])
 
@@ -52,7 +52,7 @@ def test_no_proof_of_the_balance_climbs_above_the_optimum(measure: str, steps: i
         made = pieces.validate_python(proof, strict=True)
         return least_balance(people, measure, made, admitted(document), near)
 
-    assert worth(document["proof"]["balance"], true) > true - 2e-6
+    assert worth(document["proof"]["balance"], true) > document["bound"] - 2e-6 > 0
     assert climb(document["proof"]["balance"], worth, steps) <= true + 1e-6
 
 

@@ -79,7 +79,7 @@ GPU, LOAD = generate("gpu-random", seed=5), generate("inference-cluster", seed=1
 FLOW, NETWORK = random_cluster(3, size=20), generate("network-random", nodes=12, arcs=40)
 JIT = generate("jit-random", seed=6, jobs=3, slots=6)
 LATE = generate("jit-random", seed=6, jobs=3, slots=3, capacity=2)
-PODS: Any = generate("pods-scale", seed=10, nodes=4, pods=13)
+PODS: Any = generate("pods-scale", seed=6, nodes=5, pods=18)
 BALANCES = [{"balance": measure} for measure in ("deviation", "mean_absolute", "max_load")]
 PACKED = PodInstance(
     name="packed",

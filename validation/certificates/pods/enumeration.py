@@ -112,7 +112,7 @@ class _AllWays:
 
     def _offer(self, counts: list[Fraction]) -> None:
         """Take a placement that admits more, or as much and more evenly."""
-        if (now := self._rank(counts)) >= self.best and (not self.book or self.book.holds(self.where)):
+        if (now := self._rank(counts)) >= self.best and self.book.holds(self.where):
             value = self._balance()
             if now > self.best or value < self.value:
                 self.best, self.value, self.counts = now, value, counts

@@ -175,7 +175,7 @@ def could_be_added(instance: PodInstance, where: NDArray[np.int64], on: Cards, o
             now = (
                 [*where[:p].tolist(), n, *where[p + 1 :].tolist()] if pod.spreads or pod.queue or pod.resources else []
             )
-            if not now or book.holds(now, pod):
+            if not now or book.holds(now, p):
                 adds.append(pod.name)
                 break
     return _none("nobody who waits fits what is free", adds)

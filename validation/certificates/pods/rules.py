@@ -1,40 +1,102 @@
-"""Gangs, spreads and quotas recounted from the documents, pod by pod.
+"""Gangs, spreads, quotas and resources as rules over domains, recounted from the documents pod by pod.
 
 What runs already may exceed a rule: then the limit is what runs (for a skew, how far it is above the emptiest domain).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import TypeAlias
 
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.pods.sizes import kind_of, size_of
 
-__all__ = ["RuleBook"]
+__all__ = ["Amount", "Rule", "RuleBook", "domain_of"]
+
+Amount: TypeAlias = Fraction | int
+Limits: TypeAlias = Mapping[str, Amount] | Amount
 
 #: What a queue may limit.
 _FIELDS = ("gpus", "cpu_cores", "memory_gb", "pods")
+#: Kind of rule to what its check is called.
+_CHECKS = {
+    "gang": "gangs whole and within their domain",
+    "spread": "spreads over their domains",
+    "skew": "spreads over their domains",
+    "quota": "quotas of queues",
+    "resource": "resources of their domains",
+}
 
 
-def _domain(node: PodNode | None, key: str) -> str | None:
-    if node is None:
-        return None
-    return node.name if key == "node" else node.labels.get(key)
+def domain_of(node: PodNode, key: str | None) -> str | None:
+    """The domain of a node: the cluster, the node, or the value of a label; None where it has none."""
+    return "cluster" if key is None else node.name if key == "node" else node.labels.get(key)
 
 
 @dataclass(frozen=True)
-class _Set:
-    """Pods of a rule, by number: where they ran, and what the rule needs to know of them."""
+class Rule:
+    """How much the pods of a set may use together of a domain.
 
-    pods: list[int]
-    homes: list[PodNode]
-    usable: frozenset[str]
-    asked: dict[str, list[Fraction]]
+    Attributes
+    ----------
+    kind, name, label
+        ``gang``, ``spread``, ``skew``, ``quota`` or ``resource``; what proofs and what rows call it.
+    key
+        ``node`` or the label whose values are the domains; None: the cluster is the domain.
+    asked, home
+        Number of each pod to what it asks for, and to the node where it ran.
+    base
+        What is allowed, of every domain or by domain; of a skew: above the emptiest of the ``usable``.
+    """
+
+    kind: str
+    name: str
+    label: str
+    key: str | None
+    asked: Mapping[int, Amount]
+    home: Mapping[int, PodNode]
+    base: Limits
+    usable: frozenset[str] = frozenset()
+
+    @cached_property
+    def ran(self) -> dict[str, Amount]:
+        """By domain, what its pods used before."""
+        return self._used(self.home)
+
+    def _used(self, at: Mapping[int, PodNode]) -> dict[str, Amount]:
+        used: dict[str, Amount] = {}
+        for p, node in at.items():
+            if (d := domain_of(node, self.key)) is not None:
+                used[d] = used.get(d, 0) + self.asked[p]
+        return used
+
+    def _emptiest(self, used: Mapping[str, Amount]) -> Amount:
+        return min((used.get(d, 0) for d in self.usable), default=0)
+
+    @cached_property
+    def _before(self) -> Amount:
+        return self._emptiest(self.ran)
+
+    def limit(self, domain: str) -> Amount:
+        """What the rule allows a domain."""
+        base = self.base[domain] if isinstance(self.base, Mapping) else self.base
+        return max(base, self.ran.get(domain, 0) - self._before)
+
+    def broken(self, where: Sequence[int], nodes: Sequence[PodNode]) -> bool:
+        """Whether a placement breaks the rule: too much in a domain, a pod outside all domains, a gang in parts."""
+        at = {p: nodes[where[p]] for p in self.asked if where[p] >= 0}
+        for p, node in at.items():
+            if domain_of(node, self.key) is None and (p not in self.home or self.home[p].name != node.name):
+                return True
+        used = self._used(at)
+        if self.kind == "gang" and at and (len(at) < len(self.asked) or len(used) > 1):
+            return True
+        least = self._emptiest(used)
+        return any(many - least > self.limit(d) for d, many in used.items())
 
 
 @dataclass(frozen=True)
@@ -43,194 +105,120 @@ class RuleBook:
 
     instance: PodInstance
 
-    def __bool__(self) -> bool:
-        return bool(self.instance.gangs or self.instance.spreads or self.instance.queues or self.instance.resources)
+    @cached_property
+    def rules(self) -> list[Rule]:
+        """Gangs, spreads, quotas and resources, as the instance lists them."""
+        return [*self._gangs(), *self._spreads(), *self._quotas(), *self._resources()]
 
     def checks(self, where: Sequence[int]) -> tuple[Check, ...]:
         """One check for each kind of rule that the instance has."""
-        source, found = self.instance, []
-        for name, rules, broken in (
-            ("gangs whole and within their domain", source.gangs, self.gangs),
-            ("spreads over their domains", source.spreads, self.spreads),
-            ("quotas of queues", source.queues, self.quotas),
-            ("resources of their domains", source.resources, self.resources),
-        ):
-            if rules:
-                wrong = broken(where)
-                found.append(Check(name, not wrong, len(wrong), ", ".join(wrong[:3])))
-        return tuple(found)
+        wrong: dict[str, list[str]] = {}
+        for rule in self.rules:
+            broken = rule.broken(where, self.instance.nodes)
+            wrong.setdefault(_CHECKS[rule.kind], []).extend([rule.name] if broken else [])
+        return tuple(Check(name, not of, len(of), ", ".join(of[:3])) for name, of in wrong.items())
 
-    def holds(self, where: Sequence[int], of: Pod | None = None) -> bool:
+    def holds(self, where: Sequence[int], of: int | None = None) -> bool:
         """Whether nothing is broken, of the rules of one pod or of all."""
-        kinds = (self.gangs, self.spreads, self.quotas, self.resources)
-        return not any(broken(where, of) for broken in kinds)
+        mine = (rule for rule in self.rules if of is None or of in rule.asked)
+        return not any(rule.broken(where, self.instance.nodes) for rule in mine)
+
+    def shares(self, names: Iterable[str], most: Callable[[str], int | None]) -> dict[str, dict[str, float]]:
+        """By name of a rule, the share of all that it allows by name of pod; these sum to 1 at most.
+
+        ``most`` knows how many pods of a spread its domains hold together. Pods that run in no domain take no part,
+        since only there may they stay outside.
+        """
+        found: dict[str, dict[str, float]] = {name: {} for name in names}
+        for rule in self.rules:
+            together = most(rule.label) if rule.kind in ("spread", "skew") else None
+            if rule.name not in found or rule.kind == "gang" or (rule.kind == "skew" and together is None):
+                continue
+            domains = {domain_of(node, rule.key) for node in self.instance.nodes}
+            whole = sum(rule.limit(d) for d in domains if d is not None) if together is None else together
+            away = {p for p, node in rule.home.items() if domain_of(node, rule.key) is None}
+            if whole and not found[rule.name]:
+                pods = self.instance.pods
+                found[rule.name] = {pods[p].name: float(a / whole) for p, a in rule.asked.items() if p not in away}
+        return found
+
+    def _rule(
+        self,
+        kind: str,
+        name: str,
+        label: str,
+        key: str | None,
+        of: Mapping[int, Amount],
+        base: Limits,
+    ) -> Rule:
+        """A rule over these pods, with the domains that their wishes allow where it is a skew."""
+        source, usable = self.instance, frozenset[str]()
+        home = {p: self._node[at] for p in of if (at := source.pods[p].node) is not None}
+        if kind == "skew":
+            wishes = {kind_of(source.pods[p]): source.pods[p] for p in of}.values()
+            able = (node for node in source.nodes if any(fits_wishes(pod, node) for pod in wishes))
+            usable = frozenset(d for node in able if (d := domain_of(node, key)) is not None)
+        return Rule(kind, name, label, key, of, home, base, usable)
 
     @cached_property
-    def _sets(self) -> dict[tuple[str, str], _Set]:
-        """Kind and name of every rule to its pods."""
-        source, pods = self.instance, self.instance.pods
-        node = {each.name: each for each in source.nodes}
-        members: dict[tuple[str, str], list[int]] = {}
-        for p, pod in enumerate(pods):
+    def _node(self) -> dict[str, PodNode]:
+        return {node.name: node for node in self.instance.nodes}
+
+    @cached_property
+    def _members(self) -> dict[tuple[str, str], dict[int, int]]:
+        """Kind and name of every set of pods to their numbers, each with 1."""
+        members: dict[tuple[str, str], dict[int, int]] = {}
+        for p, pod in enumerate(self.instance.pods):
             names = [("gang", pod.gang), ("queue", pod.queue), *(("spread", name) for name in pod.spreads)]
             for kind, name in names:
                 if name is not None:
-                    members.setdefault((kind, name), []).append(p)
-        over = {spread.name: spread.over for spread in source.spreads}
-        largest = max(size_of(each.card_gb) for each in source.nodes) or Fraction(1)
-        found = {}
-        for (kind, name), mine in members.items():
-            usable: frozenset[str | None] = frozenset()
-            if kind == "spread":
-                wishes = {kind_of(pods[p]): pods[p] for p in mine}.values()
-                able = [n for n in source.nodes if any(fits_wishes(pod, n) for pod in wishes)]
-                usable = frozenset(_domain(n, over[name]) for n in able)
-            asked = {f: [self._asked(pods[p], f, largest) for p in mine] for f in _FIELDS} if kind == "queue" else {}
-            homes = [node[home] for p in mine if (home := pods[p].node) is not None]
-            found[kind, name] = _Set(mine, homes, frozenset(d for d in usable if d is not None), asked)
-        return found
+                    members.setdefault((kind, name), {})[p] = 1
+        return members
 
-    def gangs(self, where: Sequence[int], of: Pod | None = None) -> list[str]:
-        """Gangs that are placed in parts, or across domains."""
-        nodes, wrong = self.instance.nodes, []
+    def _gangs(self) -> Iterator[Rule]:
+        """Gangs; one whose running pods are apart already may be anywhere."""
         for gang in self.instance.gangs:
-            mine = self._sets.get(("gang", gang.name))
-            if mine is None or (of is not None and of.gang != gang.name):
-                continue
-            placed, apart = [where[p] for p in mine.pods if where[p] >= 0], False
-            if gang.within is not None and placed:
-                ran = {_domain(home, gang.within) for home in mine.homes}
-                domains = {_domain(nodes[n], gang.within) for n in placed}
-                apart = (len(domains) > 1 or None in domains) and not (len(ran) > 1 or None in ran)
-            if apart or 0 < len(placed) < len(mine.pods):
-                wrong.append(gang.name)
-        return wrong
+            mine = self._members.get(("gang", gang.name), {})
+            rule = self._rule("gang", f"gang {gang.name!r}", gang.name, gang.within, mine, len(mine))
+            apart = len(rule.ran) > 1 or sum(rule.ran.values()) < len(rule.home)
+            yield self._rule("gang", rule.name, rule.label, None, mine, rule.base) if apart else rule
 
-    def spreads(self, where: Sequence[int], of: Pod | None = None) -> list[str]:
-        """Spreads with too many in a domain, or too uneven, or with a pod outside all domains."""
-        nodes, pods, wrong = self.instance.nodes, self.instance.pods, []
+    def _spreads(self) -> Iterator[Rule]:
         for spread in self.instance.spreads:
-            mine = self._sets.get(("spread", spread.name))
-            if mine is None or (of is not None and spread.name not in of.spreads):
-                continue
-            placed = [(pods[p], nodes[where[p]]) for p in mine.pods if where[p] >= 0]
-            now = Counter(_domain(node, spread.over) for _, node in placed)
-            ran = Counter(_domain(home, spread.over) for home in mine.homes)
-            strange = any(_domain(n, spread.over) is None and n.name != pod.node for pod, n in placed)
-            least, before = (min((count[d] for d in mine.usable), default=0) for count in (now, ran))
-            for d, many in now.items():
-                if d is None:
-                    continue
-                strange |= spread.most is not None and many > max(spread.most, ran[d])
-                strange |= spread.skew is not None and many - least > max(spread.skew, ran[d] - before)
-            if strange:
-                wrong.append(spread.name)
-        return wrong
+            mine = self._members.get(("spread", spread.name), {})
+            for kind, limit in (("spread", spread.most), ("skew", spread.skew)):
+                if limit is not None:
+                    name = f"spread {spread.name!r}"
+                    yield self._rule(kind, name, spread.name, spread.over, mine, limit)
 
-    def quotas(self, where: Sequence[int], of: Pod | None = None) -> list[str]:
-        """Queues that use more than their quota and than what ran before."""
-        pods, wrong = self.instance.pods, []
+    def _quotas(self) -> Iterator[Rule]:
+        pods = self.instance.pods
+        largest = max(size_of(node.card_gb) for node in self.instance.nodes) or Fraction(1)
         for queue in self.instance.queues:
-            mine = self._sets.get(("queue", queue.name))
-            if mine is None or (of is not None and of.queue != queue.name):
-                continue
+            mine = self._members.get(("queue", queue.name), {})
             for field in _FIELDS:
-                limit = getattr(queue, field)
-                if limit is None:
-                    continue
-                used = sum(a for a, p in zip(mine.asked[field], mine.pods, strict=True) if where[p] >= 0)
-                ran = sum(a for a, p in zip(mine.asked[field], mine.pods, strict=True) if pods[p].node is not None)
-                if used > max(size_of(limit), ran):
-                    wrong.append(f"{queue.name} ({field})")
-        return wrong
+                if (limit := getattr(queue, field)) is not None:
+                    asked = {p: _asked(pods[p], field, largest) for p in mine}
+                    name = f"{field} of queue {queue.name!r}"
+                    yield self._rule("quota", name, f"{queue.name},{field}", None, asked, size_of(limit))
 
-    @cached_property
-    def _stock(self) -> dict[str, tuple[list[tuple[int, int]], dict[str, int], Counter[str]]]:
-        """By resource: pods that ask for it and how much, what each domain has, what ran there before."""
-        source, found = self.instance, {}
-        home = {node.name: node for node in source.nodes}
-        for resource in source.resources:
-            asked = [
-                (p, pod.resources[resource.name])
-                for p, pod in enumerate(source.pods)
-                if pod.resources.get(resource.name)
-            ]
-            has, ran = dict[str, int](), Counter[str]()
-            for node in source.nodes:
-                if (d := _domain(node, resource.over)) is not None:
-                    more = node.resources.get(resource.name, 0)
-                    has[d] = resource.amount if resource.amount is not None else has.get(d, 0) + more
-            for p, amount in asked:
-                at = source.pods[p].node
-                if at is not None and (d := _domain(home[at], resource.over)) is not None:
-                    ran[d] += amount
-            found[resource.name] = (asked, has, ran)
-        return found
-
-    def resources(self, where: Sequence[int], of: Pod | None = None) -> list[str]:
-        """Resources of which a domain gives more than it has and than what ran before took, or a node without any."""
-        nodes, pods, wrong = self.instance.nodes, self.instance.pods, []
+    def _resources(self) -> Iterator[Rule]:
         for resource in self.instance.resources:
-            if of is not None and resource.name not in of.resources:
-                continue
-            asked, has, ran = self._stock[resource.name]
-            used, strange = Counter[str](), False
-            for p, amount in asked:
-                node = nodes[where[p]] if where[p] >= 0 else None
-                domain = _domain(node, resource.over)
-                if domain is not None:
-                    used[domain] += amount
-                elif node is not None:
-                    strange |= node.name != pods[p].node
-            if strange or any(amount > max(has[d], ran[d]) for d, amount in used.items()):
-                wrong.append(resource.name)
-        return wrong
+            asked = {p: a for p, pod in enumerate(self.instance.pods) if (a := pod.resources.get(resource.name))}
+            has = dict[str, int]()
+            for node in self.instance.nodes:
+                if (d := domain_of(node, resource.over)) is not None:
+                    more = has.get(d, 0) + node.resources.get(resource.name, 0)
+                    has[d] = more if resource.amount is None else resource.amount
+            name = f"resource {resource.name!r}"
+            yield self._rule("resource", name, resource.name, resource.over, asked, has)
 
-    def shares(self, names: Iterable[str], most: Callable[[str], int | None]) -> dict[str, dict[str, float]]:
-        """By name of a quota or a spread, the share of all that it allows by name of pod; these sum to 1 at most.
 
-        ``most`` knows how many pods of a spread its domains hold together.
-
-        Pods that run in no domain of a spread take no part of it, since only there may they stay outside.
-        """
-        found: dict[str, dict[str, float]] = {}
-        nodes, pods = self.instance.nodes, self.instance.pods
-        home = {node.name: node for node in nodes}
-        for spread in self.instance.spreads:
-            mine = self._sets.get(("spread", spread.name))
-            together = None if mine is None else most(spread.name)
-            if mine is None or (spread.most is None and together is None):
-                continue
-            ran = Counter(_domain(each, spread.over) for each in mine.homes)
-            domains = {_domain(node, spread.over) for node in nodes} - {None}
-            whole = together if together is not None else sum(max(spread.most or 0, ran[d]) for d in domains)
-            inside = [p for p in mine.pods if (at := pods[p].node) is None or _domain(home[at], spread.over) in domains]
-            if whole:
-                found[f"spread {spread.name!r}"] = {pods[p].name: 1 / whole for p in inside}
-        for queue in self.instance.queues:
-            mine = self._sets.get(("queue", queue.name))
-            for field in _FIELDS if mine is not None else ():
-                if (limit := getattr(queue, field)) is None or mine is None:
-                    continue
-                asked = dict(zip(mine.pods, mine.asked[field], strict=True))
-                running = sum((a for p, a in asked.items() if pods[p].node is not None), Fraction(0))
-                if everything := max(size_of(limit), running):
-                    share = {pods[p].name: float(a / everything) for p, a in asked.items()}
-                    found[f"{field} of queue {queue.name!r}"] = share
-        for resource in self.instance.resources:
-            amounts, has, before = self._stock[resource.name]
-            stock = sum(max(has[d], before[d]) for d in has)
-            if stock:
-                homes = {p: _domain(home[at], resource.over) for p, _ in amounts if (at := pods[p].node) is not None}
-                part = {pods[p].name: a / stock for p, a in amounts if homes.get(p, next(iter(has))) in has}
-                found[f"resource {resource.name!r}"] = part
-        return {name: found[name] for name in names}
-
-    def _asked(self, pod: Pod, field: str, largest: Fraction) -> Fraction:
-        """What a pod counts for a quota; GB of a card are parts of the largest."""
-        if field == "pods":
-            return Fraction(1)
-        if field != "gpus":
-            return size_of(getattr(pod, field))
-        share = size_of(pod.gpu_share) or size_of(pod.gpu_memory_gb) / largest
-        return share * pod.gpu_cards if pod.wants_gpu else Fraction(0)
+def _asked(pod: Pod, field: str, largest: Fraction) -> Fraction:
+    """What a pod counts for a quota; GB of a card are parts of the largest."""
+    if field == "pods":
+        return Fraction(1)
+    if field != "gpus":
+        return size_of(getattr(pod, field))
+    share = size_of(pod.gpu_share) or size_of(pod.gpu_memory_gb) / largest
+    return share * pod.gpu_cards if pod.wants_gpu else Fraction(0)

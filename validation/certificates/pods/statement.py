@@ -41,9 +41,7 @@ def state_pods(
     if state.cards:
         state.on_cards()
     state.gangs()
-    state.spreads()
-    state.quotas()
-    state.resources()
+    state.limits()
     state.counts()
     add_admission(state)
     add_balance(state, options.get("balance", "deviation"), tangents)

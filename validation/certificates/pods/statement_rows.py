@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
-from flowlex.instances.pod_rules import PodResource
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.validation.certificates.pods.rules import Amount, RuleBook, domain_of
 from flowlex.validation.certificates.pods.sizes import need_of, size_of
 from flowlex.validation.certificates.statement.program import ExactStatement, Labels, Number
 
 __all__ = ["StatedPods", "Terms"]
 
-_QUOTAS = ("gpus", "cpu_cores", "memory_gb", "pods")
 Terms = dict[int, Number]
 
 
@@ -37,14 +34,11 @@ class StatedPods:
         self.cards = bool(self.options.get("cards", True))
         self.budget = size_of(self.options.get("move_budget", 0.0))
         self.number = {node.name: n for n, node in enumerate(self.instance.nodes)}
-        self.gang = {gang.name: self._gang_key(gang.name, gang.within) for gang in self.instance.gangs}
-        self.over = {spread.name: spread.over for spread in self.instance.spreads}
-
-    def _gang_key(self, name: str, within: str | None) -> str | None:
-        """Where a gang must stay together; None: anywhere, also when its running pods are apart already."""
-        mine = [self.number[pod.node] for pod in self.instance.pods if pod.gang == name and pod.node is not None]
-        homes = {_domain(self.instance.nodes[n], within) for n in mine}
-        return within if len(homes) <= 1 and None not in homes else None
+        self.rules = RuleBook(self.instance).rules
+        self.keys: list[set[str | None]] = [set() for _ in self.instance.pods]
+        for rule in self.rules:
+            for p in rule.asked:
+                self.keys[p].add(rule.key)
 
     # Variables
 
@@ -55,7 +49,7 @@ class StatedPods:
         keys = dict.fromkeys(key for node in self.instance.nodes for key in node.labels)
         for p, pod in enumerate(self.instance.pods):
             for n, node in enumerate(self.instance.nodes):
-                if not self._may(pod, node):
+                if not self._may(p, node):
                     continue
                 self.x[p, n] = len(labels)
                 labels.append(_labels(pod, node, keys))
@@ -67,14 +61,13 @@ class StatedPods:
             start = self.of.variables("y", [each for _, each in on_card], keys=("pod", "node", "card")).start
             self.y = {key: start + k for k, (key, _) in enumerate(on_card)}
 
-    def _may(self, pod: Pod, node: PodNode) -> bool:
+    def _may(self, p: int, node: PodNode) -> bool:
         """Whether a pod by itself may run on a node."""
+        pod = self.instance.pods[p]
         home = pod.node == node.name
         if pod.node is not None and not home and (pod.move_cost is None or size_of(pod.move_cost) > self.budget):
             return False
-        keys = [self.gang[pod.gang]] if pod.gang is not None else []
-        keys += [*(self.over[s] for s in pod.spreads), *(r.over for r in self.instance.resources if _wants(pod, r))]
-        if not home and any(_domain(node, key) is None for key in keys):
+        if not home and any(domain_of(node, key) is None for key in self.keys[p]):
             return False
         if not fits_wishes(pod, node) or size_of(pod.cpu_cores) > size_of(node.cpu_cores):
             return False
@@ -146,93 +139,52 @@ class StatedPods:
         for (p, n), terms in link.items():
             self.of.row("card_link", f"{pods[p].name},{nodes[n].name}", terms, "==", 0)
 
-    def _by_domain(self, pods: list[int], key: str | None) -> dict[str, Terms]:
-        """Columns of some pods by domain; those outside every domain are left out."""
+    def _by_domain(self, asked: Mapping[int, Amount], key: str | None) -> dict[str, Terms]:
+        """Columns of some pods by domain, with what they ask for; those outside every domain are left out."""
         found: dict[str, Terms] = {}
-        wanted = set(pods)
         for (p, n), column in self.x.items():
-            domain = _domain(self.instance.nodes[n], key)
-            if p in wanted and domain is not None:
-                found.setdefault(domain, {})[column] = 1
+            if p in asked and (domain := domain_of(self.instance.nodes[n], key)) is not None:
+                found.setdefault(domain, {})[column] = asked[p]
         return found
 
     def gangs(self) -> None:
         """A gang is in one domain whole, or nowhere."""
-        pods, nodes = self.instance.pods, self.instance.nodes
-        keys = {
-            name: dict.fromkeys(d for node in nodes if (d := _domain(node, key))) for name, key in self.gang.items()
-        }
-        labels = [{"gang": gang, "domain": domain} for gang, domains in keys.items() for domain in domains]
-        if not self.gang:
+        gangs = [rule for rule in self.rules if rule.kind == "gang"]
+        nodes, pods = self.instance.nodes, self.instance.pods
+        domains = [dict.fromkeys(d for node in nodes if (d := domain_of(node, rule.key))) for rule in gangs]
+        labels = [{"gang": rule.label, "domain": d} for rule, of in zip(gangs, domains, strict=True) for d in of]
+        if not gangs:
             return
         start = self.of.variables("z", labels, keys=("gang", "domain")).start
         z = {(each["gang"], each["domain"]): start + k for k, each in enumerate(labels)}
-        for gang, domains in keys.items():
-            self.of.row("gang", gang, {z[gang, d]: 1 for d in domains}, "<=", 1)
-        for p, pod in enumerate(pods):
-            if pod.gang is not None:
-                held = self._by_domain([p], self.gang[pod.gang])
-                for d in keys[pod.gang]:
-                    self.of.row("gang_whole", f"{pod.name},{d}", {**held.get(d, {}), z[pod.gang, d]: -1}, "==", 0)
+        for rule, of in zip(gangs, domains, strict=True):
+            self.of.row("gang", rule.label, {z[rule.label, d]: 1 for d in of}, "<=", 1)
+            for p in rule.asked:
+                held = self._by_domain({p: 1}, rule.key)
+                for d in of:
+                    label = f"{pods[p].name},{d}"
+                    self.of.row("gang_whole", label, {**held.get(d, {}), z[rule.label, d]: -1}, "==", 0)
 
-    def spreads(self) -> None:
-        """Pods of a spread: so many in a domain, or so many above the emptiest, or what runs there already."""
-        pods, nodes = self.instance.pods, self.instance.nodes
-        skewed = [spread.name for spread in self.instance.spreads if spread.skew is not None]
+    def limits(self) -> None:
+        """What rules allow domains: spreads, also above the emptiest domain, quotas and resources."""
+        skewed = [rule.label for rule in self.rules if rule.kind == "skew"]
         if skewed:
-            block = self.of.variables("emptiest", [{"spread": name} for name in skewed], upper=len(pods))
-        for spread in self.instance.spreads:
-            mine = [p for p, pod in enumerate(pods) if spread.name in pod.spreads]
-            held = self._by_domain(mine, spread.over)
-            homes = (_domain(nodes[self.number[at]], spread.over) for p in mine if (at := pods[p].node))
-            ran = Counter(d for d in homes if d is not None)
-            if spread.most is not None:
-                for d, terms in held.items():
-                    self.of.row("spread", f"{spread.name},{d}", terms, "<=", max(spread.most, ran[d]))
-            if spread.skew is None:
+            block = self.of.variables("emptiest", [{"spread": name} for name in skewed], upper=len(self.instance.pods))
+        for rule in self.rules:
+            if rule.kind == "gang":
                 continue
-            usable = {_domain(n, spread.over) for n in nodes if any(fits_wishes(pods[p], n) for p in mine)} - {None}
-            before, least = min((ran[d] for d in usable if d), default=0), block.start + skewed.index(spread.name)
+            held, unit, least = self._by_domain(rule.asked, rule.key), 1, dict[int, Number]()
+            if rule.kind == "quota":
+                assert not isinstance(rule.base, Mapping)
+                unit = math.lcm(rule.base.denominator, *(amount.denominator for amount in rule.asked.values()))
+            if rule.kind == "skew":
+                least[block.start + skewed.index(rule.label)] = -1
             for d, terms in held.items():
-                limit = max(spread.skew, ran[d] - before)
-                self.of.row("skew", f"{spread.name},{d}", {**terms, least: -1}, "<=", limit)
-            for domain in usable:
-                terms = {**held.get(str(domain), {}), least: -1}
-                self.of.row("emptiest", f"{spread.name},{domain}", terms, ">=", 0)
-
-    def quotas(self) -> None:
-        """What the pods of a queue use, or used already."""
-        pods, nodes = self.instance.pods, self.instance.nodes
-        largest = max(size_of(node.card_gb) for node in nodes) or Fraction(1)
-        for queue in self.instance.queues:
-            for name in _QUOTAS:
-                if (limit := getattr(queue, name)) is None:
-                    continue
-                asked = {p: _asked(pod, name, largest) for p, pod in enumerate(pods) if pod.queue == queue.name}
-                running = sum((a for p, a in asked.items() if pods[p].node is not None), Fraction(0))
-                terms = {column: asked[p] for (p, _), column in self.x.items() if asked.get(p)}
-                if terms:
-                    unit = math.lcm(size_of(limit).denominator, *(a.denominator for a in asked.values()))
-                    whole = {column: a * unit for column, a in terms.items()}
-                    self.of.row("quota", f"{queue.name},{name}", whole, "<=", max(size_of(limit), running) * unit)
-
-    def resources(self) -> None:
-        """What pods take of a resource of a domain, or took already."""
-        nodes = self.instance.nodes
-        for resource in self.instance.resources:
-            asked = {
-                p: pod.resources[resource.name] for p, pod in enumerate(self.instance.pods) if _wants(pod, resource)
-            }
-            held = self._by_domain([*asked], resource.over)
-            homes = {p: self.number[at] for p in asked if (at := self.instance.pods[p].node)}
-            pod_of = {column: p for (p, _), column in self.x.items()}
-            for domain, terms in held.items():
-                there = [node for node in nodes if _domain(node, resource.over) == domain]
-                has = sum(node.resources.get(resource.name, 0) for node in there)
-                ran = sum(asked[p] for p, n in homes.items() if _domain(nodes[n], resource.over) == domain)
-                used = {column: asked[pod_of[column]] for column in terms}
-                limit = max(has if resource.amount is None else resource.amount, ran)
-                self.of.row("resource", f"{resource.name},{domain}", used, "<=", limit)
+                label = rule.label if rule.kind == "quota" else f"{rule.label},{d}"
+                used = {column: amount * unit for column, amount in terms.items()} | least
+                self.of.row(rule.kind, label, used, "<=", rule.limit(d) * unit)
+            for d in rule.usable:
+                self.of.row("emptiest", f"{rule.label},{d}", {**held.get(d, {}), **least}, ">=", 0)
 
     def counts(self) -> None:
         """How many of several equal pods are on a node."""
@@ -253,15 +205,6 @@ class StatedPods:
             self.of.row("count", ",".join(names[k]), {**terms, block.start + k: -1}, "==", 0)
 
 
-def _wants(pod: Pod, resource: PodResource) -> bool:
-    return bool(pod.resources.get(resource.name))
-
-
-def _domain(node: PodNode, key: str | None) -> str | None:
-    """The domain of a node: the cluster, the node, or the value of a label; None where it has none."""
-    return "cluster" if key is None else node.name if key == "node" else node.labels.get(key)
-
-
 def _labels(pod: Pod, node: PodNode, keys: Mapping[str, None]) -> Labels:
     """What users select the pair by."""
     own: dict[str, Any] = {
@@ -275,12 +218,3 @@ def _labels(pod: Pod, node: PodNode, keys: Mapping[str, None]) -> Labels:
     }
     taken = {*own, "card"}
     return own | {f"node_{key}" if key in taken else key: node.labels.get(key, "") for key in keys}
-
-
-def _asked(pod: Pod, name: str, largest: Fraction) -> Fraction:
-    """What a pod counts for a quota; GB of a card are parts of the largest card."""
-    if name == "pods":
-        return Fraction(1)
-    if name != "gpus":
-        return size_of(getattr(pod, name))
-    return (size_of(pod.gpu_share) + size_of(pod.gpu_memory_gb) / largest) * pod.gpu_cards
