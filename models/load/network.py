@@ -2,7 +2,7 @@
 
 An item leaves its group through a holder and stays there, goes to another node along a link, or goes through ``usual``,
 where moving costs what it costs between nodes without a link: an arc per node instead of one per pair. A holder with a
-link that is dearer than usual has an arc to every node instead, so that nothing undercuts that link.
+link that is more expensive than usual has an arc to every node instead, so that nothing undercuts that link.
 """
 
 from __future__ import annotations
@@ -158,10 +158,10 @@ def build_network(
     """
     view, size = instance.arrays, len(instance.nodes)
     sends, receives = sending_nodes(view, targets if one_way else None)
-    dear: Booleans = np.any(view.cost > view.usual, axis=1)
-    linked = sends[:, None] & receives & (dear[:, None] | (view.cost < view.usual)) & ~np.eye(size, dtype=bool)
+    expensive: Booleans = np.any(view.cost > view.usual, axis=1)
+    linked = sends[:, None] & receives & (expensive[:, None] | (view.cost < view.usual)) & ~np.eye(size, dtype=bool)
     source, target = np.nonzero(linked)
-    senders, receivers = np.flatnonzero(sends & ~dear), np.flatnonzero(receives)
+    senders, receivers = np.flatnonzero(sends & ~expensive), np.flatnonzero(receives)
     group, holder = np.nonzero(groups.holds)
     limit = min(_FLOATS, _LONGEST_PATH // (len(groups.items) + 2 * size + 2))
     units = common_unit(view.seconds, limit=limit)

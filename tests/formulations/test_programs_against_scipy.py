@@ -41,7 +41,7 @@ def check(dense: Any, seed: int, engine: str, integer: bool) -> None:
         assert (outcome.infeasibility is not None) == (status == "infeasible")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(SEEDS)
 @example(3111)  # presolve of HiGHS 1.15 calls this unbounded program infeasible
 def test_linear_programs_by_highs(dense: Any, seed: int) -> None:
@@ -55,7 +55,7 @@ def test_linear_programs_by_pulp(dense: Any, seed: int) -> None:
     check(dense, seed, "pulp", False)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(SEEDS)
 def test_integer_programs_by_highs(dense: Any, seed: int) -> None:
     check(dense, seed, "highs", True)

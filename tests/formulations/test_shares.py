@@ -62,7 +62,7 @@ def _brute_force(claims: np.ndarray, units: np.ndarray, held: np.ndarray) -> tup
     return max(sorted(x) for x in served), served
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_every_allocation_left_open_is_lexicographically_max_min(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -100,7 +100,7 @@ def test_whole_shares_by_hand(
     assert whole_shares(least, most, weight, units).tolist() == shares
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_whole_shares_go_unit_by_unit_to_the_least_served(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -196,7 +196,7 @@ SIZES = (3, 40, 10**6, 2**53, 2**56)
 WEIGHTS = (2, 50, 10**6, 10**12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(SIZES), st.sampled_from(WEIGHTS))
 def test_shares_of_any_size_are_exact(seed: int, largest: int, heaviest: int) -> None:
     _check_levels(seed, largest)

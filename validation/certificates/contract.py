@@ -228,10 +228,10 @@ def verify(
     if verifier is None or not read.kind.endswith("-solution"):
         known = ", ".join(f"{name}-solution" for name in verifier_kinds())
         raise SolutionError(f"kind: {read.kind[:60]!r} has no verifier; those that have one: {known}")
-    mine = Check("of this kind of instance", kind == instance.kind, detail=f"{kind}; the instance: {instance.kind}")
+    mine = Check("instance kind matches", kind == instance.kind, detail=f"{kind}; the instance: {instance.kind}")
     same = read.fingerprint == instance.fingerprint and read.instance == instance.name
     detail = "" if same else f"of {read.instance!r} {read.fingerprint[:15]}, not of {instance.name!r} "
-    print_of = Check("of this very instance", same, detail=detail + ("" if same else instance.fingerprint[:15]))
+    print_of = Check("instance fingerprint matches", same, detail=detail + ("" if same else instance.fingerprint[:15]))
     if not mine.ok or not same:
         return Certificate("feasible", True, (mine, print_of))
     if read.status in ("error", "time_limit") and not (read.answer or read.values):

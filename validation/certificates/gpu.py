@@ -77,7 +77,11 @@ def _judge(claimed: Claimed) -> Finding:
     if document.status != "optimal" or not all(check.ok for check in checks):
         return Finding("feasible", tuple(checks), objective, **figures)
     if claimed.proof.search is None:
-        checks.append(Check("nothing is fairer or moves less", True, detail=f"says {document.engine}", how="quoted"))
+        checks.append(
+            Check(
+                "optimal: no answer is fairer or transfers less", True, detail=f"says {document.engine}", how="quoted"
+            )
+        )
         return Finding("feasible", tuple(checks), objective, objective, **figures)
     proof = SearchProof(cluster, costs, claimed.proof, policy, stops, objective, priced, claimed.budget)
     return _proven("optimal", checks, proof.checks(), objective, objective, figures)

@@ -2,7 +2,7 @@
 
 Nodes that hold none of a task's data cost the same within a rack that holds some, and the same in all other racks. So
 the cheapest way to run a task is found among the nodes that hold its data, and the cheapest GPUs of racks and cluster,
-which is as good as a look at every pair of task and GPU (unless nearer is dearer: then every pair is looked at).
+which is as good as a look at every pair of task and GPU (unless nearer costs more: then every pair is looked at).
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class Ways:
         ``gpus`` are node, memory and price of each GPU.
         """
         node, memory, price = gpus
-        dearest = max(int(cost.max(initial=0)) for cost in (self.beyond, self.in_rack[2], self.on_node[2]))
-        large = dearest + int(price.max())
+        largest_cost = max(int(cost.max(initial=0)) for cost in (self.beyond, self.in_rack[2], self.on_node[2]))
+        large = largest_cost + int(price.max())
         wide = large >= _WIDE or price.dtype == object or self.beyond.dtype == object
         best = np.full(len(self.beyond), large, dtype=object if wide else np.int64)
         if not self.nearer_is_cheaper:

@@ -1,4 +1,4 @@
-"""Proofs of GPU assignment: nothing is fairer, moves less data, or stops fewer tasks.
+"""Proofs of GPU assignment: no answer is fairer, transfers less or stops fewer tasks.
 
 The proof is a search tree: an inner node splits on a running ``task`` (it and all of its job that run longer are
 ``kept``; or it and all that run shorter are ``stopped``), so that the leaves cover every answer. A leaf holds
@@ -114,9 +114,9 @@ class SearchProof:
         nobody = np.zeros(len(cluster.names), bool)
         failed = self._node(proof.search, nobody, nobody)
         said = failed or self._said()
-        name = "nothing is fairer, moves less or stops less"
+        name = "optimal: no answer is fairer, transfers less or preempts less"
         if self.bound is not None:
-            name = "nothing is fairer, or as fair and below the bound"
+            name = "bound: no answer is fairer, or as fair and below it"
         if self.budget.spent and not failed:
             return [*checks, self.budget.quoted(name)]
         return [*checks, Check(name, not failed, detail=said)]

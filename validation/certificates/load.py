@@ -138,7 +138,9 @@ def _judge(claimed: Claimed) -> Finding:
         if late:
             checks.append(claimed.budget.quoted("no partition of these loads moves for less"))
         elif optimal:
-            checks.append(Check("nothing moves for less", True, detail=f"says {document.engine}", how="quoted"))
+            checks.append(
+                Check("optimal: no partition moves for less", True, detail=f"says {document.engine}", how="quoted")
+            )
         return Finding("feasible", tuple(checks), objective, objective if optimal else None, metrics=metrics)
     bound, says = _bound(moves, instance, limit, prices, place, excess)
     if not (optimal or bound >= cost or says):

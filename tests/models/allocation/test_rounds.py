@@ -187,7 +187,7 @@ def test_what_is_no_schedule_says_so() -> None:
         certify_rounds({"seconds": 1.0}, cluster(2, {"a": 1}))
 
 
-@pytest.mark.parametrize(("jobs", "gpus", "seed"), [(64, 13, 0), (64, 13, 1), (256, 50, 0), (256, 128, 0)])
+@pytest.mark.parametrize(("jobs", "gpus", "seed"), [(64, 13, 0), (256, 50, 0)])
 def test_many_jobs_of_mixed_scales_are_kept_by_slots(jobs: int, gpus: int, seed: int) -> None:
     """Slots alone deliver all: no column generation, few configurations, the lag proven by the certificate."""
     solution = Allocation(generate("gavel-like", jobs=jobs, gpus=gpus, seed=seed)).solve("highs")

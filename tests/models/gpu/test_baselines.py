@@ -21,7 +21,7 @@ from flowlex.models.gpu.plots import draw_network
 mpl.use("Agg")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from(sorted(BASELINES)))
 def test_a_baseline_is_a_valid_placement_and_never_beats_the_optimum(seed: int, name: str) -> None:
     instance = generate("gpu-random", seed=seed)
@@ -60,7 +60,7 @@ def test_all_free_gpus_are_offered_at_once() -> None:
     assert greedy(instance.arrays, costs).tolist() == [1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31))
 def test_greedy_is_algorithm_1_of_the_paper(seed: int) -> None:
     """Word by word: the job that uses the fewest GPUs takes the cheapest of its tasks and the free GPUs."""

@@ -280,7 +280,7 @@ def random_changes(seed: int) -> tuple[GpuAssignment, Program]:
     return model, program
 
 
-@pytest.mark.parametrize("first", range(0, 360, 20))
+@pytest.mark.parametrize("first", range(0, 200, 20))
 def test_random_changes_equal_an_independent_program(first: int) -> None:
     for seed in range(first, first + 20):
         model, program = random_changes(seed)

@@ -161,7 +161,7 @@ def changed(model, oracle, rng):
     return model
 
 
-@pytest.mark.parametrize("seed", range(240))
+@pytest.mark.parametrize("seed", range(120))
 def test_random_changes_equal_an_independent_program(seed):
     rng = np.random.default_rng(seed)
     objective, level = VARIANTS[seed % 4]
@@ -180,7 +180,7 @@ def test_random_changes_equal_an_independent_program(seed):
     assert solution.after.sum() == solution.before.sum() or oracle.relaxed
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(16))
 def test_the_unchanged_statement_has_the_optimum_of_the_network(seed):
     instance = random_cluster(np.random.default_rng(seed))
     for objective, level in VARIANTS:

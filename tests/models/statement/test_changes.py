@@ -71,41 +71,13 @@ def test_own_variables_and_rows_that_broadcast():
     assert wide.solve().objective == 12  # what goes over b is taken off in every row
 
 
-def test_models_are_immutable_and_names_are_refused_with_the_nearest():
+def test_models_are_immutable() -> None:
     model = tiny()
     flow = model.variables["flow"]
-    with pytest.raises(ModelError, match="no level 'tial'; did you mean 'tail'"):
-        flow.sel(tial="a")
-    with pytest.raises(ModelError, match="no tail 'x'; there are: a, b, c"):
-        flow.sel(tail="x")
-    with pytest.raises(ModelError, match="no rows named 'nodes'; did you mean 'node'"):
-        model.without("nodes")
     with pytest.raises(ModelError, match="rows 'node' cannot be dropped: flow would appear from nowhere"):
         model.without("node")
-    with pytest.raises(ModelError, match="no stage 'costs'; did you mean 'cost'"):
-        model.with_cost(flow, stage="costs")
-    with pytest.raises(ModelError, match="exist already"):
-        model.with_constraint("node", flow.sum() <= 3)
-    with pytest.raises(ModelError, match="write <="):
-        _ = flow.sum() < 3
-    with pytest.raises(ModelError, match="neither true nor false"):
-        _ = 1 <= flow.sum() <= 3
-    with pytest.raises(ModelError, match="not linear"):
-        flow.sum() * flow.sum()
-    with pytest.raises(ModelError, match="finite"):
-        _ = flow.sum() <= float("nan")
-    with pytest.raises(ModelError, match=r"flow\[0\] = 9 lies outside its bounds 0 and 4"):
-        model.with_fixed(flow.sel(arc=0), 9)
-    with pytest.raises(ModelError, match="lower bound 5 above its upper 4"):
-        model.with_bounds(flow.sel(arc=0), lower=5)
-    with pytest.raises(ModelError, match="over no variable"):
-        model.with_constraint("nothing", flow.sel(tail="a", head="d").sum() <= 3)
-    assert (
-        model.with_constraint("nothing", flow.sel(tail="a", head="d").sum() <= 3, allow_empty=True).solve().objective
-        == 12
-    )
-    with pytest.raises(ModelError, match="another model"):
-        model.with_constraint("theirs", model_for(generate("network-random")).variables["flow"].sum() <= 3)
+    empty = model.with_constraint("nothing", flow.sel(tail="a", head="d").sum() <= 3, allow_empty=True)
+    assert empty.solve().objective == 12
     with pytest.raises(TypeError):
         hash(flow)
     assert not model.changes
@@ -202,7 +174,7 @@ def independent(instance, changes, relaxed):
     return None if found.x is None else found.fun
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_random_changes_equal_an_independent_program(seed):
     rng = np.random.default_rng(seed)
     instance = generate("network-random", seed=seed, nodes=6, arcs=14, unbounded=0.0)

@@ -25,8 +25,8 @@ from flowlex.validation.certificates.numbers import agrees
 DOCUMENTS = Path(__file__).parent / "documents" / "min-cost-flow"
 #: File in ``refused``: the check that must fail.
 REFUSED = {
-    "another-fingerprint": "of this very instance",
-    "another-name": "of this very instance",
+    "another-fingerprint": "instance fingerprint matches",
+    "another-name": "instance fingerprint matches",
     "bound-above-the-optimum": "bound",
     "claim-not-shown": "stated claim",
     "cut-missing": "a cut of the instance's nodes",
@@ -109,8 +109,8 @@ def test_documents_that_cannot_be_judged_say_where(change: dict[str, Any], says:
 def test_another_kind_of_instance_is_refused() -> None:
     certificate = verify(read_json(DOCUMENTS / "hand.solution.json"), generate("inference-cluster"))
     assert [check.name for check in certificate.checks if not check.ok] == [
-        "of this kind of instance",
-        "of this very instance",
+        "instance kind matches",
+        "instance fingerprint matches",
     ]
 
 

@@ -208,10 +208,10 @@ def test_a_file_of_another_instance_or_kind_is_refused(name: str) -> None:
     instance = FILES[name][0]
     other = instance.model_copy(update={"name": "another"})
     failed = [check for check in verify(TRUE[name], other).checks if not check.ok]
-    assert [check.name for check in failed] == ["of this very instance"]
+    assert [check.name for check in failed] == ["instance fingerprint matches"]
     assert "'another'" in failed[0].detail
     names = [check.name for check in verify(TRUE[name], generate("network-random")).checks if not check.ok]
-    assert names == ["of this kind of instance", "of this very instance"]
+    assert names == ["instance kind matches", "instance fingerprint matches"]
 
 
 HOSTILE = (
