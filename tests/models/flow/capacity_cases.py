@@ -1,4 +1,4 @@
-"""Random clusters whose tasks ask for CPU and memory, what schedules of them cost, and the least of all by two ways."""
+"""Random clusters whose tasks ask for CPU and memory, what schedules of them cost, and the least of all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import itertools
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 
@@ -119,56 +118,3 @@ def best(instance: FlowInstance, **options: bool) -> tuple[int, ...]:
     tasks = sum(len(job.tasks) for job in instance.jobs)
     every = itertools.product(range(-1, len(instance.machines)), repeat=tasks)
     return min(found for at in every if (found := judged(instance, at, **options)) is not None)
-
-
-def by_program(instance: FlowInstance, *, caps: bool) -> tuple[int, ...]:
-    """The least schedule by SciPy's integer programs, one after the other: a column for every task on every machine."""
-    tasks = [(job, task) for job in instance.jobs for task in job.tasks]
-    priced = [[price(instance, task, machine) for machine in instance.machines] for _, task in tasks]
-    pairs = [(t, m) for t, row in enumerate(priced) for m, each in enumerate(row) if each is not None]
-    held = [(m, k) for m, machine in enumerate(instance.machines) for k in range(machine.slots)]
-    size = len(pairs) + len(held) + len(instance.jobs)
-    rows, low, high = [], [], []
-
-    def row(entries: dict[int, float], least: float, most: float) -> None:
-        line = np.zeros(size)
-        line[list(entries)] = list(entries.values())
-        rows.append(line)
-        low.append(least)
-        high.append(most)
-
-    for t in range(len(tasks)):
-        row({c: 1 for c, (u, _) in enumerate(pairs) if u == t}, 0, 1)
-    for m, machine in enumerate(instance.machines):
-        here = [(c, tasks[t]) for c, (t, n) in enumerate(pairs) if n == m]
-        slots = {len(pairs) + s: -1.0 for s, (n, _) in enumerate(held) if n == m}
-        row(dict.fromkeys((c for c, _ in here), 1.0) | slots, 0, 0)
-        for resource, amount in machine.capacity.items():
-            row({c: task.demands.get(resource, 0) for c, (_, task) in here}, 0, amount)
-        row({c: 1 for c, (job, _) in here if job.different_machines}, 0, 1)
-    waiting: dict[int, dict[int, float]] = {}
-    for j, job in enumerate(instance.jobs):
-        mine = [c for c, (t, _) in enumerate(pairs) if tasks[t][0] is job]
-        most = job.max_tasks if caps and job.max_tasks is not None else len(job.tasks)
-        row(dict.fromkeys(mine, 1.0), 0, most)
-        row(dict.fromkeys(mine, 1.0) | {size - len(instance.jobs) + j: 1.0}, job.min_tasks if caps else 0, np.inf)
-        waiting.setdefault(job.priority, {}).update(dict.fromkeys(mine, -1.0))
-    stages = [{size - len(instance.jobs) + j: 1.0 for j in range(len(instance.jobs))}]
-    stages += [waiting[priority] for priority in sorted(waiting)]
-    cost = {c: float(sum(priced[t][m].values())) for c, (t, m) in enumerate(pairs)}
-    stages.append(cost | {len(pairs) + s: float(k) for s, (_, k) in enumerate(held)})
-    found = []
-    upper = np.concatenate([np.ones(size - len(instance.jobs)), [99] * len(instance.jobs)])
-    for stage in stages:
-        objective = np.zeros(size)
-        objective[list(stage)] = list(stage.values())
-        answer = milp(
-            objective,
-            integrality=np.ones(size),
-            bounds=Bounds(np.zeros(size), upper),
-            constraints=LinearConstraint(np.array(rows), low, high),
-        )
-        found.append(round(answer.fun))
-        row(stage, -np.inf, found[-1])
-    tasks_of = {p: sum(len(job.tasks) for job in instance.jobs if job.priority == p) for p in sorted(waiting)}
-    return (found[0], *(n + found[1 + k] for k, n in enumerate(tasks_of.values())), found[-1])

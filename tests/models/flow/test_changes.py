@@ -130,7 +130,7 @@ def test_fractions_of_a_relaxation_are_said():
     assert "share fractions" in split.message and "J1" not in split.machine_of
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_unchanged_statement_has_the_optimum_of_the_quick_method(seed):
     models = [FlowScheduling(tied_cluster(seed), goals=GOALS)]
     models += [FlowScheduling(random_cluster(seed), **options) for options in OPTIONS.values()]
@@ -233,9 +233,9 @@ def compare(seed):
     return True
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_random_changes_equal_a_plain_program(part):
-    assert sum(compare(seed) for seed in range(part, 60, 4)) > 9
+    assert sum(compare(seed) for seed in range(part, 40, 2)) > 12
 
 
 @pytest.mark.slow
@@ -243,82 +243,42 @@ def test_many_random_changes_equal_a_plain_program():
     assert sum(compare(seed) for seed in range(60, 500)) > 300
 
 
-def _drop_rule(document):
-    document["changes"]["changes"].pop(0)
+def _changes(document):
+    return document["changes"]["changes"]
 
 
-def _side(document):
-    document["changes"]["changes"][0]["rhs"] = 1
-
-
-def _label(document):
-    document["changes"]["changes"][0]["terms"][0]["where"]["rack"] = "r2"
-
-
-def _lost_cost(document):
-    document["changes"]["changes"].pop(1)
-
-
-def _other_cost(document):
-    document["changes"]["changes"][1]["terms"][0]["coefficient"] = 0
-
-
-def _lost_stage(document):
-    document["stages"].pop("waiting_1")
-
-
-def _stage(document):
-    document["stages"]["cost"] -= 1
-
-
-def _objective(document):
-    document["objective"] -= 1
-    document["bound"] -= 1
-
-
-def _no_leaves(document):
-    document["proof"]["stages"]["cost"] = []
-
-
-def _sign(document):
-    rows = document["proof"]["stages"]["cost"][0]["rows"]
-    for each in rows.values():
-        each.update({label: -Fraction(str(y)).numerator for label, y in each.items()})
-
-
-def _larger(document):
-    for leaf in document["proof"]["stages"]["cost"]:
-        leaf["rows"]["task"] = {label: 99 for label in leaf["rows"]["task"]}
-
-
-def _values(document):
-    document["values"]["x"].pop(next(iter(document["values"]["x"])))
+def _leaf(document):
+    return document["proof"]["stages"]["cost"][0]["rows"]
 
 
 def _worse(document):
-    task = next(iter(document["values"]["x"])).partition(",")[0]
+    x = document["values"]["x"]
+    task = next(iter(x)).partition(",")[0]
     document["values"]["waits"] = {task: 1, **document["values"].get("waits", {})}
-    document["values"]["x"] = {k: v for k, v in document["values"]["x"].items() if not k.startswith(f"{task},")}
+    document["values"]["x"] = {k: v for k, v in x.items() if not k.startswith(f"{task},")}
 
 
-def _beyond(document):
-    document["values"]["x"]["J1,a"] = 2
-
-
-def _stranger(document):
-    document["values"]["x"]["J1,nowhere"] = 1
-
-
-def _goal(document):
-    document["options"]["preset"] = "load_spread"
-
-
-def _wait_cost(document):
-    document["options"]["wait_cost"] = 1
-
-
-FAULTS = [_drop_rule, _side, _label, _lost_cost, _other_cost, _lost_stage, _stage, _objective, _no_leaves, _sign,
-          _larger, _values, _worse, _beyond, _stranger, _goal, _wait_cost]  # fmt: skip
+FAULTS = {
+    "a rule left out": lambda d: _changes(d).pop(0),
+    "another side": lambda d: _changes(d)[0].update(rhs=1),
+    "another rack": lambda d: _changes(d)[0]["terms"][0]["where"].update(rack="r2"),
+    "a cost left out": lambda d: _changes(d).pop(1),
+    "another cost": lambda d: _changes(d)[1]["terms"][0].update(coefficient=0),
+    "a stage left out": lambda d: d["stages"].pop("waiting_1"),
+    "a better stage": lambda d: d["stages"].update(cost=d["stages"]["cost"] - 1),
+    "a better objective": lambda d: d.update(objective=d["objective"] - 1, bound=d["bound"] - 1),
+    "no leaves": lambda d: d["proof"]["stages"].update(cost=[]),
+    "multipliers of the wrong sign": lambda d: [
+        each.update({label: -Fraction(str(y)).numerator for label, y in each.items()}) for each in _leaf(d).values()
+    ],
+    "larger multipliers": lambda d: _leaf(d).update(task=dict.fromkeys(_leaf(d)["task"], 99)),
+    "a task that is nowhere": lambda d: d["values"]["x"].pop(next(iter(d["values"]["x"]))),
+    "a task that waits more": _worse,
+    "a task twice": lambda d: d["values"]["x"].update({"J1,a": 2}),
+    "a machine of nobody": lambda d: d["values"]["x"].update({"J1,nowhere": 1}),
+    "another goal": lambda d: d["options"].update(preset="load_spread"),
+    "another price of waiting": lambda d: d["options"].update(wait_cost=1),
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -328,7 +288,7 @@ def test_seeded_faults_are_refused(fault):
     changed = free.with_constraint("quiet", x.sel(rack="r1").sum() <= 2).with_cost(3 * x.sel(machine="c").sum())
     document = json.loads(json.dumps(changed.solve().to_dict()))
     assert verify(document, free.instance).claim == "optimal"
-    fault(document)
+    FAULTS[fault](document)
     found = verify(document, free.instance)
     assert not found.ok or found.claim != "optimal", found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
 
 import numpy as np
 import pytest
@@ -96,46 +95,6 @@ def test_strict_priority_is_strict_where_the_papers_weight_is_not(method):
     assert weighted.score.cost == 22
 
 
-def brute_force(instance, rules):
-    """(waiting by class, most important first; cost) of the lexicographically best schedule."""
-    views = task_views(instance)
-    view = ClusterView.of(instance)
-    slots = {m.name: m.slots for m in instance.machines}
-    prices = []
-    for task in views:
-        offers = rules.offers(task, view)
-        price = {None: rules.waiting(task)}
-        for target, cost in offers.items():
-            names = [target] if isinstance(target, str) else [m for m in slots if view.meets(m, target)]
-            for name in names:
-                price[name] = min(cost, price.get(name, cost))
-        prices.append(price)
-    classes = sorted({v.priority for v in views})
-    spread = {m.name: [c for n, c in rules.slot_costs(m) for _ in range(n)] for m in instance.machines}
-    best = None
-    for choice in product(*prices):
-        held = Counter(m for m in choice if m is not None)
-        if any(n > slots[m] for m, n in held.items()):
-            continue
-        waits = tuple(
-            (c, sum(m is None and v.priority == c for m, v in zip(choice, views, strict=True))) for c in classes
-        )
-        cost = sum(p[m] for p, m in zip(prices, choice, strict=True))
-        cost += sum(sum(spread[m][:n]) for m, n in held.items())
-        best = min(best, (waits, cost)) if best else (waits, cost)
-    return best
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_strict_answer_equals_class_by_class_brute_force(seed):
-    instance = generate("flow-random", seed=seed, machines=3, jobs=3, most_tasks=2, most_slots=2)
-    goals = (Priority(), Placement(), DataLocality(), LoadSpread(step=2))
-    for method in ("weights", "phases"):
-        model = FlowScheduling(instance, goals=goals, order=method)
-        solution = model.solve("network")
-        assert (solution.score.waiting, solution.score.cost) == brute_force(instance, model.rules), method
-
-
 def test_weights_that_would_overflow_switch_to_phases_and_say_so():
     huge = Task(name="t", costs={"M0": 2**45}, constraints=requires("M0"))
     instance = FlowInstance(machines=cluster(1), jobs=(job("a", huge, priority=1), job("b", "u", priority=0)))
@@ -171,7 +130,7 @@ def test_switching_a_goal_off_restores_the_network_exactly():
             assert np.array_equal(getattr(before, name), getattr(after, name))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_engines_agree_on_every_preset(name, seed):
     instance = generate("flow-random", seed=seed)

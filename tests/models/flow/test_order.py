@@ -21,7 +21,6 @@ from flowlex.models.flow.goals import (
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.live.engines import prove
 from flowlex.models.flow.live.scheduler import FlowScheduler
-from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.validation.certificates import CertificateError
 from tests.seeds import seeds
 
@@ -57,15 +56,6 @@ def test_weights_that_would_overflow_are_kept_by_phases(goals, seed, flow_life):
         life.check_step()
         assert life.last.method == life.scheduler.method
         assert sum("stage" in check.name for check in life.last.certificate.checks) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("order", ORDERS)
-def test_long_lives_in_strict_order(order, flow_life):
-    for seed in range(50, 60):
-        life = flow_life(seed, ORDERS[order], lexicographic=True)
-        for _ in range(50):
-            life.check_step()
 
 
 def test_what_cannot_be_exact_is_refused():
@@ -120,19 +110,3 @@ def test_a_wrong_stage_does_not_pass_the_certificate():
     flow[slots], flow[ways] = flow[slots[::-1]].copy(), flow[ways[::-1]].copy()
     with pytest.raises(CertificateError, match="stage 2: reduced costs have the right sign"):
         prove(scheduler.state.session, "here")
-
-
-def test_phases_are_saved_and_restored(flow_life, tmp_path):
-    goals = ORDERS["placement first"]
-    life = flow_life(3, goals, lexicographic=True)
-    for _ in range(6):
-        life.check_step()
-    life.event()
-    save_scheduler(life.scheduler, tmp_path / "state.npz")
-    twin = load_scheduler(tmp_path / "state.npz", goals)
-    one, two = life.scheduler.step(5000), twin.step(5000)
-    assert (one.placed, one.moved, one.stopped) == (two.placed, two.moved, two.stopped)
-    assert (twin.score(), twin.method) == (life.scheduler.score(), life.scheduler.method)
-    life.scheduler, life.now = twin, 5000.0
-    for _ in range(4):
-        life.check_step()

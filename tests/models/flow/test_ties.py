@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from flowlex.formulations import LinearProgram, solve
@@ -13,8 +11,6 @@ from flowlex.models.base import ModelError
 from flowlex.models.flow import program_method
 from flowlex.models.flow.goals import FairShares, Priority
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.flow.task_rules import TaskRules
-from flowlex.validation.certificates import CertificateError
 from tests.models.flow.ties import GOALS, best_by_trying, tied_cluster, with_capacities
 
 
@@ -52,7 +48,7 @@ def test_an_affinity_keeps_together_what_runs():
     assert why == "affinity 'a' keeps it with the others on zone=b, where no slot is worth more to it"
 
 
-@pytest.mark.parametrize("seed", [*range(24), 77, 216])
+@pytest.mark.parametrize("seed", [*range(12), 77, 216])
 def test_all_schedules_tried(seed):
     instance = tied_cluster(seed, most_tasks=5)
     best = best_by_trying(instance)
@@ -116,7 +112,7 @@ def test_what_the_tree_leaves_open_is_said(monkeypatch):
     assert all("not proven best" in s.message for s in found if s.status == "feasible")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_rules_beside_capacities(seed):
     """Gangs, spreads and affinities on machines with CPUs: the best of all schedules."""
     instance = with_capacities(tied_cluster(seed, most_tasks=5), seed)
@@ -125,50 +121,3 @@ def test_rules_beside_capacities(seed):
     assert solution.certificate.claim == "optimal"
     found = (solution.score.shortfall, *(count for _, count in solution.score.waiting), solution.score.cost)
     assert best is None or found == best
-
-
-def _less_strict(of):
-    return replace(of, limits=tuple(replace(limit, most=limit.most + 1) for limit in of.limits))
-
-
-def _smaller_teams(of):
-    return replace(of, teams=tuple(replace(team, tasks=team.tasks[:-1]) for team in of.teams))
-
-
-def _gangs_as_affinities(of):
-    return replace(of, teams=tuple(replace(team, whole=False) for team in of.teams))
-
-
-def _anywhere(of):
-    return replace(of, teams=tuple(replace(team, domains=()) for team in of.teams))
-
-
-def _stricter(of):
-    return replace(of, limits=tuple(replace(limit, most=max(limit.most - 1, 0)) for limit in of.limits))
-
-
-def _nowhere(of):
-    return replace(of, inside=dict.fromkeys(of.inside, frozenset()))
-
-
-def _one_machine(of):
-    return replace(of, inside={task: frozenset(sorted(those)[:1]) for task, those in of.inside.items()})
-
-
-@pytest.mark.parametrize(
-    "fault", [_less_strict, _smaller_teams, _gangs_as_affinities, _anywhere, _stricter, _nowhere, _one_machine]
-)
-def test_faults_in_the_model_are_refused(fault, monkeypatch):
-    real, refused = TaskRules.of, 0
-    monkeypatch.setattr(TaskRules, "of", classmethod(lambda cls, instance: fault(real(instance))))
-    for seed in range(12):
-        instance = tied_cluster(seed, most_tasks=4)
-        try:
-            solution = FlowScheduling(instance, goals=GOALS).solve("highs")
-        except CertificateError:
-            refused += 1
-            continue
-        score, best = solution.score, best_by_trying(instance)
-        found = (score.shortfall, *(count for _, count in score.waiting), score.cost)
-        assert solution.certificate.claim != "optimal" or best is None or found == best
-    assert refused

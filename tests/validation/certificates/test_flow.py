@@ -53,7 +53,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", GOALS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_goal_is_proven_from_the_file(name: str, seed: int) -> None:
     instance = random_cluster(seed)
     document = json.loads(json.dumps(solve(instance, "network", **GOALS[name]).to_dict()))
@@ -87,7 +87,7 @@ def test_every_goal_is_proven_on_many_clusters(name: str, start: int) -> None:
 def test_the_swing_of_constrained_tasks_is_exact() -> None:
     """Against every pair of task and machine: where far reading is left out, a bound from above would be too large."""
     spared = 0
-    for seed in range(60):
+    for seed in range(40):
         instance = random_cluster(seed, size=20)
         tasks = [t for job in instance.jobs for t in job.tasks if t.constraints and t.data and not t.costs]
         if not tasks:
@@ -101,7 +101,7 @@ def test_the_swing_of_constrained_tasks_is_exact() -> None:
             most += max(ways) - min(ways)
             spared += bool(fit.any()) and max(each[fit]) < max(each)
         assert survey.swing("cost") == most
-    assert spared > 20
+    assert spared > 12
 
 
 def test_the_true_document_is_proven() -> None:
@@ -148,7 +148,7 @@ def _locality(instance: FlowInstance, placed: dict[str, str], rack_cost: int, cl
     return total
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_the_gap_of_aggregated_locality_bounds_the_true_optimum(seed: int) -> None:
     instance = random_cluster(seed, size=5)
     apart = {t.name: j.different_machines for j in instance.jobs for t in j.tasks}

@@ -10,7 +10,8 @@ import pytest
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models import model_for
-from flowlex.models.flow.goals import Continuity, Priority
+from flowlex.models.flow.goals import Continuity, LoadSpread, Priority
+from tests.models.flow.capacity_cases import cluster
 from tests.models.flow.ties import GOALS, tied_cluster
 from tests.validation.faults.seeding import THOROUGH, Change, faults_of, field, run_faults
 
@@ -43,7 +44,10 @@ FAULTS: dict[str, dict[str, Change]] = {
         "one more in each domain": _limits(lambda x: replace(x, most=x.most + 1)),
         "one less in each domain": _limits(lambda x: replace(x, most=max(x.most - 1, 0))),
         "a task of each spread lost": _limits(lambda x: replace(x, tasks=x.tasks[1:])),
+        "nowhere": field("inside", lambda inside, *_: dict.fromkeys(inside, frozenset())),
     },
+    f"{_FLOW}.resources:Resources.over": {"blind": lambda *_: np.zeros((0, 2), np.int64)},
+    f"{_FLOW}.program_method:_groups": {"all alike": lambda found, of, names: {names[0]: names[1:]}},
     f"{_FLOW}.classes:_prices": {
         "nowhere": lambda prices, *_: [{} for _ in prices],
         "one machine less": lambda prices, *_: [dict(list(each.items())[1:]) for each in prices],
@@ -67,6 +71,7 @@ FAULTS: dict[str, dict[str, Change]] = {
         "earlier stages forgotten": _leaves(lambda leaf: leaf | {"earlier": {}}),
     },
     f"{_FLOW}.program:CountedProgram.columns": {
+        "nothing": lambda x, *_: 0 * x,
         "nobody waits": lambda x, program, *_: (
             x * (np.arange(len(x)) < program.base.program.variable("waits").column[0])
         ),
@@ -101,6 +106,7 @@ def _limited(limit: int, *past_s: float) -> FlowInstance:
 
 
 _CASES = [(tied_cluster(seed), {"goals": GOALS}) for seed in (1, 4, 7, 9, 12, 15)]
+_CASES += [(cluster(seed), {"goals": (Priority(), LoadSpread())}) for seed in (0, 2)]
 _CASES += [(_limited(*how), {"goals": (Priority(), Continuity(2, 0))}) for how in ((1,), (1, 10.0), (2, 3600.0))]
 
 
@@ -108,7 +114,7 @@ _CASES += [(_limited(*how), {"goals": (Priority(), Continuity(2, 0))}) for how i
 def test_no_fault_in_rules_gets_a_wrong_schedule_through(thorough: bool) -> None:
     faults = faults_of(FAULTS)
     models = [lambda i=instance, o=options: model_for(i, **o) for instance, options in _CASES]
-    engines = [("ties", "highs", models[:6]), ("preemption", "network", models[6:])]
+    engines = [("ties", "highs", models[:8]), ("preemption", "network", models[8:])]
     shown: set[str] = set()
     for family, engine, some in engines:
         own = [f for f in faults if ("preemption" in f[1] or "prices_of" in f[1]) == (family == "preemption")]
