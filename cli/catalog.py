@@ -10,8 +10,15 @@ import typer
 
 from flowlex.cli.completion import kinds_starting
 from flowlex.cli.options import ForceOption
-from flowlex.cli.output import console, note, refuse_existing, rows_table, write_instance_output, write_output
-from flowlex.cli.table_cells import printable
+from flowlex.cli.output import (
+    console,
+    note,
+    printable,
+    refuse_existing,
+    rows_table,
+    write_instance_output,
+    write_output,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-
-from flowlex.cli.table_cells import printable, text_of
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -19,22 +18,52 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERY_S",
+    "PREVIEW_ROWS",
     "Progress",
+    "cells",
     "complain",
     "console",
     "facts_table",
     "note",
     "picture_suffix",
+    "printable",
     "refuse_existing",
     "rows_table",
+    "text_of",
     "write_instance_output",
     "write_output",
 ]
 
 #: A word of a cell that is longer than this may be broken.
 LONG_WORD = 24
+#: Rows of a long table that are printed.
+PREVIEW_ROWS = 20
 #: Plain lines of progress are this many seconds apart at least, and the first comes as long after the start.
 EVERY_S = 20.0
+
+
+def printable(text: object) -> str:
+    """Text that any stream can take: names of files may hold bytes that are no characters."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def text_of(value: Any) -> str:
+    """A cell of a table, without control characters for the terminal."""
+    if value is None or value != value:  # missing, or not a number: frames say both
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in printable(value))
+
+
+def cells(title: str, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns and first rows of a table as plain data for `rows_table`."""
+    return {
+        "title": title,
+        "columns": list(columns),
+        "rows": [list(map(text_of, row)) for row in islice(zip(*columns.values(), strict=True), PREVIEW_ROWS)],
+        "total": len(next(iter(columns.values()), ())),
+    }
 
 
 def complain(message: str) -> None:

@@ -68,7 +68,7 @@ def run_partition(
 def _problem(
     context: typer.Context, instance: Path | None, url: str | None, max_age: float, output: Path
 ) -> LoadPartitionInstance:
-    from flowlex.cli.telemetry_snapshot import snapshot
+    from flowlex.cli.telemetry.common import snapshot
     from flowlex.instances.files import read_instance
     from flowlex.instances.load import LoadPartitionInstance
 
@@ -121,7 +121,7 @@ def _report(runs: list[Finished], url: str) -> None:
     if not token:
         note(f"the times are not written to the service: {WRITER_VARIABLE} holds no token")
         return
-    from flowlex.cli.telemetry_snapshot import authority
+    from flowlex.cli.telemetry.common import authority
     from flowlex.telemetry.client import TelemetryClient
     from flowlex.telemetry.schemas import Sample
 

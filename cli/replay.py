@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,14 +13,17 @@ import typer
 
 from flowlex.cli.options import ForceOption, SettingsOption, parse_settings, typed
 from flowlex.cli.output import complain, console, facts_table, note, refuse_existing
-from flowlex.cli.report_steps import print_steps
 
 if TYPE_CHECKING:
+    from flowlex.instances.base import Part
     from flowlex.instances.events import EventLog
     from flowlex.models.flow.goals import Goal
     from flowlex.models.flow.live.scheduler import FlowScheduler
 
 __all__ = ["replay"]
+
+#: Options of the command that a log of transfers knows.
+_KNOWN = ("log", "settings", "write_log", "force")
 
 
 def replay(
@@ -61,7 +66,6 @@ def replay(
     force: ForceOption = False,
 ) -> None:
     """Replay what happened to a cluster, or to a network of transfers, and show how long every decision took."""
-    from flowlex.cli.replay_transfers import replay_transfers
     from flowlex.instances import events as ev
     from flowlex.instances.jit_events import Network
     from flowlex.models.flow.goals import preset
@@ -96,7 +100,7 @@ def replay(
         ev.write_event_log(stream, write_log)
         note(f"Log: {write_log}")
     if isinstance(first, Network):
-        replay_transfers(context, stream, parse_settings(settings))
+        _replay_transfers(context, stream, parse_settings(settings))
     else:
         title = f"Replay of {log} ({'goals of the state' if chosen is None else goals})"
         given = {"scheduler": scheduler, **(options if scheduler is None else {})}
@@ -131,10 +135,55 @@ def _replay_flow(
         report = replay_events(progress.track(stream, task_id=bar), goals, **options)
     facts: dict[str, Any] = report.summary() | {"seconds in all": round(time.perf_counter() - started, 3)}
     out.print(facts_table(title, facts))
-    print_steps(report.histogram(), report.refused)
+    _print_steps(report.histogram(), report.refused)
     if save is not None:
         save_scheduler(report.scheduler, save)
         note(f"State: {save}")
+
+
+def _replay_transfers(context: typer.Context, events: Iterable[Part], settings: dict[str, Any]) -> None:
+    """Let `JitScheduler` plan the jobs of a log of transfers; show what it did."""
+    from flowlex.models.jit.replay import replay_jit_events
+    from flowlex.models.jit.scheduler import JitScheduler
+
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in _KNOWN and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter("is an option of flow scheduling; a log of transfers knows --set", param_hint=name)
+    known = [p.name for p in inspect.signature(JitScheduler).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    known = [name for name in (*known, "time_limit_s") if name not in ("slot_s", "unit_mb")]
+    if odd := [name for name in settings if name not in known]:
+        raise typer.BadParameter(f"{odd[0]!r} is none of {', '.join(known)}", param_hint="--set")
+    started = time.perf_counter()
+    report = replay_jit_events(events, **{name: _value(text) for name, text in settings.items()})
+    facts = report.summary() | {"seconds in all": round(time.perf_counter() - started, 3)}
+    console().print(facts_table(f"Replay of {context.params['log']} (just in time)", facts))
+    _print_steps(report.histogram(), report.refused)
+    if report.late:
+        worst = max(report.late, key=lambda name: report.late[name])
+        note(f"latest against its due slot: {worst}, {report.late[worst]} slots")
+
+
+def _value(text: Any) -> Any:
+    """Numbers and truth values as what they are; other text as it stands."""
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return text
+
+
+def _print_steps(histogram: Sequence[tuple[float, float, int]], refused: Sequence[tuple[int, str]]) -> None:
+    """What every replay ends with: a histogram of its steps, and the events that were refused."""
+    most = max((count for *_, count in histogram), default=0)
+    for low, high, count in histogram:
+        bar = "#" * round(50 * count / most) if most else ""
+        console().print(f"{low:10.2f} .. {high:10.2f} ms  {count:6d}  {bar}")
+    for number, reason in refused[:10]:
+        note(f"event {number} was refused: {reason}")
+    if len(refused) > 10:
+        note(f"... and {len(refused) - 10} more events were refused")
 
 
 def _whole(stream: EventLog | list[Any]) -> None:

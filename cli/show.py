@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flowlex.cli.options import InstanceFile, settings_of, with_options
-from flowlex.cli.output import console, facts_table, rows_table
-from flowlex.cli.table_cells import cells
+from flowlex.cli.output import cells, console, facts_table, rows_table
 
 __all__ = ["show"]
 

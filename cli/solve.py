@@ -127,7 +127,7 @@ def find_files(
     from flowlex.cli.inputs import discover, is_standard_input, save_standard_input
 
     if from_telemetry is not None:
-        from flowlex.cli.telemetry_snapshot import snapshot
+        from flowlex.cli.telemetry.common import snapshot
 
         paths.append(snapshot(context, from_telemetry, output, max_age_s=60.0 if max_age is None else max_age))
     elif max_age is not None:
@@ -152,8 +152,7 @@ def find_files(
 
 def run_batch(batch: Batch, *, json_lines: bool, verbose: bool = False) -> int:
     """Solve and report; a long run keeps no record of an instance but its line of the summary."""
-    from flowlex.cli.report import print_json, print_report, print_summary
-    from flowlex.cli.summary import LISTED, Line, write_page
+    from flowlex.cli.report import LISTED, Line, print_json, print_report, print_summary, write_page
 
     shown: list[Finished] = []
     lines: list[Line] = []

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flowlex.cli.inputs import SOLUTION_SUFFIX, discover
-from flowlex.cli.output import complain
-from flowlex.cli.table_cells import printable
+from flowlex.cli.output import complain, printable
 from flowlex.cli.verdicts import EXIT_CODES, UNREADABLE, AcceptQuoted, exit_code
 
 if TYPE_CHECKING:

@@ -199,7 +199,7 @@ def _compared(instance: Instance) -> dict[str, Any]:
 
 
 def _display(solution: Solution) -> dict[str, Any]:
-    from flowlex.cli.table_cells import cells
+    from flowlex.cli.output import cells
 
     shown: dict[str, Any] = {}
     if solution.certificate is not None:

@@ -31,7 +31,7 @@ def test_every_block_of_a_page_runs_in_order(page, shell):
     for language, text in blocks(page.read_text()):
         if language == "console":
             for line in lines(text):
-                if not line.startswith("flowlex solve --from-telemetry"):  # tests/telemetry/test_end_to_end.py
+                if not line.startswith("flowlex solve --from-telemetry"):  # tests/telemetry/test_documents.py
                     shell(line)
         elif language == "python":
             code.append(text)

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from flowlex.cli.options import with_options
+from flowlex.cli.output import console, rows_table
 from flowlex.cli.telemetry.common import client_for, pairs
 
 if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
-
     from flowlex.telemetry.schemas import Readings
 
 __all__ = ["list_", "register", "remove", "show", "unregister"]
@@ -94,21 +92,19 @@ def remove(
 @with_options(client=client_for("reader"))
 def list_(client: Any) -> None:
     """List the registrations and the nodes with their last heartbeat."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("name", "kind", "command", "every", "nodes", "runs on", "but", title="Registrations")
+    rows = []
     for r in client.registrations():
         where = ", ".join([*r.nodes, *(f"{key}={value}" for key, value in r.labels.items())]) or "all"
         where += f", {r.replicas} of them" if r.replicas else ""
         command = " ".join([r.program, *r.arguments])
-        cells = (r.name, r.kind, command, f"{r.interval_s:g} s", where, str(len(r.on)), "; ".join(r.doubts))
-        table.add_row(*map(_plain, cells), style="red" if r.doubts else None)
-    nodes = Table("node", "alive", "last heartbeat", "running", "waiting samples", title="Nodes")
-    for a in client.agents():
-        alive, age = "yes" if a.alive else "no", f"{a.age_s:.1f} s ago"
-        nodes.add_row(*map(_plain, (a.node, alive, age, ", ".join(a.running), str(a.buffered))))
-    Console().print(table, nodes)
+        rows.append((r.name, r.kind, command, f"{r.interval_s:g} s", where, len(r.on), "; ".join(r.doubts)))
+    columns = ("name", "kind", "command", "every", "nodes", "runs on", "but")
+    console().print(rows_table("Registrations", columns, rows))
+    nodes = [
+        (a.node, "yes" if a.alive else "no", f"{a.age_s:.1f} s ago", ", ".join(a.running), a.buffered)
+        for a in client.agents()
+    ]
+    console().print(rows_table("Nodes", ("node", "alive", "last heartbeat", "running", "waiting samples"), nodes))
 
 
 @with_options(client=client_for("reader"))
@@ -122,16 +118,15 @@ def show(
     client: Any,
 ) -> None:
     """Show last values with their age, live until interrupted."""
-    from rich.console import Console
     from rich.live import Live
 
     from flowlex.telemetry.client import Unreachable
 
-    def table() -> Table:
+    def table() -> Any:
         return _table(client.read(name or [], node or [], max_age))
 
     if once:
-        Console().print(table())
+        console().print(table())
         return
     with contextlib.suppress(KeyboardInterrupt), Live(table(), auto_refresh=False) as live:
         while True:
@@ -142,25 +137,13 @@ def show(
                 live.update(f"{error}; trying again", refresh=True)
 
 
-def _table(page: Readings) -> Table:
-    from rich.table import Table
-
-    table = Table("name", "node", "value", "unit", "age", "last run", title="Last values")
+def _table(page: Readings) -> Any:
+    rows = []
     for r in page.readings:
         value = r.value if isinstance(r.value, str) else json.dumps(r.value)
         run = "ok" if r.last_exit_code == 0 else f"code {r.last_exit_code}: {r.last_error[:60]}"
         ahead = f", clock {r.ahead_s:.0f} s ahead" if r.ahead_s > 1 else ""
-        age = f"{r.age_s:.1f} s" + (" stale" if r.stale else "") + ahead
-        cells = map(_plain, (r.name, r.node, value[:60], r.unit, age, run))
-        table.add_row(*cells, style="red" if r.stale or r.last_exit_code else None)
+        rows.append((r.name, r.node, value[:60], r.unit, f"{r.age_s:.1f} s{' stale' if r.stale else ''}{ahead}", run))
     for n in page.no_value:
-        run = f"code {n.last_exit_code}: {n.last_error[:60]}"
-        table.add_row(*map(_plain, (n.name, n.node, "never succeeded", "", "", run)), style="red")
-    return table
-
-
-def _plain(text: str) -> Text:
-    """A cell that carries neither markup nor control characters to the terminal."""
-    from rich.text import Text
-
-    return Text("".join(c if c.isprintable() else " " for c in text))
+        rows.append((n.name, n.node, "never succeeded", "", "", f"code {n.last_exit_code}: {n.last_error[:60]}"))
+    return rows_table("Last values", ("name", "node", "value", "unit", "age", "last run"), rows)

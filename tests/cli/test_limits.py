@@ -137,12 +137,6 @@ def test_a_file_that_changes_after_the_batch_began_is_an_error_line(run, write, 
     assert run("solve", "a.json", *jobs, "-o", "out", "--resume").exit_code == 0
 
 
-def test_a_memory_limit_leaves_room_for_small_packed_files(run, write, tmp_path):
-    (tmp_path / "a.json.gz").write_bytes(gzip.compress(write("a.json").read_bytes()))
-    result = run("solve", "a.json.gz", "--memory-limit", 300, "--json")
-    assert json.loads(result.stdout)["objective"] == 11
-
-
 def test_reading_in_pieces_takes_no_more_than_there_is(tmp_path):
     packed = tmp_path / "long.gz"
     packed.write_bytes(gzip.compress(bytes(3_000_000)))
@@ -182,14 +176,6 @@ def test_the_log_of_the_solver_is_shown_on_standard_error(start, write):
     stdout, stderr = process.communicate(timeout=120)
     assert json.loads(stdout)["objective"] == 11
     assert "HiGHS" in stderr
-
-
-def test_o_is_a_folder(run, write):
-    write("a.json")
-    Path("file.json").write_text("")
-    result = run("solve", "a.json", "-o", "file.json")
-    assert result.exit_code == 2
-    assert "file.json is a file; -o names a folder" in result.stderr
 
 
 def test_resume_says_why_it_solves_again(run, write):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flowlex.cli.summary import LISTED
+from flowlex.cli.report import LISTED
 from flowlex.instances import generate
 from flowlex.instances.files import instance_bytes
 
@@ -23,7 +23,7 @@ GENERATORS = {
     "jit-random": {},
     "inference-cluster": {},
     "network-random": {"nodes": 12, "arcs": 40},
-    "pods-scale": {"nodes": 3, "pods": 6},
+    "pods-scale": {"nodes": 2, "pods": 4},
     "flow-random": {},
     "gavel-like": {"jobs": 5, "gpus": 8},
 }

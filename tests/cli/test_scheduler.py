@@ -110,23 +110,6 @@ def test_a_worker_killed_in_mid_run_loses_nothing(start, write, wait_for, client
     assert len({record["instance"] for record in records}) == MANY
 
 
-def test_a_killed_client_resumes_and_the_cluster_forgets_it(start, run, write, wait_for, client, address, tmp_path):
-    for number in range(MANY):
-        write(f"in/{number}.json", units=1 + number % 4)
-    process = start("solve", "in", "--scheduler", address, "-o", "out")
-    results = tmp_path / "out" / "results.jsonl"
-    wait_for(lambda: results.exists() and len(results.read_bytes().splitlines()) >= 3)
-    process.kill()
-    process.wait(timeout=30)
-    before = [json.loads(line) for line in results.read_text().splitlines()]
-    wait_for(lambda: not any(client.processing().values()))
-    again = run("solve", "in", "--scheduler", address, "-o", "out", "--resume")
-    assert f"{len(before)} of {MANY} were done before" in again.stderr
-    after = [json.loads(line) for line in results.read_text().splitlines()]
-    assert after[: len(before)] == before
-    assert len({record["instance"] for record in after}) == len(after) == MANY
-
-
 def test_an_instance_that_kills_its_workers_is_tried_three_times(run, write, doomed):
     doomed.register_plugin(Poison(), name="poison")
     paths = [write("poison.json"), write("well.json", units=3)]
@@ -285,50 +268,6 @@ def test_subtasks_run_in_processes_of_their_own_and_tell_what_fails(tmp_path):
         list(side_by_side(time.sleep, [60.0]))
 
 
-class Metadata:
-    """A Dask client that answers metadata and counts what is submitted."""
-
-    def __init__(self, started: dict[str, tuple[str, ...]]) -> None:
-        self.started, self.submitted = started, list[Any]()
-
-    def get_metadata(self, keys: list[str], default: Any) -> Any:
-        return self.started.get(keys[-1], default)
-
-    def map(self, function: Any, tasks: Any, **_: Any) -> list[Any]:
-        self.submitted += tasks
-        return []
-
-
-def _packed(key: str) -> dask_transport.PackedTask:
-    return dask_transport.PackedTask({"instance": key, "engine": "network"}, {"in/a": b"12"}, {}, run="r", key=key)
-
-
-def test_a_task_whose_workers_died_is_tried_again_until_enough_started_it(monkeypatch):
-    client = Metadata({"a": ("tcp://x", "tcp://y"), "b": ("tcp://x", "tcp://y", "tcp://z")})
-    run = dask_batch._Run(client, [])
-    monkeypatch.setattr(run, "_submit", lambda task, _: client.submitted.append(task))
-    assert list(run._given_up(_packed("a"), 1)) == []
-    assert [task.key for task in client.submitted] == ["a"]
-    (failed,) = run._given_up(_packed("b"), 1)
-    assert failed.record["status"] == "error"
-    assert "(tcp://x, tcp://y, tcp://z)" in failed.record["message"]
-    (never,) = run._given_up(_packed("c"), dask_batch._INNOCENT + 1)
-    assert never.record["status"] == "error"
-
-
-def test_a_worker_refuses_what_has_cost_enough_workers(monkeypatch):
-    class Worker:
-        address = "tcp://here"
-
-    monkeypatch.setattr(distributed, "get_worker", Worker)
-    monkeypatch.setattr(dask_transport, "_perform", lambda packed, _: packed.key)
-    monkeypatch.setattr(dask_transport, "_record_start", lambda *_: ("tcp://x", "tcp://y"))
-    assert dask_transport.perform(_packed("0")) == "0"
-    monkeypatch.setattr(dask_transport, "_record_start", lambda *_: ("tcp://x", "tcp://y", "tcp://z"))
-    refused = dask_transport.perform(_packed("0"))
-    assert "tcp://here: the workers that had it died (tcp://x, tcp://y, tcp://z)" in refused.record["message"]
-
-
 class Threads:
     """A Dask client that reports numbers of threads in turn."""
 
@@ -354,6 +293,7 @@ def test_a_cluster_without_workers_is_waited_for_and_said(monkeypatch, capsys):
         [workers.threads() for _ in range(3)]
 
 
+@pytest.mark.slow
 def test_a_batch_goes_on_when_its_only_worker_comes_back(start, write, wait_for, tmp_path):
     for number in range(MANY):
         write(f"in/{number}.json", units=1 + number % 4)
@@ -369,27 +309,3 @@ def test_a_batch_goes_on_when_its_only_worker_comes_back(start, write, wait_for,
         _, stderr = process.communicate(timeout=100)
     assert process.returncode == 0, stderr
     assert [record["status"] for record in _sorted(tmp_path / "out")] == ["optimal"] * MANY
-
-
-def test_a_folder_of_an_s3_store_is_solved(run, write, monkeypatch, tmp_path):
-    server = pytest.importorskip("moto.server", reason="moto[server] is not installed: no local S3 server")
-    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed")
-    content = write("a.json").read_bytes()
-    store = server.ThreadedMotoServer(port=0)
-    store.start()
-    host, port = store.get_host_and_port()
-    settings = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "any", "SECRET_ACCESS_KEY": "any"}
-    for name, value in (settings | {"DEFAULT_REGION": "us-east-1"}).items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    files = s3fs.S3FileSystem()
-    files.mkdir("nightly")
-    for name in ("a.json", "b.json"):
-        files.pipe(f"nightly/instances/{name}", content)
-    for how in ((), ("--scheduler", "local:1")):
-        result = run("solve", "s3://nightly/instances", "-o", f"out{len(how)}", *how)
-        assert result.exit_code == 0, result.stderr
-        records = _sorted(tmp_path / f"out{len(how)}")
-        assert [record["instance"] for record in records] == [f"s3://nightly/instances/{n}.json" for n in "ab"]
-        again = run("solve", "s3://nightly/instances", "-o", f"out{len(how)}", "--resume")
-        assert "2 of 2 were done before" in again.stderr
-    store.stop()

@@ -114,16 +114,6 @@ def test_files_of_one_name_get_solution_files_of_their_own(run, write):
     assert costs == {11, 6, 4}
 
 
-def test_summary_of_a_batch(run, write):
-    write("in/a.json")
-    write("in/b.json", units=99, room=2)
-    result = run("solve", "in")
-    assert result.exit_code == 1
-    assert "2 instances: 1 optimal, 1 infeasible" in result.stdout
-    assert result.stdout.index("in/a.json") < result.stdout.index("in/b.json")
-    assert "in/b.json" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -199,16 +189,6 @@ def test_a_comparison_and_an_option_that_is_an_object(run):
     result = run("solve", "a.json", "--set", 'penalties={"rock": 3}')
     assert result.exit_code == 2
     assert "penalties has no field 'rock'; it has: rack, between_racks" in result.stderr
-
-
-def test_json_is_all_that_standard_output_holds(start, write):
-    write("a.json")
-    write("b.json", units=99, room=2)
-    process = start("solve", "a.json", "b.json", "--json")
-    stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert [json.loads(line)["status"] for line in stdout.splitlines()] == ["optimal", "infeasible"]
-    assert "b.json" in stderr
 
 
 def test_a_reader_that_goes_away_is_no_crash(start, write):

@@ -142,6 +142,51 @@ def sqlite_store(tmp_path: Path) -> Iterator[object]:
         yield store
 
 
+@pytest.fixture
+def api(sqlite_store: object) -> Iterator[object]:
+    """An application in memory that demands no tokens."""
+    from fastapi.testclient import TestClient
+
+    from flowlex.telemetry.app import create_app
+    from flowlex.telemetry.service import Settings
+
+    app = create_app(sqlite_store, Settings(require_token=False, retention_s=None))
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def line(api: object) -> object:
+    """A network line to the application that can be cut, before or after it works, and tampered with (``change``)."""
+    import httpx
+
+    class Line(httpx.BaseTransport):
+        cut, lose_answers, change = False, 0, staticmethod(lambda content: content)
+
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            if self.cut:
+                raise httpx.ConnectError("cut", request=request)
+            answer = api.request(
+                request.method, str(request.url), content=request.read(), headers=dict(request.headers)
+            )
+            if self.lose_answers and request.url.path.endswith("/data"):
+                self.lose_answers -= 1
+                raise httpx.ReadTimeout("answer lost", request=request)
+            content = self.change(answer.content)
+            return httpx.Response(answer.status_code, headers=answer.headers, content=content, request=request)
+
+    return Line()
+
+
+@pytest.fixture
+def client(line: object) -> Iterator[object]:
+    """The service's client on that line."""
+    from flowlex.telemetry.client import TelemetryClient
+
+    with TelemetryClient("http://127.0.0.1", transport=line) as client:
+        yield client
+
+
 #: With ``FLOWLEX_TEST_STEP`` naming a file, the process's wall clock is off by so many seconds as stand in it.
 STEPPED = """
 import os, time

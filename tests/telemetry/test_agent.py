@@ -8,51 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from fastapi.testclient import TestClient
 
 from flowlex.telemetry.agent import Agent, AgentSettings, JournalInUse
-from flowlex.telemetry.app import create_app
 from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
 from flowlex.telemetry.journal import Journal
 from flowlex.telemetry.schemas import Registration, Sample
-from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
 
 Eventually = Callable[..., None]
-
-
-class Line(httpx.BaseTransport):
-    """A network line to an application in memory that can be cut, before or after the server works."""
-
-    def __init__(self, api: TestClient) -> None:
-        self.api = api
-        self.cut = False
-        self.lose_answers = 0
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        if self.cut:
-            raise httpx.ConnectError("cut", request=request)
-        content = request.read()
-        answer = self.api.request(request.method, str(request.url), content=content, headers=dict(request.headers))
-        if self.lose_answers and request.url.path.endswith("/data"):
-            self.lose_answers -= 1
-            raise httpx.ReadTimeout("answer lost", request=request)
-        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content, request=request)
-
-
-@pytest.fixture
-def line(sqlite_store: Store) -> Iterator[Line]:
-    app = create_app(sqlite_store, Settings(require_token=False, alive_s=5))
-    with TestClient(app, base_url="http://127.0.0.1") as api:
-        yield Line(api)
-
-
-@pytest.fixture
-def client(line: Line) -> Iterator[TelemetryClient]:
-    with TelemetryClient("http://127.0.0.1", transport=line) as client:
-        yield client
 
 
 @pytest.fixture
@@ -137,7 +101,7 @@ def test_processors_turn_stored_data_into_better_data(
 
 
 def test_nothing_collected_is_lost_while_the_server_is_away(
-    client: TelemetryClient, line: Line, agents: Callable[..., Agent], eventually: Eventually, sqlite_store: Store
+    client: TelemetryClient, line: Any, agents: Callable[..., Agent], eventually: Eventually, sqlite_store: Store
 ) -> None:
     register(client, "a", "one")
     agent = agents()
@@ -152,7 +116,7 @@ def test_nothing_collected_is_lost_while_the_server_is_away(
 
 
 def test_a_lost_answer_doubles_nothing(
-    client: TelemetryClient, line: Line, agents: Callable[..., Agent], eventually: Eventually, sqlite_store: Store
+    client: TelemetryClient, line: Any, agents: Callable[..., Agent], eventually: Eventually, sqlite_store: Store
 ) -> None:
     line.lose_answers = 3
     register(client, "a", "one")
@@ -173,7 +137,7 @@ def test_a_forgotten_node_introduces_itself_again(
 
 
 def test_a_restarted_agent_collects_though_the_server_is_away(
-    client: TelemetryClient, line: Line, agents: Callable[..., Agent], eventually: Eventually, tmp_path: Path
+    client: TelemetryClient, line: Any, agents: Callable[..., Agent], eventually: Eventually, tmp_path: Path
 ) -> None:
     register(client, "a", "one")
     first = agents()
@@ -266,7 +230,7 @@ def test_back_off_doubles_to_a_limit_and_starts_anew() -> None:
     assert backoff.next() <= 1
 
 
-def test_client_errors_are_two_kinds(client: TelemetryClient, line: Line) -> None:
+def test_client_errors_are_two_kinds(client: TelemetryClient, line: Any) -> None:
     with pytest.raises(Refused, match="nothing named a was ever written on node w1") as refusal:
         client.last("a", "w1")
     assert (refusal.value.status, refusal.value.reason) == (404, "unknown")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
 
 HOUR = 3_600.0
-
-
-@pytest.fixture
-def api(sqlite_store: Store) -> Iterator[TestClient]:
-    app = create_app(sqlite_store, Settings(require_token=False))
-    with TestClient(app, base_url="http://127.0.0.1") as client:
-        yield client
 
 
 def put(api: TestClient, value: object, at: float, **more: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,8 @@ def test_every_line_runs_in_order(tmp_path: Path, processes: Any, port: int, mon
     person = Person(tmp_path, processes, port)
     for line in lines(CONSOLE[0]):
         person.types(line)
+    assert (tmp_path / "flowlex-telemetry-tokens.json").stat().st_mode & 0o077 == 0
+    for process in list(processes.running):
+        assert processes.stop(process) in (0, -signal.SIGTERM)
+    secrets = [person.admin, person.reader, *(path.read_text().strip() for path in tmp_path.glob("*.token"))]
+    assert len(secrets) == 4 and not any(secret in processes.text() for secret in secrets)

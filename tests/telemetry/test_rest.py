@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +16,6 @@ from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
 
 CPU = {"name": "cpu_free", "program": "cpu_free", "interval_s": 1.0, "unit": "fraction"}
-
-
-@pytest.fixture
-def api(sqlite_store: Store) -> Iterator[TestClient]:
-    with TestClient(create_app(sqlite_store, Settings(require_token=False)), base_url="http://127.0.0.1") as client:
-        yield client
 
 
 @pytest.fixture
@@ -215,23 +207,9 @@ def test_rights(guarded: TestClient, sqlite_store: Store) -> None:
     assert guarded.get("/v1/data").headers["www-authenticate"] == "Bearer"
 
 
-def test_refusals_repeat_no_content(guarded: TestClient, sqlite_store: Store) -> None:
-    token = new_token(sqlite_store, Role.ADMIN)
-    body = {**CPU, "arguments": ["--password=hunter2\n"], "surprise": "hunter2"}
-    response = guarded.post("/v1/registrations", json=body, headers={"authorization": f"Bearer {token}"})
-    assert response.status_code == 422 and "hunter2" not in response.text
-
-
 def test_without_tokens_foreign_host_names_are_refused(api: TestClient) -> None:
     assert api.get("/v1/health", headers={"host": "evil.example"}).status_code == 400
     assert api.get("/v1/health", headers={"host": "localhost:8750"}).status_code == 200
-
-
-def test_the_openapi_page(api: TestClient, tmp_path: Path) -> None:
-    document = api.get("/openapi.json").json()
-    assert {path.split("/")[1] for path in document["paths"]} == {"v1", "healthz", "readyz", "metrics"}
-    assert "HTTPBearer" in json.dumps(document["components"]["securitySchemes"])
-    assert api.get("/docs").status_code == 200
 
 
 def test_work_follows_nodes_labels_programs_and_replicas(api: TestClient) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from flowlex.telemetry.runner import (
-    _SUPERVISOR,
     BAD_OUTPUT,
     NOT_ALLOWED,
     TIMED_OUT,
@@ -107,13 +105,6 @@ def test_the_time_limit_ends_the_whole_group(folder: Path, script: str) -> None:
     assert alive_within(group) == []
 
 
-def test_what_a_command_leaves_behind_is_ended(folder: Path) -> None:
-    put(folder, "program", f"sleep 30 >/dev/null 2>&1 &\necho $$ > {folder}/pid\necho 1")
-    assert run_command(["program"], [folder], timeout_s=5).value == 1
-    group = int((folder / "pid").read_text())
-    assert alive_within(group) == []
-
-
 def test_the_output_limit(folder: Path) -> None:
     put(folder, "program", "while :; do echo 0123456789; done")
     run = run_command(["program"], [folder], timeout_s=20, max_bytes=1000)
@@ -201,26 +192,6 @@ def test_what_leaves_the_group_ends_with_the_run(folder: Path, leave: str) -> No
     put(folder, "program", leave.replace("60", marker) + "\necho 1")
     assert run_command(["program"], [folder], timeout_s=20).value == 1
     assert sleepers(marker) == []
-
-
-def test_the_supervisor_by_itself(folder: Path) -> None:
-    """Without the flags that shut coverage out of it: it tells how the command ended, then ends what that left."""
-    marker = f"6{time.time_ns() % 10**9:09d}"
-    put(folder, "program", f"setsid -f sleep {marker}; exit 3")
-    for name, said in (("program", b"code 3\n"), ("nothing", b"no No such file or directory\n")):
-        leash, other = socket.socketpair()
-        with leash:
-            with other:
-                command = [sys.executable, str(_SUPERVISOR), str(other.fileno()), str(folder / name)]
-                supervisor = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
-            leash.settimeout(60)
-            assert leash.recv(100) == said
-            until = time.monotonic() + 30  # what setsid left may not be a sleep yet
-            while name == "program" and not sleepers(marker) and time.monotonic() < until:
-                time.sleep(0.05)
-            assert len(sleepers(marker)) == (name == "program")
-        assert supervisor.wait(60) == 0
-        assert sleepers(marker) == []
 
 
 def test_a_killed_agent_leaves_no_command_behind(folder: Path, tmp_path: Path) -> None:

@@ -148,10 +148,3 @@ def test_writers_from_many_threads_lose_nothing(store: Store) -> None:
 def test_wrong_database_urls(url: str, message: str) -> None:
     with pytest.raises((ValueError, ModuleNotFoundError), match=message):
         Store(url)
-
-
-def test_the_place_hides_the_password() -> None:
-    import sqlalchemy as sa
-
-    url = sa.make_url("postgresql+psycopg://u:secret@127.0.0.1:1/d")
-    assert "secret" not in url.render_as_string(hide_password=True)

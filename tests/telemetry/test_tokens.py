@@ -128,6 +128,9 @@ def test_the_documentation_needs_nothing_from_outside(api: TestClient) -> None:
     for said in ("POST /v1/data", "GET /metrics", "WriteBatch"):
         assert said in page
     assert api.get("/redoc").status_code == 404
+    document = api.get("/openapi.json").json()
+    assert {path.split("/")[1] for path in document["paths"]} == {"v1", "healthz", "readyz", "metrics"}
+    assert "HTTPBearer" in document["components"]["securitySchemes"]
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
