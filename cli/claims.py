@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flowlex.cli.options import ForceOption
-from flowlex.cli.output import console, note, picture_suffix, refuse_existing, rows_table, write_output
+from flowlex.cli.output import console, note, refuse_existing, rows_table, write_picture
 
 __all__ = ["claims"]
 
@@ -55,12 +55,9 @@ def claims(
 
 def _draw_failing_share(picture: str) -> None:
     """Write the heat map of Lemma 3: share of random JIT matrices that are not totally unimodular."""
-    from flowlex.formulations.pictures import picture_bytes, quiet_backend
     from flowlex.validation.claims.jit_lemma_3 import failing_share, plot_failing_share
 
-    suffix = picture_suffix(picture, "--plot")
     transfers, slots = (2, 4, 6, 8, 12, 16), (1, 2, 3, 4, 6)
     share = failing_share(transfers, slots)
-    with quiet_backend():
-        write_output(picture, picture_bytes(plot_failing_share(share, transfers, slots), suffix))
+    write_picture(picture, lambda: plot_failing_share(share, transfers, slots), "--plot")
     note(f"picture: {picture}")

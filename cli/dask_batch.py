@@ -191,7 +191,7 @@ class _Run:
         self.client, self.run = client, uuid.uuid4().hex
         self.divided = any(task.get("divided") for task in tasks)
         self.waiting = deque((str(number), task) for number, task in enumerate(tasks))
-        self.reading: dict[str, tuple[dict[str, Any], float]] = {}
+        self.reading: dict[str, dict[str, Any]] = {}
         #: By future: the task, and how often Dask gave it up before.
         self.submitted: dict[Any, tuple[PackedTask, int]] = {}
         self.bytes = 0
@@ -206,38 +206,37 @@ class _Run:
             with contextlib.suppress(queue.Empty):
                 event = self.events.get(timeout=0.5)
                 yield from self._was_read(*event) if isinstance(event, tuple) else self._completed(event)
-            yield from self._overdue()
         with contextlib.suppress(OSError):  # the scheduler can forget which workers started what
             self.client.set_metadata(["flowlex", self.run], None)
 
     def _read(self, key: str, task: dict[str, Any]) -> None:
         """Read the files of a task in a daemon thread: a read that hangs must not stop the batch."""
         limit = task["time_limit_s"]
-        self.reading[key] = (task, float("inf") if limit is None else time.monotonic() + limit + grace_s(limit))
+        self.reading[key] = task
+        late = threading.Timer(0.0 if limit is None else limit + grace_s(limit), self.events.put, [(key, None)])
+        late.daemon = True
 
         def read() -> None:
             try:
                 found: Any = pack(task, run=self.run, key=key, versions=versions())
             except Exception as error:
                 found = error
+            late.cancel()
             self.events.put((key, found))
 
         threading.Thread(target=read, daemon=True).start()
-
-    def _overdue(self) -> Iterator[Finished]:
-        """Report tasks whose files were not read in time."""
-        for key, (task, deadline) in list(self.reading.items()):
-            if deadline <= time.monotonic():
-                del self.reading[key]
-                message = f"stopped while reading it: limit {task['time_limit_s']:g} s"
-                yield Finished(task, _record(task, "time_limit", message))
+        if limit is not None:
+            late.start()
 
     def _was_read(self, key: str, found: Any) -> Iterator[Finished]:
-        """Send a task whose files were read, unless that took too long or failed."""
-        if key not in self.reading:
+        """Send a task whose files were read, unless that took too long (None) or failed."""
+        task = self.reading.pop(key, None)
+        if task is None:
             return  # overdue
-        task, _ = self.reading.pop(key)
-        if isinstance(found, PackedTask):
+        if found is None:
+            message = f"stopped while reading it: limit {task['time_limit_s']:g} s"
+            yield Finished(task, _record(task, "time_limit", message))
+        elif isinstance(found, PackedTask):
             self.bytes += found.size
             self._submit(found)
         else:

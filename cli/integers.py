@@ -10,7 +10,7 @@ import typer
 
 from flowlex.cli.options import ForceOption
 from flowlex.cli.output import console, note, refuse_existing, write_output
-from flowlex.cli.verdicts import AcceptQuoted, report_judgement
+from flowlex.cli.verdicts import AcceptQuoted, SearchLimit, SearchSeed, report_judgement
 
 if TYPE_CHECKING:
     from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
@@ -24,10 +24,8 @@ MODELS = (".mps", ".mps.gz", ".lp", ".lp.gz")
 
 def integers(
     file: Annotated[Path, typer.Argument(help="A model (.mps, .lp, .gz) or an instance file.", show_default=False)],
-    time_limit: Annotated[
-        float, typer.Option("--time-limit", metavar="S", help="Processor seconds for the search.")
-    ] = 60.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random orders.")] = 0,
+    time_limit: SearchLimit = 60.0,
+    seed: SearchSeed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with the proof.")] = False,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="RELAXED.mps", help="Write the model without them.")
@@ -43,10 +41,6 @@ def integers(
     For a linear objective the model without them has the same optimum, at a point where they hold all the same.
     Exit code 0; 2: bad input. With --verify, 0: all is proven; 1: refused; 3: something is only quoted.
     """
-    if not time_limit > 0:
-        raise typer.BadParameter("must be positive", param_hint="--time-limit")
-    if seed < 0:
-        raise typer.BadParameter("must not be negative", param_hint="--seed")
     refuse_existing(force, output)
     model = str(file).lower().endswith(MODELS)
     if output is not None and not (model and output.lower().endswith(MODELS)):

@@ -34,6 +34,7 @@ __all__ = [
     "check_scheduler",
     "parse_settings",
     "place",
+    "positive",
     "settings_of",
     "typed",
     "with_options",
@@ -48,7 +49,8 @@ class Engine(StrEnum):
     NETWORK = "network"
 
 
-def _positive(value: float | None) -> float | None:
+def positive(value: float | None) -> float | None:
+    """Refuse seconds that are not positive and finite."""
     if value is not None and not (value > 0 and math.isfinite(value)):
         raise typer.BadParameter(f"{value} is not a positive, finite number of seconds")
     return value
@@ -80,7 +82,7 @@ ChangesOption = Annotated[
 ]
 TimeLimitOption = Annotated[
     float | None,
-    typer.Option("--time-limit", metavar="S", callback=_positive, help="Seconds per instance, reading included."),
+    typer.Option("--time-limit", metavar="S", callback=positive, help="Seconds per instance, reading included."),
 ]
 GapOption = Annotated[
     float,

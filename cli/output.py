@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from rich.console import Console, Group
 
     from flowlex.instances.base import Instance
@@ -32,6 +33,7 @@ __all__ = [
     "text_of",
     "write_instance_output",
     "write_output",
+    "write_picture",
 ]
 
 #: A word of a cell that is longer than this may be broken.
@@ -160,6 +162,15 @@ def picture_suffix(path: str, option: str, *more: str) -> str:
         endings = ", ".join(f".{name}" for name in known[:-1])
         raise typer.BadParameter(f"{path!r} does not end in {endings} or .{known[-1]}", param_hint=option)
     return suffix
+
+
+def write_picture(path: str, draw: Callable[[], Axes], option: str) -> None:
+    """Draw a picture and write it in the format of its name; ``option`` names it."""
+    from flowlex.formulations.pictures import picture_bytes, quiet_backend
+
+    suffix = picture_suffix(path, option)
+    with quiet_backend():
+        write_output(path, picture_bytes(draw(), suffix))
 
 
 def write_output(path: str, data: bytes) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from flowlex.cli.bindings import check_output, write_plan
 from flowlex.cli.options import ForceOption, GapOption, SeedOption, TimeLimitOption
-from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_output
+from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_picture
 
 if TYPE_CHECKING:
     from flowlex.instances.importers.kubernetes_bindings import Plan
@@ -68,7 +68,8 @@ def place(
     What would be bound, what waits and why, what would be stopped, how even the nodes are and how far that is from
     the best. Exit code 0: there is an answer, though pods may wait. 1: there is none. 2: the objects cannot be read.
     """
-    suffix = picture_suffix(picture, "--picture") if picture else ""
+    if picture:
+        picture_suffix(picture, "--picture")
     refuse_existing(force, picture)
     if output:
         check_output(output, force)
@@ -88,16 +89,14 @@ def place(
         lines += _defragmented(cluster, objects, card_gb, defragment, options)
     typer.echo("\n".join(lines))
     if picture:
-        from flowlex.formulations.pictures import picture_bytes, quiet_backend
         from flowlex.models.pods.card_picture import draw_cards
         from flowlex.models.pods.problem.running import running_cluster
 
         first, last = rounds[0][1], rounds[-1][1]
         before = running_cluster(first.source.arrays, cards=True)
         assert before is not None and last.cluster is not None
-        with quiet_backend():
-            axes = draw_cards(last.source, {"before": before, "after": last.cluster})
-            write_output(picture, picture_bytes(axes, suffix))
+        shown = {"before": before, "after": last.cluster}
+        write_picture(picture, lambda: draw_cards(last.source, shown), "--picture")
     if output:
         write_plan(_plan(rounds), output)
 

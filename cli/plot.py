@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,10 +16,7 @@ from flowlex.cli.options import (
     settings_of,
     with_options,
 )
-from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_output
-
-if TYPE_CHECKING:
-    from flowlex.models.answer import Solution
+from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_output, write_picture
 
 __all__ = ["plot"]
 
@@ -53,16 +50,11 @@ def plot(
         complain(f"{file}: nothing to draw ({solution.status}). {solution.message}".rstrip())
         raise typer.Exit(1)
     try:
-        picture = solution.to_html().encode() if suffix == "html" else _picture(solution, suffix)
+        if suffix == "html":
+            write_output(output, solution.to_html().encode())
+        else:
+            write_picture(output, solution.plot, "-o")
     except NotImplementedError as error:
         complain(f"{file}: answers of kind {model.instance.kind!r} have no picture; `flowlex solve` prints a table")
         raise typer.Exit(2) from error
-    write_output(output, picture)
     note(f"{output}: {solution.model}, {solution.status}, objective {solution.objective}")
-
-
-def _picture(solution: Solution, suffix: str) -> bytes:
-    from flowlex.formulations.pictures import picture_bytes, quiet_backend
-
-    with quiet_backend():
-        return picture_bytes(solution.plot(), suffix)

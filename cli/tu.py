@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowlex.cli.options import ForceOption
-from flowlex.cli.output import console, note, picture_suffix, refuse_existing, write_output
-from flowlex.cli.verdicts import AcceptQuoted, report_judgement
+from flowlex.cli.output import console, note, refuse_existing, write_output, write_picture
+from flowlex.cli.verdicts import AcceptQuoted, SearchLimit, SearchSeed, report_judgement
 
 if TYPE_CHECKING:
     from flowlex.validation.unimodularity.matrix import NamedMatrix
@@ -33,11 +33,9 @@ class Method(StrEnum):
 def tu(
     file: Annotated[Path, typer.Argument(help="A model, matrix, network or instance file.", show_default=False)],
     method: Annotated[Method, typer.Option("--method", help="auto: all steps; or one step alone.")] = Method.AUTO,
-    time_limit: Annotated[
-        float, typer.Option("--time-limit", metavar="S", help="Processor seconds before it gives up.")
-    ] = 60.0,
+    time_limit: SearchLimit = 60.0,
     bounds: Annotated[bool, typer.Option("--bounds", help="Take the variables' bounds as rows, too.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random orders.")] = 0,
+    seed: SearchSeed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     picture: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the proof on the sparsity pattern.")
@@ -64,10 +62,6 @@ def tu(
     Exit code 0: TU; 1: not TU; 3: undecided; 2: bad input. With --verify, 0: all is proven; 1: refused;
     3: an answer or the extent of a network part is only quoted.
     """
-    if not time_limit > 0:
-        raise typer.BadParameter("must be positive", param_hint="--time-limit")
-    if seed < 0:
-        raise typer.BadParameter("must not be negative", param_hint="--seed")
     refuse_existing(force, output, picture, extract)
 
     from flowlex.validation.unimodularity.check import check
@@ -81,7 +75,8 @@ def tu(
     if output is not None:
         write_output(output, (verdict.to_json() + "\n").encode())
     if picture is not None:
-        _draw(verdict, named, picture)
+        write_picture(str(picture), lambda: verdict.plot(named), "--plot")
+        note(f"picture: {picture}")
     if explained:
         _explain(named, time_limit, seed, as_json)
     if extract is not None:
@@ -144,12 +139,3 @@ def _verify(stored: Path, named: NamedMatrix, file: Path, as_json: bool, accept_
         raise InstanceError(f"{found[0].detail} ({file})", path=stored)
     about = f"verdict holds ({verdict.answer}, {verdict.method or 'no proof'})"
     return report_judgement(stored, about, found, as_json=as_json, accept_quoted=accept_quoted)
-
-
-def _draw(verdict: Verdict, named: NamedMatrix, picture: Path) -> None:
-    from flowlex.formulations.pictures import picture_bytes, quiet_backend
-
-    suffix = picture_suffix(str(picture), "--plot")
-    with quiet_backend():
-        write_output(str(picture), picture_bytes(verdict.plot(named), suffix))
-    note(f"picture: {picture}")

@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flowlex.cli.options import positive
 from flowlex.cli.output import complain, console
 
 if TYPE_CHECKING:
     from flowlex.validation.unimodularity.recheck import Judged
 
-__all__ = ["EXIT_CODES", "UNREADABLE", "AcceptQuoted", "exit_code", "report_judgement"]
+__all__ = ["EXIT_CODES", "UNREADABLE", "AcceptQuoted", "SearchLimit", "SearchSeed", "exit_code", "report_judgement"]
 
 UNREADABLE = "unreadable"
 #: Verdict on a file to exit code.
 EXIT_CODES = {"proven": 0, "quoted": 3, "refused": 1, UNREADABLE: 2}
 
+SearchLimit = Annotated[
+    float,
+    typer.Option("--time-limit", metavar="S", callback=positive, help="Processor seconds before the search gives up."),
+]
+SearchSeed = Annotated[int, typer.Option("--seed", min=0, help="Of the random orders.")]
 AcceptQuoted = Annotated[
     bool, typer.Option("--accept-quoted", help="Exit code 0, not 3, where claims are only quoted.")
 ]

@@ -248,17 +248,12 @@ class Agent:
                 if self.stop.is_set():
                     return
                 self._collected.wait(1.0)
-            except (Unreachable, Refused) as error:
+            except Exception as error:  # such as a full disk: the journal may have room again
                 if stopping or self.stop.is_set():
                     return  # the journal keeps it for the next start
-                _LOG.warning("delivery failed: %s; %d samples wait", error, len(self.journal))
-                wait = error.wait_s if isinstance(error, Unreachable) else 0.0
-                self.stop.wait(max(wait, backoff.next()))
-            except Exception:  # such as a full disk: the journal may have room again
-                if stopping or self.stop.is_set():
-                    return
-                _LOG.exception("delivery failed")
-                self.stop.wait(backoff.next())
+                unexpected = not isinstance(error, (Unreachable, Refused))
+                _LOG.warning("delivery failed: %s; %d samples wait", error, len(self.journal), exc_info=unexpected)
+                self.stop.wait(max(getattr(error, "wait_s", 0.0), backoff.next()))
 
     def deliver_once(self) -> int:
         """Send everything that waits; return how many samples the service acknowledged.

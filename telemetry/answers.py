@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import HTTPException
 from pydantic import BaseModel
@@ -12,7 +12,20 @@ from pydantic import BaseModel
 from flowlex.telemetry.clock import Clock
 from flowlex.telemetry.reads import LatestRow, SampleRow
 
-__all__ = ["ERRORS", "Ages", "Invalid", "Problem", "no_value_text", "refuse", "sample_text"]
+__all__ = [
+    "BAD_BODY",
+    "ERRORS",
+    "NOT_FOUND",
+    "Ages",
+    "Invalid",
+    "Problem",
+    "known",
+    "no_value_text",
+    "refuse",
+    "sample_text",
+]
+
+T = TypeVar("T")
 
 
 class Problem(BaseModel):
@@ -51,8 +64,19 @@ def refuse(status: int, reason: str, message: str, *, wait_s: float = 1.0, **mor
     return HTTPException(status, {"reason": reason, "message": message, **more}, headers)
 
 
+def known(found: T | None, message: str) -> T:
+    """Return what was found; 404 with a message where that is nothing."""
+    if not found:
+        raise refuse(404, "unknown", message)
+    return found
+
+
+Responses = dict[int | str, dict[str, Any]]
+#: Documented where they occur.
+NOT_FOUND: Responses = {404: {"model": Problem, "description": "Not known"}}
+BAD_BODY: Responses = {400: {"model": Problem, "description": "The body is not JSON"}}
 #: Documented on every route that takes a token.
-ERRORS: dict[int | str, dict[str, Any]] = {
+ERRORS: Responses = {
     401: {"model": Problem, "description": "No valid token"},
     403: {"model": Problem, "description": "The token has not this right"},
     413: {"model": Problem, "description": "The request is too long"},

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import StringConstraints
 
-from flowlex.telemetry.answers import ERRORS, Ages, Problem, no_value_text, refuse, sample_text
+from flowlex.telemetry.answers import ERRORS, Ages, Problem, known, no_value_text, refuse, sample_text
 from flowlex.telemetry.rights import Admin, Agent, Reader, ServiceDep, only_known_parameters, refuse_other_node
 from flowlex.telemetry.schemas import (
     MAX_TIME,
@@ -121,9 +121,8 @@ async def read_one(
     max_age: MaxAge = None,
 ) -> Response:
     """Read the last value and its age; 404 with reason ``unknown``, ``no_value`` or ``stale``."""
-    row = await run_in_threadpool(service.store.latest_one, name, node)
-    if row is None:
-        raise refuse(404, "unknown", f"nothing named {name} was ever written on node {node}")
+    found = await run_in_threadpool(service.store.latest_one, name, node)
+    row = known(found, f"nothing named {name} was ever written on node {node}")
     if row.value is None:
         message = f"{name} on {node} has no value yet; its last run ended with code {row.last_exit_code}"
         raise refuse(404, "no_value", message)
@@ -142,8 +141,7 @@ async def remove_series(
 ) -> dict[str, int]:
     """Delete a series: its last value, history and aggregates."""
     removed = await service.remove_series(name, node)
-    if not removed["series"]:
-        raise refuse(404, "unknown", f"nothing named {name} is stored of node {node}")
+    known(removed["series"], f"nothing named {name} is stored of node {node}")
     return removed
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Path, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
-from flowlex.telemetry.answers import ERRORS, Ages, Problem, refuse, sample_text
+from flowlex.telemetry.answers import BAD_BODY, ERRORS, NOT_FOUND, Ages, Problem, known, refuse, sample_text
 from flowlex.telemetry.reads import TooMuch
 from flowlex.telemetry.registry import DuplicateRegistration
 from flowlex.telemetry.rights import Admin, Agent, Reader, ServiceDep, only_known_parameters, refuse_other_node
@@ -32,9 +32,7 @@ from flowlex.telemetry.service import Service
 
 __all__ = ["router"]
 
-_NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "Not known"}}
-_CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "Exists already, or another name"}}
-_BAD_BODY: dict[int | str, dict[str, Any]] = {400: {"model": Problem, "description": "The body is not JSON"}}
+_CONFLICT: dict[int | str, Any] = {409: {"model": Problem, "description": "Exists already, or another name"}}
 
 router: APIRouter = APIRouter(prefix="/v1", responses=ERRORS, dependencies=[Depends(only_known_parameters)])
 
@@ -46,7 +44,7 @@ MAX_REGISTRATIONS = 1_000
 MAX_INPUTS = 50_000
 
 
-@router.post("/registrations", status_code=201, tags=["registration"], responses={**_CONFLICT, **_BAD_BODY})
+@router.post("/registrations", status_code=201, tags=["registration"], responses={**_CONFLICT, **BAD_BODY})
 async def add_registration(service: ServiceDep, who: Admin, registration: Registration) -> Registered:
     """Register a collector or a processor under a new data name; ``doubts`` say what would keep it without value."""
 
@@ -73,16 +71,13 @@ def list_registrations(service: ServiceDep, who: Reader) -> list[Running]:
     ]
 
 
-@router.get("/registrations/{name}", tags=["registration"], responses=_NOT_FOUND)
+@router.get("/registrations/{name}", tags=["registration"], responses=NOT_FOUND)
 def read_registration(service: ServiceDep, who: Reader, name: PathName) -> Registration:
     """Read one registration."""
-    registration = service.store.registration(name)
-    if registration is None:
-        raise refuse(404, "unknown", f"no registration is named {name}")
-    return registration
+    return known(service.store.registration(name), f"no registration is named {name}")
 
 
-@router.put("/registrations/{name}", tags=["registration"], responses={**_NOT_FOUND, **_CONFLICT, **_BAD_BODY})
+@router.put("/registrations/{name}", tags=["registration"], responses={**NOT_FOUND, **_CONFLICT, **BAD_BODY})
 async def update_registration(
     service: ServiceDep, who: Admin, name: PathName, registration: Registration
 ) -> Registered:
@@ -90,18 +85,18 @@ async def update_registration(
     if registration.name != name:
         raise refuse(409, "name_differs", f"the document is named {registration.name}, the address {name}")
     change = service.roster.change
-    if not await service.write(lambda: change(lambda: service.store.update_registration(registration))):
-        raise refuse(404, "unknown", f"no registration is named {name}")
+    changed = await service.write(lambda: change(lambda: service.store.update_registration(registration)))
+    known(changed, f"no registration is named {name}")
     doubts = await run_in_threadpool(service.roster.doubts, registration)
     return Registered(**registration.model_dump(), doubts=doubts)
 
 
-@router.delete("/registrations/{name}", status_code=204, tags=["registration"], responses=_NOT_FOUND)
+@router.delete("/registrations/{name}", status_code=204, tags=["registration"], responses=NOT_FOUND)
 async def remove_registration(service: ServiceDep, who: Admin, name: PathName) -> Response:
     """Remove a registration; agents stop it; what it stored stays."""
     change = service.roster.change
-    if not await service.write(lambda: change(lambda: service.store.remove_registration(name))):
-        raise refuse(404, "unknown", f"no registration is named {name}")
+    changed = await service.write(lambda: change(lambda: service.store.remove_registration(name)))
+    known(changed, f"no registration is named {name}")
     return Response(status_code=204)
 
 
@@ -124,7 +119,7 @@ async def list_agents(
     return await heavy(service, work)
 
 
-@router.put("/agents/{node}", tags=["management"], responses=_BAD_BODY)
+@router.put("/agents/{node}", tags=["management"], responses=BAD_BODY)
 async def introduce_agent(
     service: ServiceDep, who: Agent, node: PathNode, hello: Annotated[AgentHello, Body()]
 ) -> Assignments:
@@ -134,32 +129,29 @@ async def introduce_agent(
     return service.roster.work_of(node)
 
 
-@router.delete("/agents/{node}", status_code=204, tags=["management"], responses=_NOT_FOUND)
+@router.delete("/agents/{node}", status_code=204, tags=["management"], responses=NOT_FOUND)
 async def forget_agent(service: ServiceDep, who: Admin, node: PathNode) -> Response:
     """Forget a node that will not come back; what it stored stays."""
-    if not await service.write(lambda: service.roster.forget(node)):
-        raise refuse(404, "unknown", f"no agent of node {node} is registered")
+    known(await service.write(lambda: service.roster.forget(node)), f"no agent of node {node} is registered")
     return Response(status_code=204)
 
 
-@router.delete("/nodes/{node}", tags=["management"], responses=_NOT_FOUND)
+@router.delete("/nodes/{node}", tags=["management"], responses=NOT_FOUND)
 async def remove_node(service: ServiceDep, who: Admin, node: PathNode) -> dict[str, int]:
     """Delete a node: its agent, and all its series with their history. Revoke its token first, or it comes back."""
-    known = await service.write(lambda: service.roster.forget(node))
+    agent = await service.write(lambda: service.roster.forget(node))
     removed = await service.remove_series(None, node)
-    if not known and not removed["series"]:
-        raise refuse(404, "unknown", f"nothing is known of node {node}")
-    return {"agents": int(known), **removed}
+    known(agent or removed["series"], f"nothing is known of node {node}")
+    return {"agents": int(agent), **removed}
 
 
-@router.post("/agents/{node}/heartbeat", tags=["management"], responses={**_NOT_FOUND, **_BAD_BODY})
+@router.post("/agents/{node}/heartbeat", tags=["management"], responses={**NOT_FOUND, **BAD_BODY})
 async def heartbeat(service: ServiceDep, who: Agent, node: PathNode, beat: Heartbeat) -> dict[str, str]:
     """Say that an agent lives; the answer's ``revision`` changes when its work does."""
     refuse_other_node(who, node)
     if not service.roster.beat(node, beat):
         await run_in_threadpool(service.roster.refresh)
-        if not service.roster.beat(node, beat):
-            raise refuse(404, "unknown", f"node {node} is not registered; register it with PUT first")
+        known(service.roster.beat(node, beat), f"node {node} is not registered; register it with PUT first")
     return {"revision": service.roster.work_of(node).revision}
 
 
@@ -170,7 +162,7 @@ async def assignments(service: ServiceDep, who: Agent, node: PathNode) -> Assign
     return service.roster.work_of(node)
 
 
-@router.get("/agents/{node}/inputs/{name}", response_model=Inputs, tags=["management"], responses=_NOT_FOUND)
+@router.get("/agents/{node}/inputs/{name}", response_model=Inputs, tags=["management"], responses=NOT_FOUND)
 async def inputs(service: ServiceDep, who: Agent, node: PathNode, name: PathName) -> Response:
     """Fetch what the processor ``name`` reads: last values and history of its inputs, on this node or on all."""
     refuse_other_node(who, node)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -11,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
-from flowlex.telemetry.answers import ERRORS, Problem, refuse
+from flowlex.telemetry.answers import ERRORS, NOT_FOUND, Problem, known, refuse
 from flowlex.telemetry.api_page import api_page
 from flowlex.telemetry.rights import Admin, Anybody, Reader, ServiceDep, only_known_parameters
 from flowlex.telemetry.schemas import Holder, TokenInfo, TokenRequest, TokenSecret
@@ -19,15 +20,12 @@ from flowlex.telemetry.security import Role, new_token, rotated
 
 __all__ = ["Health", "health_router", "router"]
 
-_INVALID: dict[int | str, dict[str, Any]] = {422: ERRORS[422]}
 health_router: APIRouter = APIRouter(
-    tags=["service"], dependencies=[Depends(only_known_parameters)], responses=_INVALID
+    tags=["service"], dependencies=[Depends(only_known_parameters)], responses={422: ERRORS[422]}
 )
 router: APIRouter = APIRouter(
     prefix="/v1", tags=["service"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
 )
-
-_NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "Not known"}}
 
 
 class Health(BaseModel):
@@ -103,27 +101,17 @@ async def make_token(service: ServiceDep, who: Admin, wanted: TokenRequest) -> T
 @router.get("/tokens")
 def list_tokens(service: ServiceDep, who: Admin) -> list[TokenInfo]:
     """List the tokens, without their secrets."""
-    return [
-        TokenInfo(
-            digest=row.digest[:12],
-            role=row.role,
-            node=row.node,
-            label=row.label,
-            created=row.created,
-            expires=row.expires,
-        )
-        for row in service.store.tokens()
-    ]
+    shown = (asdict(row) | {"digest": row.digest[:12]} for row in service.store.tokens())
+    return [TokenInfo(**{name: row[name] for name in TokenInfo.model_fields}) for row in shown]
 
 
-@router.delete("/tokens/{digest}", responses=_NOT_FOUND)
+@router.delete("/tokens/{digest}", responses=NOT_FOUND)
 async def revoke_token(
     service: ServiceDep, who: Admin, digest: Annotated[str, Path(pattern="^[0-9a-f]{8,64}$")]
 ) -> dict[str, int]:
     """Revoke the tokens whose digest begins so; refused everywhere within two seconds."""
     removed = await service.write(lambda: service.store.remove_token(digest))
-    if not removed:
-        raise refuse(404, "unknown", f"no token's digest starts with {digest}")
+    known(removed, f"no token's digest starts with {digest}")
     await run_in_threadpool(service.tokens.refresh, force=True)
     return {"removed": removed}
 

@@ -31,6 +31,10 @@ class SequenceConflict(Exception):
         super().__init__(f"number {seq} of source {source} on node {node} is stored with another content")
 
 
+#: Series, time, value and exit code of a sample.
+_Content = tuple[Any, ...]
+
+
 class _Source(NamedTuple):
     id: int
     top: int
@@ -146,12 +150,15 @@ class Writes(Database):
         try:
             with self._write() as connection:
                 self._learn(connection, batches, now)
-                fresh = _Fresh(connection)
+                rows: list[_Row] = []
+                seen: dict[tuple[str, str], dict[int, _Content]] = {}
                 for batch in batches:
-                    stored.append(self._add_new(fresh, batch, now))
-                fresh.flush()
-                if fresh.all:
-                    self._follow(connection, fresh.all, now)
+                    before = len(rows)
+                    rows += self._new_rows(connection, seen, batch, now)
+                    stored.append(len(rows) - before)
+                _PUT_SAMPLE.run(connection, rows)
+                if rows:
+                    self._follow(connection, rows, now)
         except BaseException:
             self.forget_known()  # what was learned was rolled back
             raise
@@ -179,29 +186,32 @@ class Writes(Database):
                 *connection.execute(sa.select(SOURCE.c.id, SOURCE.c.top).where(*of)).one()
             )
 
-    def _add_new(self, fresh: _Fresh, batch: Batch, now: float) -> int:
-        """Add the rows of a batch that are not stored yet, and return how many these are."""
+    def _new_rows(
+        self, connection: sa.Connection, seen: dict[tuple[str, str], dict[int, _Content]], batch: Batch, now: float
+    ) -> list[_Row]:
+        """The rows of a batch that are neither stored yet nor ``seen`` in this transaction."""
         node, source, samples = batch
         key = (node, _source(node, source))
         known = self._known_sources.get(key)
         numbers = [sample.seq for sample in samples if sample.seq is not None]
-        stored: dict[int, tuple[Any, ...]] = {}
+        stored = seen.setdefault(key, {})
         if known is not None and numbers:
             if min(numbers) <= known.top:
-                stored = fresh.stored(known.id, numbers)
+                table = SAMPLE.c
+                columns = (table.seq, table.series, table.time, table.value, table.exit_code)
+                found = sa.select(*columns).where(table.source == known.id, table.seq.in_(numbers))
+                stored |= {seq: tuple(rest) for seq, *rest in connection.execute(found)}
             self._known_sources[key] = known._replace(top=max(known.top, *numbers))
-        new = 0
+        new = []
         for sample in samples:
             row = self._row(node, sample, known, now)
             seq, content = sample.seq, (row.series, row.time, row.value, row.exit_code)
-            if seq is not None and seq in stored:
-                if stored[seq] != content:
-                    raise SequenceConflict(*key, seq)
-                continue
+            if seq is None or seq not in stored:
+                new.append(row)
+            elif stored[seq] != content:
+                raise SequenceConflict(*key, seq)
             if seq is not None:
                 stored[seq] = content
-            fresh.add(row)
-            new += 1
         return new
 
     def _row(self, node: str, sample: Sample, source: _Source | None, now: float) -> _Row:
@@ -248,31 +258,6 @@ class Writes(Database):
         ids = sa.select(SOURCE.c.id).where(SOURCE.c.source.startswith(source, autoescape=True))
         with self._read() as connection:
             return set(connection.scalars(sa.select(SAMPLE.c.seq).where(SAMPLE.c.source.in_(ids))))
-
-
-class _Fresh:
-    """New rows on their way into the history."""
-
-    def __init__(self, connection: sa.Connection) -> None:
-        self.all: list[_Row] = []
-        self._connection = connection
-        self._flushed = 0
-
-    def add(self, row: _Row) -> None:
-        self.all.append(row)
-
-    def flush(self) -> None:
-        rows = self.all[self._flushed :]
-        self._flushed = len(self.all)
-        _PUT_SAMPLE.run(self._connection, rows)
-
-    def stored(self, source: int, numbers: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-        """What is stored under these numbers: series, time, value and exit code."""
-        self.flush()
-        table = SAMPLE.c
-        columns = (table.seq, table.series, table.time, table.value, table.exit_code)
-        found = self._connection.execute(sa.select(*columns).where(table.source == source, table.seq.in_(numbers)))
-        return {seq: tuple(rest) for seq, *rest in found}
 
 
 def _source(node: str, source: str | None) -> str:

@@ -31,33 +31,22 @@ GROUPS = Path("/sys/fs/cgroup")
 MB = 2**20
 
 
-def _limits(name: str, first_version: str, controller: str) -> list[tuple[Path, str]]:
-    """Texts of a limit in this process's control group and those above it, of version 2 or 1."""
-    found = []
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, place = line.split(":", 2)
-        root, file = (GROUPS, name) if not controllers else (GROUPS / controllers, first_version)
-        if controllers and controller not in controllers.split(","):
-            continue
-        folder = root / place.lstrip("/")
-        # In a container the path may be the host's: then the mounted root is the container's own group.
-        for place_ in [folder, *folder.parents] if folder.is_dir() else [root]:
-            if not place_.is_relative_to(root):
-                break
-            if (place_ / file).is_file():
-                found.append((place_, (place_ / file).read_text().strip()))
-    return found
+def _limits(name: str) -> list[tuple[Path, str]]:
+    """Texts of a limit in this process's control group (of version 2) and those above it."""
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    place = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    # In a container the path may be the host's: then the mounted root is the container's own group.
+    folder = GROUPS / place if (GROUPS / place).is_dir() else GROUPS
+    groups = (group for group in (folder, *folder.parents) if group.is_relative_to(GROUPS))
+    return [(group, (group / name).read_text().strip()) for group in groups if (group / name).is_file()]
 
 
 def _quota() -> tuple[float, Path | None]:
     """Cores that the CPU quota grants (infinite: none), and the group that sets it."""
     least, where = float("inf"), None
-    for folder, text in _limits("cpu.max", "cpu.cfs_quota_us", "cpu"):
-        most, *rest = text.split()
-        period = rest[0] if rest else ""
-        if not period and (folder / "cpu.cfs_period_us").is_file():
-            period = (folder / "cpu.cfs_period_us").read_text()
-        if most not in ("max", "-1") and int(period) and int(most) / int(period) < least:
+    for folder, text in _limits("cpu.max"):
+        most, period = text.split()
+        if most != "max" and int(most) / int(period) < least:
             least, where = int(most) / int(period), folder
     return least, where
 
@@ -71,11 +60,8 @@ def cpu_cores() -> float | int:
 
 def _used_s(group: Path) -> float:
     """CPU seconds that a control group has used."""
-    if (group / "cpu.stat").is_file():
-        figures = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
-        if "usage_usec" in figures:
-            return int(figures["usage_usec"]) / 1e6
-    return int((group / "cpuacct.usage").read_text()) / 1e9
+    figures = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    return int(figures["usage_usec"]) / 1e6
 
 
 def cpu_free(seconds: str = "0.25") -> float:
@@ -97,14 +83,12 @@ def cpu_free(seconds: str = "0.25") -> float:
 def memory_free() -> int:
     """Memory that programs can still get, in MB: of the machine, or of the control group if that is less."""
     free = psutil.virtual_memory().available
-    for folder, text in _limits("memory.max", "memory.limit_in_bytes", "memory"):
+    for folder, text in _limits("memory.max"):
         used = folder / "memory.current"
-        used = used if used.is_file() else folder / "memory.usage_in_bytes"
         if text != "max" and used.is_file():
             figures = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
             # Pages of files that were not touched for a while are given up first: they count as free.
-            cached = int(figures.get("total_inactive_file", figures.get("inactive_file", 0)))
-            free = min(free, int(text) - int(used.read_text()) + cached)
+            free = min(free, int(text) - int(used.read_text()) + int(figures.get("inactive_file", 0)))
     return max(0, free) // MB
 
 

@@ -64,18 +64,14 @@ def test_a_killed_batch_resumes_without_loss_or_double_entry(
     assert len(read_results(out)) == 7
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_hanging_instance_is_stopped_and_the_others_are_solved(run, write, silent_pipe, jobs):
+def test_a_hanging_instance_is_stopped_and_the_others_are_solved(run, write, silent_pipe):
     paths = [write("a.json"), silent_pipe("b.json"), write("c.json", units=3)]
-    result = run("solve", *paths, "--time-limit", "5", "--jobs", jobs, "--json", "-o", "out")
+    result = run("solve", *paths, "--time-limit", "5", "--jobs", 2, "--json", "-o", "out")
     assert result.exit_code == 1
-    records = {Path(record["instance"]).name: record for record in map(json.loads, result.stdout.splitlines())}
-    assert {name: record["status"] for name, record in records.items()} == {
-        "a.json": "optimal",
-        "b.json": "time_limit",
-        "c.json": "optimal",
-    }
-    assert "stopped while reading it: limit 5 s" in records["b.json"]["message"]
+    records = {Path(record["instance"]).stem: record for record in map(json.loads, result.stdout.splitlines())}
+    statuses = {name: record["status"] for name, record in records.items()}
+    assert statuses == {"a": "optimal", "b": "time_limit", "c": "optimal"}
+    assert "stopped while reading it: limit 5 s" in records["b"]["message"]
     assert "b.json" in result.stderr
     # the same limit would stop it again, so it counts as done
     again = run("solve", *paths, "--time-limit", "5", "--json", "-o", "out", "--resume")
@@ -139,14 +135,6 @@ def test_resume_solves_again_what_changed_or_failed(run, write, read_results):
     assert len(Path("out/results.previous.jsonl").read_text().splitlines()) == 3
     engines = {record["name"]: record["engine"] for record in read_results(Path("out"))}
     assert engines == {"a": "network", "b": "pulp", "c": "pulp"}
-
-
-def test_without_resume_everything_is_solved_anew(run, write, read_results):
-    write("a.json")
-    run("solve", "a.json", "-o", "out")
-    result = run("solve", "a.json", "-o", "out")
-    assert "done before" not in result.stderr
-    assert len(read_results(Path("out"))) == 1
 
 
 def test_two_runs_cannot_write_to_one_folder(tmp_path):

@@ -13,20 +13,17 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from flowlex.cli.app import app
 from flowlex.cli.journal import Journal
 from flowlex.instances import generate, write_instance
 from flowlex.instances.base import InstanceError
 from flowlex.instances.storage import read_bytes
 
 
-@pytest.fixture
-def solve_piped(tmp_path):
-    def piped(data: bytes, *words: str) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "flowlex", "solve", *words]
-        return subprocess.run(command, input=data, cwd=tmp_path, capture_output=True)
-
-    return piped
+def piped(data: bytes, *words: str) -> Result:
+    return CliRunner().invoke(app, ["solve", *words], input=data)
 
 
 def test_links_that_lead_nowhere_or_in_a_circle_end_their_line_only(run, write):
@@ -51,16 +48,15 @@ def test_links_that_lead_nowhere_or_in_a_circle_end_their_line_only(run, write):
     assert "cannot be read: No such file" in records["gone.json"]["message"]
 
 
-def test_an_instance_from_standard_input(solve_piped, write, tmp_path):
+def test_an_instance_from_standard_input(run, write):
     data = write("a.json").read_bytes()
     for name, content in (("-", data), ("/dev/stdin", gzip.compress(data))):
-        done = solve_piped(content, name, "--json", "-o", "out")
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["objective"] == 11
-    assert (tmp_path / "out" / "stdin.solution.json").exists()
-    assert json.loads(solve_piped(b"p min 2 1\nn 1 5\nn 2 -5\na 1 2 0 9 3\n", "-", "--json").stdout)["objective"] == 15
-    empty = solve_piped(b"", "/dev/stdin", "--json")
-    assert empty.returncode == 1 and "the file is empty" in json.loads(empty.stdout)["message"]
+        done = piped(content, name, "--json", "-o", "out")
+        assert done.exit_code == 0 and json.loads(done.stdout)["objective"] == 11
+    assert Path("out/stdin.solution.json").exists()
+    assert json.loads(piped(b"p min 2 1\nn 1 5\nn 2 -5\na 1 2 0 9 3\n", "-", "--json").stdout)["objective"] == 15
+    empty = piped(b"", "/dev/stdin", "--json")
+    assert empty.exit_code == 1 and "the file is empty" in json.loads(empty.stdout)["message"]
 
 
 def test_a_memory_limit_ends_one_instance(run, write, tmp_path):
@@ -118,7 +114,7 @@ def test_a_pipe_with_a_writer_is_read_to_its_end(tmp_path):
     writer.join()
 
 
-@pytest.mark.parametrize("jobs", [("--jobs", 1), ("--scheduler", "local:1")], ids=["here", "dask"])
+@pytest.mark.parametrize("jobs", [("--jobs", 1), pytest.param(("--scheduler", "local:1"), marks=pytest.mark.slow)])
 def test_a_file_that_changes_after_the_batch_began_is_an_error_line(run, write, monkeypatch, read_results, jobs):
     path, begin = write("a.json"), Journal.begin
 

@@ -161,16 +161,6 @@ def test_cores_of_a_quota_on_any_level(groups: Path) -> None:
     assert cpu_cores() == 8
 
 
-def test_cores_of_a_quota_of_version_1(groups: Path, tmp_path: Path) -> None:
-    from flowlex.telemetry.collectors.machine import cpu_cores
-
-    (tmp_path / "listing").write_text("4:cpu,cpuacct:/elsewhere\n3:memory:/\n")
-    (groups / "cpu,cpuacct").mkdir()
-    (groups / "cpu,cpuacct" / "cpu.cfs_quota_us").write_text("200000\n")
-    (groups / "cpu,cpuacct" / "cpu.cfs_period_us").write_text("100000\n")
-    assert cpu_cores() == 2
-
-
 def test_idle_fraction_of_a_quota(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from flowlex.telemetry.collectors import machine
 
