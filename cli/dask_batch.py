@@ -24,8 +24,7 @@ from typing import Any
 
 from flowlex.cli.dask_transport import TRIES, PackedTask, pack, perform, workers_died
 from flowlex.cli.output import note
-from flowlex.cli.pool import Finished, PoolError, grace_s
-from flowlex.cli.record import blank
+from flowlex.cli.pool import Finished, PoolError, failed, grace_s
 from flowlex.cli.versions import different, versions
 from flowlex.instances.base import InstanceError
 
@@ -234,14 +233,13 @@ class _Run:
         if task is None:
             return  # overdue
         if found is None:
-            message = f"stopped while reading it: limit {task['time_limit_s']:g} s"
-            yield Finished(task, _record(task, "time_limit", message))
+            yield failed(task, "time_limit", f"stopped while reading it: limit {task['time_limit_s']:g} s")
         elif isinstance(found, PackedTask):
             self.bytes += found.size
             self._submit(found)
         else:
-            message = str(found) if isinstance(found, InstanceError) else f"cannot be read: {found!r}"
-            yield Finished(task, _record(task, "error", message))
+            known = isinstance(found, InstanceError)
+            yield failed(task, "error", str(found) if known else f"cannot be read: {found!r}")
 
     def _submit(self, packed: PackedTask, given_up: int = 0) -> None:
         name = f"flowlex-{self.run}-{packed.key}-{given_up}"
@@ -282,10 +280,6 @@ class _Run:
             yield packed.failed(workers_died(started))
         else:
             self._submit(packed, times)
-
-
-def _record(task: dict[str, Any], status: str, message: str) -> dict[str, Any]:
-    return blank(task["instance"], task["engine"]) | {"status": status, "message": message}
 
 
 def _worker_versions() -> dict[str, str]:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.cli.limits import refuse_changed
-from flowlex.cli.pool import Finished, PoolError, SingleWorker
-from flowlex.cli.record import blank
+from flowlex.cli.pool import Finished, PoolError, SingleWorker, failed
 from flowlex.instances.errors import InstanceError
 from flowlex.instances.locations import location
 from flowlex.instances.storage import MAX_UNPACKED, read_packed
@@ -81,8 +80,7 @@ class PackedTask:
 
     def failed(self, message: str) -> Finished:
         """The result of this task when it could not be done."""
-        record = blank(self.task["instance"], self.task["engine"])
-        return Finished(self.task, record | {"status": "error", "message": message})
+        return failed(self.task, "error", message)
 
 
 def pack(task: dict[str, Any], **identity: Any) -> PackedTask:

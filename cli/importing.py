@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from flowlex.cli.completion import kinds_starting
-from flowlex.cli.options import ForceOption, SettingsOption, parse_settings
+from flowlex.cli.options import ForceOption, SettingsOption, named_texts, parse_settings
 from flowlex.cli.output import console, note, refuse_existing, rows_table, write_instance_output
 
 if TYPE_CHECKING:
@@ -149,13 +149,7 @@ def csv(
         _print_columns(instance_class(kind))
         return
     refuse_existing(force, output)
-    paths = dict[str, Path]()
-    for text in tables or ():
-        name, equals, path = text.partition("=")
-        if not equals or name in paths:
-            problem = "is given twice" if equals else "is not TABLE=FILE"
-            raise typer.BadParameter(f"{text!r} {problem}", param_hint="TABLE=FILE")
-        paths[name] = Path(path)
+    paths = {name: Path(path) for name, path in named_texts(tables, "TABLE=FILE", "TABLE=FILE").items()}
     if not paths or not output:
         raise typer.BadParameter("which tables, and where to? TABLE=FILE... -o FILE; --columns lists the tables")
     write_instance_output(read_csv_tables(kind, paths, parse_settings(settings)), output)

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +32,7 @@ __all__ = [
     "ThreadsOption",
     "TimeLimitOption",
     "check_scheduler",
+    "named_texts",
     "parse_settings",
     "place",
     "positive",
@@ -142,6 +143,26 @@ def check_scheduler(scheduler: str | None, jobs: int, *, log: bool = False) -> N
         raise typer.BadParameter("is not for --scheduler: solvers run on other machines", param_hint="--log")
 
 
+def named_texts(texts: Iterable[str] | None, form: str, option: str, *, dashes: bool = True) -> dict[str, str]:
+    """Read texts of the form NAME=TEXT, each name once; without ``dashes`` names have underscores instead.
+
+    Raises
+    ------
+    typer.BadParameter
+        A text has another form, or a name is given twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        name = name if dashes else name.replace("-", "_")
+        if not equals or not name:
+            raise typer.BadParameter(f"{text!r} is not {form}", param_hint=option)
+        if name in found:
+            raise typer.BadParameter(f"{name!r} is given twice", param_hint=option)
+        found[name] = value
+    return found
+
+
 def parse_settings(settings: list[str] | None, *, changes: Path | None = None, **named: str | None) -> dict[str, Any]:
     """Read ``key=value`` texts, and options that are short for one; a value in brackets or braces is JSON.
 
@@ -152,16 +173,9 @@ def parse_settings(settings: list[str] | None, *, changes: Path | None = None, *
     typer.BadParameter
         A text without ``=``, a key given twice, or a value that begins like JSON and is not.
     """
-    values: dict[str, Any] = {}
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in named.items() if value is not None)]
-    for text in texts:
-        key, equals, value = text.partition("=")
-        key = key.strip().replace("-", "_")
-        if not equals or not key:
-            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
-        if key in values:
-            raise typer.BadParameter(f"{key!r} is given twice", param_hint="--set")
-        values[key] = _value(value.strip())
+    given = named_texts(texts, "KEY=VALUE", "--set", dashes=False)
+    values: dict[str, Any] = {key: _value(value) for key, value in given.items()}
     if "changes" in values:
         raise typer.BadParameter("changes come from a file: --changes FILE", param_hint="--set")
     if changes is not None:

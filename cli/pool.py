@@ -27,7 +27,7 @@ from typing import IO, Any
 from flowlex.cli.output import note
 from flowlex.cli.record import blank, cut_off
 
-__all__ = ["Cancelled", "Finished", "Listener", "PoolError", "SingleWorker", "grace_s", "solve_all"]
+__all__ = ["Cancelled", "Finished", "Listener", "PoolError", "SingleWorker", "failed", "grace_s", "solve_all"]
 
 _START_S = 120.0
 #: Seconds that compiling loops may take before a process counts as hung.
@@ -58,6 +58,11 @@ class Finished:
     display: dict[str, Any] = field(default_factory=dict)
     usage: bool = False
     files: dict[str, bytes] = field(default_factory=dict, repr=False)
+
+
+def failed(task: dict[str, Any], status: str, message: str) -> Finished:
+    """The result of a task of which nothing is known but how it ended."""
+    return Finished(task, blank(task["instance"], task["engine"]) | {"status": status, "message": message})
 
 
 #: Called with a task and an event of its worker (see `flowlex.cli.worker`).

@@ -18,6 +18,7 @@ from flowlex.cli.options import (
     MemoryLimitOption,
     SettingsOption,
     TimeLimitOption,
+    named_texts,
     parse_settings,
     place,
 )
@@ -55,13 +56,18 @@ def study(
     """
     from flowlex.cli.batch import Batch, Job, opened
     from flowlex.cli.solve import find_files, run_batch
+    from flowlex.instances.changes import read_changes
     from flowlex.models.study import combinations
 
     fixed = parse_settings(settings)
-    varied = _varied(over or [])
+    varied = _varied(over)
     if both := fixed.keys() & varied.keys():
         raise typer.BadParameter(f"{min(both)!r} is in --set and in --over", param_hint="--over")
-    sets = _change_sets(changes or [])
+    sets: dict[str, dict[str, Any] | None] = {"unchanged": None}
+    for name, file in named_texts(changes, "NAME=FILE", "--changes").items():
+        if name in sets:
+            raise typer.BadParameter("'unchanged' names the model without changes", param_hint="--changes")
+        sets[name] = read_changes(file).plain()
     files = find_files(context, list(paths), output, None, None)
     code, lines = 0, []
     extra: dict[str, Any] = {} if memory_limit is None else {"memory_limit_mb": memory_limit}
@@ -88,31 +94,12 @@ def study(
     raise typer.Exit(code)
 
 
-def _varied(over: list[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for text in over:
-        key, equals, values = text.partition("=")
-        name = key.strip().replace("-", "_")
-        listed = [value.strip() for value in values.split(",") if value.strip()]
-        if not equals or not name or not listed:
-            raise typer.BadParameter(f"{text!r} is not KEY=VALUE,VALUE", param_hint="--over")
-        if name in found:
-            raise typer.BadParameter(f"{name!r} is given twice", param_hint="--over")
-        found[name] = listed
-    return found
-
-
-def _change_sets(changes: list[str]) -> dict[str, dict[str, Any] | None]:
-    from flowlex.instances.changes import read_changes
-
-    found: dict[str, dict[str, Any] | None] = {"unchanged": None}
-    for text in changes:
-        name, equals, file = text.partition("=")
-        if not equals or not name or not file:
-            raise typer.BadParameter(f"{text!r} is not NAME=FILE", param_hint="--changes")
-        if name in found:
-            raise typer.BadParameter(f"{name!r} is given twice", param_hint="--changes")
-        found[name] = read_changes(file).plain()
+def _varied(over: list[str] | None) -> dict[str, list[str]]:
+    found = {}
+    for name, values in named_texts(over, "KEY=VALUE,VALUE", "--over", dashes=False).items():
+        found[name] = [value.strip() for value in values.split(",") if value.strip()]
+        if not found[name]:
+            raise typer.BadParameter(f"{f'{name}={values}'!r} is not KEY=VALUE,VALUE", param_hint="--over")
     return found
 
 

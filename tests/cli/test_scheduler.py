@@ -92,24 +92,6 @@ def test_a_cluster_leaves_what_the_local_batch_leaves(run, write, address, tmp_p
     assert "4 of 5 were done before" in again.stderr
 
 
-def test_a_worker_killed_in_mid_run_loses_nothing(start, write, wait_for, client, address, tmp_path):
-    for number in range(MANY):
-        write(f"in/{number}.json", units=1 + number % 4)
-    process = start("solve", "in", "--scheduler", address, "-o", "out")
-    results = tmp_path / "out" / "results.jsonl"
-    wait_for(lambda: results.exists() and len(results.read_bytes().splitlines()) >= 3)
-    pids = set(client.run(os.getpid).values())
-    os.kill(min(pids), signal.SIGKILL)
-    _, stderr = process.communicate(timeout=100)
-    wait_for(
-        lambda: len(set(client.run(os.getpid, on_error="ignore").values()) - {min(pids)}) == len(pids)
-    )  # for others
-    assert process.returncode == 0, stderr
-    records = _sorted(tmp_path / "out")
-    assert [record["status"] for record in records] == ["optimal"] * MANY
-    assert len({record["instance"] for record in records}) == MANY
-
-
 def test_an_instance_that_kills_its_workers_is_tried_three_times(run, write, doomed):
     doomed.register_plugin(Poison(), name="poison")
     paths = [write("poison.json"), write("well.json", units=3)]
@@ -291,21 +273,3 @@ def test_a_cluster_without_workers_is_waited_for_and_said(monkeypatch, capsys):
     workers = dask_batch.Workers(Threads(0, 0, 0), "tcp://s:1", 3)
     with pytest.raises(PoolError, match=r"no workers for 3 s; start one \(dask worker tcp://s:1\) and go on"):
         [workers.threads() for _ in range(3)]
-
-
-@pytest.mark.slow
-def test_a_batch_goes_on_when_its_only_worker_comes_back(start, write, wait_for, tmp_path):
-    for number in range(MANY):
-        write(f"in/{number}.json", units=1 + number % 4)
-    about = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 60}
-    with distributed.LocalCluster(**about) as cluster:
-        process = start("solve", "in", "--scheduler", cluster.scheduler_address, "-o", "out")
-        results = tmp_path / "out" / "results.jsonl"
-        wait_for(lambda: results.exists() and len(results.read_bytes().splitlines()) >= 3)
-        cluster.scale(0)
-        wait_for(lambda: not cluster.scheduler.workers)
-        time.sleep(2.5)  # the batch asks for the workers once a second
-        cluster.scale(1)
-        _, stderr = process.communicate(timeout=100)
-    assert process.returncode == 0, stderr
-    assert [record["status"] for record in _sorted(tmp_path / "out")] == ["optimal"] * MANY

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from flowlex import generate
 from flowlex.cli.app import app
 from flowlex.cli.reproduce import _runs
-from flowlex.instances.files import write_instance
 from flowlex.simulation.experiments import experiments
 from flowlex.simulation.log import RunLog
 
@@ -129,33 +126,6 @@ def test_a_setting_that_cannot_be_is_named(tmp_path, setting, says):
     assert says in " ".join(failed.stderr.replace("│", " ").split()) and not (tmp_path / "out").exists()
 
 
-def test_killed_in_mid_run_nothing_is_half_written_and_nothing_twice(tmp_path, start, wait_for, children, alive):
-    """kill -9 while the third of four runs hangs in reading its workload from a pipe that nobody writes to."""
-    workload = generate("cluster-random", seed=1)
-    write_instance(workload, tmp_path / "work.json")
-    path, out = write(tmp_path, workload={"file": "work.json"}), tmp_path / "out"
-    process = start("simulate", path, "-o", out)
-    results = out / "results.jsonl"
-    wait_for(lambda: results.exists() and results.read_bytes().count(b"\n") >= 1)
-    workers = children(process.pid)
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=120)
-    wait_for(lambda: not any(map(alive, workers)))
-    logs = {log.name: log.read_bytes() for log in out.glob("*.run.jsonl.gz")}
-    for log in out.glob("*.run.jsonl.gz"):
-        assert RunLog.read(log).records[-1]["event"] == "over"  # whole, or not there
-    done = results.read_bytes().count(b"\n")
-    again = flowlex("simulate", path, "-o", out, "--resume")
-    assert f"{done} of 4 were done before" in again.stderr
-    names = [json.loads(line)["solution"] for line in results.read_text().splitlines()]
-    assert len(names) == 4 == len(set(names))
-    assert {log.name for log in out.iterdir() if log.suffix == ".gz" and ".run." in log.name} == set(names)
-    for name, data in logs.items():
-        assert (out / name).read_bytes() == data  # the same seed, the same bytes
-    assert len(list(csv.DictReader((out / "runs.csv").open()))) == 4
-    assert not [path.name for path in out.iterdir() if path.suffix in (".tmp", ".part")]
-
-
 def test_parquet_holds_what_the_csv_holds(tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
@@ -241,27 +211,21 @@ def test_a_report_is_written_of_what_a_folder_holds(tmp_path, monkeypatch):
     assert "holds no measurements" in flowlex("reproduce", "--write", "-o", tmp_path / "none", code=2).stderr
 
 
-def test_a_killed_report_goes_on_and_says_what_it_took(tmp_path, start, wait_for, children, alive):
+def test_a_report_goes_on_and_says_what_it_took(tmp_path):
     out, chosen = tmp_path / "out", ("load-evaluations", "load-changes", "--quick", "-j", 2)
-    process = start("reproduce", *map(str, chosen), "-o", out)
+    flowlex("reproduce", *chosen, "-o", out)
     results = out / "results.jsonl"
-    wait_for(lambda: results.exists() and results.read_bytes().count(b"\n") >= 2)
-    workers = children(process.pid)
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=120)
-    wait_for(lambda: not any(map(alive, workers)))
-    done = results.read_bytes().count(b"\n")
-    again = flowlex("reproduce", *chosen, "-o", out, "--resume")
-    assert f"{done} of 10 were done before" in again.stderr or done == 10
+    lines = results.read_text().splitlines(keepends=True)
+    results.write_text("".join(lines[:4]) + lines[4][:20])  # as a killed run leaves it
+    assert "4 of 10 were done before" in flowlex("reproduce", *chosen, "-o", out, "--resume").stderr
     records = [json.loads(line) for line in results.read_text().splitlines()]
     assert len({(one["name"], one["seed"]) for one in records}) == len(records) == 10
     text = (out / "report.md").read_text()
     assert f"10 runs; 10 of them say what they took: {sum(one['processor_s'] for one in records):.0f} s" in text
-    if done < 10:
-        assert f"The last command made {10 - done} of them in" in text and "2 processes on" in text
-    took = (out / "effort.json").read_bytes() if done < 10 else b""
+    assert "The last command made 6 of them in" in text and "2 processes on" in text
+    took = (out / "effort.json").read_bytes()
     assert "10 of 10 were done before" in flowlex("reproduce", *chosen, "-o", out, "--resume").stderr
-    assert done == 10 or (out / "effort.json").read_bytes() == took  # nothing was measured: that of before stands
+    assert (out / "effort.json").read_bytes() == took  # nothing was measured: that of before stands
 
 
 def test_what_takes_long_begins_first():

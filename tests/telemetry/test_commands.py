@@ -92,25 +92,44 @@ def test_gpu_memory_without_and_with_the_tool(tmp_path: Path) -> None:
     assert answer.value[0] == {"gpu": 0, "total_mb": 24576, "used_mb": 1024} and len(answer.value) == 2
 
 
-@pytest.mark.parametrize(("free", "required", "performance"), [(0.2, "0.5", 0.4), (0.9, "0.5", 1.0), (0.0, "0.5", 0.0)])
-def test_cpu_performance(free: float, required: str, performance: float) -> None:
-    given = {"last": {"cpu_free": {"value": free}}, "history": {}}
-    assert run("cpu_performance", required, given=given).value == performance
+def of(**values: object) -> dict[str, Any]:
+    return {"last": {name: {"value": value} for name, value in values.items()}, "history": {}}
 
 
-def test_cpu_performance_without_input() -> None:
-    answer = run("cpu_performance", given={"last": {}, "history": {}})
-    assert (answer.exit_code, answer.error) == (66, "no idle fraction is stored yet")
-    assert "CpuReq" in run("cpu_performance", "0", given={"last": {}}).error
+RUNS = [{"exit_code": 0, "value": {"items": n, "seconds": s}} for n, s in ((100, 4), (50, 1))]
+NODES = {
+    "a": of(network_bandwidth=100.0, disk_read_speed=50.0),
+    "b": of(network_bandwidth=10.0),
+    "c": of(disk_read_speed=1.0),
+}
+SPEEDS = {"a": of(speed=2), "b": of(speed=8), "c": of(speed="bad")}
 
 
-def test_processing_speed() -> None:
-    runs = [{"exit_code": 0, "value": {"items": n, "seconds": s}} for n, s in ((100, 4), (50, 1))]
-    runs.append({"exit_code": 1, "value": None})
-    assert run("processing_speed", given={"last": {}, "history": {"runs": runs}}).value == 30
-    last = {"last": {"runs": {"value": {"items": 9, "seconds": 3}}}, "history": {"runs": []}}
-    assert run("processing_speed", given=last).value == 3
-    assert run("processing_speed", given={"last": {}, "history": {}}).exit_code == 66
+@pytest.mark.parametrize(
+    ("command", "given", "expected"),
+    [
+        ("cpu_performance 0.5", of(cpu_free=0.2), 0.4),
+        ("cpu_performance 0.5", of(cpu_free=0.9), 1.0),
+        ("cpu_performance 0.5", of(cpu_free=0.0), 0.0),
+        ("cpu_performance", of(), (66, "no idle fraction is stored yet")),
+        ("cpu_performance 0", of(), (64, "CpuReq")),
+        ("processing_speed", {"last": {}, "history": {"runs": [*RUNS, {"exit_code": 1, "value": None}]}}, 30),
+        ("processing_speed", of(runs={"items": 9, "seconds": 3}), 3),
+        ("processing_speed", of(), (66, "no run is stored yet")),
+        ("access_cost 100", {"node": "a", "nodes": NODES}, {"b": 12.0}),  # 100/50 from the disk, 100/10 over the wire
+        ("access_cost 100", {"node": "b", "nodes": NODES}, {"a": 10.0}),
+        ("access_cost 100", {"node": "c", "nodes": NODES}, (66, "no network_bandwidth of this node")),
+        ("access_cost 0", {"node": "a", "nodes": NODES}, (64, "no length of an item")),
+        ("normalised_performance", {"nodes": SPEEDS}, {"a": 0.25, "b": 1.0}),
+        ("normalised_performance", {"nodes": {}}, (66, "no node has a positive value")),
+    ],
+)
+def test_processors(command: str, given: Any, expected: Any) -> None:
+    answer = run(*command.split(), given=given)
+    if isinstance(expected, tuple):
+        assert answer.exit_code == expected[0] and expected[1] in answer.error
+    else:
+        assert (answer.value, answer.exit_code) == (expected, 0)
 
 
 def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch):
@@ -256,28 +275,6 @@ def test_hdfs_blocks_of_this_node(web: Any) -> None:
         {"name": "/data/part-0@1000", "items": 3, "holders": ["w3", "w1"]},
     ]
     assert run("hdfs_blocks", url, "/data", FLOWLEX_NODE="w9").value == []
-
-
-def test_access_cost_reads_all_nodes() -> None:
-    def of(**values: float) -> dict[str, Any]:
-        return {"last": {name: {"value": value} for name, value in values.items()}, "history": {}}
-
-    nodes = {
-        "a": of(network_bandwidth=100.0, disk_read_speed=50.0),
-        "b": of(network_bandwidth=10.0),
-        "c": of(disk_read_speed=1.0),
-    }
-    given = {"node": "a", "last": {}, "history": {}, "nodes": nodes}
-    assert run("access_cost", "100", given=given).value == {"b": 12.0}  # 100/50 from the disk, 100/10 over the wire
-    assert run("access_cost", "100", given={**given, "node": "b"}).value == {"a": 10.0}
-    assert run("access_cost", "100", given={**given, "node": "c"}).exit_code == 66
-    assert "no length of an item" in run("access_cost", "0", given=given).error
-
-
-def test_normalised_performance() -> None:
-    nodes = {node: {"last": {"speed": {"value": value}}} for node, value in (("a", 2), ("b", 8), ("c", "bad"))}
-    assert run("normalised_performance", given={"nodes": nodes}).value == {"a": 0.25, "b": 1.0}
-    assert run("normalised_performance", given={"nodes": {}}).exit_code == 66
 
 
 def test_bandwidth_and_disk(tmp_path: Path) -> None:
