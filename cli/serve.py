@@ -90,7 +90,7 @@ def scheduler(
     An event is answered when it is on disk. /docs lists the routes; tokens are made by `flowlex telemetry token create
     --database sqlite:///STATE/tokens.db`.
     """
-    from flowlex.service.cluster_routes import router
+    from flowlex.service.routes import cluster_router
     from flowlex.service.setup import cluster_loader, read_cluster
 
     with explained():
@@ -102,7 +102,7 @@ def scheduler(
         options = {"goals": goals, "cost_limit": cost_limit, "scale": scale, "lexicographic": lexicographic}
         options["step_limit_s"] = step_limit_s
         options["cluster"] = None if cluster is None else read_cluster(cluster)
-        loader = "scheduler", options, cluster_loader, router, "flowlex scheduler"
+        loader = "scheduler", options, cluster_loader, cluster_router, "flowlex scheduler"
         leader = None if standby is None else _Leader(standby, token_of(token_file, "admin"), ca_file)
         _serve(context, state, loader, pace, at, port, tuple(without_goal or ()), leader)
 
@@ -132,13 +132,13 @@ def gpu(
 
     Bandwidths are estimated from the transfers that are reported.
     """
-    from flowlex.service.gpu_routes import router
+    from flowlex.service.routes import gpu_router
     from flowlex.service.setup import gpu_loader
 
     with explained():
         options = {"policy": policy, "most_jobs": most_jobs, "disk_mb_per_s": disk_mb_per_s}
         options |= {"rack_mb_per_s": rack_mb_per_s, "between_racks_mb_per_s": between_racks_mb_per_s}
-        loader = "gpu", options, gpu_loader, router, "flowlex GPU rounds"
+        loader = "gpu", options, gpu_loader, gpu_router, "flowlex GPU rounds"
         _serve(context, state, loader, pace, at, port)
 
 

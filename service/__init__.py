@@ -4,8 +4,9 @@
 `journal`                    the log on disk: lines with a checksum, snapshots, what a kill leaves behind
 `worker`                     the one thread that changes state: many requests, one flush to disk
 `core`                       what a scheduler must do to be served
-`cluster`, `cluster_routes`  the live flow scheduler
-`gpu`, `gpu_routes`          rounds of GPU assignment; `bandwidth` estimates links from reported transfers
+`cluster`                    the live flow scheduler
+`gpu`                        rounds of GPU assignment; `bandwidth` estimates links from reported transfers
+`routes`                     what each of them answers over HTTP
 `app`                        the application: tokens, limits and pages are those of `flowlex.telemetry`
 ===========================  ================================================================================
 """

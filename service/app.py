@@ -17,8 +17,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from flowlex.service import replica_routes
 from flowlex.service.core import Document, RefusedEvent
 from flowlex.service.documents import Decision
-from flowlex.service.events import Key
-from flowlex.service.served import REFUSED, Served, ServedDep
+from flowlex.service.routes import placement_router
+from flowlex.service.served import REFUSED, Key, Served, ServedDep
 from flowlex.service.worker import BusyError, StorageError, Worker
 from flowlex.telemetry import routes_service
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
@@ -59,7 +59,7 @@ def create_app(worker: Worker[Any], store: Store, routes: APIRouter, title: str,
 
     app = FastAPI(title=title, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
-    for each in (routes, router, replica_routes.router, routes_service.router, health_router):
+    for each in (routes, placement_router, router, replica_routes.router, routes_service.router, health_router):
         app.include_router(each)
     for kind, handler in {**HANDLERS, **_OWN}.items():
         app.add_exception_handler(kind, handler)

@@ -122,14 +122,14 @@ class Reader:
     """Questions about one moment, from any thread."""
 
     def __init__(self, view: View) -> None:
-        self.view = view
+        self.view, self.number, self.places = view, view.number, view.places
 
     def __contains__(self, task: str) -> bool:
         return task in self.view.tasks
 
     def task(self, name: str) -> Document:
         """Where a task is, or why it waits; raises KeyError."""
-        task, machine = self.view.tasks[name], self.view.places.get(name)
+        task, machine = self.view.tasks[name], self.places.get(name)
         reason = None if machine is not None else self.view.reason(name)
         return {"task": name, "job": task.job, "machine": machine, "reason": reason}
 

@@ -1,30 +1,41 @@
-"""What all routes of a served scheduler share."""
+"""What all routes of a served scheduler share, and how their events reach the worker."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Generic, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 from fastapi.concurrency import run_in_threadpool
 
 from flowlex.service.core import Core
+from flowlex.service.documents import Taken
 from flowlex.service.metrics import Metrics
 from flowlex.service.worker import Worker
-from flowlex.telemetry.answers import Problem
+from flowlex.telemetry.answers import Problem, refuse
 from flowlex.telemetry.limits import RateLimit
-from flowlex.telemetry.security import TokenBook
+from flowlex.telemetry.rights import refuse_other_node, require
+from flowlex.telemetry.security import Identity, Role, TokenBook
 from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
 
-__all__ = ["REFUSED", "Served", "ServedDep", "served"]
+__all__ = ["REFUSED", "Key", "Served", "ServedDep", "Writer", "hand_over", "served"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Core)
 #: Documented on routes that change state.
 REFUSED: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "It does not fit the state"}}
+Writer = Annotated[Identity, Depends(require(Role.ADMIN, Role.AGENT))]
+Key = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        max_length=100,
+        description="Names this request; sent again with the same name it is answered as before and not taken twice.",
+    ),
+]
 
 
 class Served(Generic[C]):
@@ -62,3 +73,22 @@ def served(request: Request) -> Any:
 
 
 ServedDep = Annotated[Any, Depends(served)]
+
+
+async def hand_over(
+    service: Any, who: Identity, events: Iterable[Any], key: str, node_of: Callable[[Any, Any], str]
+) -> Taken:
+    """Take events one after the other; answers 409 at the first that does not fit, saying how many are taken.
+
+    An agent's token may send those of its own node: ``node_of`` says whose an event is, as of what readers see.
+    """
+    if who.role is Role.AGENT and who.digest:
+        view = await service.view()
+        for event in events:
+            refuse_other_node(who, node_of(event, view))
+    documents = [event.model_dump(mode="json", exclude_unset=True) for event in events]
+    taken = await service.ask(lambda core: service.worker.take(documents, key))
+    if taken.refused:
+        said = f"events[{taken.taken}]: {taken.refused}; the {taken.taken} before it are taken"
+        raise refuse(409, "refused", said, taken=taken.taken)
+    return Taken(taken=taken.taken)

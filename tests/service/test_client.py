@@ -10,8 +10,8 @@ from flowlex.instances.flow import FlowJob, FlowTask, Machine
 from flowlex.instances.flow_rules import Gang
 from flowlex.models.flow.goals import preset
 from flowlex.service.cluster import ClusterCore
-from flowlex.service.cluster_routes import router
 from flowlex.service.kubernetes_watch import PodPlacer
+from flowlex.service.routes import cluster_router as router
 
 URL = "http://127.0.0.1"
 

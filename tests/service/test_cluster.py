@@ -12,7 +12,7 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals import preset
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.service.cluster import ClusterCore
-from flowlex.service.cluster_routes import router
+from flowlex.service.routes import cluster_router as router
 from flowlex.telemetry.security import Role, new_token
 
 

@@ -12,7 +12,7 @@ from flowlex.models.gpu.round import Policy
 from flowlex.service.bandwidth import Bandwidths
 from flowlex.service.core import RefusedEvent
 from flowlex.service.gpu import GpuCore
-from flowlex.service.gpu_routes import router
+from flowlex.service.routes import gpu_router as router
 
 RATES = {"disk": 500.0, "rack": 125.0, "between_racks": 125.0}
 
