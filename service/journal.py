@@ -49,7 +49,7 @@ class Journal:
         except OSError as error:
             os.close(self._lock)
             raise JournalError(f"{folder} is in use by another service; stop it or name another folder") from error
-        self.number: int = max((*self._numbers("state-"), *self._numbers("log-")), default=0)
+        self.number: int = max((*self.numbers("state-"), *self.numbers("log-")), default=0)
         self.records = 0
         self.size = 0
         self._file = -1
@@ -57,14 +57,10 @@ class Journal:
     def states(self) -> list[tuple[int, Path | None]]:
         """Number and file of each state to go on from, the newest first; None is the beginning."""
         found: list[tuple[int, Path | None]] = [
-            (number, self._path("state-", number)) for number in sorted(self._numbers("state-"), reverse=True)
+            (number, self.path("state-", number)) for number in sorted(self.numbers("state-"), reverse=True)
         ]
-        begun = not found or self._path("log-", 0).is_file()
+        begun = not found or self.path("log-", 0).is_file()
         return [*found, (0, None)] if begun else found
-
-    def state_path(self, number: int) -> Path:
-        """Where a state is, or would be."""
-        return self._path("state-", number)
 
     def read(self, since: int) -> Iterator[dict[str, Any]]:
         """Records since a state; afterwards the last log is open for `append`.
@@ -76,7 +72,7 @@ class Journal:
         """
         self.records = 0
         for number in range(since, self.number + 1):
-            path, self.size = self._path("log-", number), 0
+            path, self.size = self.path("log-", number), 0
             last = number == self.number
             if not (last or path.is_file()):
                 raise JournalError(f"{path} is missing; restore the folder from a backup")
@@ -89,7 +85,7 @@ class Journal:
                 self.records += 1
                 self.size += len(line) + 1
                 yield record
-        self._open(self._path("log-", self.number))
+        self._open(self.path("log-", self.number))
 
     def append(self, records: Iterable[dict[str, Any]]) -> None:
         """Put records on disk; when this returns, they survive a kill and a power cut.
@@ -126,9 +122,9 @@ class Journal:
         """
         self.size = self.records = 0  # before the number, as `piece` reads them from another thread
         self.number += 1
-        self._open(self._path("log-", self.number))
+        self._open(self.path("log-", self.number))
         self.append(carried)
-        path = self._path("state-", self.number)
+        path = self.path("state-", self.number)
         save(path)
         self._sync_folder()
         return path
@@ -136,11 +132,11 @@ class Journal:
     @property
     def first_log(self) -> int:
         """Number of the oldest log that is kept."""
-        return min(self._numbers("log-"), default=self.number)
+        return min(self.numbers("log-"), default=self.number)
 
     def piece(self, number: int, offset: int, most: int = 1_000_000) -> tuple[bytes, bool]:
         """Bytes of a log from an offset on that are on disk for good, and whether these are its last."""
-        last, path = number == self.number, self._path("log-", number)
+        last, path = number == self.number, self.path("log-", number)
         if not path.is_file():
             return b"", False
         end = self.size if last else path.stat().st_size
@@ -154,9 +150,9 @@ class Journal:
         states = [number for number, _ in self.states()]
         oldest = states[min(1, len(states) - 1)]
         for kind in ("state-", "log-"):
-            for number in self._numbers(kind):
+            for number in self.numbers(kind):
                 if number < oldest:
-                    self._path(kind, number).unlink(missing_ok=True)
+                    self.path(kind, number).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let the folder go."""
@@ -182,10 +178,12 @@ class Journal:
         finally:
             os.close(handle)
 
-    def _path(self, kind: str, number: int) -> Path:
+    def path(self, kind: str, number: int) -> Path:
+        """Where a file of a kind, ``state-`` or ``log-``, is or would be."""
         return self.folder / f"{kind}{number:0{_DIGITS}}{'.jsonl' if kind == 'log-' else ''}"
 
-    def _numbers(self, kind: str) -> list[int]:
+    def numbers(self, kind: str) -> list[int]:
+        """Numbers of the files of a kind."""
         names = (path.name.removeprefix(kind).removesuffix(".jsonl") for path in self.folder.glob(f"{kind}*"))
         return [int(name) for name in names if name.isdigit()]
 

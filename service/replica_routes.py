@@ -66,7 +66,7 @@ def _copied(path: Path) -> bytes:
 @router.get("/state")
 async def state(service: ServedDep, who: Admin, number: Annotated[int, Query(ge=1)]) -> State:
     """A state file; 404 where it is not kept any more."""
-    path: Path = service.worker.journal.state_path(number)
+    path: Path = service.worker.journal.path("state-", number)
     try:
         return State(data=base64.b64encode(path.read_bytes()).decode())
     except FileNotFoundError as error:

@@ -51,26 +51,22 @@ class Follower:
 
     def __init__(self, folder: Path, client: TelemetryClient) -> None:
         self.folder, self.client = folder, client
-        self._lock = Journal(folder)  # nobody else may use the folder meanwhile
+        self._journal = Journal(folder)  # nobody else may use the folder meanwhile
         self.heard = time.monotonic()
         self._stop = threading.Event()
         self._retired = False
         settings = Settings.model_validate(client.call("GET", "/replica/settings"))
         own = folder / "service.json"
         if own.is_file() and own.read_text() != settings.service:
-            self._lock.close()
+            self._journal.close()
             raise ValueError(f"{folder} holds another service than {client.url}; name another folder")
         write_atomically(folder / "tokens.db", base64.b64decode(settings.tokens))
         write_atomically(own, settings.service.encode())
         first = Piece.model_validate(client.call("GET", "/replica/log", params={"number": 0, "offset": 0}))
-        logs = sorted(int(path.stem.removeprefix("log-")) for path in folder.glob("log-*"))
-        self._number = logs[-1] if logs and logs[-1] >= first.first_log else first.first_log
+        self._number = max(first.first_log, *self._journal.numbers("log-"), 0)
         self._keep(first)
         self._thread = threading.Thread(target=self._run, name="standby", daemon=True)
         self._thread.start()
-
-    def _path(self, kind: str, number: int) -> Path:
-        return self.folder / f"{kind}-{number:09}{'.jsonl' if kind == 'log' else ''}"
 
     def _run(self) -> None:
         waits = Backoff(0.05, 1.0)
@@ -88,7 +84,7 @@ class Follower:
 
     def _poll(self, wait_s: float) -> bool:
         """Fetch what follows; whether there was nothing."""
-        path = self._path("log", self._number)
+        path = self._journal.path("log-", self._number)
         offset = path.stat().st_size if path.is_file() else 0
         asked = {"number": self._number, "offset": offset, "wait_s": wait_s}
         piece = Piece.model_validate(self.client.call("GET", "/replica/log", params=asked))
@@ -105,15 +101,15 @@ class Follower:
     def _keep(self, piece: Piece) -> None:
         """Fetch new states, and drop the files that the service has dropped."""
         for number in piece.states:
-            if not self._path("state", number).is_file():
+            path = self._journal.path("state-", number)
+            if not path.is_file():
                 with contextlib.suppress(Refused):  # gone meanwhile
                     found = self.client.call("GET", "/replica/state", params={"number": number})
-                    write_atomically(self._path("state", number), base64.b64decode(found["data"]))
-        for kind, kept in (("state", min(piece.states, default=0)), ("log", piece.first_log)):
-            for path in self.folder.glob(f"{kind}-*"):
-                text = path.stem.removeprefix(f"{kind}-")
-                if text.isdigit() and int(text) < kept:
-                    path.unlink(missing_ok=True)
+                    write_atomically(path, base64.b64decode(found["data"]))
+        for kind, kept in (("state-", min(piece.states, default=0)), ("log-", piece.first_log)):
+            for number in self._journal.numbers(kind):
+                if number < kept:
+                    self._journal.path(kind, number).unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Ask the service to hand over, copy the rest, and let the folder go.
@@ -138,7 +134,7 @@ class Follower:
         """Stop following."""
         self._stop.set()
         self._thread.join()
-        self._lock.close()
+        self._journal.close()
         self.client.close()
 
 

@@ -155,16 +155,13 @@ class NetworkSession:
 
     # Solving ---------------------------------------------------------------------------------------------------
     @_sized
-    def apply(self, *, cold: bool = False) -> None:
-        """Hand the noted changes to the arrays; `solve` does so by itself. ``cold``: no arc is made optimal again."""
+    def apply(self) -> None:
+        """Hand the noted changes to the arrays; `solve` does so by itself."""
         if self._changes:
             columns = np.array(self._changes, np.int64).reshape(-1, 5).T.copy()
-            if cold:
-                kernels.write_arcs(self._t, *columns)
-            else:
-                fresh = np.fromiter(self._fresh, np.int64, len(self._fresh))
-                if not kernels.change_arcs(self._t, *columns, fresh):
-                    raise EngineError("a cycle of negative cost has no capacity; bound one of its arcs")
+            fresh = np.fromiter(self._fresh, np.int64, len(self._fresh))
+            if not kernels.change_arcs(self._t, *columns, fresh):
+                raise EngineError("a cycle of negative cost has no capacity; bound one of its arcs")
             del self._changes[:]
         self._fresh.clear()
         if self._supplies:
@@ -182,9 +179,7 @@ class NetworkSession:
         NoFlowError
             No flow satisfies the network.
         """
-        if 2 * len(self._changes) // 5 > self._arcs > 1000:
-            cold = True  # nearly everything is new, so the old optimum is of no use
-        self.apply(cold=cold)
+        self.apply()
         stuck = -1 if cold else balance(self._t, self._patience * (self._arcs + self._nodes))
         if stuck < 0:
             stuck = self._restart()

@@ -38,7 +38,6 @@ __all__ = [
     "put_flows",
     "reset",
     "violations",
-    "write_arcs",
 ]
 
 #: Capacity of an arc without capacity.
@@ -201,7 +200,7 @@ def reset(t, supply, arcs):
 
 
 @kernel
-def write_arcs(t, arcs, tail, head, capacity, cost):
+def _write_arcs(t, arcs, tail, head, capacity, cost):
     """Give arcs new ends, capacities and costs; flow that no longer fits is taken off."""
     for i in range(len(arcs)):
         arc = arcs[i]
@@ -300,11 +299,11 @@ def _settle_around(t, v):
 
 @kernel
 def change_arcs(t, arcs, tail, head, capacity, cost, fresh):
-    """Change arcs (see `write_arcs`), price new nodes, and make the changed arcs optimal.
+    """Change arcs (see `_write_arcs`), price new nodes, and make the changed arcs optimal.
 
     Returns False on a cycle of negative cost without capacity.
     """
-    write_arcs(t, arcs, tail, head, capacity, cost)
+    _write_arcs(t, arcs, tail, head, capacity, cost)
     price_fresh(t, fresh)
     for i in range(len(arcs)):
         v = _settle(t, arcs[i])

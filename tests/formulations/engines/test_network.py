@@ -58,32 +58,12 @@ def check(network: FlowNetwork, engine: str, reference: Reference) -> None:
         assert outcome.values is None
 
 
-@settings(max_examples=300, deadline=None)
-@given(data=st.data())
-def test_network_simplex(networks: Any, exact_optimum: Reference, data: st.DataObject) -> None:
-    check(data.draw(networks), "network", exact_optimum)
-
-
-@settings(max_examples=120, deadline=None)
-@given(data=st.data())
-def test_highs(networks: Any, exact_optimum: Reference, data: st.DataObject) -> None:
-    check(data.draw(networks), "highs", exact_optimum)
-
-
-@settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_pulp(networks: Any, exact_optimum: Reference, data: st.DataObject) -> None:
-    check(data.draw(networks), "pulp", exact_optimum)
-
-
-@settings(max_examples=100, deadline=None)
-@given(data=st.data())
-def test_a_cut_exists_exactly_where_there_is_no_flow(
-    networks: Any, exact_optimum: Reference, data: st.DataObject
-) -> None:
+@settings(max_examples=240, deadline=None)
+@given(data=st.data(), engine=st.sampled_from(["network", "highs", "pulp"]))
+def test_random_networks(networks: Any, exact_optimum: Reference, data: st.DataObject, engine: str) -> None:
     network = data.draw(networks)
-    status, _ = exact_optimum(network)
-    assert (infeasible_cut(network) is not None) == (status == "infeasible")
+    check(network, engine, exact_optimum)
+    assert (infeasible_cut(network) is not None) == (exact_optimum(network)[0] == "infeasible")
 
 
 @pytest.mark.parametrize("engine", ["network", "highs", "pulp"])

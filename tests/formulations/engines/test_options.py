@@ -41,22 +41,8 @@ def test_an_unknown_keyword_is_named(engine: str, network: FlowNetwork) -> None:
         solve(network, engine, timelimit=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="either options or keywords"):
         solve(network, engine, SolveOptions(), gap=0.1)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("engine", "option"),
-    [
-        *(("network", option) for option in ({"gap": 0.1}, {"seed": 1}, {"threads": 1}, {"log": True})),
-        ("network", {"algorithm": "ipm"}),
-        ("network", {"solver": "HiGHS"}),
-        ("highs", {"solver": "HiGHS"}),
-    ],
-)
-def test_an_option_that_an_engine_cannot_honour_is_refused(
-    engine: str, option: dict[str, Any], network: FlowNetwork
-) -> None:
-    with pytest.raises(EngineError, match=f"engine '{engine}' has no option '{next(iter(option))}'"):
-        solve(network, engine, **option)  # type: ignore[arg-type]
+    with pytest.raises(EngineError, match="unknown engine 'gurobi'; one of: pulp, highs, network"):
+        solve(network, "gurobi")
 
 
 @pytest.mark.parametrize(
@@ -77,15 +63,6 @@ def test_values_that_make_no_sense_are_refused(option: dict[str, Any], message: 
         SolveOptions(**option)
 
 
-def test_unknown_engines_and_formulations(network: FlowNetwork, program: LinearProgram) -> None:
-    with pytest.raises(EngineError, match="unknown engine 'gurobi'; one of: pulp, highs, network"):
-        solve(network, "gurobi")  # type: ignore[arg-type]
-    with pytest.raises(
-        EngineError, match="engine 'network' solves flow networks only; for linear programs use 'pulp' or 'highs'"
-    ):
-        solve(program, "network")
-
-
 @pytest.mark.parametrize("algorithm", ["auto", "simplex", "ipm", "hipo", "pdlp"])
 @pytest.mark.parametrize("engine", ["pulp", "highs"])
 def test_every_algorithm_gives_the_same_certified_answer(engine: str, algorithm: str, program: LinearProgram) -> None:
@@ -96,14 +73,6 @@ def test_every_algorithm_gives_the_same_certified_answer(engine: str, algorithm:
 
 
 @pytest.mark.parametrize("engine", ["pulp", "highs"])
-def test_seed_threads_and_time_limit_are_taken(engine: str, program: LinearProgram, network: FlowNetwork) -> None:
-    options = {"seed": 7, "threads": 1, "time_limit_s": 60, "gap": 0.0}
-    assert solve(program, engine, **options).objective == pytest.approx(solve(program, engine).objective)
-    assert solve(network, engine, **options).objective == 14
-    assert solve(program, engine, threads=2).status == "optimal"  # another number in the same process
-
-
-@pytest.mark.parametrize("engine", ["pulp", "highs"])
 def test_the_log_is_shown_only_when_asked_for(
     engine: str, program: LinearProgram, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,6 +80,7 @@ def test_the_log_is_shown_only_when_asked_for(
     assert capfd.readouterr().out == ""
     solve(program, engine, log=True)
     assert "HiGHS" in capfd.readouterr().out
+    assert solve(program, engine, threads=2).status == "optimal"  # another number in the same process
 
 
 def test_hipo_is_refused_where_it_is_missing(program: LinearProgram, monkeypatch: pytest.MonkeyPatch) -> None:

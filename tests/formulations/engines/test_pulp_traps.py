@@ -30,20 +30,14 @@ def market_split(rows: int = 5, columns: int = 40, seed: int = 1) -> LinearProgr
     return lp
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_a_run_stopped_by_its_time_limit_is_never_optimal(solver: str | None) -> None:
+@pytest.mark.parametrize(("engine", "solver"), [*(("pulp", solver) for solver in SOLVERS), ("highs", None)])
+def test_a_run_stopped_by_its_time_limit_is_never_optimal(engine: str, solver: str | None) -> None:
     lp = market_split()
-    outcome = solve(lp, "pulp", time_limit_s=1.0, solver=solver)
+    outcome = solve(lp, engine, time_limit_s=0.5, **({} if solver is None else {"solver": solver}))
     assert outcome.status in ("feasible", "time_limit")
     if outcome.status == "feasible":
         assert outcome.bound is None or outcome.bound < outcome.objective
         assert certify_program(lp, outcome).ok
-
-
-def test_a_run_stopped_by_its_time_limit_is_never_optimal_by_highs() -> None:
-    outcome = solve(market_split(), "highs", time_limit_s=1.0)
-    assert outcome.status in ("feasible", "time_limit")
-    assert outcome.gap is None or outcome.gap > 0
 
 
 @pytest.mark.parametrize("engine", ["pulp", "highs"])
@@ -75,11 +69,8 @@ def test_duals_of_a_maximisation_have_the_sign_of_a_maximisation(solver: str | N
     assert outcome.duals == pytest.approx([2.5])
 
 
-def test_an_unknown_solver_option_raises() -> None:
+def test_an_option_that_another_solver_lacks_raises() -> None:
     lp = LinearProgram("p")
-    for engine in ("pulp", "highs"):
-        with pytest.raises(TypeError, match="unknown solver option 'time_limit'; one of: time_limit_s, max_steps, gap"):
-            solve(lp, engine, time_limit=3)
     if "PULP_CBC_CMD" in SOLVERS:
         with pytest.raises(EngineError, match="engine 'pulp:PULP_CBC_CMD' has no option 'seed'"):
             solve(lp, "pulp", solver="PULP_CBC_CMD", seed=7)

@@ -61,7 +61,7 @@ def step(live: FlowScheduler) -> None:
 
 @pytest.mark.parametrize(
     ("machines", "racks"),
-    [(4, 2), (40, 1), pytest.param(6, 1, marks=pytest.mark.slow), pytest.param(70, 35, marks=pytest.mark.slow)],
+    [(4, 2), (12, 1), *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((40, 1), (70, 35)))],
 )
 def test_random_lives_equal_an_assignment(machines: int, racks: int, tmp_path) -> None:
     rng = np.random.default_rng(machines)

@@ -13,7 +13,6 @@ from flowlex.instances.generators import generate
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
 from flowlex.models.flow.goals.base import ClusterView, task_views
 from flowlex.models.flow.live.scheduler import FlowScheduler
-from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.plots import draw_network
 from tests.seeds import seeds
@@ -58,7 +57,7 @@ def brute_force(instance, rules):
     return best
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_the_gadget_equals_brute_force(seed):
     instance = tagged(seed, machines=3, jobs=3, most_tasks=3, most_slots=3)
     model = FlowScheduling(instance, goals=GOALS)
@@ -132,22 +131,3 @@ def test_every_step_equals_a_solve_from_scratch(goals, seed, flow_life):
     life = flow_life(seed, goals, apart=0.9)
     for _ in range(14):
         life.check_step()
-
-
-def test_the_rule_survives_a_state_file(flow_life, tmp_path):
-    life = flow_life(2, GOALS, apart=0.9)
-    for _ in range(8):
-        life.check_step()
-    assert life.scheduler.state.network.apart
-    save_scheduler(life.scheduler, tmp_path / "state.npz")
-    life.scheduler = load_scheduler(tmp_path / "state.npz", GOALS)
-    for _ in range(6):
-        life.check_step()
-
-
-@pytest.mark.slow
-def test_long_lives_apart(flow_life):
-    for seed in range(200, 220):
-        life = flow_life(seed, GOALS, apart=0.8)
-        for _ in range(60):
-            life.check_step()
