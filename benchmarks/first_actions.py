@@ -70,23 +70,12 @@ def _measured(actions: tuple[str, ...], tree: Path) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "work")
         folder.mkdir()
-        source = tree / "src" if (tree / "src").is_dir() else _linked(tree, Path(scratch, "source"))
-        environment = os.environ | {"NUMBA_CACHE_DIR": f"{scratch}/loops", "PYTHONPATH": str(source)}
+        environment = os.environ | {"NUMBA_CACHE_DIR": f"{scratch}/loops", "PYTHONPATH": str(tree / "src")}
         for action in actions:
             cold, _, code, said = _run(action, folder, environment)
             warm, processor, *_ = _run(action, folder, environment, again=True)
             figures = {"cold": cold, "warm": warm, "warm, processor": processor}
             yield {**{name: round(seconds, 2) for name, seconds in figures.items()}, "exit": code, "says": said}
-
-
-def _linked(tree: Path, source: Path) -> Path:
-    """A package of the rooms of an older tree, which had no folder of its own."""
-    package = source / "flowlex"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    for room in ("cli", "formulations", "instances", "models", "telemetry", "validation"):
-        (package / room).symlink_to(tree / room)
-    return source
 
 
 def _run(

@@ -3,7 +3,7 @@
     python -m benchmarks paired
     python -m benchmarks.paired --before COMMIT_OR_FOLDER --only GPU --calls 9
 
-The older package (by default of the last commit before the families, 2ff3111) comes out of this repository's history.
+The older package (by default of the commit before variants were removed) comes out of this repository's history.
 Both are loaded once, in processes of their own, and asked by turns: before, now, before, now, ... A figure is the
 median of the processor seconds of a call from an instance without any cached views, after one call that compiles and
 fills caches; a ratio compares calls that follow each other. The parts of a call are apart, because a certificate proves
@@ -29,10 +29,9 @@ from pathlib import Path
 
 __all__ = ["BEFORE", "cases", "main", "paired", "rows", "tables"]
 
-#: The last commit before families and `src/`.
-BEFORE = "2ff3111"
+#: The last commit before variants were removed.
+BEFORE = "e49d837"
 _HERE = Path(__file__).resolve().parents[1]
-_ROOMS = ("instances", "formulations", "validation", "models", "cli", "telemetry")
 _PARTS = ("build", "solve", "read", "certificate")
 
 #: Python that makes ``call``, for both trees: it solves once and returns the seconds of the parts, the objective and
@@ -65,12 +64,8 @@ def call():
 _LIVE = """
 import numpy as np
 from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
-try:
-    from flowlex.models.flow.live.scheduler import FlowScheduler
-    from flowlex.models.flow import goals
-except ImportError:
-    from flowlex.models.flow_scheduler import FlowScheduler
-    from flowlex.models import goals
+from flowlex.models.flow import goals
+from flowlex.models.flow.live.scheduler import FlowScheduler
 instance = flow_scale(**{settings!r})
 chosen = goals.preset({preset!r}) if isinstance({preset!r}, str) else tuple(getattr(goals, n)() for n in {preset!r})
 scheduler = FlowScheduler(instance, chosen, cost_limit=100_000, task_limit=500_000, **{options!r})
@@ -203,24 +198,16 @@ def _start_cases() -> dict[str, str]:
 def _tree(before: str) -> Iterator[Path]:
     """A folder from which Python imports the package of a commit or of another checkout."""
     with tempfile.TemporaryDirectory() as folder:
-        tree, made = Path(before), Path(folder)
+        tree = Path(before)
         if not tree.is_dir():
-            tree = made / "tree"
+            tree = Path(folder)
             packed = subprocess.run(["git", "archive", before], cwd=_HERE, capture_output=True, check=False)
             if packed.returncode:
                 reason = packed.stderr.decode(errors="replace").strip()
                 raise RuntimeError(f"this needs commit {before} from the repository's history: {reason}")
             with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
                 archive.extractall(tree, filter="data")
-        if (tree / "src").is_dir():
-            yield tree / "src"
-            return
-        package = made / "flowlex"
-        package.mkdir()
-        (package / "__init__.py").touch()
-        for room in _ROOMS:
-            (package / room).symlink_to(tree.resolve() / room)
-        yield made
+        yield tree / "src"
 
 
 class _Side:
@@ -283,7 +270,7 @@ def _ratio(before: list[float], now: list[float]) -> float:
 
 
 def tables(*, quick: bool = False) -> list[tuple[str, list[dict[str, object]]]]:
-    """The table, against the last commit before the families."""
+    """The table, against `BEFORE`."""
     return [("Now against before, processor milliseconds by turns", rows(BEFORE, quick=quick, calls=2 if quick else 9))]
 
 
