@@ -85,10 +85,6 @@ class Rules:
         self._forbidding = [goal for goal in self.goals if _overrides(goal, "forbids")]
         #: Whether the arcs of every task depend on every machine, as own goals are asked about each.
         self.asks_each: bool = bool(self._forbidding) or any(is_foreign(goal) for goal, _ in self._pricing)
-        says = ("price", "prices", "spots")
-        free = [goal for goal, _ in others if not isinstance(goal, Placement)]
-        speaking = [goal for goal in free if any(_overrides(goal, method) for method in says)]
-        self._alone = speaking[0] if len(speaking) == 1 and self.order is None and not is_foreign(speaking[0]) else None
         self.shares: FairShares | None = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
         self.priority: Priority | None = next((goal for goal in self.goals if isinstance(goal, Priority)), None)
         if wait_cost is not None and not wait_cost >= 0:
@@ -196,10 +192,6 @@ class Rules:
 
     def moving(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
         """Costs of the arcs that do not depend on where the task runs."""
-        if self._alone is not None and not (task.costs or self._forbidding or self.placing(task)):
-            said = self._alone.alone(task, cluster, self.scale)
-            if said is not None:
-                return said
         targets = self._targets(task, cluster)
         spots = cluster.spots
         places = [(spots[t], t) if isinstance(t, str) else (t, None) for t in targets]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -87,46 +87,53 @@ class ScheduleNetwork:
 def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
     """Make the network; the same instance and goals give the same network."""
     with collector_paused():
-        pieces, groups = _pieces(instance, rules)
-        return _assemble(instance, rules, pieces, groups)
+        cluster, views = ClusterView.of(instance), task_views(instance)
+        jobs, job_at = {job.name: job for job in instance.jobs}, {job.name: j for j, job in enumerate(instance.jobs)}
+        held = hold(views, jobs, cluster.machines, lambda v: rules.may_stay(v, rules.moving(v, cluster), cluster))
+        gates = np.array([(job_at[j], left(jobs[j], jobs[j].preempted_s), n) for j, n in held.items()], np.int64)
+        gates = gates.reshape(-1, 3)
+        group_at: dict[Spot | Block, int] = {}
+        arcs = _arcs_of_goals(instance, rules, views, cluster, group_at)
+        gate_at = {job: len(jobs) + g for g, job in enumerate(gates[:, 0].tolist())}
+        for index, view in enumerate(views):
+            at = job_at[view.job]
+            arcs["waits"].add(index, gate_at[at] if view.held else at, 1, rules.waiting(view))
+        bounds = job_bounds(instance, rules, views, cluster)
+        return _assemble(instance, rules, views, arcs, tuple(group_at), gates, bounds)
 
 
-def _pieces(instance: FlowInstance, rules: Rules) -> tuple[_Pieces, tuple[Spot | Block, ...]]:
-    cluster = ClusterView.of(instance)
-    views = task_views(instance)
+def _arcs_of_goals(
+    instance: FlowInstance,
+    rules: Rules,
+    views: list[TaskView],
+    cluster: ClusterView,
+    group_at: dict[Spot | Block, int],
+) -> dict[str, _Arcs]:
+    """Arcs of tasks, groups and machines by block; groups are numbered in ``group_at`` as they come."""
+    arcs = {name: _Arcs() for name in ("runs", "via", "waits", "offers", "single file", "blocks", "slots")}
     machine_at = {machine.name: index for index, machine in enumerate(instance.machines)}
-    job_at = {job.name: index for index, job in enumerate(instance.jobs)}
-    group_at: dict[Spot | Block, int] = {}
-    runs, via, offers = _Arcs(), _Arcs(), _Arcs()
-    jobs_by_name = {job.name: job for job in instance.jobs}
-    held = hold(views, jobs_by_name, cluster.machines, lambda v: rules.may_stay(v, rules.moving(v, cluster), cluster))
     for index, view in enumerate(views):
         for target, cost in rules.offers(view, cluster).items():
             if isinstance(target, str):
-                runs.add(index, machine_at[target], 1, cost)
+                arcs["runs"].add(index, machine_at[target], 1, cost)
             else:
-                via.add(index, group_at.setdefault(target, len(group_at)), 1, cost)
-    singles, steps = _reaches(group_at, cluster, machine_at, offers, len(views) + 1)
-    jobs = np.array([job_at[view.job] for view in views], np.int64)
-    gates = np.array([(job_at[j], left(jobs_by_name[j], jobs_by_name[j].preempted_s), n) for j, n in held.items()])
-    gates = gates.astype(np.int64).reshape(-1, 3)
-    gate_at = {job: len(instance.jobs) + g for g, job in enumerate(gates[:, 0].tolist())}
-    waits, sinks = _Arcs(), _Arcs()
-    for index, view in enumerate(views):
-        at = job_at[view.job]
-        waits.add(index, gate_at[at] if view.held else at, 1, rules.waiting(view))
-    for index, member in enumerate(instance.machines):
-        for capacity, cost in rules.slot_costs(member):
-            sinks.add(index, 0, capacity, cost)
-    bounds = job_bounds(instance, rules, views, cluster)
-    return _Pieces(views, runs, via, offers, singles, steps, jobs, waits, sinks, bounds, gates), tuple(group_at)
+                arcs["via"].add(index, group_at.setdefault(target, len(group_at)), 1, cost)
+    _reaches(group_at, cluster, machine_at, arcs, len(views) + 1)
+    for index, machine in enumerate(instance.machines):
+        for capacity, cost in rules.slot_costs(machine):
+            arcs["slots"].add(index, 0, capacity, cost)
+    return arcs
 
 
 def _reaches(
-    group_at: dict[Spot | Block, int], cluster: ClusterView, machine_at: dict[str, int], offers: _Arcs, endless: int
-) -> tuple[_Arcs, _Arcs]:
-    """What groups reach: machines (in ``offers``), other groups in single file, blocks; numbers those that are new."""
-    singles, steps = _Arcs(), _Arcs()
+    group_at: dict[Spot | Block, int],
+    cluster: ClusterView,
+    machine_at: dict[str, int],
+    arcs: dict[str, _Arcs],
+    endless: int,
+) -> None:
+    """What groups reach: machines, other groups in single file, blocks; numbers those that are new."""
+    offers, singles, steps = arcs["offers"], arcs["single file"], arcs["blocks"]
     spots = [spot for spot in group_at if isinstance(spot, Spot)]
     slots = {name: machine.slots for name, machine in cluster.machines.items()}
     ways = {spot: {m: None for m in cluster.members(spot) if slots[m]} for spot in spots if base_of(spot) is None}
@@ -142,7 +149,6 @@ def _reaches(
             offers.add(at, machine_at[head], endless, 0)
         else:
             steps.add(at, group_at.setdefault(head, len(group_at)), endless, 0)
-    return singles, steps
 
 
 def _steps(holed: list[Spot], cluster: ClusterView) -> Iterator[tuple[Spot | Block, Block | str]]:
@@ -201,93 +207,70 @@ class _Arcs:
         """(count, 3) tail, head, capacity."""
         return np.array(self._arcs, np.int64).reshape(-1, 3)
 
-    @property
-    def ends(self) -> Integers:
-        return self.arcs[:, :2]
 
-
-@dataclass(frozen=True)
-class _Pieces:
-    views: list[TaskView]
-    runs: _Arcs
-    via: _Arcs
-    offers: _Arcs
-    singles: _Arcs
-    steps: _Arcs
-    jobs: Integers
-    waits: _Arcs
-    slots: _Arcs
-    bounds: Integers
-    gates: Integers  # (G, 3) job, tasks that may stop, tasks that are held
-
-    def ranks(self, rules: Rules, network: FlowNetwork) -> Integers:
-        """(ranks, A) costs of the whole network."""
-
-        def columns(costs: Iterable[int]) -> Integers:
-            return np.array([list(costs)], np.int64) if rules.order is None else rules.order.columns(costs)
-
-        found = np.zeros((1 if rules.order is None else len(rules.order.names), network.arc_count), np.int64)
-        for name in ("runs", "via", "waits", "slots"):
-            found[:, network.arc_blocks[name].slice] = columns(getattr(self, name).costs)
-        return found
-
-
-def _assemble(instance: FlowInstance, rules: Rules, p: _Pieces, groups: tuple[Spot | Block, ...]) -> ScheduleNetwork:
-    net = NetworkBuilder(instance.name)
-    _declare(net, instance, p, groups)
-    network = net.build()
+def _assemble(
+    instance: FlowInstance,
+    rules: Rules,
+    views: list[TaskView],
+    arcs: dict[str, _Arcs],
+    groups: tuple[Spot | Block, ...],
+    gates: Integers,
+    bounds: Integers,
+) -> ScheduleNetwork:
+    network = _declared(instance, len(views), arcs, groups, gates, bounds)
+    blocks, order = network.arc_blocks, rules.order
     level = np.array([rules.level(j.priority) for j in instance.jobs], np.int64)
     levels, shortfall = np.zeros((2, network.arc_count), np.int64)
-    blocks = network.arc_blocks
     levels[blocks["share"].slice] = levels[blocks["short"].slice] = level
     shortfall[blocks["short"].slice] = 1
-    columns = Columns(shortfall, levels, p.ranks(rules, network))
+    ranks = np.zeros((1 if order is None else len(order.names), network.arc_count), np.int64)
+    for name in ("runs", "via", "waits", "slots"):
+        costs = arcs[name].costs
+        ranks[:, blocks[name].slice] = np.array([costs], np.int64) if order is None else order.columns(costs)
+    columns = Columns(shortfall, levels, ranks)
     network = replace(network, cost=columns.ordinary)
+    runs, via, offers, singles, steps = (
+        arcs[name].arcs[:, :2] for name in ("runs", "via", "offers", "single file", "blocks")
+    )
+    cycle, top = cycle_bound(network, network.cost), int(level.max(initial=0))
     return ScheduleNetwork(
-        network,
-        columns,
-        p.runs.ends,
-        p.via.ends,
-        p.offers.ends,
-        p.singles.ends,
-        p.steps.ends,
-        groups,
-        p.gates[:, :2],
-        p.bounds,
-        p.views,
-        cycle_bound(network, network.cost),
-        int(level.max(initial=0)),
+        network, columns, runs, via, offers, singles, steps, groups, gates[:, :2], bounds, views, cycle, top
     )
 
 
-def _declare(net: NetworkBuilder, instance: FlowInstance, p: _Pieces, groups: tuple[Spot | Block, ...]) -> None:
-    """All nodes and arcs, without costs."""
-    jobs = [j.name for j in instance.jobs]
-    task = net.nodes("task", len(p.jobs), supply=1, labels=[t.name for t in instance.tasks])
+def _declared(
+    instance: FlowInstance,
+    tasks: int,
+    arcs: dict[str, _Arcs],
+    groups: tuple[Spot | Block, ...],
+    gates: Integers,
+    bounds: Integers,
+) -> FlowNetwork:
+    """All nodes and arcs, without costs; ``gates`` are (G, 3) job, tasks that may stop, tasks that are held."""
+    net, jobs = NetworkBuilder(instance.name), [j.name for j in instance.jobs]
+    task = net.nodes("task", tasks, supply=1, labels=[t.name for t in instance.tasks])
     job = waiting = net.nodes("unscheduled", len(jobs), labels=jobs)
     group = net.nodes("group", len(groups), labels=[str(g) for g in groups])
     machine = net.nodes("machine", len(instance.machines), labels=[m.name for m in instance.machines])
-    if len(p.gates):
-        gate = net.nodes("preempted", len(p.gates), labels=[jobs[j] for j in p.gates[:, 0]])
+    if len(gates):
+        gate = net.nodes("preempted", len(gates), labels=[jobs[j] for j in gates[:, 0]])
         waiting = np.concatenate((job, gate))
-    sink = net.nodes("sink", 1, supply=-len(p.jobs))
-    net.arcs("runs", task[p.runs.arcs[:, 0]], machine[p.runs.arcs[:, 1]], upper=1)
-    net.arcs("via", task[p.via.arcs[:, 0]], group[p.via.arcs[:, 1]], upper=1)
-    net.arcs("waits", task, waiting[p.waits.arcs[:, 1]], upper=1)
-    if len(p.gates):
-        net.arcs("preempted", gate, job[p.gates[:, 0]], upper=p.gates[:, 1])
-    net.arcs("offers", group[p.offers.arcs[:, 0]], machine[p.offers.arcs[:, 1]], upper=p.offers.arcs[:, 2])
-    if len(p.singles.costs):
-        net.arcs("single file", group[p.singles.arcs[:, 0]], group[p.singles.arcs[:, 1]], upper=1)
-    if len(p.steps.costs):
-        net.arcs("blocks", group[p.steps.arcs[:, 0]], group[p.steps.arcs[:, 1]], upper=p.steps.arcs[:, 2])
-    net.arcs("slots", machine[p.slots.arcs[:, 0]], sink, upper=p.slots.arcs[:, 2])
-    count = np.bincount(p.jobs, minlength=len(jobs)).astype(np.int64)
-    most = p.bounds[:, 1].copy()  # what may not stop runs on, beyond the share
-    most[p.gates[:, 0]] = np.maximum(most[p.gates[:, 0]], p.gates[:, 2] - p.gates[:, 1])
+    sink = net.nodes("sink", 1, supply=-tasks)
+    ends = {"runs": (task, machine), "via": (task, group), "waits": (task, waiting), "offers": (group, machine)}
+    ends |= {"single file": (group, group), "blocks": (group, group), "slots": (machine, sink)}
+    for name, (tails, heads) in ends.items():
+        each = arcs[name].arcs
+        if len(each) or name not in ("single file", "blocks"):
+            net.arcs(name, tails[each[:, 0]], heads[each[:, 1]], upper=each[:, 2])
+        if name == "waits" and len(gates):
+            net.arcs("preempted", gate, job[gates[:, 0]], upper=gates[:, 1])
+    count = np.array([len(j.tasks) for j in instance.jobs], np.int64)
+    most = bounds[:, 1].copy()  # what may not stop runs on, beyond the share
+    most[gates[:, 0]] = np.maximum(most[gates[:, 0]], gates[:, 2] - gates[:, 1])
     # lower = upper = N - A under max-min shares (the paper's bounds); between minimum and maximum otherwise
-    net.arcs("share", job, sink, lower=count - most, upper=count - p.bounds[:, 0], labels=jobs)
-    net.arcs("short", job, sink, upper=p.bounds[:, 0], labels=jobs)
+    net.arcs("share", job, sink, lower=count - most, upper=count - bounds[:, 0], labels=jobs)
+    net.arcs("short", job, sink, upper=bounds[:, 0], labels=jobs)
+    return net.build()
 
 
 def cycle_bound(network: FlowNetwork, cost: Integers) -> int:

@@ -229,10 +229,6 @@ class Goal:
         """`price` at each (spot, machine); None for no opinion. To be overridden where all at once is quicker."""
         return [self.price(task, spot, machine, cluster, scale) for spot, machine in places]
 
-    def alone(self, task: TaskView, cluster: ClusterView, scale: Scale) -> dict[str | Spot, int] | None:
-        """`spots`, anywhere and their prices at once, for when no other goal has a say; None without a short cut."""
-        return None
-
     def waiting(self, task: TaskView, scale: Scale) -> int:
         """Return the cost of waiting."""
         return 0

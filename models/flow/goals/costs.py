@@ -12,7 +12,7 @@ from math import inf
 from flowlex.instances.exact import rational
 from flowlex.instances.flow import Machine
 from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.flow.goals.base import ClusterView, Goal, Scale, Spot, TaskView
 
 __all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
 
@@ -62,21 +62,6 @@ class DataLocality(Goal):
     def _best(self, held: dict[str, int], enough: int) -> list[str]:
         best = [machine for machine, size in held.items() if size >= enough]
         return best if len(best) <= self.most else sorted(best, key=lambda m: (-held[m], m))[: self.most]
-
-    def alone(self, task: TaskView, cluster: ClusterView, scale: Scale) -> dict[str | Spot, int] | None:
-        """What `spots` and `prices` say together."""
-        if not task.task.data:
-            return {ANYWHERE: 0}
-        held, racks, total = _data(task, cluster)
-        enough, rack_of = self._enough(total), cluster.racks
-        far, nearer, here = self._units(total, scale)
-        found: dict[str | Spot, int] = {ANYWHERE: far}
-        for machine in self._best(held, enough):
-            found[machine] = far - nearer * racks[rack_of[machine]] - here * held[machine]
-        for rack, size in racks.items():
-            if size >= enough:
-                found[Spot.of(rack)] = far - nearer * size
-        return found
 
     def _units(self, total: int, scale: Scale) -> tuple[int, int, int]:
         """Cost of reading all from afar, and what a MB in the same rack, and on the same machine, takes off."""

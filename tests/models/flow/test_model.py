@@ -11,7 +11,6 @@ from flowlex.formulations import EngineError
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.instances.generators import generate
 from flowlex.models import ModelError, model_for
-from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals import (
     PRESETS,
     Continuity,
@@ -23,7 +22,6 @@ from flowlex.models.flow.goals import (
     RandomCosts,
     preset,
 )
-from flowlex.models.flow.goals.base import ClusterView, Scale, task_views
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
 
@@ -285,19 +283,3 @@ def test_explicit_costs_count_with_the_first_of_ordered_goals():
     only = FlowInstance(machines=machines[:2], jobs=(job("j", task),))
     solution = FlowScheduling(only, goals=(DataLocality(), LoadSpread()), lexicographic=True).solve("network")
     assert solution.score.by_goal == (("DataLocality", 1), ("LoadSpread", 0))
-
-
-@pytest.mark.parametrize("most", [1, 10])
-def test_the_short_cut_of_data_locality_says_the_same(most):
-    goal = DataLocality(rack_cost=2, cluster_cost=5, threshold=0.3, most=most, weight=3)
-    for seed in range(30):
-        instance = generate("flow-random", seed=seed)
-        extra = Task(name="none"), Task(name="two", data=tuple(b for t in instance.tasks for b in t.data)[:3])
-        view, rules = ClusterView(), Rules((Placement(), goal, Continuity()), None, Scale(2), ())
-        for machine in instance.machines[1:]:  # some data lie where no machine is
-            view.add(machine)
-        for task in task_views(FlowInstance(machines=instance.machines, jobs=(*instance.jobs, job("x", *extra)))):
-            said = rules.moving(task, view)
-            targets = rules._targets(task, view)
-            places = [(view.spots[t], t) if isinstance(t, str) else (t, None) for t in targets]
-            assert list(said.items()) == list(zip(targets, rules._prices(task, places, view), strict=True))
