@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from flowlex.instances.arrays import Floats, Integers, floats
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_known, require_unique
 
 __all__ = [
     "AllocationArrays",
@@ -222,14 +222,14 @@ class AllocationInstance(Instance):
         gpu_types = {t.name: t for t in self.gpu_types}
         for kind in self.job_types:
             for name in kind.steps_per_s:
-                _known(name, gpu_types, f"job type {kind.name!r} names GPU type", "GPU types")
+                require_known(name, gpu_types, f"job type {kind.name!r} names GPU type", "GPU types")
         self._check_jobs()
         self._check_pairs(gpu_types)
         jobs, entities = (dict.fromkeys(part.name for part in parts) for parts in (self.jobs, self.entities))
         for limit in self.limits:
-            _known(limit.job, jobs, "a limit names job", "jobs")
-            _known(limit.entity, entities, "a limit names entity", "entities")
-            _known(limit.gpu_type, gpu_types, "a limit names GPU type", "GPU types")
+            require_known(limit.job, jobs, "a limit names job", "jobs")
+            require_known(limit.entity, entities, "a limit names entity", "entities")
+            require_known(limit.gpu_type, gpu_types, "a limit names GPU type", "GPU types")
             if limit.job is not None and limit.entity is not None:
                 raise ValueError(f"a limit names job {limit.job!r} and entity {limit.entity!r}; make it two limits")
             if limit.most_gpus is not None and limit.least_gpus > limit.most_gpus:
@@ -241,8 +241,8 @@ class AllocationInstance(Instance):
         most = {t.name: t.count for t in self.gpu_types}
         entities = dict.fromkeys(entity.name for entity in self.entities)
         for job in self.jobs:
-            _known(job.job_type, kinds, f"job {job.name!r} names job type", "job types")
-            _known(job.entity, entities, f"job {job.name!r} names entity", "entities")
+            require_known(job.job_type, kinds, f"job {job.name!r} names job type", "job types")
+            require_known(job.entity, entities, f"job {job.name!r} names entity", "entities")
             kind = kinds[job.job_type]
             runs = [name for name, speed in kind.steps_per_s.items() if speed > 0]
             if not runs:
@@ -262,8 +262,8 @@ class AllocationInstance(Instance):
         for pair in self.pairs:
             one, other = pair.job_types
             for name in pair.job_types:
-                _known(name, kinds, "a pair names job type", "job types")
-            _known(pair.gpu_type, gpu_types, f"the pair of {one!r} and {other!r} names GPU type", "GPU types")
+                require_known(name, kinds, "a pair names job type", "job types")
+            require_known(pair.gpu_type, gpu_types, f"the pair of {one!r} and {other!r} names GPU type", "GPU types")
             if kinds[one].gpus != kinds[other].gpus:
                 raise ValueError(
                     f"job types {one!r} and {other!r} use {kinds[one].gpus} and {kinds[other].gpus} GPUs; "
@@ -280,9 +280,9 @@ class AllocationInstance(Instance):
                     raise ValueError(f"the pair of {one!r} and {other!r} on {pair.gpu_type!r} occurs twice; keep one")
                 seen.add(key)
         for table in self.pair_tables:
-            _known(table.gpu_type, gpu_types, "a pair table names GPU type", "GPU types")
+            require_known(table.gpu_type, gpu_types, "a pair table names GPU type", "GPU types")
             for name in table.job_types:
-                _known(name, kinds, f"the pair table of {table.gpu_type!r} names job type", "job types")
+                require_known(name, kinds, f"the pair table of {table.gpu_type!r} names job type", "job types")
             self._check_table(table, np.array([kinds[name].gpus for name in table.job_types]))
             listed = dict.fromkeys(table.job_types)
             for one, other, gpu_type in seen:
@@ -358,11 +358,3 @@ class AllocationInstance(Instance):
             "limits": len(self.limits),
             "deadlines": int(np.isfinite(self.arrays.deadline).sum()),
         }
-
-
-def _known(name: str | None, among: Collection[str], says: str, what: str) -> None:
-    """Raise unless a name is known, or not given."""
-    if name is not None and name not in among:
-        names = list(among)
-        have = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "") if names else "none"
-        raise ValueError(f"{says} {name!r}, which does not exist; the {what} are: {have}")

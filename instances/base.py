@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
 
@@ -26,7 +26,17 @@ from flowlex.instances.tables import frames_of, instance_of_frames
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Instance", "InstanceError", "Name", "NonNegative", "Part", "Positive", "read_only", "require_unique"]
+__all__ = [
+    "Instance",
+    "InstanceError",
+    "Name",
+    "NonNegative",
+    "Part",
+    "Positive",
+    "read_only",
+    "require_known",
+    "require_unique",
+]
 
 View = TypeVar("View")
 
@@ -171,3 +181,10 @@ def require_unique(names: Iterable[str], what: str) -> None:
         if name in seen:
             raise ValueError(f"two {what} are named {name!r}; give each its own name")
         seen.add(name)
+
+
+def require_known(name: str | None, among: Collection[str], says: str, what: str) -> None:
+    """Raise ``ValueError`` unless a name is known, or None; it follows what ``says`` who names it."""
+    if name is not None and name not in among:
+        some = ", ".join(list(among)[:10]) + (", ..." if len(among) > 10 else "")
+        raise ValueError(f"{says} {name!r}, which does not exist; the {what} are: {some or 'none'}")

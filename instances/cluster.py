@@ -6,12 +6,12 @@ priorities). A *place* is what tasks run on: a GPU, the cores of a node, a machi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_known, require_unique
 
 __all__ = ["ClusterJob", "ClusterNode", "ClusterTask", "ClusterWorkload", "Outage", "Place", "Read"]
 
@@ -132,13 +132,11 @@ class ClusterWorkload(Instance):
 
     @model_validator(mode="after")
     def _check(self) -> ClusterWorkload:
-        require_unique((node.name for node in self.nodes), "nodes")
-        require_unique((place.name for place in self.places), "places")
-        require_unique((job.name for job in self.jobs), "jobs")
-        require_unique((task.name for task in self.tasks), "tasks")
+        for kind in ("nodes", "places", "jobs", "tasks"):
+            require_unique((each.name for each in getattr(self, kind)), kind)
         for node in self.nodes:
             _check_outages(node)
-        known = {node.name for node in self.nodes}
+        known = dict.fromkeys(node.name for node in self.nodes)
         fits: set[tuple[tuple[str, int], ...]] = set()
         for job in self.jobs:
             _check_job(job, known)
@@ -193,7 +191,7 @@ def _check_outages(node: ClusterNode) -> None:
         free = float("inf") if outage.until_s is None else outage.until_s
 
 
-def _check_job(job: ClusterJob, nodes: set[str]) -> None:
+def _check_job(job: ClusterJob, nodes: Collection[str]) -> None:
     earlier: set[str] = set()
     for task in job.tasks:
         needed = {*task.after, *(read.task for read in task.reads if read.task is not None)}
@@ -201,6 +199,5 @@ def _check_job(job: ClusterJob, nodes: set[str]) -> None:
             raise ValueError(f"job {job.name!r}: task {task.name!r} needs {name!r}, no earlier task of the job")
         for read in task.reads:
             for name in read.replicas:
-                if name not in nodes:
-                    raise ValueError(f"task {task.name!r} reads from node {name!r}, which does not exist")
+                require_known(name, nodes, f"task {task.name!r} reads from node", "nodes")
         earlier.add(task.name)

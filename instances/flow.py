@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from flowlex.instances.base import Instance, Name, NonNegative, Part, require_unique
+from flowlex.instances.base import Instance, Name, NonNegative, Part, require_known, require_unique
 from flowlex.instances.exact import rational
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread, check_rules
 
@@ -226,13 +226,14 @@ class FlowInstance(Instance):
 
     @model_validator(mode="after")
     def _check(self) -> FlowInstance:
-        require_unique((machine.name for machine in self.machines), "machines")
-        require_unique((job.name for job in self.jobs), "jobs")
-        require_unique((task.name for task in self.tasks), "tasks")
+        for kind in ("machines", "jobs", "tasks", "gangs", "spreads", "affinities"):
+            require_unique((each.name for each in getattr(self, kind)), kind)
         check_queues(self.queues, self.jobs)
         _check_places(self)
         _check_amounts(self)
-        _check_ties(self)
+        tasks_of = {job.name: [task.name for task in job.tasks] for job in self.jobs}
+        tasks = {task.name for task in self.tasks}
+        check_rules((*self.gangs, *self.spreads, *self.affinities), tasks_of, tasks, self.machines)
         return self
 
     @cached_property
@@ -267,9 +268,7 @@ class FlowInstance(Instance):
             "data blocks": sum(len(task.data) for task in tasks),
             "constraints": sum(len(task.constraints) for task in tasks),
             **{f"{name} (asked for / there)": self._amounts(name) for name in self.resources},
-            **({"gangs": len(self.gangs)} if self.gangs else {}),
-            **({"spreads": len(self.spreads)} if self.spreads else {}),
-            **({"affinities": len(self.affinities)} if self.affinities else {}),
+            **{what: len(rules) for what in ("gangs", "spreads", "affinities") if (rules := getattr(self, what))},
         }
 
     def _amounts(self, name: str) -> str:
@@ -284,8 +283,7 @@ def check_queues(queues: Iterable[Queue], jobs: Iterable[FlowJob]) -> None:
     require_unique((queue.name for queue in queues), "queues")
     parent = {queue.name: queue.parent for queue in queues}
     for queue in queues:
-        if queue.parent is not None and queue.parent not in parent:
-            raise ValueError(f"queue {queue.name!r} is a part of queue {queue.parent!r}, which does not exist")
+        require_known(queue.parent, parent, f"queue {queue.name!r} is a part of queue", "queues")
         above, seen = queue.parent, {queue.name}
         while above is not None:
             if above in seen:
@@ -293,8 +291,7 @@ def check_queues(queues: Iterable[Queue], jobs: Iterable[FlowJob]) -> None:
             seen.add(above)
             above = parent.get(above)
     for job in jobs:
-        if job.queue is not None and job.queue not in parent:
-            raise ValueError(f"job {job.name!r} is in queue {job.queue!r}, which does not exist")
+        require_known(job.queue, parent, f"job {job.name!r} is in queue", "queues")
 
 
 def _check_places(instance: FlowInstance) -> None:
@@ -302,36 +299,24 @@ def _check_places(instance: FlowInstance) -> None:
     held: Counter[str] = Counter()
     for task in instance.tasks:
         if task.running is not None:
-            if task.running.machine not in slots:
-                raise ValueError(f"task {task.name!r} runs on machine {task.running.machine!r}, which does not exist")
+            require_known(task.running.machine, slots, f"task {task.name!r} runs on machine", "machines")
             held[task.running.machine] += 1
         for block in task.data:
             for machine in block.machines:
-                if machine not in slots:
-                    raise ValueError(f"task {task.name!r} has data on machine {machine!r}, which does not exist")
+                require_known(machine, slots, f"task {task.name!r} has data on machine", "machines")
         for machine in task.costs:
-            if machine not in slots:
-                raise ValueError(f"task {task.name!r} has a cost for machine {machine!r}, which does not exist")
+            require_known(machine, slots, f"task {task.name!r} has a cost for machine", "machines")
     for name, count in held.items():
         if count > slots[name]:
             raise ValueError(f"machine {name!r} has {slots[name]} slots but runs {count} tasks")
 
 
-def _check_ties(instance: FlowInstance) -> None:
-    for kind in ("gangs", "spreads", "affinities"):
-        require_unique((rule.name for rule in getattr(instance, kind)), kind)
-    tasks_of = {job.name: [task.name for task in job.tasks] for job in instance.jobs}
-    tasks = {name for those in tasks_of.values() for name in those}
-    check_rules((*instance.gangs, *instance.spreads, *instance.affinities), tasks_of, tasks, instance.machines)
-
-
 def _check_amounts(instance: FlowInstance) -> None:
     used: dict[tuple[str, str], Fraction] = {}
     for task in instance.tasks if instance.resources else ():
-        for name in instance.resources if task.running is not None else ():
-            assert task.running is not None
-            key = (task.running.machine, name)
-            used[key] = used.get(key, Fraction(0)) + rational(task.demands.get(name, 0))
+        if task.running is not None:
+            for key in ((task.running.machine, name) for name in instance.resources):
+                used[key] = used.get(key, Fraction(0)) + rational(task.demands.get(key[1], 0))
     capacity = {machine.name: machine.capacity for machine in instance.machines}
     for (machine, name), amount in used.items():
         there = rational(capacity[machine].get(name, 0))

@@ -5,12 +5,12 @@ A *domain* is the machines of one rack, or those whose label ``key=value`` has o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Protocol, Self
 
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Name, Part
+from flowlex.instances.base import Name, Part, require_known
 
 __all__ = ["RACK", "Affinity", "Gang", "Labelled", "TaskSpread", "check_rules", "domain_tags", "members_of"]
 
@@ -133,7 +133,7 @@ def members_of(rule: TaskRule, tasks_of: Mapping[str, Sequence[str]]) -> list[st
 def check_rules(
     rules: Iterable[TaskRule],
     tasks_of: Mapping[str, Sequence[str]],
-    tasks: Container[str],
+    tasks: Collection[str],
     machines: Collection[Labelled],
     together: Mapping[str, str] | None = None,
 ) -> None:
@@ -148,12 +148,12 @@ def check_rules(
     together
         Gang or affinity of tasks that have one already.
     """
-    known, teams = {"task": tasks, "job": tasks_of}, dict(together or {})
+    known: dict[str, Collection[str]] = {"task": tasks, "job": tasks_of}
+    teams = dict(together or {})
     for rule in rules:
         for what, names in (("task", rule.tasks), ("job", rule.jobs)):
-            strange = next((name for name in names if name not in known[what]), None)
-            if strange is not None:
-                raise ValueError(f"{rule.says} names {what} {strange!r}, which does not exist")
+            for name in names:
+                require_known(name, known[what], f"{rule.says} names {what}", f"{what}s")
         if rule.key is not None:
             domain_tags(machines, rule.key)  # raises where a machine is in two domains
         if isinstance(rule, TaskSpread):

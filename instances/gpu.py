@@ -7,7 +7,7 @@ Cluster", Journal of Software 33(12), 2022, section on the problem and its data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import model_validator
 
 from flowlex.instances.arrays import Floats, Integers, floats, integers
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_known, require_unique
 
 __all__ = ["Gpu", "GpuArrays", "GpuInstance", "Job", "Node", "Running", "Shard", "Task"]
 
@@ -226,9 +226,8 @@ class GpuInstance(Instance):
 
 
 def _check_names(instance: GpuInstance) -> None:
-    require_unique((node.name for node in instance.nodes), "nodes")
-    require_unique((gpu.name for gpu in instance.gpus), "GPUs")
-    require_unique((job.name for job in instance.jobs), "jobs")
+    for what, parts in (("nodes", instance.nodes), ("GPUs", instance.gpus), ("jobs", instance.jobs)):
+        require_unique((part.name for part in parts), what)
     if not any(node.gpus for node in instance.nodes):
         raise ValueError("the cluster has no GPU; give at least one node a GPU")
     if not instance.jobs:
@@ -247,36 +246,27 @@ def _check_memory(instance: GpuInstance) -> None:
 
 
 def _check_replicas(instance: GpuInstance) -> None:
-    known = {node.name for node in instance.nodes}
+    known = dict.fromkeys(node.name for node in instance.nodes)
     total = 0.0
     for task in instance.tasks:
         for shard in task.shards:
             total += shard.size_mb
             holders = set(shard.replicas)
-            if not holders or len(holders) < len(shard.replicas) or not holders <= known:
-                raise ValueError(f"task {task.name!r}, {_label(task, shard)}: {_complaint(shard, known)}")
+            if not holders or len(holders) < len(shard.replicas) or not holders <= known.keys():
+                _refuse(task, shard, known)
         if len(task.shards) > 1:
-            require_unique(
-                (shard.name for shard in task.shards if shard.name is not None),
-                f"shards of task {task.name!r}",
-            )
+            require_unique((shard.name for shard in task.shards if shard.name), f"shards of task {task.name!r}")
     if not math.isfinite(total):
         raise ValueError("the shard sizes sum to more than a number can hold; check size_mb")
 
 
-def _complaint(shard: Shard, known: set[str]) -> str:
-    if not shard.replicas:
-        return "no node holds it; list at least one in replicas"
+def _refuse(task: Task, shard: Shard, known: Collection[str]) -> None:
+    of = f"shard {shard.name!r}" if shard.name is not None else f"shard {task.shards.index(shard)}"
     for node in shard.replicas:
-        if node not in known:
-            return f"replica on node {node!r}, which does not exist"
+        require_known(node, known, f"task {task.name!r}, {of}: replica on node", "nodes")
         if shard.replicas.count(node) > 1:
-            return f"two replicas on node {node!r}; list each node once"
-    raise AssertionError("a shard was refused without a reason")
-
-
-def _label(task: Task, shard: Shard) -> str:
-    return f"shard {shard.name!r}" if shard.name is not None else f"shard {task.shards.index(shard)}"
+            raise ValueError(f"task {task.name!r}, {of}: two replicas on node {node!r}; list each node once")
+    raise ValueError(f"task {task.name!r}, {of}: no node holds it; list at least one in replicas")
 
 
 def _check_running(instance: GpuInstance) -> None:
@@ -285,9 +275,8 @@ def _check_running(instance: GpuInstance) -> None:
     for task in instance.tasks:
         if task.running is None:
             continue
-        gpu = gpus.get(task.running.gpu)
-        if gpu is None:
-            raise ValueError(f"task {task.name!r} runs on GPU {task.running.gpu!r}, which does not exist")
+        require_known(task.running.gpu, gpus, f"task {task.name!r} runs on GPU", "GPUs")
+        gpu = gpus[task.running.gpu]
         if gpu.name in holder:
             raise ValueError(f"GPU {gpu.name!r} runs two tasks, {holder[gpu.name]!r} and {task.name!r}")
         if task.memory_gb > gpu.memory_gb:

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from flowlex.instances.arrays import Floats, Integers, floats, integers
-from flowlex.instances.base import Instance, Name, Part, Positive, read_only, require_unique
+from flowlex.instances.base import Instance, Name, Part, Positive, read_only, require_known, require_unique
 from flowlex.instances.jit_jobs import BackgroundCopy, Computation, Job, Transfer
 from flowlex.instances.rounding import WHOLE, Rounding, whole_above, whole_below
 
@@ -124,9 +124,8 @@ class JitInstance(Instance):
 
     @model_validator(mode="after")
     def _check(self) -> JitInstance:
-        require_unique((m.name for m in self.machines), "machines")
-        require_unique((j.name for j in self.jobs), "jobs")
-        require_unique((c.name for c in self.copies), "copies")
+        for kind in ("machines", "jobs", "copies"):
+            require_unique((each.name for each in getattr(self, kind)), kind)
         self._check_machines()
         self._check_arrivals()
         self._check_sizes()
@@ -141,21 +140,16 @@ class JitInstance(Instance):
         return self
 
     def _check_machines(self) -> None:
-        known = {m.name for m in self.machines}
-        users: list[tuple[str, tuple[str, ...]]] = [
-            (f"transfer {f.name!r} of job {j.name!r}", (f.sender, f.receiver)) for j in self.jobs for f in j.transfers
-        ]
-        users += [(f"copy {c.name!r}", (c.sender, c.receiver)) for c in self.copies]
-        users += [
-            (f"computation {c.name!r} of job {j.name!r}", (c.machine,))
-            for j in self.jobs
-            for c in j.computations
-            if c.machine is not None
-        ]
-        for user, names in users:
-            for name in names:
-                if name not in known:
-                    raise ValueError(f"{user} uses the unknown machine {name!r}; add it to machines")
+        known = dict.fromkeys(m.name for m in self.machines)
+        for j in self.jobs:
+            for c in j.computations:
+                require_known(c.machine, known, f"computation {c.name!r} of job {j.name!r} uses machine", "machines")
+            for f in j.transfers:
+                for end in (f.sender, f.receiver):
+                    require_known(end, known, f"transfer {f.name!r} of job {j.name!r} uses machine", "machines")
+        for copy in self.copies:
+            for end in (copy.sender, copy.receiver):
+                require_known(end, known, f"copy {copy.name!r} uses machine", "machines")
 
     def _check_sizes(self) -> None:
         """Whole numbers of units and of slots stay exact in 64-bit arithmetic, sums included."""
@@ -167,16 +161,14 @@ class JitInstance(Instance):
                     f"{what} {amount:.6g} MB, {amount / self.unit_mb:.3g} units of {self.unit_mb:g} MB; beyond "
                     "2**53 units are not exact: use a larger unit_mb"
                 )
-        times = [(f"job {j.name!r}", "arrival_s", j.arrival_s) for j in self.jobs]
-        times += [(f"copy {c.name!r}", "arrival_s", c.arrival_s) for c in self.copies]
+        times = [(f"copy {c.name!r}", "arrival_s", c.arrival_s) for c in self.copies]
         for j in self.jobs:
-            times += [(f"transfer {f.name!r} of job {j.name!r}", "ready_s", f.ready_s) for f in j.transfers]
+            computed = sum(c.seconds for c in j.computations)
+            times += [(f"job {j.name!r}", "arrival_s", j.arrival_s)]
+            times += [(f"job {j.name!r}", "computations together, in seconds,", computed)]
             for f in j.transfers:
-                last = ("deadline_s", f.deadline_s or 0.0), ("firm_s", f.firm_s or 0.0)
-                times += [(f"transfer {f.name!r} of job {j.name!r}", what, value) for what, value in last]
-            times.append(
-                (f"job {j.name!r}", "computations together, in seconds,", sum(c.seconds for c in j.computations))
-            )
+                owner = f"transfer {f.name!r} of job {j.name!r}"
+                times += [(owner, what, getattr(f, what) or 0.0) for what in ("ready_s", "deadline_s", "firm_s")]
         for owner, what, value in times:
             if not value / self.slot_s < LATEST:
                 raise ValueError(

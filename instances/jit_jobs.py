@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Name, NonNegative, Part, Positive, require_unique
+from flowlex.instances.base import Name, NonNegative, Part, Positive, require_known, require_unique
 
 __all__ = ["BackgroundCopy", "Computation", "Job", "Transfer"]
 
@@ -90,20 +90,16 @@ class Job(Part):
     def _check(self) -> Job:
         require_unique((c.name for c in self.computations), f"computations of job {self.name!r}")
         require_unique((f.name for f in self.transfers), f"transfers of job {self.name!r}")
-        known = {c.name for c in self.computations}
+        known, of = dict.fromkeys(c.name for c in self.computations), f"of job {self.name!r}"
         for computation in self.computations:
             for before in computation.after:
-                if before not in known:
-                    raise ValueError(
-                        f"computation {computation.name!r} of job {self.name!r} comes after {before!r}, "
-                        "which is no computation of the job"
-                    )
+                says = f"computation {computation.name!r} {of} comes after computation"
+                require_known(before, known, says, "computations of the job")
         before_it = {c.name: list(c.after) for c in self.computations}
         for transfer in self.transfers:
             for how, name in (("feeds", transfer.feeds), ("is made by", transfer.made_by)):
-                if name is not None and name not in known:
-                    no = f"{how} {name!r}, which is no computation of the job"
-                    raise ValueError(f"transfer {transfer.name!r} of job {self.name!r} {no}")
+                says = f"transfer {transfer.name!r} {of} {how} computation"
+                require_known(name, known, says, "computations of the job")
             before_it[transfer.feeds] += [transfer.made_by] if transfer.made_by else []
         try:
             TopologicalSorter(before_it).prepare()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_known, require_unique
 from flowlex.instances.exact import rationals
 
 __all__ = ["Block", "Link", "LoadNode", "LoadPartitionArrays", "LoadPartitionInstance", "RunRecord"]
@@ -137,20 +137,17 @@ class LoadPartitionInstance(Instance):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        names = {node.name for node in self.nodes}
+        names = dict.fromkeys(node.name for node in self.nodes)
         require_unique((node.name for node in self.nodes), "nodes")
         require_unique((block.name for block in self.blocks), "blocks")
-        known = f"the nodes are: {', '.join(sorted(names)[:10])}{'...' if len(names) > 10 else ''}"
         for block in self.blocks:
             for holder in block.holders:
-                if holder not in names:
-                    raise ValueError(f"block {block.name!r} lies on {holder!r}, which is no node; {known}")
+                require_known(holder, names, f"block {block.name!r} lies on node", "nodes")
             require_unique(block.holders, f"holders of block {block.name!r}")
         seen = set()
         for link in self.links:
             for end in (link.source, link.target):
-                if end not in names:
-                    raise ValueError(f"a link names {end!r}, which is no node; {known}")
+                require_known(end, names, "a link names node", "nodes")
             if link.source == link.target:
                 raise ValueError(f"a link leads from {link.source!r} to itself; moving to oneself is free")
             if (link.source, link.target) in seen:

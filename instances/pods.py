@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from flowlex.instances.arrays import numbered
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_unique
+from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_known, require_unique
 from flowlex.instances.pod_rules import PodGang, PodQueue, PodResource, PodSpread, SideRules, side_rules
 from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_sizes
 
@@ -132,15 +132,14 @@ class Pod(Part):
         if self.gpu_compute and not self.wants_gpu:
             told = f"pod {self.name!r} gives gpu_compute but wants no GPU memory"
             raise ValueError(f"{told}; give gpu_memory_gb or gpu_share too")
-        if self.move_cost is not None and self.node is None:
-            raise ValueError(f"pod {self.name!r} has a move_cost but runs nowhere; leave it out")
+        for cost in ("move_cost", "preempt_cost"):
+            if getattr(self, cost) is not None and self.node is None:
+                raise ValueError(f"pod {self.name!r} has a {cost} but runs nowhere; leave it out")
         if self.node_cards is not None and (self.node is None or len(set(self.node_cards)) != self.cards_used):
             given = f"pod {self.name!r} on node {self.node!r} gives node_cards {list(self.node_cards)}"
             raise ValueError(f"{given}; expected {self.cards_used} different cards of the node where it runs, or null")
         if self.deleted_s is not None and (self.created_s is None or self.deleted_s < self.created_s):
             raise ValueError(f"pod {self.name!r} has deleted_s {self.deleted_s:g}, which is not after a created_s")
-        if self.preempt_cost is not None and self.node is None:
-            raise ValueError(f"pod {self.name!r} has a preempt_cost but runs nowhere; leave it out")
         return self
 
 
@@ -232,14 +231,10 @@ class PodInstance(Instance):
             if (node.cards > 0) != (node.card_gb > 0):
                 raise ValueError(f"node {node.name!r} needs both cards and card_gb, or neither")
         for pod in self.pods:
-            if pod.node is not None and pod.node not in names:
-                some = ", ".join(sorted(names)[:10])
-                raise ValueError(f"pod {pod.name!r} runs on {pod.node!r}, which is no node; the nodes are: {some}")
+            require_known(pod.node, names, f"pod {pod.name!r} runs on node", "nodes")
             if pod.node is not None and (last := max(pod.node_cards or (-1,))) >= names[pod.node].cards:
-                told = (
-                    f"pod {pod.name!r} gives node_cards {last}, and node {pod.node!r} has {names[pod.node].cards} cards"
-                )
-                raise ValueError(f"{told}; cards are counted from 0")
+                there = f"node {pod.node!r} has {names[pod.node].cards} cards; cards are counted from 0"
+                raise ValueError(f"pod {pod.name!r} gives node_cards {last}, and {there}")
         return self
 
     @model_validator(mode="after")
@@ -254,8 +249,7 @@ class PodInstance(Instance):
             names = {rule.name for rule in rules}
             for pod in self.pods:
                 for name in of(pod):
-                    if name not in names:
-                        raise ValueError(f"pod {pod.name!r} is of {what} {name!r}, which is not listed; add the {what}")
+                    require_known(name, names, f"pod {pod.name!r} is of {what}", f"{what}s")
         runs = {pod.gang: pod.name for pod in self.pods if pod.node is not None}
         for pod in self.pods:
             if pod.gang is not None and pod.node is None and pod.gang in runs:

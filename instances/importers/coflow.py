@@ -49,22 +49,24 @@ def read_coflow_trace(
     unit_mb: float | None = None,
     first: int | None = None,
 ) -> JitInstance:
-    """Read a trace file, plain or gzip (see `parse_coflow_trace` for the parameters).
+    """Read a trace file, plain or gzip.
 
     Parameters
     ----------
     path
         The file; its name up to the first dot becomes the name of the instance.
     rate_mbps
-        Rate of every port, in Mbit/s.
+        Rate of every port, in Mbit/s (the trace has none).
     slack
-        Deadline of a coflow in multiples of the time that it needs alone, at least 1.
+        A coflow's deadline is ``slack`` (at least 1) times the time it needs alone on its busiest port, and at least
+        what its sizes need after rounding to whole units and slots.
     slot_s
-        Length of a slot, in seconds.
+        Length of a slot of the planning grid, in seconds.
     unit_mb
-        The smallest amount sent, in MB; 1 MB, or what a port sends in a slot if that is less, when None.
+        The smallest amount sent, in MB, whatever the slot: sizes are rounded up to whole units. When None, 1 MB (every
+        transfer of the published trace is a whole number of MB), or what a port sends in a slot, if that is less.
     first
-        Number of coflows to read; all when None.
+        Number of coflows to read (the whole trace has some 700 000 transfers); all when None.
 
     Raises
     ------
@@ -90,23 +92,14 @@ def parse_coflow_trace(
     unit_mb: float | None = None,
     first: int | None = None,
 ) -> JitInstance:
-    """Turn the text of a trace into an instance.
+    """Turn the text of a trace into an instance; the other parameters are those of `read_coflow_trace`.
 
     Parameters
     ----------
-    rate_mbps
-        Rate of every port, Mbit/s (the trace has none).
-    slack
-        A coflow's deadline is ``slack`` times the time it needs alone on its busiest port, and at least what
-        its sizes need after rounding to whole units and slots.
-    slot_s
-        Length of a slot of the planning grid.
-    unit_mb
-        The smallest amount sent, whatever the slot: sizes are rounded up to whole units, so that a unit that grew
-        with the slot would change volumes. By default 1 MB (every transfer of the published trace is a whole number
-        of MB), or what a port sends in a slot, if that is less.
-    first
-        Read only this many coflows (the whole trace has some 700 000 transfers); all when None.
+    text
+        The whole file.
+    name
+        Name of the instance.
     """
     unit = min(1.0, rate_mbps / 8 * slot_s) if unit_mb is None else unit_mb
     _check(slack=slack, rate_mbps=rate_mbps, slot_s=slot_s, unit_mb=unit, first=first or 0)

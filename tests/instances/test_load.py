@@ -28,10 +28,16 @@ NODES = [{"name": "a", "configuration": 1.0}, {"name": "b", "configuration": 2.0
         ({"nodes": [{"name": "a", "cpu_free": 1.5}]}, "less than or equal to 1"),
         ({"nodes": [{"name": "a", "history": [{"items": 5, "seconds": 0}]}]}, "greater than 0"),
         ({"blocks": [{"name": "x", "holders": []}]}, "at least 1 item"),
-        ({"blocks": [{"name": "x", "holders": ["c"]}]}, "block 'x' lies on 'c', which is no node; the nodes are: a, b"),
+        (
+            {"blocks": [{"name": "x", "holders": ["c"]}]},
+            "block 'x' lies on node 'c', which does not exist; the nodes are: a, b",
+        ),
         ({"blocks": [{"name": "x", "holders": ["a", "a"]}]}, "two holders of block 'x' are named 'a'"),
         ({"blocks": [{"name": "x", "items": 0, "holders": ["a"]}]}, "greater than or equal to 1"),
-        ({"links": [{"source": "a", "target": "c", "seconds_per_item": 1}]}, "a link names 'c', which is no node"),
+        (
+            {"links": [{"source": "a", "target": "c", "seconds_per_item": 1}]},
+            "a link names node 'c', which does not exist",
+        ),
         ({"links": [{"source": "a", "target": "a", "seconds_per_item": 1}]}, "a link leads from 'a' to itself"),
         ({"links": [{"source": "a", "target": "b", "seconds_per_item": 1}] * 2}, "two links lead from 'a' to 'b'"),
         ({"seconds_per_item": -1}, "greater than or equal to 0"),

@@ -27,7 +27,7 @@ NODE = {"name": "a", "cpu_cores": 4, "memory_gb": 8}
         ({"nodes": [{**NODE, "cards": 2}]}, "node 'a' needs both cards and card_gb, or neither"),
         ({"pods": [{"name": "p", "cpu_cores": -1}]}, "greater than or equal to 0"),
         ({"pods": [{"name": "p"}, {"name": "p"}]}, "two pods are named 'p'"),
-        ({"pods": [{"name": "p", "node": "z"}]}, "pod 'p' runs on 'z', which is no node; the nodes are: a"),
+        ({"pods": [{"name": "p", "node": "z"}]}, "pod 'p' runs on node 'z', which does not exist; the nodes are: a"),
         ({"pods": [{"name": "p", "gpu_memory_gb": 1, "gpu_share": 0.5}]}, "give one of them"),
         ({"pods": [{"name": "p", "gpu_cards": 2}]}, "pod 'p' names cards but wants no GPU memory"),
         ({"pods": [{"name": "p", "move_cost": 2}]}, "has a move_cost but runs nowhere"),

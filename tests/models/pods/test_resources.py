@@ -60,7 +60,7 @@ def test_a_certificate_refuses_more_than_there_is() -> None:
 
 
 def test_names_have_to_be_listed() -> None:
-    with pytest.raises(ValidationError, match="pod 'p0' is of resource 'fpga', which is not listed"):
+    with pytest.raises(ValidationError, match="pod 'p0' is of resource 'fpga', which does not exist"):
         cluster((0,), (1,), resources=[])
     with pytest.raises(ValidationError, match="node 'n0' has 'fpga', which is no resource of nodes"):
         cluster((1,), (0,), resources=[])

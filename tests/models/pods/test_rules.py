@@ -217,9 +217,9 @@ def test_a_certificate_refuses_broken_rules(change: dict[str, str | None], check
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"pods": pods_of((1, {"gang": "g"}))}, "pod 'p0' is of gang 'g', which is not listed; add the gang"),
-        ({"pods": pods_of((1, {"spreads": ("s",)}))}, "pod 'p0' is of spread 's', which is not listed"),
-        ({"pods": pods_of((1, {"queue": "q"}))}, "pod 'p0' is of queue 'q', which is not listed"),
+        ({"pods": pods_of((1, {"gang": "g"}))}, "pod 'p0' is of gang 'g', which does not exist; the gangs are: none"),
+        ({"pods": pods_of((1, {"spreads": ("s",)}))}, "pod 'p0' is of spread 's', which does not exist"),
+        ({"pods": pods_of((1, {"queue": "q"}))}, "pod 'p0' is of queue 'q', which does not exist"),
         ({"gangs": (PodGang(name="g", within="row"),)}, "'g' names the label 'row', which no node has"),
         ({"gangs": (PodGang(name="g"), PodGang(name="g"))}, "two gangs are named 'g'"),
         (

@@ -42,7 +42,7 @@ def test_the_policy_refuses_what_is_made_on_the_way() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"made_by": "shuffle"}, "is made by 'shuffle', which is no computation of the job"),
+        ({"made_by": "shuffle"}, "is made by computation 'shuffle', which does not exist"),
         ({"made_by": "reduce"}, "cycle"),
         ({"feeds": "map"}, "cycle"),
     ],
