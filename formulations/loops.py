@@ -1,22 +1,20 @@
 """Loops that run as plain Python on small input and compiled on large input.
 
-`loop` marks a function that numba can compile. `run` calls it: as it stands while little is to be done, so that nobody
-waits half a minute for the compiler to check a matrix of three rows; compiled once that pays. Numba is imported only
-then.
-
-`njit` marks a function that chooses by itself when it is called: plain within `small_work` where no cache holds it,
-else compiled.
+`njit` marks a function that numba can compile, and `loop` one with the usual options. Called, it runs plain within
+`small_work` where no cache holds it, else compiled. `run` chooses by the steps that a call takes, so that nobody waits
+half a minute for the compiler to check a matrix of three rows. Numba is imported only when something is compiled.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -30,92 +28,27 @@ FIRST_STEPS, FIRST_SECONDS = 8_000_000, 6.0
 #: Inputs of at most so many cells are small; seconds that their plain loops may take before compiling pays.
 SMALL_CELLS, SMALL_SECONDS = 2_000, 15.0
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-#: Compiled functions by the function marked, and the namespaces that they see instead of their modules.
-_compiled: dict[FunctionType, Any] = {}
-_ready: set[FunctionType] = set()
-_namespaces: dict[int, dict[str, Any]] = {}
+#: Compiled functions by loop, and the names that they see instead of their modules'.
+_twins: dict[Loop, Any] = {}
+_seen: dict[int, dict[str, Any]] = {}
+#: Loops that `run` has compiled or loaded in this process.
+_ready: set[Loop] = set()
 
 
 class _Spent:
-    """Processor seconds spent in plain loops."""
+    """Processor seconds spent in plain calls of `run`."""
 
     seconds = 0.0
-
-
-def loop(function: Function) -> Function:
-    """Mark a function whose body, and the marked functions it calls, numba can compile."""
-    function.__dict__["loop"] = True
-    return function
-
-
-def run(
-    function: Callable[..., Any],
-    *arguments: Any,
-    steps: float,
-    compiling: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Any:
-    """Call a marked function, compiled if that pays.
-
-    Parameters
-    ----------
-    function, arguments
-        What is called.
-    steps
-        About how many steps it takes.
-    compiling
-        Entered while the function is compiled or loaded, such as a clock that stands still.
-    """
-    assert isinstance(function, FunctionType)
-    if function not in _ready and _plain_pays(function, steps):
-        start = time.thread_time()
-        try:
-            with np.errstate(over="ignore"):  # hashes wrap around
-                return function(*arguments)
-        finally:
-            _Spent.seconds += time.thread_time() - start
-    with compiling():
-        ready = _compiled_twin(function)
-        import numba
-
-        ready.compile(tuple(numba.typeof(argument) for argument in arguments))
-        _ready.add(function)
-    return ready(*arguments)
-
-
-def _plain_pays(function: FunctionType, steps: float) -> bool:
-    if steps <= PLAIN_STEPS and _Spent.seconds < PLAIN_SECONDS:
-        return True
-    if steps > FIRST_STEPS or _Spent.seconds >= FIRST_SECONDS:
-        return False
-    twin = _compiled_twin(function)
-    return not any(Path(twin.stats.cache_path).glob(f"*.{function.__name__}-*.nbi"))
-
-
-def _compiled_twin(function: FunctionType) -> Any:
-    if function not in _compiled:
-        from flowlex.formulations.compiled import dispatcher
-
-        twin = FunctionType(function.__code__, _namespace(function), function.__name__, function.__defaults__)
-        _compiled[function] = dispatcher(twin, {"cache": True, "nogil": True})
-    return _compiled[function]
-
-
-def _namespace(function: FunctionType) -> dict[str, Any]:
-    """The names of the function's module, with compiled twins in place of the marked functions."""
-    names = function.__globals__
-    if id(names) not in _namespaces:
-        _namespaces[id(names)] = twins = dict(names)
-        for name, value in names.items():
-            if isinstance(value, FunctionType) and value.__dict__.get("loop"):
-                twins[name] = _compiled_twin(value)
-    return _namespaces[id(names)]
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Loop]:
     """Mark a function of numbers and arrays that `numba.njit` can compile, with its options."""
     return lambda function: Loop(function, options)
+
+
+def loop(function: Callable[..., Any]) -> Loop:
+    """Mark a function that is compiled once for all processes and releases the interpreter lock."""
+    return Loop(function, {"cache": True, "nogil": True})
 
 
 class Loop:
@@ -151,10 +84,11 @@ class Loop:
             _twins[self] = dispatcher(plain, self._options)
         return _twins[self]
 
-
-#: Compiled functions by loop, and the names that they see instead of their modules'.
-_twins: dict[Loop, Any] = {}
-_seen: dict[int, dict[str, Any]] = {}
+    @property
+    def cached(self) -> bool:
+        """Whether a folder holds it compiled."""
+        folder = getattr(getattr(self.twin(), "stats", None), "cache_path", None)
+        return folder is not None and any(Path(folder).glob(f"*.{self.py_func.__name__}-*.nbi"))
 
 
 def _names_of_twins(names: dict[str, Any]) -> dict[str, Any]:
@@ -167,21 +101,70 @@ def _names_of_twins(names: dict[str, Any]) -> dict[str, Any]:
     return _seen[id(names)]
 
 
-class _Work:
-    """Whether little is to be done, and what plain loops have taken so far."""
+def run(
+    function: Loop,
+    *arguments: Any,
+    steps: float,
+    compiling: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Any:
+    """Call a loop, compiled if that pays.
+
+    Parameters
+    ----------
+    function, arguments
+        What is called.
+    steps
+        About how many steps it takes.
+    compiling
+        Entered while the function is compiled or loaded, such as a clock that stands still.
+    """
+    if function not in _ready and _plain_pays(function, steps):
+        start = time.thread_time()
+        try:
+            with _work.plain_only(), np.errstate(over="ignore"):  # hashes wrap around
+                return function.py_func(*arguments)
+        finally:
+            _Spent.seconds += time.thread_time() - start
+    twin = function.twin()
+    with compiling():
+        import numba
+
+        twin.compile(tuple(numba.typeof(argument) for argument in arguments))
+        _ready.add(function)
+    return twin(*arguments)
+
+
+def _plain_pays(function: Loop, steps: float) -> bool:
+    if steps <= PLAIN_STEPS and _Spent.seconds < PLAIN_SECONDS:
+        return True
+    return steps <= FIRST_STEPS and _Spent.seconds < FIRST_SECONDS and not function.cached
+
+
+class _Work(threading.local):
+    """Whether little is to be done in this thread, and what plain loops have taken so far."""
 
     def __init__(self) -> None:
-        self.small, self.began, self.spent = False, 0.0, 0.0
+        self.small, self.began, self.spent, self.inside_plain = False, 0.0, 0.0, False
         self._cached: dict[Loop, bool] = {}
 
     def plain(self, loop: Loop) -> bool:
         """Whether a loop that is not compiled in this process should run as it is."""
+        if self.inside_plain:
+            return True
         if not self.small or self.spent + time.thread_time() - self.began > SMALL_SECONDS:
             return False
         if loop not in self._cached:
-            folder = getattr(getattr(loop.twin(), "stats", None), "cache_path", None)
-            self._cached[loop] = folder is not None and any(Path(folder).glob(f"*.{loop.py_func.__name__}-*.nbi"))
+            self._cached[loop] = loop.cached
         return not self._cached[loop]
+
+    @contextmanager
+    def plain_only(self) -> Iterator[None]:
+        """Run the loops that a plain loop calls plain as well."""
+        before, self.inside_plain = self.inside_plain, True
+        try:
+            yield
+        finally:
+            self.inside_plain = before
 
 
 _work = _Work()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.formulations.loops import run
+from flowlex.formulations.loops import Loop, run
 
 __all__ = ["Clock", "TimeIsUp"]
 
@@ -80,7 +80,7 @@ class Clock:
             self._end += self._seconds() - self._paused
             self._paused = None
 
-    def run(self, function: Callable[..., Any], *arguments: Any, steps: float) -> Any:
+    def run(self, function: Loop, *arguments: Any, steps: float) -> Any:
         """Call a loop (see `loops.run`); compiling it is not counted."""
         return run(function, *arguments, steps=steps, compiling=self.outside)
 
