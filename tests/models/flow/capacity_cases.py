@@ -1,9 +1,6 @@
-"""Random clusters whose tasks ask for CPU and memory, what schedules of them cost, and the least of all."""
+"""Random clusters whose tasks ask for CPU and memory."""
 
 from __future__ import annotations
-
-import itertools
-from fractions import Fraction
 
 import numpy as np
 
@@ -67,54 +64,3 @@ def settle(instance: FlowInstance) -> FlowInstance:
             task["running"] = RunningOn(machine="m0", elapsed_s=100.0).model_dump()
             break
     return FlowInstance.model_validate({**instance.model_dump(), "jobs": jobs})
-
-
-def price(instance: FlowInstance, task: FlowTask, machine: Machine) -> dict[str, int] | None:
-    """What a task costs on a machine by goal; None where it must not run."""
-    liked = 0
-    for c in task.constraints:
-        has = bool(set(c.resources) & set(machine.labels))
-        if (c.kind == "required" and not has) or (c.kind == "forbidden" and has):
-            return None
-        if has and c.kind in ("preferred", "avoided"):
-            liked += 3 if c.kind == "avoided" else -3
-    placing = task.costs.get(machine.name, liked)
-    stays = task.running is not None and task.running.machine == machine.name
-    return {"Placement": int(placing), "Continuity": -(4 + 2 * 1) if stays else 0}  # 100 s: one doubling of a minute
-
-
-def judged(instance: FlowInstance, at: tuple[int, ...], *, caps: bool, ranked: bool) -> tuple[int, ...] | None:
-    """What a schedule (machine by task, -1 for none) costs stage by stage; None where it is none."""
-    tasks = [(job, task) for job in instance.jobs for task in job.tasks]
-    cost = {"Placement": 0, "Continuity": 0, "LoadSpread": 0}
-    for m, machine in enumerate(instance.machines):
-        here = [(job, task) for (job, task), where in zip(tasks, at, strict=True) if where == m]
-        rules = [job.different_machines for job, _ in here if job.different_machines]
-        if len(here) > machine.slots or len(rules) != len(set(rules)):
-            return None
-        for resource, amount in machine.capacity.items():
-            if sum(Fraction(str(task.demands.get(resource, 0))) for _, task in here) > Fraction(str(amount)):
-                return None
-        for _, task in here:
-            each = price(instance, task, machine)
-            if each is None:
-                return None
-            for goal, units in each.items():
-                cost[goal] += units
-        cost["LoadSpread"] += len(here) * (len(here) - 1) // 2
-    short, waiting = 0, dict.fromkeys(sorted({job.priority for job in instance.jobs}), 0)
-    for job in instance.jobs:
-        running = sum(where >= 0 for (other, _), where in zip(tasks, at, strict=True) if other is job)
-        if caps and job.max_tasks is not None and running > job.max_tasks:
-            return None
-        short += max(0, min(job.min_tasks, len(job.tasks)) - running) if caps else 0
-        waiting[job.priority] += len(job.tasks) - running
-    costs = tuple(cost[g] for g in ("Placement", "Continuity", "LoadSpread")) if ranked else (sum(cost.values()),)
-    return (short, *waiting.values(), *costs)
-
-
-def best(instance: FlowInstance, **options: bool) -> tuple[int, ...]:
-    """The least of all schedules."""
-    tasks = sum(len(job.tasks) for job in instance.jobs)
-    every = itertools.product(range(-1, len(instance.machines)), repeat=tasks)
-    return min(found for at in every if (found := judged(instance, at, **options)) is not None)

@@ -1,7 +1,8 @@
-"""Flow scheduling with changes as a plain program by HiGHS, from the instance; knows no code of models or statements.
+"""Flow scheduling, changed or not, as a plain program by HiGHS, from the instance; knows no code of models.
 
 It knows the goals of `tests.models.flow.ties`: shares by guarantees and limits, strict priority, required and
-forbidden resources, spread load (2 a task), and a credit of 3 for staying.
+forbidden resources, utilities, spread load (2 a task), and a credit of 3 for staying; capacities, and limits of
+preemption where all running tasks may stay.
 """
 
 from __future__ import annotations
@@ -9,7 +10,19 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-__all__ = ["Program"]
+__all__ = ["Program", "best", "stated"]
+
+
+def best(instance):
+    """The least (shortfall, waiting by class, cost) of all schedules under `tests.models.flow.ties.GOALS`."""
+    values = {name: round(value) for name, value in Program(instance).solve().items()}
+    return values.pop("shortfall", 0), *values.values()
+
+
+def stated(solution):
+    """The same figures of a solution."""
+    score = solution.score
+    return score.shortfall, *(count for _, count in score.waiting), score.cost
 
 
 class Program:
@@ -31,7 +44,8 @@ class Program:
             for m in machines.values():
                 ties = [rule for rule, those in members.values() if name in those]
                 keys = [key for rule in ties if (key := getattr(rule, "within", getattr(rule, "over", None)))]
-                if m.slots and self.fits(task, m) and all(self.domain(m, key) for key in keys):
+                stays = job.preemptions_per_hour is None or task.running is None or task.running.machine == m.name
+                if stays and m.slots and self.fits(task, m) and all(self.domain(m, key) for key in keys):
                     zone, gpu = self.domain(m, "zone") or "", "yes" if "gpu" in m.labels else "no"
                     self.column("x", 1, task=name, machine=m.name, job=job.name, rack=m.rack, zone=zone, gpu=gpu)
             self.column("waits", 1, task=name, job=job.name)
@@ -41,6 +55,10 @@ class Program:
             most = count if job.max_tasks is None else min(job.max_tasks, count)
             guaranteed = self.guarantees()[job.name]
             self.row("share", waits, count - most, count)
+            if job.preemptions_per_hour is not None:
+                stops = {c: 1 for t in job.tasks if t.running for c in self.find("waits", task=t.name)}
+                past = sum(seconds < 3600 for seconds in job.preempted_s)
+                self.row("preempted", stops, -99, max(0, job.preemptions_per_hour - past))
             if guaranteed:
                 short = self.column("short", guaranteed, job=job.name)
                 self.row("unscheduled", {**waits, short: -1}, -99, count - guaranteed)
@@ -61,6 +79,9 @@ class Program:
             ]
             cost |= {column: 2 * k for k, column in enumerate(slots)}
             self.row("machine", {**inside, **dict.fromkeys(slots, -1)}, 0, 0)
+            for resource, amount in m.capacity.items():
+                asked = {c: self.tasks[self.labels[c][1]["task"]][1].demands.get(resource, 0) for c in inside}
+                self.row("capacity", asked, -99, amount)
             for rule in {job.different_machines for job in instance.jobs} - {None}:
                 jobs = [job.name for job in instance.jobs if job.different_machines == rule]
                 self.row("apart", {c: 1 for j in jobs for c in self.find("x", machine=m.name, job=j)}, -99, 1)
@@ -125,7 +146,13 @@ class Program:
     def price(self, task, machine, **_):
         job, each = self.tasks[task]
         stays = each.running is not None and each.running.machine == machine
-        return each.costs[machine] - (3 + job.preempt_cost if stays else 0)
+        has = {*self.machines[machine].labels}
+        liked = sum(
+            c.utility * (-1 if c.kind == "preferred" else 1)
+            for c in each.constraints
+            if c.kind in ("preferred", "avoided") and has & {*c.resources}
+        )
+        return each.costs.get(machine, liked) - (3 + job.preempt_cost if stays else 0)
 
     def column(self, name, high, low=0, whole=True, **labels):
         self.labels.append((name, labels))

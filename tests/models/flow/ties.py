@@ -1,15 +1,13 @@
-"""Small clusters with gangs, spreads and affinities, and their best schedules by trying all."""
+"""Small clusters with gangs, spreads and affinities."""
 
 from __future__ import annotations
-
-from itertools import product
 
 import numpy as np
 
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.flow.goals import Continuity, FairShares, LoadSpread, Placement, Priority
 
-__all__ = ["GOALS", "best_by_trying", "rules_for", "tied_cluster", "with_capacities"]
+__all__ = ["GOALS", "rules_for", "tied_cluster", "with_capacities"]
 
 GOALS = (FairShares("caps"), Priority(), Placement(), LoadSpread(2), Continuity(3, 0))
 
@@ -95,83 +93,3 @@ def with_capacities(instance, seed):
     for task in (task for job in document["jobs"] for task in job["tasks"]):
         task["demands"], task["running"] = {"cpu": float(rng.integers(1, 5)) / 2}, None
     return FlowInstance.model_validate(document)
-
-
-def _allowed(instance, at):
-    """Whether an assignment keeps every rule and capacity."""
-    machines = {m.name: m for m in instance.machines}
-    asked = {task.name: task.demands.get("cpu", 0) for task in instance.tasks}
-    for name, machine in machines.items() if instance.resources else ():
-        if sum(asked[task] for task, where in at.items() if where == name) > machine.capacity["cpu"]:
-            return False
-    jobs = {j.name: [t.name for t in j.tasks] for j in instance.jobs}
-
-    def place(rule, key, task):
-        machine = machines[at[task]]
-        zone = [label for label in machine.labels if label.startswith("zone=")]
-        return f"{machine.rack}" if key == "rack" else (zone[0][5:] if zone else None)
-
-    def those(rule):
-        return [*rule.tasks, *(t for j in rule.jobs for t in jobs[j])]
-
-    for gang in instance.gangs:
-        runs = [at[t] is not None for t in those(gang)]
-        if any(runs) and not all(runs):
-            return False
-    for rule in (*instance.gangs, *instance.affinities):
-        if rule.within is not None:
-            used = {place(rule, rule.within, t) for t in those(rule) if at[t] is not None}
-            if len(used) > 1 or None in used:
-                return False
-    for rule in instance.spreads:
-        used = [place(rule, rule.over, t) for t in those(rule) if at[t] is not None]
-        if None in used:
-            return False
-        for domain in set(used):
-            limit = rule.limits.get(domain, rule.most)
-            if limit is not None and used.count(domain) > limit:
-                return False
-    return True
-
-
-def best_by_trying(instance):
-    """The lexicographically least (shortfall, waiting by class, cost) over all assignments, under `GOALS`."""
-    options = []
-    for job in instance.jobs:
-        for task in job.tasks:
-            mine = [None]
-            for m in instance.machines:
-                tags = {*m.labels, f"rack:{m.rack}", f"machine:{m.name}"}
-                fine = all((c.kind == "required") == bool(tags & set(c.resources)) for c in task.constraints)
-                mine += [m.name] if fine and m.slots else []
-            options.append(mine)
-    tasks = [(job, task) for job in instance.jobs for task in job.tasks]
-    slots = {m.name: m.slots for m in instance.machines}
-    classes = sorted({job.priority for job in instance.jobs})
-    least = {j.name: min(j.min_tasks, len(j.tasks)) for j in instance.jobs}
-    over = sum(least.values()) > sum(slots.values())
-    best = None
-    for chosen in product(*options):
-        held = {m: chosen.count(m) for m in slots}
-        if any(held[m] > slots[m] for m in slots):
-            continue
-        at = {task.name: m for (_, task), m in zip(tasks, chosen, strict=True)}
-        apart = [m for (job, _), m in zip(tasks, chosen, strict=True) if m and job.different_machines]
-        if len(set(apart)) < len(apart) or not _allowed(instance, at):
-            continue
-        runs = {j.name: sum(at[t.name] is not None for t in j.tasks) for j in instance.jobs}
-        if any(j.max_tasks is not None and runs[j.name] > j.max_tasks for j in instance.jobs):
-            continue
-        short = sum(max(0, least[name] - n) for name, n in runs.items())
-        waits = tuple(sum(len(j.tasks) - runs[j.name] for j in instance.jobs if j.priority == p) for p in classes)
-        cost = sum(2 * k for n in held.values() for k in range(n))
-        for job, task in tasks:
-            machine = at[task.name]
-            if task.running is not None and task.running.machine == machine:
-                cost -= job.preempt_cost  # a credit for staying comes to the same as a price of not staying
-            if machine is not None:
-                cost += task.costs.get(machine, 0)
-                cost -= 3 * (task.running is not None and task.running.machine == machine)
-        value = (short, *waits, cost)
-        best = value if best is None or value < best else best
-    return None if over else best

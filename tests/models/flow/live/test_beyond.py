@@ -15,14 +15,13 @@ from flowlex.models.flow.live.replay import replay_events
 from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
 from flowlex.models.flow.live.side_constraints import Beyond
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
-from flowlex.models.flow.model import FlowScheduling
 from flowlex.validation.certificates import CertificateError
-from tests.models.flow.capacity_cases import best, cluster
-from tests.models.flow.ties import GOALS, best_by_trying, tied_cluster
+from tests.models.flow.capacity_cases import cluster
+from tests.models.flow.changes_oracle import best
+from tests.models.flow.ties import GOALS, tied_cluster
 from tests.seeds import seeds
 
 LIVE = (Priority(), Placement(), LoadSpread(), Continuity())
-SLOTS_ONLY = (FairShares("caps"), Priority(), Placement(), LoadSpread())
 
 
 def machine(name, slots=2, **more):
@@ -84,30 +83,15 @@ def happen(s, rng, fresh):
         s.set_slots(str(rng.choice(machines)), int(rng.integers(0, 4)))
 
 
-def tried(instance):
-    """The least of all; where guarantees exceed the slots, what a static solve makes of them."""
-    found = best_by_trying(instance)
-    if found is None:
-        score = FlowScheduling(instance, goals=GOALS).solve("highs").score
-        return (score.shortfall, *(n for _, n in score.waiting), score.cost)
-    return found
-
-
 @pytest.mark.parametrize("seed", seeds(5, 60))
 def test_lives_with_rules_are_the_best_of_all_schedules(seed, tmp_path):
-    steps(FlowScheduler(tied_cluster(seed, most_tasks=5), GOALS), seed, tmp_path, tried)
+    steps(FlowScheduler(tied_cluster(seed, most_tasks=5), GOALS), seed, tmp_path, best)
 
 
 @pytest.mark.parametrize("seed", seeds(4, 60))
 def test_lives_with_capacities_are_the_best_of_all_schedules(seed, tmp_path):
-    def tried(instance):
-        jobs = [job.model_dump() for job in instance.jobs]
-        for task in (task for job in jobs for task in job["tasks"]):
-            task["running"] = None  # moving costs nothing here
-        return best(instance.model_copy(update={"jobs": jobs}), caps=True, ranked=False)
-
-    s = FlowScheduler(cluster(seed, tasks=4), SLOTS_ONLY)
-    steps(s, seed, tmp_path, tried, claims=("optimal", "bounded"))  # where the solver is taken at its word
+    s = FlowScheduler(cluster(seed, tasks=4), GOALS)
+    steps(s, seed, tmp_path, best, claims=("optimal", "bounded"))  # where the solver is taken at its word
 
 
 def test_the_network_is_enough_where_it_keeps_the_rules(monkeypatch):
@@ -171,7 +155,7 @@ def test_a_rule_that_is_not_looked_at_is_found_out(tmp_path, monkeypatch):
     monkeypatch.setattr(Beyond, "breach", lambda *_: None)
     with pytest.raises(AssertionError):
         for seed in range(20):
-            steps(FlowScheduler(tied_cluster(seed, most_tasks=4), GOALS), seed, tmp_path, tried, count=1)
+            steps(FlowScheduler(tied_cluster(seed, most_tasks=4), GOALS), seed, tmp_path, best, count=1)
 
 
 def test_a_gang_starts_when_the_last_of_its_places_comes_and_ends_task_by_task():
