@@ -17,8 +17,7 @@ from typing import Any
 from flowlex.cli.limits import refuse_changed
 from flowlex.cli.pool import Finished, PoolError, SingleWorker, failed
 from flowlex.instances.errors import InstanceError
-from flowlex.instances.locations import location
-from flowlex.instances.storage import MAX_UNPACKED, read_packed
+from flowlex.instances.storage import MAX_UNPACKED, location, read_packed
 
 __all__ = ["TRIES", "PackedTask", "pack", "perform", "workers_died"]
 

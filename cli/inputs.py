@@ -19,8 +19,7 @@ from pathlib import Path
 import typer
 
 from flowlex.instances.errors import InstanceError
-from flowlex.instances.locations import is_url, resolved
-from flowlex.instances.storage import MAX_UNPACKED, read_head, read_most, write_atomically
+from flowlex.instances.storage import MAX_UNPACKED, is_url, read_head, read_most, resolved, write_atomically
 
 __all__ = ["Inputs", "discover", "has_instance_name", "is_standard_input", "landing", "save_standard_input"]
 

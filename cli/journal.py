@@ -21,8 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from flowlex.instances.locations import resolved, seen
-from flowlex.instances.storage import write_atomically
+from flowlex.instances.storage import resolved, seen, write_atomically
 
 __all__ = ["Fingerprint", "Journal", "JournalError", "Record"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.instances.errors import InstanceError
-from flowlex.instances.locations import is_url, seen
+from flowlex.instances.storage import is_url, seen
 
 __all__ = ["explained", "memory_limit", "refuse_changed"]
 

@@ -118,7 +118,7 @@ SchedulerOption = Annotated[
 def place(text: str) -> Path:
     """Read a PATH: a file or folder of this machine, or any URL that fsspec knows."""
     from flowlex.instances.errors import InstanceError
-    from flowlex.instances.locations import location
+    from flowlex.instances.storage import location
 
     try:
         return location(text)

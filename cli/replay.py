@@ -67,7 +67,7 @@ def replay(
 ) -> None:
     """Replay what happened to a cluster, or to a network of transfers, and show how long every decision took."""
     from flowlex.instances import events as ev
-    from flowlex.instances.jit_events import Network
+    from flowlex.instances.events import Network
     from flowlex.models.flow.goals import preset
 
     refuse_existing(force, None if save == restore else save, write_log)
@@ -197,13 +197,12 @@ def _whole(stream: EventLog | list[Any]) -> None:
 def _events(log: Path, *, steps: int, events: int, seed: int, until: float | None) -> EventLog | list[Any]:
     """Events of a log, of a trace, or made up for an instance."""
     from flowlex.instances.base import InstanceError
-    from flowlex.instances.events import EventLog
+    from flowlex.instances.events import EventLog, events_of
     from flowlex.instances.files import read_instance
     from flowlex.instances.flow import FlowInstance
     from flowlex.instances.generators.flow import event_stream
     from flowlex.instances.importers.google import google_trace_events
     from flowlex.instances.jit import JitInstance
-    from flowlex.instances.jit_events import events_of
 
     if log.is_dir():
         return list(google_trace_events(log, until_s=until))

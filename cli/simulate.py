@@ -19,9 +19,8 @@ from flowlex.cli.report import print_json
 from flowlex.cli.solve import with_progress
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_instance
-from flowlex.instances.locations import is_url
 from flowlex.instances.scenario import Scenario
-from flowlex.instances.storage import write_atomically
+from flowlex.instances.storage import is_url, write_atomically
 
 __all__ = ["simulate"]
 

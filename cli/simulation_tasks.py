@@ -22,8 +22,8 @@ def simulate_task(task: dict[str, Any], channel: Channel, reply: dict[str, Any])
     """
     from flowlex.instances.events import write_event_log
     from flowlex.instances.files import read_instance
-    from flowlex.instances.locations import location
     from flowlex.instances.scenario import Scenario
+    from flowlex.instances.storage import location
     from flowlex.simulation.registry import simulator
     from flowlex.simulation.scenarios import run_scenario, with_settings
 

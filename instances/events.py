@@ -1,8 +1,7 @@
-"""What happens to a cluster over time, as JSON lines: one event a line, applied in order.
+"""What happens to a cluster or a network over time, as JSON lines: one event a line, applied in order.
 
-A log may open with a ``cluster`` event holding a whole flow-scheduling instance, or is one of transfers and opens
-with a ``network`` (`flowlex.instances.jit_events`). ``step`` asks the scheduler to
-decide; a log without ``step`` is cut into steps by whoever replays it.
+A log of a cluster may open with a ``cluster`` event holding a whole flow-scheduling instance; one of transfers opens
+with a ``network``. ``step`` asks the scheduler to decide; whoever replays a log without ``step`` cuts it into steps.
 """
 
 from __future__ import annotations
@@ -16,22 +15,26 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from flowlex.instances.base import Name, NonNegative, Part
+from flowlex.instances.base import Name, NonNegative, Part, Positive, require_unique
 from flowlex.instances.errors import InstanceError, first_fault
 from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine, Queue, Slots
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
-from flowlex.instances.jit_events import Arrive, Network, Sent, Timed, Withdraw
+from flowlex.instances.jit import JitInstance, Job
+from flowlex.instances.jit import Machine as Port
 from flowlex.instances.storage import write_atomically
 
 __all__ = [
     "AddMachine",
+    "Arrive",
     "Cancel",
     "Cluster",
     "Event",
     "EventLog",
     "Finish",
+    "Network",
     "Relabel",
     "RemoveMachine",
+    "Sent",
     "SetCost",
     "SetGoals",
     "SetPreemption",
@@ -41,10 +44,55 @@ __all__ = [
     "Step",
     "Submit",
     "Tie",
+    "Timed",
     "Untie",
     "UpdateShares",
+    "Withdraw",
+    "events_of",
     "write_event_log",
 ]
+
+
+class Timed(Part):
+    """What happens at a time."""
+
+    at_s: NonNegative = 0.0
+
+
+class Network(Timed):
+    """The machines and the grid to begin with (see `flowlex.instances.jit.JitInstance`)."""
+
+    event: Literal["network"] = "network"
+    machines: Annotated[tuple[Port, ...], Field(min_length=2)]
+    slot_s: Positive = 0.1
+    unit_mb: Positive = 1.25
+
+    @model_validator(mode="after")
+    def _check(self) -> Network:
+        require_unique((m.name for m in self.machines), "machines")
+        return self
+
+
+class Arrive(Timed):
+    """A job is submitted, with its DAG; its ``arrival_s`` is not looked at."""
+
+    event: Literal["arrive"] = "arrive"
+    job: Job
+
+
+class Withdraw(Timed):
+    """A job is given up."""
+
+    event: Literal["withdraw"] = "withdraw"
+    job: Name
+
+
+class Sent(Timed):
+    """What is left of a transfer, where that is not what was planned."""
+
+    event: Literal["sent"] = "sent"
+    transfer: Name
+    left_mb: NonNegative
 
 
 class Cluster(Timed):
@@ -268,3 +316,10 @@ def write_event_log(events: Iterable[Part], path: str | Path) -> None:
     """Write a log; the same events give the same bytes. A name that ends in ``.gz`` is compressed."""
     text = "".join(event.model_dump_json(exclude_defaults=False) + "\n" for event in events)
     write_atomically(path, text.encode())
+
+
+def events_of(instance: JitInstance) -> Iterator[Network | Arrive]:
+    """An instance as a log: its network, then its jobs in order of arrival."""
+    yield Network(machines=instance.machines, slot_s=instance.slot_s, unit_mb=instance.unit_mb)
+    for job in sorted(instance.jobs, key=lambda j: j.arrival_s):
+        yield Arrive(at_s=job.arrival_s, job=job)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 
 from flowlex.instances import events as ev
-from flowlex.instances.jit_events import Arrive, Network, Sent, Withdraw
+from flowlex.instances.events import Arrive, Network, Sent, Withdraw
 from flowlex.service.documents import ClusterEvents, Explained, GpuEvents, Place, Places, Taken
 from flowlex.service.gpu_events import NodeGone, NodeReport, TaskEnd, Transfer
 from flowlex.service.served import REFUSED, Key, ServedDep, Writer, hand_over

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.files import read_instance
 from flowlex.instances.generators import generate
-from flowlex.instances.locations import location
 from flowlex.instances.scenario import PolicyChoice, Scenario
+from flowlex.instances.storage import location
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.registry import Run, make_policy, simulator
 

@@ -62,15 +62,13 @@ _OWN = {
     for module, names in {
         "allocation": "gavel-like",
         "cluster": "cluster-testbed cluster-servers cluster-images",
-        "cluster_queues": "cluster-queue cluster-random cluster-pods cluster-day",
-        "cluster_training": "cluster-training",
+        "cluster_queues": "cluster-queue cluster-random cluster-pods cluster-day cluster-training",
         "flow": "flow-testbed flow-scale flow-random",
         "gpu": "gpu-figure1 gpu-figure4 gpu-testbed gpu-scale gpu-random",
         "jit": "jit-figure4 jit-cluster jit-random",
         "load": "inference-cluster",
         "network": "network-random network-assignment network-netgen",
-        "openb": "openb-arrivals",
-        "pods": "kubeflow-testbed pods-scale",
+        "pods": "kubeflow-testbed openb-arrivals pods-scale",
     }.items()
     for name in names.split()
 }

@@ -8,7 +8,6 @@ from typing import Any
 
 from flowlex.formulations.outcome import Status
 from flowlex.instances import events as ev
-from flowlex.instances import jit_events as jit
 from flowlex.instances.base import Part
 from flowlex.models.base import ModelError
 from flowlex.models.jit.scheduler import JitEventError, JitScheduler, JitStep
@@ -70,7 +69,7 @@ def replay_jit_events(
     """
     stream = iter(events)
     first = next(stream, None)
-    if not isinstance(first, jit.Network):
+    if not isinstance(first, ev.Network):
         raise ModelError("a log of transfers begins with its `network` event, which tells machines, slot and unit")
     scheduler = JitScheduler(first.machines, slot_s=first.slot_s, unit_mb=first.unit_mb, **options)
     report = JitReplay(scheduler, events=1)
@@ -93,11 +92,11 @@ def replay_jit_events(
 
 def _apply(scheduler: JitScheduler, event: Part) -> None:
     match event:
-        case jit.Arrive():
+        case ev.Arrive():
             scheduler.submit(event.job, event.at_s)
-        case jit.Withdraw():
+        case ev.Withdraw():
             scheduler.withdraw(event.job, event.at_s)
-        case jit.Sent():
+        case ev.Sent():
             scheduler.report(event.transfer, event.left_mb, event.at_s)
         case ev.Step():
             if event.at_s < scheduler.now_s:

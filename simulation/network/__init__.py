@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flowlex.instances.base import Instance, InstanceError, Part
+from flowlex.instances.events import events_of
 from flowlex.instances.jit import JitInstance
-from flowlex.instances.jit_events import events_of
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.network import bounded_plan, just_in_time, latest_first, policies
 from flowlex.simulation.network.plots import PLOTS

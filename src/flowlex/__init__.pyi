@@ -1,6 +1,6 @@
 from .instances import generate as generate
 from .instances import read_instance as read_instance
-from .instances.reading import read as read
+from .instances.files import read as read
 from .models import model_for as model_for
 from .models import solve as solve
 from .models.allocation.model import Allocation as Allocation

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from flowlex.formulations.outcome import Status
 from flowlex.instances import generate
-from flowlex.instances.events import EventLog, Step, write_event_log
+from flowlex.instances.events import Arrive, EventLog, Sent, Step, Withdraw, events_of, write_event_log
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.instances.jit_events import Arrive, Sent, Withdraw, events_of
 from flowlex.models.base import ModelError
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.jit.replay import replay_jit_events
