@@ -66,7 +66,8 @@ def _answer(stream: BinaryIO, name: str, live: bool, assignments: bool, quiet: b
                 raise InstanceError("a second round; say --live for a network that changes", place=f"line {each.line}")
             optimum = network.solve(each)
             done, infeasible = done + 1, infeasible + bool(optimum.reason)
-            _write(_lines(optimum, network.assignments(optimum) if assignments else None, quiet))
+            sys.stdout.write(_lines(optimum, network.assignments(optimum) if assignments else None, quiet))
+            sys.stdout.flush()
             if output is not None:
                 place = output / f"round-{optimum.round:06}.sol"
                 write_output(str(place), _solution(optimum).encode())
@@ -95,8 +96,3 @@ def _solution(optimum: LiveOptimum) -> str:
     flows = [f"f {tail} {head} {units}" for tail, head, units in optimum.flows]
     comment = f"c round {optimum.round}: minimum cost, proven in exact integers"
     return "\n".join([comment, f"s {optimum.objective}", *flows, ""])
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,6 +16,7 @@ from flowlex.cli.telemetry.server import Listening, first_tokens, listen, listen
 
 if TYPE_CHECKING:
     from flowlex.service.worker import Worker
+    from flowlex.telemetry.client import TelemetryClient
 
 __all__ = ["app"]
 
@@ -24,15 +25,6 @@ app: typer.Typer = typer.Typer(name="serve", help="Run a scheduler as a service.
 State = Annotated[
     Path, typer.Option("--state", help="Folder for log, snapshots and tokens; what it was begun with holds.")
 ]
-
-
-class Pace(NamedTuple):
-    """When a service decides, and what it keeps until then."""
-
-    every_ms: float | None
-    idle_ms: float | None
-    snapshot_every: int
-    max_events: int
 
 
 def paced(
@@ -51,9 +43,10 @@ def paced(
         int,
         typer.Option("--max-events-per-step", min=1, help="Events between two decisions; more of them wait for one."),
     ] = 2000,
-) -> Pace:
-    """When a service decides."""
-    return Pace(None if on_request else every_ms, idle_ms, snapshot_every, max_events)
+) -> dict[str, Any]:
+    """When a service decides, and what it keeps until then, as `Worker` takes it."""
+    every_s, idle_s = None if on_request else every_ms / 1000, None if idle_ms is None else idle_ms / 1000
+    return {"every_s": every_s, "idle_s": idle_s, "snapshot_every": snapshot_every, "max_events": max_events}
 
 
 @app.command()
@@ -82,7 +75,7 @@ def scheduler(
     ca_file: Authority = None,
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8760,
     *,
-    pace: Pace,
+    pace: dict[str, Any],
     at: Listening,
 ) -> None:
     """Serve the live flow scheduler: events in, proven decisions out; nothing acknowledged is lost.
@@ -92,6 +85,7 @@ def scheduler(
     """
     from flowlex.service.routes import cluster_router
     from flowlex.service.setup import cluster_loader, read_cluster
+    from flowlex.telemetry.client import TelemetryClient
 
     with explained():
         first = not (state / "service.json").is_file()
@@ -103,7 +97,8 @@ def scheduler(
         options["step_limit_s"] = step_limit_s
         options["cluster"] = None if cluster is None else read_cluster(cluster)
         loader = "scheduler", options, cluster_loader, cluster_router, "flowlex scheduler"
-        leader = None if standby is None else _Leader(standby, token_of(token_file, "admin"), ca_file)
+        token = token_of(token_file, "admin") if standby else None
+        leader = TelemetryClient(standby, token, ca_file=ca_file) if standby else None
         _serve(context, state, loader, pace, at, port, tuple(without_goal or ()), leader)
 
 
@@ -125,7 +120,7 @@ def gpu(
     most_jobs: Annotated[int | None, typer.Option(min=1, help="Jobs in a round at a time; others queue.")] = None,
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8770,
     *,
-    pace: Pace,
+    pace: dict[str, Any],
     at: Listening,
 ) -> None:
     """Serve rounds of GPU assignment: nodes report GPUs, jobs submit tasks, a round answers placements and reasons.
@@ -142,12 +137,6 @@ def gpu(
         _serve(context, state, loader, pace, at, port)
 
 
-class _Leader(NamedTuple):
-    url: str
-    token: str | None
-    ca_file: Path | None
-
-
 #: Kind of service, its options, what loads a state, routes, title.
 _Loader = tuple[str, dict[str, Any], Callable[[dict[str, Any], tuple[str, ...]], Any], Any, str]
 
@@ -156,15 +145,14 @@ def _serve(
     context: typer.Context,
     state: Path,
     loader: _Loader,
-    pace: Pace,
+    pace: dict[str, Any],
     at: Listening,
     port: int,
     without: tuple[str, ...] = (),
-    leader: _Leader | None = None,
+    leader: TelemetryClient | None = None,
 ) -> None:
     from flowlex.service.app import create_app
     from flowlex.service.standby import Follower, standby_app
-    from flowlex.telemetry.client import TelemetryClient
     from flowlex.telemetry.service import Settings
 
     given = {name for name in loader[1] if typed(context, name)} - {"cluster"}
@@ -182,7 +170,7 @@ def _serve(
                 agents = f"flowlex telemetry token create --database {database}"
                 first_tokens(app.state.service.store, state / "tokens.json", agents=agents)
         else:
-            follower = Follower(state, TelemetryClient(leader.url, leader.token, ca_file=leader.ca_file))
+            follower = Follower(state, leader)
             app = standby_app(follower, stack.enter_context(_store(database)), settings, start)
         listen(app, at, port, str(state))
 
@@ -193,7 +181,9 @@ def _store(database: str) -> contextlib.closing[Any]:
     return contextlib.closing(Store(database))
 
 
-def _started(state: Path, loader: _Loader, given: set[str], pace: Pace, without: tuple[str, ...]) -> Worker[Any]:
+def _started(
+    state: Path, loader: _Loader, given: set[str], pace: dict[str, Any], without: tuple[str, ...]
+) -> Worker[Any]:
     """The worker of a service on its folder."""
     from flowlex.instances.base import InstanceError
     from flowlex.models.base import ModelError
@@ -214,11 +204,8 @@ def _started(state: Path, loader: _Loader, given: set[str], pace: Pace, without:
                 load(facts["options"], without),
                 Metrics(),
                 epoch_s=facts["epoch_s"],
-                every_s=None if pace.every_ms is None else pace.every_ms / 1000,
-                idle_s=None if pace.idle_ms is None else pace.idle_ms / 1000,
-                snapshot_every=pace.snapshot_every,
-                max_events=pace.max_events,
                 read_back=partial(start_read_back, state),
+                **pace,
             )
             undo.pop_all()  # the worker closes the journal
             return worker

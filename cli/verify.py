@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,7 +127,6 @@ class _Instances:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._found: dict[str, Path] | None = None
         self._last: tuple[Path, Instance] | None = None
 
     def of(self, document: object) -> tuple[Path, Instance]:
@@ -140,7 +139,7 @@ class _Instances:
         if named and (self.path / named).is_file():
             return self._read(self.path / named)
         wanted = fields.get("fingerprint")
-        if isinstance(wanted, str) and (place := self._by_fingerprint().get(wanted)) is not None:
+        if isinstance(wanted, str) and (place := self._by_fingerprint.get(wanted)) is not None:
             return self._read(place)
         raise InstanceError(f"no file there is the instance of this solution ({named or wanted!r})", path=self.path)
 
@@ -151,17 +150,13 @@ class _Instances:
             self._last = path, read_instance(path)
         return self._last
 
+    @cached_property
     def _by_fingerprint(self) -> dict[str, Path]:
-        if self._found is None:
-            self._found = dict(self._fingerprints())
-        return self._found
-
-    def _fingerprints(self) -> Iterator[tuple[str, Path]]:
         from flowlex.instances.base import InstanceError
         from flowlex.instances.files import read_instance
 
+        found = {}
         for file in discover([self.path]).files:
-            try:
-                yield read_instance(file).fingerprint, file
-            except InstanceError:  # a broken neighbour is no matter here
-                continue
+            with contextlib.suppress(InstanceError):  # a broken neighbour is no matter here
+                found[read_instance(file).fingerprint] = file
+        return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from uvicorn.config import HTTP_PROTOCOLS
 from uvicorn.importer import import_from_string
@@ -46,14 +46,11 @@ class Connections:
 
     Attributes
     ----------
-    parser
-        Of HTTP, as uvicorn names it.
     closed
         Connections closed early, by reason: ``header``, ``body``, ``address``, ``strangers``.
     """
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    parser: Literal["auto", "h11", "httptools"] = "auto"
     closed: Counter[str] = field(default_factory=Counter)
     _by_address: Counter[str] = field(default_factory=Counter)
     _strangers: dict[Any, None] = field(default_factory=dict)  # in order of arrival
@@ -61,7 +58,7 @@ class Connections:
     @property
     def protocol(self) -> type[asyncio.Protocol]:
         """The protocol of each connection."""
-        limits, base = self, import_from_string(HTTP_PROTOCOLS[self.parser])
+        limits, base = self, import_from_string(HTTP_PROTOCOLS["auto"])
 
         class Connection(base):  # type: ignore[misc, valid-type]
             def connection_made(self, transport: asyncio.Transport) -> None:

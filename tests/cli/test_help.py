@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from flowlex.cli.app import app
 from flowlex.cli.group import LAZY, TASKS
@@ -56,13 +55,13 @@ def test_the_default_of_an_option_is_what_a_model_has():
         ("options jit", "jit-bandwidth"),
     ],
 )
-def test_a_shell_completes(tmp_path, typed, offers):
+def test_a_shell_completes(tmp_path, monkeypatch, typed, offers):
+    monkeypatch.chdir(tmp_path)
     write_instance(generate("gpu-figure4"), tmp_path / "figure4.json")
     asked = {"_FLOWLEX_COMPLETE": "complete_bash", "COMP_WORDS": f"flowlex {typed}"}
     asked["COMP_CWORD"] = str(len(typed.split()))
-    command = [sys.executable, "-c", "import sys; sys.argv[0] = 'flowlex'; from flowlex.cli import main; main()"]
-    done = subprocess.run(command, cwd=tmp_path, env=os.environ | asked, capture_output=True, text=True)
-    assert offers in done.stdout.split(), done.stderr
+    done = CliRunner().invoke(app, prog_name="flowlex", env=asked)
+    assert offers in done.stdout.split(), done.output
 
 
 #: Commands that write a file, each once with `-o`.

@@ -22,8 +22,8 @@ def serve(sqlite_store):
     """Serve with given limits in a thread; returns port, connections and a reader's token."""
     with contextlib.ExitStack() as stack:
 
-        def start(parser="httptools", **limits):
-            connections = Connections(ConnectionLimits(**limits), parser)
+        def start(**limits):
+            connections = Connections(ConnectionLimits(**limits))
             app = create_app(sqlite_store, Settings(requests_per_s=None))
             config = uvicorn.Config(app, port=0, http=connections.protocol, ws="none", log_config=None)
             server, listener = uvicorn.Server(config), config.bind_socket()
@@ -59,7 +59,6 @@ HALF = b"GET /v1/health HTTP/1.1\r\nHost: a\r\n"
 BODY = b"POST /v1/data HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc"
 
 
-@pytest.mark.parametrize("parser", ["httptools", "h11"])
 @pytest.mark.parametrize(
     ("text", "limits", "reason"),
     [
@@ -68,8 +67,8 @@ BODY = b"POST /v1/data HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc"
         (BODY, {"header_s": 60, "body_s": 0.2}, "body"),
     ],
 )
-def test_what_does_not_arrive_in_time_is_closed(serve, parser, text, limits, reason):
-    port, connections, _ = serve(parser, **limits)
+def test_what_does_not_arrive_in_time_is_closed(serve, text, limits, reason):
+    port, connections, _ = serve(**limits)
     with connect(port, text) as slow:
         while not ended(slow):  # an answer may come first
             pass

@@ -34,6 +34,6 @@ def service(tmp_path: Path) -> Iterator[dict[str, Any]]:
 
 
 @schema.parametrize()
-@hypothesis.settings(max_examples=5, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=3, suppress_health_check=list(hypothesis.HealthCheck))
 def test_every_answer_is_documented(case: Any, service: dict[str, Any]) -> None:
     case.call_and_validate(**service)
