@@ -17,12 +17,13 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 from fractions import Fraction
+from operator import add, le, sub
 
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.exact import rational
-from flowlex.instances.flow import FlowInstance
+from flowlex.instances.flow import FlowInstance, FlowJob, Queue
 
 __all__ = ["dominant_bounds"]
 
@@ -35,29 +36,34 @@ class _Node:
     """A queue or a job: what it has, and what would come next; parts of the cluster by resource."""
 
     number: int
+    of: Queue | FlowJob | None
     above: _Node | None
-    least: int
-    most: int
-    weight: int
-    used: list[Fraction]
+    used: Amount
     waiting: list[Amount] = field(default_factory=list)  # of a job, the next one last
     inside: list[tuple[Key, _Node]] = field(default_factory=list)  # of a queue, a heap
     running: int = 0
 
+    @property
+    def way(self) -> list[_Node]:
+        """The node, and those above it up to the root."""
+        return [self] if self.above is None else [self, *self.above.way]
+
     def next(self) -> Amount | None:
         """What the next task asks for; None when there is none."""
-        if self.running >= self.most:
+        if self.of is not None and self.of.max_tasks is not None and self.running >= self.of.max_tasks:
             return None
         if self.inside:
             return self.inside[0][1].next()
         return self.waiting[-1] if self.waiting else None
 
-    def key(self, asked: Amount) -> Key:
-        """When the next task comes."""
-        after = self.running + 1
-        if after <= self.least:
-            return 0, Fraction(after, self.least), self.number
-        return 1, max(a + b for a, b in zip(self.used, asked, strict=True)) / self.weight, self.number
+    def enter(self) -> None:
+        """Take a place among the nodes beside it, by when the next task comes."""
+        asked = self.next()
+        if asked is None or self.of is None or self.above is None:
+            return
+        after, least = self.running + 1, self.of.min_tasks
+        place = Fraction(after, least) if after <= least else max(map(add, self.used, asked)) / self.of.weight
+        heapq.heappush(self.above.inside, ((int(after > least), place, self.number), self))
 
 
 def dominant_bounds(instance: FlowInstance) -> Integers:
@@ -67,86 +73,51 @@ def dominant_bounds(instance: FlowInstance) -> Integers:
     in a queue that is limited.
     """
     root, jobs = _tree(instance)
-    free = [Fraction(1)] * len(root.used)
+    free: Amount = (Fraction(1),) * len(root.used)
     while root.inside:
         leaf = root
         while leaf.inside:
             leaf = leaf.inside[0][1]
         asked = leaf.waiting[-1]
-        fits = all(much <= left for much, left in zip(asked, free, strict=True))
-        if fits:
+        if fits := all(map(le, asked, free)):
             leaf.waiting.pop()
-            free = [left - much for much, left in zip(asked, free, strict=True)]
+            free = tuple(map(sub, free, asked))
         else:
             leaf.waiting.clear()
-        _settle(leaf, asked if fits else None)
-    share = np.array([job.running for job in jobs], np.int64)
-    limited = np.array([_is_limited(job) for job in jobs], np.bool_)
-    most = [len(j.tasks) if j.max_tasks is None else min(j.max_tasks, len(j.tasks)) for j in instance.jobs]
-    return np.stack([share, np.where(limited, share, np.array(most, np.int64))], axis=1).reshape(-1, 2)
-
-
-def _settle(leaf: _Node, asked: Amount | None) -> None:
-    """Count a task that was let in on the way up, and put every node of the way in its new place."""
-    node: _Node | None = leaf
-    while node is not None:
-        if asked is not None:
-            node.running += 1
-            node.used = [a + b for a, b in zip(node.used, asked, strict=True)]
-        if node.above is not None:  # the node is the first of those beside it
-            heapq.heappop(node.above.inside)
-            following = node.next()
-            if following is not None:
-                heapq.heappush(node.above.inside, (node.key(following), node))
-        node = node.above
+        for node in leaf.way:
+            if fits:
+                node.running += 1
+                node.used = tuple(map(add, node.used, asked))
+            if node.above is not None:  # it is the first of those beside it
+                heapq.heappop(node.above.inside)
+                node.enter()
+    bounds = []
+    for node, job in zip(jobs, instance.jobs, strict=True):
+        limited = any(queue.of is not None and queue.of.max_tasks is not None for queue in node.way[1:])
+        most = len(job.tasks) if job.max_tasks is None else min(job.max_tasks, len(job.tasks))
+        bounds.append((node.running, node.running if limited else most))
+    return np.array(bounds, np.int64).reshape(-1, 2)
 
 
 def _tree(instance: FlowInstance) -> tuple[_Node, list[_Node]]:
     """The root, and the jobs."""
-    names = instance.resources
-    there = [Fraction(sum(machine.slots for machine in instance.machines))]
-    there += [sum((rational(m.capacity.get(n, 0)) for m in instance.machines), Fraction(0)) for n in names]
-    none = [Fraction(0)] * len(there)
-    root = _Node(-1, None, 0, 2**62, 1, none)
-    queues = {queue.name: queue for queue in instance.queues}
-    nodes: dict[str, _Node] = {}
+    names, machines = instance.resources, instance.machines
+    there = [Fraction(sum(machine.slots for machine in machines))]
+    there += [sum((rational(m.capacity.get(n, 0)) for m in machines), Fraction(0)) for n in names]
 
-    def queue(name: str | None) -> _Node:
-        if name is None:
-            return root
-        if name not in nodes:
-            q, number = queues[name], list(queues).index(name)
-            most = 2**62 if q.max_tasks is None else q.max_tasks
-            nodes[name] = _Node(number, queue(q.parent), q.min_tasks, most, q.weight, none)
-        return nodes[name]
+    def part(much: Fraction, total: Fraction) -> Fraction:
+        return much / total if total else Fraction(2 if much else 0)  # 2, which never fits, of what is not there
 
+    nothing = (Fraction(0),) * len(there)
+    root = _Node(-1, None, None, nothing)
+    nodes = {queue.name: _Node(k, queue, root, nothing) for k, queue in enumerate(instance.queues)}
+    for queue in instance.queues:
+        nodes[queue.name].above = root if queue.parent is None else nodes[queue.parent]
     jobs = []
-    for j, job in enumerate(instance.jobs):
+    for j, job in enumerate(instance.jobs, len(nodes)):
         asked = ([Fraction(1), *(rational(task.demands.get(n, 0)) for n in names)] for task in job.tasks)
-        parts = [tuple(_part(a, b) for a, b in zip(each, there, strict=True)) for each in asked]
-        most = len(job.tasks) if job.max_tasks is None else job.max_tasks
-        jobs.append(
-            _Node(len(queues) + j, queue(job.queue), job.min_tasks, most, job.weight, none, waiting=parts[::-1])
-        )
-    depth = {id(node): len(_way(node)) for node in (*nodes.values(), *jobs)}
-    for node in sorted((*jobs, *nodes.values()), key=lambda n: -depth[id(n)]):  # inner nodes first
-        asked_next = node.next()
-        if asked_next is not None and node.above is not None:
-            heapq.heappush(node.above.inside, (node.key(asked_next), node))
+        parts = [tuple(map(part, each, there)) for each in asked]
+        jobs.append(_Node(j, job, root if job.queue is None else nodes[job.queue], nothing, parts[::-1]))
+    for node in sorted((*jobs, *nodes.values()), key=lambda n: -len(n.way)):  # inner nodes first
+        node.enter()
     return root, jobs
-
-
-def _part(much: Fraction, there: Fraction) -> Fraction:
-    """A part of the cluster; 2, which never fits, of what is not there."""
-    return much / there if there else Fraction(2 if much else 0)
-
-
-def _way(node: _Node) -> list[_Node]:
-    way = [node]
-    while way[-1].above is not None:
-        way.append(way[-1].above)
-    return way
-
-
-def _is_limited(job: _Node) -> bool:
-    return any(node.most < 2**62 for node in _way(job)[1:-1])

@@ -18,7 +18,6 @@ import numpy as np
 
 from flowlex.formulations.arrays import Floats
 from flowlex.formulations.expression import Expression, Variables
-from flowlex.instances.exact import rational
 from flowlex.instances.flow import FlowInstance, Machine
 from flowlex.models.answer import ModelError
 from flowlex.models.flow.arc_costs import Rules
@@ -196,17 +195,18 @@ class _Builder:
     def _capacities(self) -> int:
         """Rows ``capacity``, multiplied by the factor that makes them whole, which is returned."""
         instance, task, machine = self.instance, self.classes.pairs.task, self.classes.pairs.machine
-        asked = [[rational(v.task.demands.get(r, 0)) for r in instance.resources] for v in self.views]
-        there = [[rational(m.capacity.get(r, 0)) for r in instance.resources] for m in instance.machines]
-        scale = math.lcm(1, *(q.denominator for row in (*asked, *there) for q in row))
-        if any(q * scale > _EXACT for row in (*asked, *there) for q in row):
+        resources = Resources.of(instance)
+        scale = math.lcm(1, *(unit.denominator for unit in resources.units))
+        factor = np.array([float(unit * scale) for unit in resources.units])
+        asked, there = resources.demand * factor, resources.capacity * factor
+        if max(asked.max(initial=0), there.max(initial=0)) > _EXACT:
             raise ModelError("capacities and demands have no common unit that is exact; write them with fewer digits")
         used = np.unique(machine)
         rows = [(m, r) for m in used.tolist() for r in range(len(instance.resources))]
         each = len(instance.resources)
         parts = []
         for r in range(each):
-            amount = np.array([float(asked[t][r] * scale) for t in task.tolist()])
+            amount = asked[task, r]
             some = np.flatnonzero(amount)
             row = np.searchsorted(used, machine[some]) * each + r
             parts.append(Expression(row, self.x.column[some], amount[some], np.zeros(len(rows))))
@@ -214,7 +214,7 @@ class _Builder:
             index = Index.of(
                 machine=[self.names[m] for m, _ in rows], resource=[instance.resources[r] for _, r in rows]
             )
-            sides = [float(there[m][r] * scale) for m, r in rows]
+            sides = [there[m, r] for m, r in rows]
             self.s.constrain("capacity", sum(parts[1:], parts[0]), "<=", sides, index)
         return scale
 
