@@ -13,13 +13,12 @@ import numpy as np
 from pydantic import Field
 
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place, Read
-from flowlex.instances.generators.gpu_jobs import PaperJob, paper_jobs
+from flowlex.instances.generators.gpu import TESTBED_RACKS, PaperJob, paper_jobs
 from flowlex.instances.generators.registry import Count, Rate, Size, chosen, generator, require
 
 __all__ = ["cluster_images", "cluster_servers", "cluster_testbed"]
 
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_RACKS = (4, 4, 4, 3)
 #: How much longer a kind of job computes per GB than a matrix product (the paper: prime tests use the GPU most).
 _INTENSITY = {"prime test": 4.0}
 _KEY_RANGES = 8
@@ -74,10 +73,10 @@ def cluster_testbed(
     """
     require(bool(card_gb) == bool(task_gb), "give card_gb and task_gb both or neither: one is compared with the other")
     cards, needs = _amounts("card_gb", card_gb), _amounts("task_gb", task_gb)
-    nodes = sum(_RACKS)
+    nodes = sum(TESTBED_RACKS)
     require(replicas <= nodes, f"replicas={replicas}: the testbed has {nodes} nodes")
     rng = np.random.default_rng(seed)
-    racks = [f"rack{rack}" for rack, size in enumerate(_RACKS, 1) for _ in range(size)]
+    racks = [f"rack{rack}" for rack, size in enumerate(TESTBED_RACKS, 1) for _ in range(size)]
     cluster = tuple(_gpu_node(f"node{n:02}", rack, cards) for n, rack in enumerate(racks, 1))
     maker = _JobMaker(rng, [node.name for node in cluster], replicas, compute_s_per_gb, output_share)
     drawn = _drawn(rng, jobs, count)

@@ -1,7 +1,8 @@
-"""GPU-assignment instances: the paper's figures and testbed, clusters of any size, and random small ones.
+"""GPU-assignment instances: the paper's figures, testbed and jobs J1-J37, clusters of any size, and random small ones.
 
 Source: Tang, Zhu, Mao, Fu, Li, Journal of Software 33(12), 2022. Reconstructed, because the paper does not
-give it: disk throughput, placement of replicas, which tasks run already and for how long. Between racks a
+give it: disk throughput, placement of replicas, which tasks run already and for how long, the size of an image (that of
+a common benchmark set), the GPU memory a task needs (every task fits every GPU of the testbed). Between racks a
 transfer gets the slower of its node's link (1 Gbit/s) and a quarter of its rack's uplink (four nodes share
 it): 31.25 MB/s with the "limited" aggregation of 1 Gbit/s, 125 MB/s with the "unlimited" one of 10 Gbit/s.
 """
@@ -9,17 +10,19 @@ it): 31.25 MB/s with the "limited" aggregation of 1 Gbit/s, 125 MB/s with the "u
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from flowlex.instances.generators.gpu_jobs import PaperJob, paper_jobs
 from flowlex.instances.generators.registry import Count, Share, Size, chosen, generator, require
 from flowlex.instances.gpu import Gpu, GpuInstance, Job, Node, Running, Shard, Task
 
 __all__ = [
+    "TESTBED_RACKS",
     "Aggregation",
+    "PaperJob",
     "gpu_figure1",
     "gpu_figure4",
     "gpu_random",
@@ -33,7 +36,7 @@ Aggregation = Literal["limited", "unlimited"]
 _DISK_MB_PER_S = 200.0
 _LINK_MB_PER_S = 125.0
 _BETWEEN_RACKS_MB_PER_S: dict[Aggregation, float] = {"limited": 31.25, "unlimited": 125.0}
-_TESTBED_RACKS = (4, 4, 4, 3)
+TESTBED_RACKS = (4, 4, 4, 3)
 _GPU_GB = 10.0
 #: Sizes that occur in the paper's table; memories of common GPUs and needs that fit some of them only.
 _SIZES_MB = (60.0, 500.0, 1000.0, 2000.0, 3000.0)
@@ -106,11 +109,11 @@ def gpu_testbed(
     aggregation
         ``"limited"`` (1 Gbit/s) or ``"unlimited"`` (10 Gbit/s) switch between the racks.
     """
-    count = sum(_TESTBED_RACKS)
+    count = sum(TESTBED_RACKS)
     require(replicas <= count, f"replicas={replicas}: the testbed holds 1 to {count} replicas of a shard")
     rng = np.random.default_rng(seed)
     drawn = _chosen_jobs(rng, active, jobs)
-    racks = [f"rack{rack}" for rack, size in enumerate(_TESTBED_RACKS, 1) for _ in range(size)]
+    racks = [f"rack{rack}" for rack, size in enumerate(TESTBED_RACKS, 1) for _ in range(size)]
     nodes = tuple(_node(f"node{n:02}", rack, [_GPU_GB] * 2) for n, rack in enumerate(racks, 1))
     made = [
         Job(
@@ -318,3 +321,61 @@ def _start_some(rng: np.random.Generator, nodes: Sequence[Node], jobs: list[Job]
             held = Running(gpu=gpus[g].name, elapsed_s=elapsed)
             started[task.name] = Task(name=task.name, memory_gb=task.memory_gb, shards=task.shards, running=held)
     return tuple(Job(name=job.name, tasks=tuple(started.get(task.name, task) for task in job.tasks)) for job in jobs)
+
+
+#: Reconstructed: GPU memory of every task; the paper's GPUs have 10 GB.
+_MEMORY_GB = 8.0
+#: Reconstructed: a photograph of the COCO set has about 0.16 MB.
+_IMAGE_MB = 0.16
+_IMAGES = 10_000
+
+#: Kind of job, the shards (name, MB) that each task reads, and the tasks of each job of that kind.
+_TABLE: tuple[tuple[str, tuple[tuple[str, float], ...], tuple[int, ...]], ...] = (
+    ("matrix multiply", (("A", 1000.0), ("B", 1000.0)), (6, 10, 15, 20)),
+    ("matrix multiply, thin B", (("A", 1000.0), ("B", 60.0)), (8, 10, 20, 30)),
+    ("sparse integer occurrence", (("part", 3000.0),), (5, 6, 8, 10, 15, 20, 30, 60)),
+    ("prime test", (("part", 2000.0),), (4, 8, 10, 15, 20, 30, 40, 60)),
+    ("string sort", (("part", 2000.0),), (5, 6, 8, 10, 30, 60)),
+    ("k-means", (("points", 500.0),), (5, 8, 10)),
+    ("Yolo v3", (), (5, 10, 20)),
+    ("sparse matrix", (("part", 28.0),), (3,)),
+)
+
+
+@dataclass(frozen=True)
+class PaperJob:
+    """One job of the paper's table.
+
+    Attributes
+    ----------
+    name, kind
+        ``J1`` to ``J37``, and what it computes.
+    tasks
+        Tasks that read input and can start at once. (The add tasks that follow the multiply tasks of J1-J4,
+        and the CPU reduce of J9-J16, read no input of their own and are not counted.)
+    shards
+        (name, size in MB) of what each task reads.
+    memory_gb
+        GPU memory of each task (reconstructed).
+    """
+
+    name: str
+    kind: str
+    tasks: int
+    shards: tuple[tuple[str, float], ...]
+    memory_gb: float
+
+    @property
+    def input_mb(self) -> float:
+        """What all tasks read, in MB."""
+        return self.tasks * sum(size for _, size in self.shards)
+
+
+def paper_jobs() -> tuple[PaperJob, ...]:
+    """Return J1 to J37 in order; the inputs of J1-J36 sum to the paper's 1.3 TB within 5 %."""
+    jobs: list[PaperJob] = []
+    for kind, shards, counts in _TABLE:
+        for tasks in counts:
+            reads = shards or (("images", _IMAGE_MB * _IMAGES / tasks),)
+            jobs.append(PaperJob(f"J{len(jobs) + 1}", kind, tasks, reads, _MEMORY_GB))
+    return tuple(jobs)

@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -28,6 +31,7 @@ from flowlex.instances.storage import read_text
 
 __all__ = ["parse_coflow_trace", "read_coflow_trace"]
 
+_Found = TypeVar("_Found")
 _FIRST = re.compile(r"\s*\d+[ \t]+\d+[ \t]*\r?\n")
 _REDUCER = re.compile(r"(?<!\S)\d+:[\d.]+(?!\S)")
 
@@ -38,6 +42,10 @@ class _Coflow:
     arrival_s: float
     mappers: tuple[int, ...]
     reducers: tuple[tuple[int, float], ...]
+
+    @property
+    def ports(self) -> set[int]:
+        return {*self.mappers, *(port for port, _ in self.reducers)}
 
 
 def read_coflow_trace(
@@ -106,11 +114,15 @@ def parse_coflow_trace(
     lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
     if not lines:
         raise InstanceError("the trace is empty")
-    ports, count = _header(*lines[0])
+    ports, count = _named(lines[0][0], lambda: _header(lines[0][1]))
     if len(lines) - 1 != count:
         raise InstanceError(f"the first line announces {count} coflows, {len(lines) - 1} follow; is the file cut off?")
-    coflows = [_coflow(number, words) for number, words in lines[1:]]
-    base = _port_base(coflows, ports, [number for number, _ in lines[1:]])
+    coflows = [_named(number, partial(_coflow, words)) for number, words in lines[1:]]
+    base = 1 if any(ports in each.ports for each in coflows) and all(0 not in each.ports for each in coflows) else 0
+    for (number, _), each in zip(lines[1:], coflows, strict=True):
+        if wrong := [port for port in each.ports if not base <= port < ports + base]:
+            reason = f"port {wrong[0]} is not among the {ports} ports ({base}..{ports + base - 1})"
+            raise InstanceError(reason, place=f"line {number}")
     try:
         jobs = tuple(_job(coflow, ports, base, rate_mbps / 8, slack, slot_s, unit) for coflow in coflows[:first])
         machines = (Machine(name=f"p{k}", out_mbps=rate_mbps, in_mbps=rate_mbps) for k in range(base, ports + base))
@@ -141,72 +153,55 @@ def _check(slack: float, first: int, **positive: float) -> None:
             raise InstanceError(f"{name} must be a positive number (got {value})")
 
 
-def _header(number: int, words: list[str]) -> tuple[int, int]:
+def _named(number: int, read: Callable[[], _Found]) -> _Found:
+    """What a line says; its number is the place of what is wrong."""
+    try:
+        return read()
+    except ValueError as error:
+        raise InstanceError(str(error), place=f"line {number}") from None
+
+
+def _header(words: list[str]) -> tuple[int, int]:
     if len(words) != 2:
-        raise InstanceError(
-            f"expected the number of ports and of coflows, found {len(words)} columns", place=f"line {number}"
-        )
-    ports, count = (_whole(word, number, what) for word, what in zip(words, ("ports", "coflows"), strict=True))
+        raise ValueError(f"expected the number of ports and of coflows, found {len(words)} columns")
+    ports, count = (_whole(word, what) for word, what in zip(words, ("ports", "coflows"), strict=True))
     if ports < 2:
-        raise InstanceError(f"a trace needs at least 2 ports, this has {ports}", place=f"line {number}")
+        raise ValueError(f"a trace needs at least 2 ports, this has {ports}")
     return ports, count
 
 
-def _coflow(number: int, words: list[str]) -> _Coflow:
-    place = f"line {number}"
+def _coflow(words: list[str]) -> _Coflow:
     if len(words) < 3:
-        raise InstanceError(f"missing columns: expected id, arrival, mappers, ..., found {len(words)}", place=place)
-    arrival, mappers = _whole(words[1], number, "arrival (ms)"), _whole(words[2], number, "number of mappers")
+        raise ValueError(f"missing columns: expected id, arrival, mappers, ..., found {len(words)}")
+    arrival, mappers = _whole(words[1], "arrival (ms)"), _whole(words[2], "number of mappers")
     if len(words) < 4 + mappers:
-        raise InstanceError(
-            f"missing columns: {mappers} mappers and the number of reducers are announced, "
-            f"{len(words) - 3} columns follow",
-            place=place,
-        )
-    reducers = _whole(words[3 + mappers], number, "number of reducers")
+        told = f"{mappers} mappers and the number of reducers are announced, {len(words) - 3} columns follow"
+        raise ValueError(f"missing columns: {told}")
+    reducers = _whole(words[3 + mappers], "number of reducers")
     rest = words[4 + mappers :]
     if len(rest) != reducers:
-        raise InstanceError(f"{reducers} reducers are announced, {len(rest)} follow", place=place)
+        raise ValueError(f"{reducers} reducers are announced, {len(rest)} follow")
     if mappers == 0 or reducers == 0:
-        raise InstanceError(f"coflow {words[0]!r} has no mapper or no reducer", place=place)
-    return _Coflow(
-        words[0],
-        arrival / 1000,
-        tuple(_whole(word, number, "mapper's port") for word in words[3 : 3 + mappers]),
-        tuple(_reducer(word, number) for word in rest),
-    )
+        raise ValueError(f"coflow {words[0]!r} has no mapper or no reducer")
+    senders = tuple(_whole(word, "mapper's port") for word in words[3 : 3 + mappers])
+    return _Coflow(words[0], arrival / 1000, senders, tuple(map(_reducer, rest)))
 
 
-def _reducer(word: str, number: int) -> tuple[int, float]:
+def _reducer(word: str) -> tuple[int, float]:
     port, colon, size = word.partition(":")
     try:
         volume = float(size)
     except ValueError:
         volume = math.nan
     if not colon or not (volume > 0 and math.isfinite(volume)):
-        raise InstanceError(f"a reducer is port:MB with MB above 0, found {word!r}", place=f"line {number}")
-    return _whole(port, number, "reducer's port"), volume
+        raise ValueError(f"a reducer is port:MB with MB above 0, found {word!r}")
+    return _whole(port, "reducer's port"), volume
 
 
-def _whole(word: str, number: int, what: str) -> int:
+def _whole(word: str, what: str) -> int:
     if not (word.isascii() and word.isdigit() and len(word) < 16):
-        raise InstanceError(f"{what} must be a whole number, found {word!r}", place=f"line {number}")
+        raise ValueError(f"{what} must be a whole number, found {word!r}")
     return int(word)
-
-
-def _port_base(coflows: list[_Coflow], ports: int, numbers: list[int]) -> int:
-    """Whether ports count from 0 or from 1; refuse ports outside of either range."""
-    used = [{*coflow.mappers, *(port for port, _ in coflow.reducers)} for coflow in coflows]
-    everything = set().union(*used)
-    base = 1 if ports in everything and 0 not in everything else 0
-    for number, each in zip(numbers, used, strict=True):
-        wrong = [port for port in each if not base <= port < ports + base]
-        if wrong:
-            raise InstanceError(
-                f"port {wrong[0]} is not among the {ports} ports ({base}..{ports + base - 1})",
-                place=f"line {number}",
-            )
-    return base
 
 
 def _job(coflow: _Coflow, ports: int, base: int, mb_per_s: float, slack: float, slot_s: float, unit_mb: float) -> Job:

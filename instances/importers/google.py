@@ -31,7 +31,7 @@ import heapq
 import io
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import nan
 from pathlib import Path
 
@@ -119,6 +119,7 @@ def _merge(root: Path, trace: _Translator) -> Iterator[Part]:
     if _parts(root, "task_constraints"):
         for _, row, _ in _rows(root, "machine_attributes"):
             trace.values.setdefault(row[2], {"": None})[row[3]] = None
+    take = (trace.attribute, trace.machine, trace.constraint, trace.task, trace.job)
     streams = [_numbered(root, table, kind) for kind, table in enumerate(_TABLES)]
     now = 0
     for time, kind, _, row, where in heapq.merge(*streams, key=lambda item: item[:3]):
@@ -128,16 +129,7 @@ def _merge(root: Path, trace: _Translator) -> Iterator[Part]:
             yield from trace.arrivals(now)
             now = time
         try:
-            if kind == 0:
-                trace.attribute(row)
-            elif kind == 1:
-                yield from trace.machine(time, row)
-            elif kind == 2:
-                trace.constraint(time, row)
-            elif kind == 3:
-                yield from trace.task(time, row)
-            else:
-                yield from trace.job(time, row)
+            yield from take[kind](time, row)
         except (ValueError, OverflowError) as error:
             path, _, line = where.rpartition(":")
             raise InstanceError(f"not a row of this table ({error})", place=f"line {line}", path=path) from error
@@ -167,7 +159,7 @@ class _Translator:
         self.new: dict[tuple[str, int], list[FlowTask]] = {}
         self.batches: dict[str, int] = {}
 
-    def attribute(self, row: list[str]) -> None:
+    def attribute(self, time: int, row: list[str]) -> Iterable[Part]:
         """Note an attribute; it counts from the machine's next addition."""
         self.counts["attributes of machines that are in already"] += row[1] in self.machines
         kept = self.attributes.setdefault(row[1], {})
@@ -175,6 +167,7 @@ class _Translator:
             kept.pop(row[2], None)
         else:
             kept[row[2]] = row[3]
+        return ()
 
     def machine(self, time: int, row: list[str]) -> Iterator[Part]:
         """A machine is added, removed or changed."""
@@ -239,15 +232,16 @@ class _Translator:
         self.ranks[name] = new
         yield ev.SetPriority(at_s=time / 1e6, job=name, priority=new)
 
-    def constraint(self, time: int, row: list[str]) -> None:
+    def constraint(self, time: int, row: list[str]) -> Iterable[Part]:
         """Note what a task asks of machines; rows of a later time replace those before."""
         task, operator, name, value = f"{row[1]}/{int(row[2])}", int(row[3]), row[4], row[5]
         if task in self.alive.get(row[1], ()):
             self.counts["constraints of tasks that are in already"] += 1
-            return
+            return ()
         mine = self.wants.setdefault(row[1], {})
         since, wants = mine.get(task, (time, []))
         mine[task] = (time, [*(wants if since == time else ()), *self._asked(operator, name, value)])
+        return ()
 
     def _asked(self, operator: int, name: str, value: str) -> Iterator[Constraint]:
         """A comparison as labels: those required, where a machine without the attribute will not do, or forbidden."""

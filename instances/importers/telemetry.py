@@ -14,12 +14,12 @@ import urllib.request
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from flowlex.instances.base import InstanceError
-from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance, RunRecord
+from flowlex.instances.errors import InstanceError, first_fault
+from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance
 
 __all__ = ["DATA_NAMES", "from_telemetry"]
 
@@ -37,6 +37,7 @@ _PAIRWISE = "access_cost"
 #: Reasons that a comment names; the others are counted.
 _NAMED = 40
 _MOST_BYTES = 64_000_000
+_Part = TypeVar("_Part", LoadNode, Block, Link)
 
 
 def from_telemetry(
@@ -92,8 +93,7 @@ def from_telemetry(
             name="live", comment=comment, nodes=tuple(nodes.values()), blocks=tuple(blocks), links=tuple(links)
         )
     except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise InstanceError(reason, path=url) from error
+        raise InstanceError(first_fault(error)[1], path=url) from error
 
 
 class _Live:
@@ -116,7 +116,7 @@ class _Live:
             value = found.get("node_performance")
             if value is not None and node not in self.left_out:
                 performance |= value if isinstance(value, dict) else {node: value}
-        nodes = {}
+        nodes: dict[str, LoadNode] = {}
         for node, found in self._values.items():
             if node in self.left_out:
                 continue
@@ -125,17 +125,16 @@ class _Live:
                 if found.keys() & {"items"}:
                     self.left_out[node] = "nothing tells its capacity"
                 continue
-            try:
-                nodes[node] = LoadNode(
-                    name=node,
-                    configuration=found.get("cpu_cores"),
-                    cpu_free=found.get("cpu_free"),
-                    performance=performance.get(node),
-                    history=() if speed is None else (RunRecord(items=speed, seconds=1.0),),
-                )
-            except ValidationError as error:
-                first = error.errors()[0]
-                self.left_out[node] = f"{first['loc'][0]}: {first['msg']}"
+            made = self._made(
+                node,
+                LoadNode,
+                name=node,
+                configuration=found.get("cpu_cores"),
+                cpu_free=found.get("cpu_free"),
+                performance=performance.get(node),
+                history=() if speed is None else ({"items": speed, "seconds": 1.0},),
+            )
+            nodes |= {node: made} if made is not None else {}
         return nodes
 
     def blocks(self, nodes: Mapping[str, LoadNode]) -> list[Block]:
@@ -165,11 +164,17 @@ class _Live:
                 yield Block(name=f"{node} items", items=int(value), holders=(node,))
             return
         for i, entry in enumerate(value):
-            try:
-                yield Block.model_validate(entry)
-            except ValidationError as error:
-                first = error.errors()[0]
-                self.left_out[f"items[{i}] of {node}"] = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            fields = entry if isinstance(entry, dict) else {"name": entry}
+            if (block := self._made(f"items[{i}] of {node}", Block, **fields)) is not None:
+                yield block
+
+    def _made(self, what: str, cls: type[_Part], /, **fields: Any) -> _Part | None:
+        """A part of the instance; None where the values are none of its."""
+        try:
+            return cls(**fields)
+        except ValidationError as error:
+            self.left_out[what] = ": ".join(filter(None, first_fault(error)))
+            return None
 
     def links(self, nodes: Mapping[str, LoadNode]) -> list[Link]:
         """What moving an item costs between fresh nodes, where it is known."""
@@ -182,12 +187,9 @@ class _Live:
             for source, row in (table if nested else {node: table}).items():
                 if source in nodes and isinstance(row, dict):
                     for target in sorted(row.keys() & nodes.keys() - {source}):
-                        try:
-                            link = Link(source=source, target=target, seconds_per_item=row[target])
-                        except ValidationError as error:
-                            self.left_out[f"cost from {source} to {target}"] = error.errors()[0]["msg"]
-                        else:
-                            links[source, target] = link
+                        ends = {"source": source, "target": target}
+                        link = self._made(f"cost from {source} to {target}", Link, **ends, seconds_per_item=row[target])
+                        links |= {} if link is None else {(source, target): link}
                 elif not isinstance(row, dict):
                     self.left_out[f"access costs of {source}"] = "not a table of seconds per item"
         return list(links.values())

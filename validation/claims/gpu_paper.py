@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.instances.generators.gpu_jobs import paper_jobs
+from flowlex.instances.generators.gpu import paper_jobs
 from flowlex.instances.generators.registry import generate
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.gpu.baselines import base_shares, greedy

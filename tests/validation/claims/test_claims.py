@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flowlex.instances.generators.gpu_jobs import paper_jobs
+from flowlex.instances.generators.gpu import paper_jobs
 from flowlex.instances.generators.registry import generate
 from flowlex.models.gpu.baselines import base_shares
 from flowlex.validation.claims import (
