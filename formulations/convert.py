@@ -87,7 +87,7 @@ def from_pulp(problem: pulp.LpProblem, variables: Sequence[pulp.LpVariable] | No
     matrix = scipy.sparse.csr_array((values, columns, pointer), shape=(len(constraints), len(chosen))).tocsc()
     matrix.eliminate_zeros()
     cost = np.zeros(len(chosen))
-    for variable, value in problem.objective.items():
+    for variable, value in (problem.objective or {}).items():
         cost[position[id(variable)]] += value
     return LinearProgramArrays(
         matrix=matrix,
@@ -96,7 +96,7 @@ def from_pulp(problem: pulp.LpProblem, variables: Sequence[pulp.LpVariable] | No
         column_lower=_filled([v.lowBound for v in chosen], -np.inf),
         column_upper=_filled([v.upBound for v in chosen], np.inf),
         cost=cost,
-        offset=float(problem.objective.constant),
+        offset=float(getattr(problem.objective, "constant", 0.0)),
         integrality=np.array([v.cat == pulp.LpInteger for v in chosen], bool),
         maximize=problem.sense == pulp.LpMaximize,
     )

@@ -7,7 +7,6 @@ The one place that knows PuLP, HiGHS, model files and our own formulations: anot
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -176,9 +175,6 @@ def _by_name(blocks: Iterable[Any]) -> dict[str, list[Any]]:
 def _of_pulp(problem: pulp.LpProblem, families: tuple[str, ...]) -> Program:
     if problem.sos1 or problem.sos2:
         raise TypeError(f"{problem.name}: SOS constraints are not supported; state them with binary variables")
-    if problem.objective is None:
-        problem = copy(problem)
-        problem.setObjective(pulp.LpAffineExpression())
     rows, columns = list(problem._constraints), [variable.name for variable in problem.variables()]
     named = families_of(rows, families), families_of(columns, families)
     return _program(problem.name, rows, columns, named, from_pulp(problem))

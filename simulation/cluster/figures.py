@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from flowlex.simulation.cluster.reading import LEVELS
+from flowlex.simulation.cluster.input_data import LEVELS
 from flowlex.simulation.log import RunLog
 
 __all__ = ["Stay", "figures", "job_spans", "megabytes", "stays"]

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from flowlex.instances.cluster import ClusterWorkload
-from flowlex.simulation.cluster.reading import Reading
+from flowlex.simulation.cluster.input_data import InputData
 from flowlex.simulation.cluster.rounds import Rounds
 from flowlex.simulation.cluster.state import Action, LiveJob, LiveNode, LiveTask, Policy, Start, State, Stop
 from flowlex.simulation.decision import Each
@@ -77,7 +77,7 @@ class ClusterRun:
         header = {"simulator": "cluster", "workload": workload.fingerprint, "seed": run.seed, "units": dict(units)}
         self.log: RunLog = RunLog(header)
         self.state: State = State(workload, self.streams.of("policy"))
-        self.reading: Reading = Reading(self.state, self.log, self._compute, certify=self.parameters.certify)
+        self.reading: InputData = InputData(self.state, self.log, self._compute, certify=self.parameters.certify)
         self.rounds: Rounds = Rounds(
             self.kernel, self.state, self.log, run, policy, self._carry_out, self.parameters.round_s
         )

@@ -14,7 +14,7 @@ from flowlex.simulation.experiments.base import PROVEN
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.registry import make_policy
 
-__all__ = ["alone_seconds", "fairness_rates", "made", "run", "simulated", "workload"]
+__all__ = ["alone_seconds", "fairness_rates", "first_waits", "made", "run", "simulated", "workload"]
 
 _CLAIMING = ("FSP", "FS", "FSU", "FlowScheduler", "Quincy", "PodPlacement", "allocation")
 
@@ -63,3 +63,16 @@ def alone_seconds(work: ClusterWorkload, parts: int, **options: Any) -> dict[str
 def fairness_rates(log: RunLog, ideal_s: Mapping[str, float]) -> dict[str, float]:
     """By job, its fairness rate t_id / t_sh."""
     return {job: ideal_s[job] / (end - start) for job, (start, end) in job_spans(log).items()}
+
+
+def first_waits(log: RunLog) -> list[tuple[str, float]]:
+    """Job, and seconds from ready to first start, of every task; one that never starts waits until the end."""
+    ready: dict[str, tuple[str, float]] = {}
+    started: dict[str, float] = {}
+    for record in log.of("ready", "start"):
+        if record["event"] == "ready":
+            ready.setdefault(record["task"], (record["job"], record["at_s"]))
+        else:
+            started.setdefault(record["task"], record["at_s"])
+    last_s = float(log.records[-1]["at_s"])
+    return [(job, started.get(task, last_s) - at_s) for task, (job, at_s) in ready.items()]

@@ -15,8 +15,7 @@ from flowlex.models.flow.goals import preset
 from flowlex.models.pods.arrivals import submit_all
 from flowlex.simulation.cluster.figures import figures
 from flowlex.simulation.cluster.policies.live import Flow
-from flowlex.simulation.experiments._runs import made, simulated, workload
-from flowlex.simulation.log import RunLog
+from flowlex.simulation.experiments._runs import first_waits, made, simulated, workload
 
 __all__ = ["day", "openb_protocol", "training"]
 
@@ -36,31 +35,14 @@ def day(seed: int, quick: bool, *, load: float = 0.9, round_s: float = 60.0) -> 
             work, policy, round_s=round_s, horizon_s=horizon_s, decision=Decision(mode="measured"), certify=0
         )
         found = figures(log)
-        waits = _waits(log, level)
+        waits: dict[int, list[float]] = {}
+        for job, seconds in first_waits(log):
+            waits.setdefault(level[job], []).append(seconds)
         numbers |= {f"wait_s_{who}_{p}": float(np.mean(mine)) for p, mine in sorted(waits.items())}
         numbers[f"utilisation_{who}"] = found["utilisation"]
         numbers[f"stops_{who}"] = found["stops"]
         numbers[f"decision_ms_{who}"] = 1e3 * found["decision_s"] / found["rounds"]
     return numbers
-
-
-def _waits(log: RunLog, level: Mapping[str, int]) -> dict[int, list[float]]:
-    """By priority, seconds from ready to first start; who never starts waits until the end."""
-    ready: dict[str, tuple[float, int]] = {}
-    waits: dict[int, list[float]] = {}
-    started: set[str] = set()
-    for record in log.of("ready", "start"):
-        name = record["task"]
-        if record["event"] == "ready":
-            ready.setdefault(name, (record["at_s"], level[record["job"]]))
-        elif name not in started:
-            started.add(name)
-            at_s, p = ready[name]
-            waits.setdefault(p, []).append(record["at_s"] - at_s)
-    for name, (at_s, p) in ready.items():
-        if name not in started:
-            waits.setdefault(p, []).append(log.records[-1]["at_s"] - at_s)
-    return waits
 
 
 _PACKERS = ("random", "dot-product", "gpu-clustering", "gpu-packing", "best-fit", "fgd")

@@ -19,9 +19,8 @@ from flowlex.models.flow.model import FlowScheduling
 from flowlex.simulation.cluster.figures import figures
 from flowlex.simulation.cluster.policies.live import Flow
 from flowlex.simulation.experiments._dispatch import Dispatcher, cost_of, feed
-from flowlex.simulation.experiments._runs import made, run, simulated, workload
+from flowlex.simulation.experiments._runs import first_waits, made, run, simulated, workload
 from flowlex.simulation.experiments.base import PROVEN
-from flowlex.simulation.log import RunLog
 
 __all__ = ["cost", "fair", "images", "latency", "priority"]
 
@@ -68,23 +67,10 @@ def priority(seed: int, quick: bool, *, round_s: float = 0.5, **open_: Any) -> M
         stops = made("priority", preempts=True)
         for who, policy in (("Sirius", Flow(preset("borg"), certify=PROVEN)), ("queue", "priority"), ("stops", stops)):
             log = simulated(work, cast(Any, policy), round_s=round_s, horizon_s=horizon_s)
-            numbers[f"delay_s_{who}_{name}"] = _query_delay(log)
+            queries = [seconds for job, seconds in first_waits(log) if job.startswith("query")]
+            numbers[f"delay_s_{who}_{name}"] = float(np.mean(queries))
             numbers[f"stops_{who}_{name}"] = figures(log)["stops"]
     return numbers
-
-
-def _query_delay(log: RunLog) -> float:
-    """Mean seconds from ready to first start of the queries' tasks; those that never start wait until the end."""
-    ready: dict[str, float] = {}
-    waits: dict[str, float] = {}
-    for record in log.of("ready", "start"):
-        if record["job"].startswith("query"):
-            if record["event"] == "ready":
-                ready.setdefault(record["task"], record["at_s"])
-            else:
-                waits.setdefault(record["task"], record["at_s"] - ready[record["task"]])
-    last = log.records[-1]["at_s"]
-    return float(np.mean([waits.get(name, last - at_s) for name, at_s in ready.items()]))
 
 
 def latency(seed: int, quick: bool, *, events: int = 100) -> Mapping[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,14 +15,13 @@ from flowlex.instances.jit import JitInstance
 from flowlex.models.jit.grid import ShareOf
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.simulation.experiments._jobs import job_seconds, slow_copies, waits
 from flowlex.simulation.experiments.base import PROVEN
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.network import SIMULATOR
 from flowlex.simulation.network.just_in_time import JustInTime
 from flowlex.simulation.network.latest_first import LatestFirst
 from flowlex.simulation.network.policies import Fair, Sincronia, TensorFlow, TicTac
-from flowlex.simulation.network.record import remaining_egress, transfer_frame
+from flowlex.simulation.network.record import coflow_frame, remaining_egress, transfer_frame
 from flowlex.simulation.network.state import NetworkPolicy
 from flowlex.simulation.registry import Run
 
@@ -69,25 +68,13 @@ def compare(
     seed: int,
     quick: bool,
     *,
-    placement: Placement = "worker",
-    phase: Phase = "forward",
-    computing: float = 1.0,
-    copies: int = 10,
-    arrivals_per_s: float = 1.0,
     share: float = 0.4,
     share_of: ShareOf = "transfers",
     lat: Rule = "critical",
+    **setting: Any,
 ) -> Mapping[str, float]:
-    """All policies on one workload; JIT plans at every job's first transfer."""
-    instance = training_jobs(
-        seed,
-        quick,
-        placement=placement,
-        phase=phase,
-        computing=computing,
-        copies=copies,
-        arrivals_per_s=arrivals_per_s,
-    )
+    """All policies on one workload (of `training_jobs`); JIT plans at every job's first transfer."""
+    instance = training_jobs(seed, quick, **setting)
     jit = JustInTime(share=share, share_of=share_of, lat=lat, certify=PROVEN)
     policies: dict[str, NetworkPolicy] = {
         "tensorflow": TensorFlow(),
@@ -105,11 +92,11 @@ def compare(
         "planned_bytes": jit.planned_mb / float(size.sum()),
         "rounding": float(instance.arrays.size_units.sum() * instance.unit_mb / size.sum()),
     }
-    base = job_seconds(logs["tensorflow"])
+    base = _job_seconds(logs["tensorflow"])
     for name, log in logs.items():
-        found |= {f"speedup_{name}_{network}": base[network] / s for network, s in job_seconds(log).items()}
-        found |= {f"wait_s_{name}_{network}": wait for network, wait in waits(log).items()}
-        found |= {f"copies_{name}_{size}": slow for size, slow in slow_copies(log).items()}
+        found |= {f"speedup_{name}_{network}": base[network] / s for network, s in _job_seconds(log).items()}
+        found |= {f"wait_s_{name}_{network}": wait for network, wait in _waits(log).items()}
+        found |= {f"copies_{name}_{size}": slow for size, slow in _slow_copies(log).items()}
         left = np.sort(remaining_egress(log).mean(axis=0))
         found |= {f"left_{name}_min": float(left[0]), f"left_{name}_median": float(np.median(left))}
         found[f"left_{name}_range"] = float(left[-1] - left[0])
@@ -151,20 +138,20 @@ def when(seed: int, quick: bool) -> Mapping[str, float]:
             fair = _run(instance, Fair(), seed)
             for name, policy in policies.items():
                 log, at = _run(instance, policy, seed), f"{name}_{computing:g}_{copies}"
-                found[at] = job_seconds(log)["mean"] / job_seconds(fair)["mean"]
+                found[at] = _job_seconds(log)["mean"] / _job_seconds(fair)["mean"]
                 if copies:
-                    found[f"copies_{at}"] = slow_copies(log)["mean"] / slow_copies(fair)["mean"]
+                    found[f"copies_{at}"] = _slow_copies(log)["mean"] / _slow_copies(fair)["mean"]
     return found
 
 
 def alpha(seed: int, quick: bool, *, share_of: ShareOf = "transfers", computing: float = 1.0) -> Mapping[str, float]:
     """Speed-up and remaining bandwidth by the share of a job that is planned."""
     instance = training_jobs(seed, quick, computing=computing)
-    base, found = job_seconds(_run(instance, TensorFlow(), seed))["mean"], dict[str, float]()
+    base, found = _job_seconds(_run(instance, TensorFlow(), seed))["mean"], dict[str, float]()
     for share in (0.1, 0.4, 0.6) if quick else (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
         policy = JustInTime(share=share, share_of=share_of, certify=PROVEN)
         log = _run(instance, policy, seed)
-        found[f"speedup_{share}"] = base / job_seconds(log)["mean"]
+        found[f"speedup_{share}"] = base / _job_seconds(log)["mean"]
         found[f"left_{share}"] = float(remaining_egress(log).mean())
         found[f"planned_bytes_{share}"] = policy.planned_mb / float(instance.arrays.size_mb.sum())
         found |= {f"{name}@{share}": found[f"{name}_{share}"] for name in ("speedup", "left", "planned_bytes")}
@@ -183,3 +170,32 @@ def plan_time(seed: int, quick: bool, *, share: float = 0.4, load: str = "pair")
         JitBandwidth(instance, share=share, load=load).solve("highs").require_answer()  # type: ignore[arg-type]
         found[f"seconds@{jobs}"] = found[f"seconds_{jobs}"] = time.perf_counter() - started
     return found
+
+
+def _job_seconds(log: RunLog) -> dict[str, float]:
+    """Mean job completion time by network, and of all."""
+    frame = coflow_frame(log)
+    jobs = frame[frame.kind == "coflow"]
+    network = jobs.name.str.rpartition("-")[2]
+    return {**_means(jobs.jct_s, network), "mean": float(jobs.jct_s.mean())}
+
+
+def _waits(log: RunLog) -> dict[str, float]:
+    """Mean seconds from a transfer's arrival to its use, by network."""
+    frame = transfer_frame(log)
+    jobs = frame[frame.kind == "coflow"]
+    return _means(jobs.wait_s, jobs.coflow.str.rpartition("-")[2])
+
+
+def _means(values: Any, group: Any) -> dict[str, float]:
+    return {str(name): float(mean) for name, mean in values.groupby(group).mean().items()}
+
+
+def _slow_copies(log: RunLog) -> dict[str, float]:
+    """Mean slow-down of file copies, and by Gbit."""
+    frame = coflow_frame(log)
+    copies = frame[frame.kind == "copy"]
+    gigabits = (copies.mb / 125).round().astype(int)
+    return {"mean": float(copies.slowdown.mean())} | {
+        str(k): v for k, v in copies.groupby(gigabits).slowdown.mean().items()
+    }

@@ -152,15 +152,21 @@ def served(
     numbers: dict[str, float] = {}
     for evaluation in _EVALUATIONS:
         workers = _Served(service, evaluation, seed, noise, drift, 0.6, interval_s)
-        uneven = []
-        for number in range(3 if quick else 8):
-            finish = workers.process(workers.shares(evaluation))
-            uneven.append(float((finish.max() - finish.min()) / finish.mean()))
-            numbers[f"finish_{evaluation}@{number + 1}"] = float(finish.max())
-            numbers[f"uneven_{evaluation}@{number + 1}"] = uneven[-1]
-            workers.kernel.run(workers.kernel.now_s + _REST_S)
-        numbers[f"uneven_{evaluation}"] = float(np.mean(uneven[1:]))
+        ends = _ends(workers, evaluation, 3 if quick else 8)
+        uneven = np.ptp(ends, axis=1) / ends.mean(axis=1)
+        for run, (finish, apart) in enumerate(zip(ends.max(axis=1).tolist(), uneven.tolist(), strict=True), start=1):
+            numbers |= {f"finish_{evaluation}@{run}": finish, f"uneven_{evaluation}@{run}": apart}
+        numbers[f"uneven_{evaluation}"] = float(uneven[1:].mean())
     return numbers
+
+
+def _ends(workers: _Workers, evaluation: str, runs: int) -> Floats:
+    """(runs, workers) seconds of each worker in each run."""
+    ends = []
+    for _ in range(runs):
+        ends.append(workers.process(workers.shares(evaluation)))
+        workers.kernel.run(workers.kernel.now_s + _REST_S)
+    return np.array(ends)
 
 
 #: Moments of a run, as parts of the mean finish.
@@ -180,16 +186,10 @@ def evaluations(
     numbers = {}
     for evaluation in _EVALUATIONS:
         workers = _Workers(seed, noise, drift, sensitivity, interval_s)
-        uneven, last, ends = [], [], []
-        for _ in range(4 if quick else 12):
-            finish = workers.process(workers.shares(evaluation))
-            ends.append(finish / finish.mean())
-            uneven.append(float((finish.max() - finish.min()) / finish.mean()))
-            last.append(float(finish.max()))
-            workers.kernel.run(workers.kernel.now_s + _REST_S)
-        numbers[f"uneven_{evaluation}"] = float(np.mean(uneven[1:]))
-        numbers[f"finish_s_{evaluation}"] = float(np.mean(last[1:]))
-        after = np.array(ends[1:])
+        ends = _ends(workers, evaluation, 4 if quick else 12)[1:]
+        numbers[f"uneven_{evaluation}"] = float((np.ptp(ends, axis=1) / ends.mean(axis=1)).mean())
+        numbers[f"finish_s_{evaluation}"] = float(ends.max(axis=1).mean())
+        after = ends / ends.mean(axis=1, keepdims=True)
         numbers |= {f"at_work_{evaluation}@{x:g}": float((after > x).sum(axis=1).mean()) for x in _MOMENTS}
     return numbers
 

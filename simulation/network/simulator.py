@@ -10,11 +10,11 @@ import numpy as np
 
 from flowlex.simulation.decision import ask
 from flowlex.simulation.kernel import Kernel, SimulationError
-from flowlex.simulation.network.answers import Carried
 from flowlex.simulation.network.arrays import BIN, ENDED, EVENTS, NOW, OFFENDER, PAIRS, Net, add, make_net
+from flowlex.simulation.network.checked_answers import Carried
 from flowlex.simulation.network.checks import FULL, IDLE, RATE
 from flowlex.simulation.network.computations import Computations
-from flowlex.simulation.network.drive import ASK, PACE, STUCK, drive
+from flowlex.simulation.network.fluid_loop import ASK, PACE, STUCK, run_until_asked
 from flowlex.simulation.network.state import NetworkPolicy, NetworkState
 from flowlex.simulation.network.traffic import Floats, Ints, Traffic
 from flowlex.simulation.random_streams import Streams
@@ -166,7 +166,7 @@ class _Running:
         order = answer.take(net)
         on_time = not (self.thinking or self.late)
         marks = _NO_MARKS if self.thinking and answer.kind != PACE else answer.marks  # it is being asked already
-        code = drive(
+        code = run_until_asked(
             net,
             answer.kind,
             order,

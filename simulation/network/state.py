@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from flowlex.simulation.max_min import max_min_rates
 from flowlex.simulation.network.arrays import NOW, PAIRS, Net
-from flowlex.simulation.network.drive import FAIR, GREEDY, LISTED, MADD, PACE, SEBF, SPLIT, bottlenecks
+from flowlex.simulation.network.fluid_loop import FAIR, GREEDY, LISTED, MADD, PACE, SEBF, SPLIT, bottlenecks
 from flowlex.simulation.network.traffic import Floats, Ints, Traffic
 
 __all__ = ["Answer", "Instruction", "NetworkPolicy", "NetworkState", "Rates"]

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Floats
+from flowlex.formulations.arrays import Floats, LinearProgramArrays
 
 __all__ = [
     "LeftOut",
@@ -29,6 +29,7 @@ __all__ = [
     "canonical",
     "exact",
     "fingerprint",
+    "program_matrix",
     "ternary",
 ]
 
@@ -120,6 +121,25 @@ class NamedMatrix:
     def names_of_columns(self, columns: Sequence[int]) -> tuple[str, ...]:
         """Names of the given columns; ``c<index>`` where the input has none."""
         return _names(self.column_names, "c", columns)
+
+
+def program_matrix(
+    arrays: LinearProgramArrays,
+    row_names: Callable[[], Sequence[str]] | None,
+    column_names: Callable[[], Sequence[str]] | None,
+    nonlinear: str = "",
+) -> NamedMatrix:
+    """The matrix of a linear program with the program around it."""
+    sign = -1.0 if arrays.maximize else 1.0
+    program = Program(
+        sides=np.stack([arrays.row_lower, arrays.row_upper]).astype(float),
+        bounds=np.stack([arrays.column_lower, arrays.column_upper]).astype(float),
+        integer=np.asarray(arrays.integrality, dtype=bool),
+        cost=np.asarray(arrays.cost, dtype=float) * sign,
+        offset=float(arrays.offset) * sign,
+        nonlinear=nonlinear,
+    )
+    return NamedMatrix(canonical(arrays.matrix), row_names, column_names, program)
 
 
 def _names(make: Callable[[], Sequence[str]] | None, letter: str, indices: Sequence[int]) -> tuple[str, ...]:

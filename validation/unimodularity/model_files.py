@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from flowlex.formulations.arrays import LinearProgramArrays
 from flowlex.instances.base import InstanceError
-from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.matrix import NamedMatrix, program_matrix
 from flowlex.validation.unimodularity.model_text import check_mps, failing_line, without_comments
 
 __all__ = ["model_matrix", "open_model", "without_integers"]
@@ -99,18 +100,21 @@ def _named(program: Any, nonlinear: str) -> NamedMatrix:
     matrix = sp.csc_array(arrays, shape=shape) if by_column else sp.csc_array(sp.csr_array(arrays, shape=shape))
     rows, columns = list(program.row_names_), list(program.col_names_)
     kinds = list(program.integrality_) or [highspy.HighsVarType.kContinuous] * shape[1]
-    whole = (highspy.HighsVarType.kInteger, highspy.HighsVarType.kSemiInteger)
-    sign = -1.0 if program.sense_ == highspy.ObjSense.kMaximize else 1.0
-    return NamedMatrix(
-        canonical(matrix),
+    integer = (highspy.HighsVarType.kInteger, highspy.HighsVarType.kSemiInteger)
+    known = LinearProgramArrays(
+        matrix=matrix,
+        row_lower=np.array(program.row_lower_, dtype=float),
+        row_upper=np.array(program.row_upper_, dtype=float),
+        column_lower=np.array(program.col_lower_, dtype=float),
+        column_upper=np.array(program.col_upper_, dtype=float),
+        cost=np.array(program.col_cost_, dtype=float),
+        offset=float(program.offset_),
+        integrality=np.array([kind in integer for kind in kinds], dtype=bool),
+        maximize=program.sense_ == highspy.ObjSense.kMaximize,
+    )
+    return program_matrix(
+        known,
         (lambda: rows) if len(rows) == shape[0] else None,
         (lambda: columns) if len(columns) == shape[1] else None,
-        Program(
-            sides=np.array([program.row_lower_, program.row_upper_], dtype=float),
-            bounds=np.array([program.col_lower_, program.col_upper_], dtype=float),
-            integer=np.array([kind in whole for kind in kinds], dtype=bool),
-            cost=sign * np.array(program.col_cost_, dtype=float),
-            offset=sign * float(program.offset_),
-            nonlinear=nonlinear,
-        ),
+        nonlinear,
     )

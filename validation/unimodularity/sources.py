@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.matrix import LeftOut, MatrixError, NamedMatrix, Program, canonical, exact
+from flowlex.validation.unimodularity.matrix import (
+    LeftOut,
+    MatrixError,
+    NamedMatrix,
+    Program,
+    canonical,
+    exact,
+    program_matrix,
+)
 
 __all__ = ["constraints_of", "matrix_of", "read_matrix", "with_bounds"]
 
@@ -152,57 +160,18 @@ def _lazily(names: Any) -> Any:
 
 
 def _of_program(program: Any) -> NamedMatrix:
-    arrays = program.arrays()
-    return NamedMatrix(
-        canonical(arrays.matrix),
-        program.row_names,
-        program.column_names,
-        Program(
-            sides=np.stack([arrays.row_lower, arrays.row_upper]).astype(float),
-            bounds=np.stack([arrays.column_lower, arrays.column_upper]).astype(float),
-            integer=np.asarray(arrays.integrality, dtype=bool),
-            cost=np.asarray(arrays.cost, dtype=float) * (-1 if arrays.maximize else 1),
-            offset=float(arrays.offset) * (-1 if arrays.maximize else 1),
-        ),
-    )
+    return program_matrix(program.arrays(), program.row_names, program.column_names)
 
 
 def _of_pulp(problem: Any) -> NamedMatrix:
-    """Read PuLP's public protocol: ``variables()``, and ``constraints`` mapping names to expressions."""
-    variables = problem.variables()
-    place = {variable: index for index, variable in enumerate(variables)}
-    held = problem.constraints
-    rows_held = [(row.name, row) for row in held()] if callable(held) else list(held.items())
-    items = [(name or f"_C{place}", row) for place, (name, row) in enumerate(rows_held, 1)]  # PuLP's own names
-    entries = [
-        (row, place[variable], value)
-        for row, (_, expression) in enumerate(items)
-        for variable, value in expression.items()
-    ]
-    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
-    matrix = sp.csc_array((np.asarray(values, dtype=float), (rows, columns)), shape=(len(items), len(variables)))
-    side = np.array([-float(expression.constant) for _, expression in items])
-    sense = np.array([int(expression.sense) for _, expression in items])
-    cost = np.zeros(len(variables))
-    for variable, value in (problem.objective or {}).items():
-        cost[place[variable]] = value
-    program = Program(
-        sides=np.stack([np.where(sense >= 0, side, -np.inf), np.where(sense <= 0, side, np.inf)]),
-        bounds=np.array(
-            [
-                [-np.inf if v.lowBound is None else v.lowBound for v in variables],
-                [np.inf if v.upBound is None else v.upBound for v in variables],
-            ],
-            dtype=float,
-        ),
-        integer=np.array([variable.cat == "Integer" for variable in variables], dtype=bool),
-        cost=cost * int(problem.sense),
-        offset=float(getattr(problem.objective, "constant", 0.0)) * int(problem.sense),
-        nonlinear="it has SOS constraints" if getattr(problem, "sos1", None) or getattr(problem, "sos2", None) else "",
-    )
-    return NamedMatrix(
-        canonical(matrix), lambda: [name for name, _ in items], lambda: [v.name for v in variables], program
-    )
+    from flowlex.formulations.convert import from_pulp
+
+    jumps = "it has SOS constraints" if getattr(problem, "sos1", None) or getattr(problem, "sos2", None) else ""
+
+    def rows() -> list[str]:
+        return [name or f"_C{place}" for place, name in enumerate(problem._constraints, 1)]  # PuLP's own names
+
+    return program_matrix(from_pulp(problem), rows, lambda: [v.name for v in problem.variables()], jumps)
 
 
 def read_matrix(path: str | Path, *, bounds: bool = False) -> NamedMatrix:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.simulation.network.arrays import OFFENDER, add, finish, make_net
 from flowlex.simulation.network.checks import FULL, IDLE, check
-from flowlex.simulation.network.drive import set_rates
+from flowlex.simulation.network.fluid_loop import set_rates
 from flowlex.simulation.network.policies import Aalo, Fifo, Sebf, TicTac
 from flowlex.simulation.network.simulator import simulate_traffic
 from flowlex.simulation.network.traffic import Traffic

@@ -27,7 +27,7 @@ __all__ = [
     "SPLIT",
     "STUCK",
     "bottlenecks",
-    "drive",
+    "run_until_asked",
     "set_rates",
 ]
 
@@ -230,7 +230,7 @@ def _next_mark(net, marks):
 
 
 @njit(cache=True)
-def drive(net, kind, order, groups, until, marks, held, conserving, fair, every):
+def run_until_asked(net, kind, order, groups, until, marks, held, conserving, fair, every):
     """Carry out an instruction until the policy must be asked; returns why the loop ended.
 
     Parameters

@@ -11,7 +11,7 @@ from flowlex.simulation.cluster.sharing import Transfer, Transfers
 from flowlex.simulation.cluster.state import LiveNode, LiveTask, State, reads_of
 from flowlex.simulation.log import RunLog
 
-__all__ = ["LEVELS", "Reading"]
+__all__ = ["LEVELS", "InputData"]
 
 #: Where data come from: the node's own disk, its rack, another rack.
 LEVELS = ("node", "rack", "between")
@@ -29,7 +29,7 @@ class _Fetch:
         self.level = ""
 
 
-class Reading:
+class InputData:
     """What all running tasks read at the moment.
 
     Resources, by number: each node's disk, its port out, its port in; each rack's uplink up, and down; the aggregation.

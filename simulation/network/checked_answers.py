@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.simulation.network.arrays import PAIRS, Net
-from flowlex.simulation.network.drive import RATES, set_rates
+from flowlex.simulation.network.fluid_loop import RATES, set_rates
 from flowlex.simulation.network.state import Instruction, Rates
 from flowlex.simulation.network.traffic import Floats, Ints, Traffic
 
