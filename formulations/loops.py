@@ -8,7 +8,6 @@ half a minute for the compiler to check a matrix of three rows. Numba is importe
 from __future__ import annotations
 
 import functools
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -28,9 +27,9 @@ FIRST_STEPS, FIRST_SECONDS = 8_000_000, 6.0
 #: Inputs of at most so many cells are small; seconds that their plain loops may take before compiling pays.
 SMALL_CELLS, SMALL_SECONDS = 2_000, 15.0
 
-#: Compiled functions by loop, and the names that they see instead of their modules'.
+#: Compiled functions by loop, and the names that these and plain functions see instead of their modules'.
 _twins: dict[Loop, Any] = {}
-_seen: dict[int, dict[str, Any]] = {}
+_seen: dict[tuple[int, bool], dict[str, Any]] = {}
 #: Loops that `run` has compiled or loaded in this process.
 _ready: set[Loop] = set()
 
@@ -77,12 +76,19 @@ class Loop:
         if self not in _twins:
             from flowlex.formulations.compiled import dispatcher
 
-            function = self.py_func
-            assert isinstance(function, FunctionType)
-            names = _names_of_twins(function.__globals__)
-            plain = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
-            _twins[self] = dispatcher(plain, self._options)
+            _twins[self] = dispatcher(self._calling(compiled=True), self._options)
         return _twins[self]
+
+    @functools.cached_property
+    def plain(self) -> FunctionType:
+        """The function as it is written, calling other loops as they are written."""
+        return self._calling(compiled=False)
+
+    def _calling(self, *, compiled: bool) -> FunctionType:
+        function = self.py_func
+        assert isinstance(function, FunctionType)
+        names = _names(function.__globals__, compiled)
+        return FunctionType(function.__code__, names, function.__name__, function.__defaults__)
 
     @property
     def cached(self) -> bool:
@@ -91,14 +97,15 @@ class Loop:
         return folder is not None and any(Path(folder).glob(f"*.{self.py_func.__name__}-*.nbi"))
 
 
-def _names_of_twins(names: dict[str, Any]) -> dict[str, Any]:
-    """The names of a module, with compiled functions in place of the loops."""
-    if id(names) not in _seen:
-        _seen[id(names)] = twins = dict(names)
+def _names(names: dict[str, Any], compiled: bool) -> dict[str, Any]:
+    """The names of a module, with compiled or plain functions in place of the loops."""
+    key = id(names), compiled
+    if key not in _seen:
+        _seen[key] = seen = dict(names)
         for name, value in names.items():
             if isinstance(value, Loop):
-                twins[name] = value.twin()
-    return _seen[id(names)]
+                seen[name] = value.twin() if compiled else value.plain
+    return _seen[key]
 
 
 def run(
@@ -121,14 +128,14 @@ def run(
     if function not in _ready and _plain_pays(function, steps):
         start = time.thread_time()
         try:
-            with _work.plain_only(), np.errstate(over="ignore"):  # hashes wrap around
-                return function.py_func(*arguments)
+            with np.errstate(over="ignore"):  # hashes wrap around
+                return function.plain(*arguments)
         finally:
             _Spent.seconds += time.thread_time() - start
-    twin = function.twin()
     with compiling():
         import numba
 
+        twin = function.twin()
         twin.compile(tuple(numba.typeof(argument) for argument in arguments))
         _ready.add(function)
     return twin(*arguments)
@@ -140,31 +147,20 @@ def _plain_pays(function: Loop, steps: float) -> bool:
     return steps <= FIRST_STEPS and _Spent.seconds < FIRST_SECONDS and not function.cached
 
 
-class _Work(threading.local):
-    """Whether little is to be done in this thread, and what plain loops have taken so far."""
+class _Work:
+    """Whether little is to be done, and what plain loops have taken so far."""
 
     def __init__(self) -> None:
-        self.small, self.began, self.spent, self.inside_plain = False, 0.0, 0.0, False
+        self.small, self.began, self.spent = False, 0.0, 0.0
         self._cached: dict[Loop, bool] = {}
 
     def plain(self, loop: Loop) -> bool:
         """Whether a loop that is not compiled in this process should run as it is."""
-        if self.inside_plain:
-            return True
         if not self.small or self.spent + time.thread_time() - self.began > SMALL_SECONDS:
             return False
         if loop not in self._cached:
             self._cached[loop] = loop.cached
         return not self._cached[loop]
-
-    @contextmanager
-    def plain_only(self) -> Iterator[None]:
-        """Run the loops that a plain loop calls plain as well."""
-        before, self.inside_plain = self.inside_plain, True
-        try:
-            yield
-        finally:
-            self.inside_plain = before
 
 
 _work = _Work()
