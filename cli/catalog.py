@@ -12,7 +12,6 @@ from flowlex.cli.completion import kinds_starting
 from flowlex.cli.options import ForceOption
 from flowlex.cli.output import (
     console,
-    note,
     printable,
     refuse_existing,
     rows_table,
@@ -113,7 +112,6 @@ def library(
     names_only: Annotated[bool, typer.Option("--paths", help="Print nothing but the paths.")] = False,
 ) -> None:
     """List the instance files that are shipped, with the paths to give to other commands."""
-    from flowlex.instances.base import InstanceError
     from flowlex.instances.files import read_instance
 
     paths = list(_shipped())
@@ -121,17 +119,8 @@ def library(
         for path in paths:
             typer.echo(printable(path))
         return
-    if not paths:
-        note("This installation ships no instance files; make some with `flowlex generate`.")
-        return
-
-    rows = []
-    for path in paths:
-        try:
-            instance = read_instance(path)
-            rows.append((path.name, instance.kind, instance.name, instance.comment.partition("\n")[0]))
-        except InstanceError as error:
-            rows.append((path.name, "error", "", error.reason))
+    read = ((path.name, read_instance(path)) for path in paths)
+    rows = [(name, each.kind, each.name, each.comment.partition("\n")[0]) for name, each in read]
     console().print(rows_table("Library", ("file", "kind", "name", "comment"), rows))
     typer.echo(f"in {printable(paths[0].parent)}")
 

@@ -9,7 +9,7 @@ import typer
 
 from flowlex.cli.completion import generators_starting, settings_starting
 from flowlex.cli.options import ForceOption, parse_settings
-from flowlex.cli.output import complain, console, note, refuse_existing, rows_table, write_instance_output
+from flowlex.cli.output import complain, console, refuse_existing, rows_table, write_instance_output
 
 __all__ = ["generate"]
 
@@ -48,8 +48,11 @@ def generate(
     if not output:
         raise typer.BadParameter("where to? -o FILE, or -o - for standard output", param_hint="-o")
     refuse_existing(force, output)
+    chosen = parse_settings(settings)
+    if "seed" in chosen:
+        raise typer.BadParameter("the seed has an option of its own: --seed N", param_hint="--set")
     try:
-        given = {"seed": seed, **_needed(name, files or []), **_settings(settings)}
+        given = {"seed": seed, **_needed(name, files or []), **chosen}
         instance = registry.generate(name, **given)
     except InstanceError:
         raise
@@ -57,13 +60,6 @@ def generate(
         complain(f"{name}: these parameters make no instance: {error or type(error).__name__}")
         raise typer.Exit(2) from error
     write_instance_output(instance, output)
-
-
-def _settings(settings: list[str] | None) -> dict[str, Any]:
-    found = parse_settings(settings)
-    if "seed" in found:
-        raise typer.BadParameter("the seed has an option of its own: --seed N", param_hint="--set")
-    return found
 
 
 def _needed(name: str, files: list[str]) -> dict[str, str]:
@@ -85,9 +81,6 @@ def _print_list() -> None:
         (name, spec.title, "\n".join(_described(spec.types[key], p) for key, p in spec.parameters.items()))
         for name, spec in all_generators().items()
     ]
-    if not rows:
-        note("There are no generators in this installation.")
-        return
     console().print(rows_table("Generators", ("name", "makes", "parameters (--set KEY=VALUE)"), rows))
 
 

@@ -15,8 +15,9 @@ from flowlex.cli.options import ForceOption, SettingsOption, parse_settings, typ
 from flowlex.cli.output import complain, console, facts_table, note, refuse_existing
 
 if TYPE_CHECKING:
-    from flowlex.instances.base import Part
+    from flowlex.instances.base import Instance, Part
     from flowlex.instances.events import EventLog
+    from flowlex.instances.pods import PodInstance
     from flowlex.models.flow.goals import Goal
     from flowlex.models.flow.live.scheduler import FlowScheduler
 
@@ -68,11 +69,14 @@ def replay(
     """Replay what happened to a cluster, or to a network of transfers, and show how long every decision took."""
     from flowlex.instances import events as ev
     from flowlex.instances.events import Network
+    from flowlex.instances.files import read_instance
+    from flowlex.instances.pods import PodInstance
     from flowlex.models.flow.goals import preset
 
     refuse_existing(force, None if save == restore else save, write_log)
-    if _is_pods(log):
-        _replay_pods(log, policy or "fgd", moves or 0, seed)
+    instance = read_instance(log) if log.is_file() and _is_document(log) else None
+    if isinstance(instance, PodInstance):
+        _replay_pods(instance, str(log), policy or "fgd", moves or 0, seed)
         return
     if policy is not None or moves is not None:
         raise typer.BadParameter("--policy and --moves are for pod-placement instances; leave them out")
@@ -85,7 +89,7 @@ def replay(
     if step_limit_s is not None:
         options["solver"] = {"time_limit_s": step_limit_s}
     scheduler = None if restore is None else _restored(restore, chosen, options, certify=certify)
-    stream = _events(log, steps=steps, events=events, seed=seed, until=until)
+    stream = _events(log, instance, steps=steps, events=events, seed=seed, until=until)
     first = next(iter(stream), None)
     if isinstance(stream, ev.EventLog) and first is None and stream.damage is not None:
         complain(f"{stream.damage}")
@@ -194,11 +198,12 @@ def _whole(stream: EventLog | list[Any]) -> None:
         raise typer.Exit(1)
 
 
-def _events(log: Path, *, steps: int, events: int, seed: int, until: float | None) -> EventLog | list[Any]:
+def _events(
+    log: Path, instance: Instance | None, *, steps: int, events: int, seed: int, until: float | None
+) -> EventLog | list[Any]:
     """Events of a log, of a trace, or made up for an instance."""
     from flowlex.instances.base import InstanceError
     from flowlex.instances.events import EventLog, events_of
-    from flowlex.instances.files import read_instance
     from flowlex.instances.flow import FlowInstance
     from flowlex.instances.generators.flow import event_stream
     from flowlex.instances.importers.google import google_trace_events
@@ -206,10 +211,8 @@ def _events(log: Path, *, steps: int, events: int, seed: int, until: float | Non
 
     if log.is_dir():
         return list(google_trace_events(log, until_s=until))
-    read = EventLog(log)
-    if next(iter(read), None) is not None or not _is_document(log):
-        return read
-    instance = read_instance(log)
+    if instance is None:
+        return EventLog(log)
     if isinstance(instance, JitInstance):
         return list(events_of(instance))
     if not isinstance(instance, FlowInstance):
@@ -218,33 +221,18 @@ def _events(log: Path, *, steps: int, events: int, seed: int, until: float | Non
     return list(event_stream(instance, seed=seed, steps=steps, events=events))
 
 
-def _is_pods(log: Path) -> bool:
-    from flowlex.instances.files import read_instance
-    from flowlex.instances.pods import PodInstance
-
-    return log.is_file() and _is_document(log) and isinstance(read_instance(log), PodInstance)
-
-
-def _replay_pods(log: Path, policy: str, moves: int, seed: int) -> None:
+def _replay_pods(instance: PodInstance, name: str, policy: str, moves: int, seed: int) -> None:
     """Let the pods of an instance come and go, and show waiting times and the allocation of GPUs."""
-    from flowlex.instances.files import read_instance
-    from flowlex.instances.pods import PodInstance
-    from flowlex.models.base import ModelError
     from flowlex.models.pods.arrivals import live_through
 
-    instance, started = read_instance(log), time.perf_counter()
-    assert isinstance(instance, PodInstance)
-    try:
-        life = live_through(instance, policy, moves=moves, seed=seed)
-    except ModelError as error:
-        complain(f"{log}: {error}")
-        raise typer.Exit(2) from error
+    started = time.perf_counter()
+    life = live_through(instance, policy, moves=moves, seed=seed)
     facts = life.summary() | {"seconds in all": round(time.perf_counter() - started, 3)}
-    console().print(facts_table(f"Replay of {log} ({policy}, {moves} moves per arrival)", facts))
+    console().print(facts_table(f"Replay of {name} ({policy}, {moves} moves per arrival)", facts))
 
 
 def _is_document(log: Path) -> bool:
-    """Whether the file is one JSON document instead of lines of events."""
+    """Whether the file is one instance instead of lines of events."""
     with gzip.open(log) if log.suffix == ".gz" else log.open("rb") as stream:
         head = stream.read(4096)
     return b'"kind"' in head and b'"event"' not in head.split(b"\n", 1)[0]

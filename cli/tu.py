@@ -15,7 +15,6 @@ from flowlex.cli.verdicts import AcceptQuoted, SearchLimit, SearchSeed, report_j
 
 if TYPE_CHECKING:
     from flowlex.validation.unimodularity.matrix import NamedMatrix
-    from flowlex.validation.unimodularity.verdict import Verdict
 
 __all__ = ["tu"]
 
@@ -83,7 +82,8 @@ def tu(
         _extract(named, file, extract)
     if as_json:
         if output != "-":
-            typer.echo(json.dumps(_json_document(verdict)))
+            document = verdict.to_document()
+            typer.echo(json.dumps({key: each for key, each in document.items() if key != "fingerprint"}))
     elif output != "-":
         console().print(str(verdict), markup=False, soft_wrap=True)
     raise typer.Exit({Answer.TU: 0, Answer.NOT_TU: 1}.get(verdict.answer, 3))
@@ -120,12 +120,6 @@ def _extract(named: NamedMatrix, file: Path, path: Path) -> None:
     instance = NetworkInstance(name="extracted", comment=str(found), upper=tuple(upper), **arrays)
     write_instance(instance, path)
     note(f"network: {path} ({found})")
-
-
-def _json_document(verdict: Verdict) -> dict[str, object]:
-    document = verdict.to_document()
-    del document["fingerprint"]
-    return document
 
 
 def _verify(stored: Path, named: NamedMatrix, file: Path, as_json: bool, accept_quoted: bool) -> int:

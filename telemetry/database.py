@@ -97,6 +97,11 @@ class Database:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(1000 * LOCK_WAIT_S)}")
             yield connection
 
+    def _change(self, statement: sa.Executable) -> int:
+        """Execute a statement as a transaction; return how many rows it changed."""
+        with self._write() as connection:
+            return int(connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount)
+
     def _make_tables(self, create: bool) -> str | None:
         """Create the tables of an empty database; return the version of the schema that was found (None: empty)."""
         with self._write() as connection:

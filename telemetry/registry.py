@@ -59,24 +59,17 @@ class Registry(Database):
     def add_registration(self, registration: Registration) -> None:
         """Store a new registration, or raise `DuplicateRegistration`."""
         values = {"name": registration.name, "document": registration.model_dump_json()}
-        statement = self._insert(REGISTRATION).values(values).on_conflict_do_nothing()
-        statement = statement.execution_options(preserve_rowcount=True)
-        with self._write() as connection:
-            if connection.execute(statement).rowcount != 1:
-                raise DuplicateRegistration(registration.name)
+        if not self._change(self._insert(REGISTRATION).values(values).on_conflict_do_nothing()):
+            raise DuplicateRegistration(registration.name)
 
     def update_registration(self, registration: Registration) -> bool:
         """Replace a registration; False when there is none of that name."""
         statement = sa.update(REGISTRATION).where(REGISTRATION.c.name == registration.name)
-        with self._write() as connection:
-            result = connection.execute(statement.values(document=registration.model_dump_json()))
-            return bool(result.rowcount)
+        return bool(self._change(statement.values(document=registration.model_dump_json())))
 
     def remove_registration(self, name: str) -> bool:
         """Remove a registration (its data stay); False when there is none of that name."""
-        with self._write() as connection:
-            result = connection.execute(sa.delete(REGISTRATION).where(REGISTRATION.c.name == name))
-            return bool(result.rowcount)
+        return bool(self._change(sa.delete(REGISTRATION).where(REGISTRATION.c.name == name)))
 
     def registration(self, name: str) -> Registration | None:
         """Return one registration or None."""
@@ -96,9 +89,7 @@ class Registry(Database):
         """Store a node that introduces itself, or what it newly says of itself."""
         said = {"labels": json.dumps(dict(labels)), "programs": json.dumps(list(programs)), "last_seen": now}
         values = {"node": node, "running": "[]", "buffered": 0, **said}
-        statement = self._insert(AGENT).values(values).on_conflict_do_update(index_elements=["node"], set_=said)
-        with self._write() as connection:
-            connection.execute(statement)
+        self._change(self._insert(AGENT).values(values).on_conflict_do_update(index_elements=["node"], set_=said))
 
     def touch_agents(self, beats: Iterable[AgentRow]) -> None:
         """Store the last heartbeats of nodes that have introduced themselves."""
@@ -112,8 +103,7 @@ class Registry(Database):
 
     def remove_agent(self, node: str) -> bool:
         """Forget a node (its data stay); False when it is not known."""
-        with self._write() as connection:
-            return bool(connection.execute(sa.delete(AGENT).where(AGENT.c.node == node)).rowcount)
+        return bool(self._change(sa.delete(AGENT).where(AGENT.c.node == node)))
 
     def agents(self) -> list[AgentRow]:
         """Return all nodes by name."""
@@ -135,8 +125,7 @@ class Registry(Database):
 
     def add_token(self, row: TokenRow) -> None:
         """Store a token's digest."""
-        with self._write() as connection:
-            connection.execute(sa.insert(TOKEN).values(asdict(row)))
+        self._change(sa.insert(TOKEN).values(asdict(row)))
 
     def replace_token(self, old: str, successor: TokenRow, *, expires: float) -> None:
         """Store a token's successor and let the old one end."""
@@ -147,10 +136,7 @@ class Registry(Database):
 
     def remove_token(self, prefix: str) -> int:
         """Revoke the tokens whose digest starts so; return how many."""
-        with self._write() as connection:
-            return connection.execute(
-                sa.delete(TOKEN).where(TOKEN.c.digest.startswith(prefix, autoescape=True))
-            ).rowcount
+        return self._change(sa.delete(TOKEN).where(TOKEN.c.digest.startswith(prefix, autoescape=True)))
 
     def tokens(self) -> list[TokenRow]:
         """Return all tokens, oldest first."""

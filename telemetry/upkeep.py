@@ -84,16 +84,14 @@ class Upkeep(Database):
     def forget_rollups(self, step: int, start: float) -> int:
         """Drop some aggregates that begin before ``start``; return how many went."""
         table = ROLLUP.c
-        with self._write() as connection:
-            old = sa.select(table.series, table.step, table.start).where(table.step == step, table.start < start)
-            key = sa.tuple_(table.series, table.step, table.start)
-            return connection.execute(sa.delete(ROLLUP).where(key.in_(old.limit(CHUNK)))).rowcount
+        old = sa.select(table.series, table.step, table.start).where(table.step == step, table.start < start)
+        key = sa.tuple_(table.series, table.step, table.start)
+        return self._change(sa.delete(ROLLUP).where(key.in_(old.limit(CHUNK))))
 
     def forget_sources(self, seen: float) -> int:
         """Drop sources that have been silent since a time and of which no sample is left."""
         left = sa.select(SAMPLE.c.id).where(SAMPLE.c.source == SOURCE.c.id).exists()
-        with self._write() as connection:
-            return connection.execute(sa.delete(SOURCE).where(SOURCE.c.seen < seen, ~left)).rowcount
+        return self._change(sa.delete(SOURCE).where(SOURCE.c.seen < seen, ~left))
 
     def give_back(self) -> bool:
         """Return some free pages of a SQLite file to the disk, and whether more are free; keep the reserve."""
