@@ -134,7 +134,7 @@ class Agent:
                 _LOG.warning("%s; %d samples wait", error, len(self.journal))
                 wait = max(error.wait_s, backoff.next())
             except Refused as error:
-                known = known and error.status != 404
+                known = known and error.status != 404  # the service forgot the node: introduce it again
                 _LOG.warning("the service refuses this agent: %s", error)
                 if error.status == 401 and self.settings.token_file is not None:
                     with contextlib.suppress(OSError):
@@ -168,13 +168,7 @@ class Agent:
             self._follow(self._client.introduce(self.node, hello))
             return True
         beat = Heartbeat(running=sorted(self._slots)[:1000], buffered=len(self.journal))
-        try:
-            revision = self._client.heartbeat(self.node, beat)
-        except Refused as error:
-            if error.status == 404:  # the server forgot: introduce again with the next turn
-                _LOG.info("the service does not know node %s; introducing it again", self.node)
-            raise
-        if revision != self._revision:
+        if self._client.heartbeat(self.node, beat) != self._revision:
             self._follow(self._client.assignments(self.node))
         return True
 

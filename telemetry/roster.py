@@ -73,7 +73,9 @@ class Roster:
         with self._lock:
             old = self._agents.get(node)
             running, buffered = (old.running, old.buffered) if old else ([], 0)
-            self._join(AgentRow(node, dict(hello.labels), list(hello.programs), running, buffered, now))
+            agent = AgentRow(node, dict(hello.labels), list(hello.programs), running, buffered, now)
+            self._agents[node] = agent
+            self._plan.join(agent)
 
     def beat(self, node: str, beat: Heartbeat) -> bool:
         """Note a heartbeat, to be stored with the next `flush`; False when the node has not introduced itself."""
@@ -132,7 +134,3 @@ class Roster:
         changed = function()
         self.refresh(force=True)
         return changed
-
-    def _join(self, agent: AgentRow) -> None:
-        self._agents[agent.node] = agent
-        self._plan.join(agent)

@@ -82,11 +82,16 @@ def new_token(
         raise ValueError(f"only an agent's token is bound to a node; leave the node out for {role}")
     if role is Role.AGENT and (node is None) == (not any_node):
         raise ValueError("an agent's token needs its node; or say that it may act for any node")
-    now = time.time()
-    token = f"flx_{secrets.token_urlsafe(32)}"
-    ends = None if lasts_s is None else now + lasts_s
-    store.add_token(TokenRow(digest(token), role.value, node, label, now, ends, lasts_s))
+    token, row = _made(role.value, node, label, lasts_s)
+    store.add_token(row)
     return token
+
+
+def _made(role: str, node: str | None, label: str, lasts_s: float | None) -> tuple[str, TokenRow]:
+    """A new secret, and what is stored of it."""
+    now, token = time.time(), f"flx_{secrets.token_urlsafe(32)}"
+    ends = None if lasts_s is None else now + lasts_s
+    return token, TokenRow(digest(token), role, node, label, now, ends, lasts_s)
 
 
 def rotated(store: Store, old: str) -> tuple[str, float | None]:
@@ -98,17 +103,12 @@ def rotated(store: Store, old: str) -> tuple[str, float | None]:
         The token is revoked.
     """
     row = next((row for row in store.tokens() if row.digest == old), None)
-    now = time.time()
     if row is None:
         raise ValueError("the token is revoked")
-    token = f"flx_{secrets.token_urlsafe(32)}"
-    ends = None if row.lasts is None else now + row.lasts
-    store.replace_token(
-        old,
-        TokenRow(digest(token), row.role, row.node, row.label, now, ends, row.lasts),
-        expires=now + GRACE_S if row.expires is None else min(row.expires, now + GRACE_S),
-    )
-    return token, ends
+    token, successor = _made(row.role, row.node, row.label, row.lasts)
+    ends = successor.created + GRACE_S
+    store.replace_token(old, successor, expires=ends if row.expires is None else min(row.expires, ends))
+    return token, successor.expires
 
 
 class TokenBook:

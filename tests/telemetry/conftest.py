@@ -156,6 +156,17 @@ def api(sqlite_store: object) -> Iterator[object]:
 
 
 @pytest.fixture
+def guarded(sqlite_store: object) -> Iterator[object]:
+    """An application in memory that demands tokens."""
+    from fastapi.testclient import TestClient
+
+    from flowlex.telemetry.app import create_app
+
+    with TestClient(create_app(sqlite_store)) as client:
+        yield client
+
+
+@pytest.fixture
 def line(api: object) -> object:
     """A network line to the application that can be cut, before or after it works, and tampered with (``change``)."""
     import httpx

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import pytest
 from flowlex.telemetry.agent import Agent, AgentSettings, JournalInUse
 from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
 from flowlex.telemetry.journal import Journal
-from flowlex.telemetry.schemas import Registration, Sample
+from flowlex.telemetry.schemas import AgentHello, Registration, Sample
 from flowlex.telemetry.store import Store
 
 Eventually = Callable[..., None]
@@ -167,38 +168,28 @@ def test_one_sample_that_is_refused_blocks_no_other(
         agent.journal.append(Sample(name="a", time=1.0, value=i))
     agent.journal.append(Sample.model_construct(name="a", time=-5.0, value=0, unit="", exit_code=0, error=""))
     agent.journal.append(Sample(name="a", time=1.0, value="last"))
-    read = Journal.oldest
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sample, "model_validate_json", classmethod(_unchecked))
         assert agent.deliver_once() == 11
-    assert read is Journal.oldest
     assert sqlite_store.count_samples() == 11 and len(agent.journal) == 0
     ((number, reason),) = agent.journal.refused()
     assert number == 11 and "greater than or equal to 0" in reason
 
 
 def _unchecked(cls: type[Sample], text: str) -> Sample:
-    import json
-
     return Sample.model_construct(**json.loads(text))
 
 
 def test_a_full_journal_pauses_and_drops_nothing(client: TelemetryClient, folder: Path, tmp_path: Path) -> None:
     settings = AgentSettings(folders=[folder], max_buffered=3)
     agent = Agent("w1", client, tmp_path / "j.db", settings)
-    work = client.introduce("w1", _hello())
+    work = client.introduce("w1", AgentHello(programs=["one"]))
     assert work.run == []
     register(client, "a", "one")
-    (assignment,) = client.introduce("w1", _hello()).run
+    (assignment,) = client.introduce("w1", AgentHello(programs=["one"])).run
     collected = [agent.collect(assignment) for _ in range(5)]
     assert [sample is not None for sample in collected] == [True, True, True, False, False]
     assert len(agent.journal) == 3
-
-
-def _hello() -> Any:
-    from flowlex.telemetry.schemas import AgentHello
-
-    return AgentHello(programs=["one"])
 
 
 def test_the_journal_survives_and_never_reuses_a_number(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,12 +15,6 @@ from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
 
 CPU = {"name": "cpu_free", "program": "cpu_free", "interval_s": 1.0, "unit": "fraction"}
-
-
-@pytest.fixture
-def guarded(sqlite_store: Store) -> Iterator[TestClient]:
-    with TestClient(create_app(sqlite_store)) as client:
-        yield client
 
 
 def write(api: TestClient, *samples: dict[str, Any], node: str = "w1", **more: Any) -> Any:

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,72 +14,67 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from flowlex.telemetry.agent import Agent, AgentSettings
-from flowlex.telemetry.app import create_app
 from flowlex.telemetry.client import TelemetryClient, Unreachable
 from flowlex.telemetry.security import Role, new_token
 from flowlex.telemetry.store import Store
-
-
-@pytest.fixture
-def api(sqlite_store: Store) -> Iterator[TestClient]:
-    with TestClient(create_app(sqlite_store)) as client:
-        yield client
 
 
 def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-def test_a_token_ends(api: TestClient, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_ends(guarded: TestClient, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     token = new_token(sqlite_store, Role.READER, lasts_s=100)
-    answer = api.get("/v1/whoami", headers=bearer(token)).json()
+    answer = guarded.get("/v1/whoami", headers=bearer(token)).json()
     assert answer["role"] == "reader" and 90 < answer["ends_in_s"] <= 100
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 200)
-    assert api.get("/v1/whoami", headers=bearer(token)).status_code == 401
+    assert guarded.get("/v1/whoami", headers=bearer(token)).status_code == 401
     monkeypatch.setattr(time, "time", lambda: real() - 10_000)
-    assert api.get("/v1/whoami", headers=bearer(token)).status_code == 200
+    assert guarded.get("/v1/whoami", headers=bearer(token)).status_code == 200
 
 
-def test_a_token_is_exchanged(api: TestClient, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_exchanged(guarded: TestClient, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     old = new_token(sqlite_store, Role.AGENT, node="w1", lasts_s=1_000_000)
-    new = api.post("/v1/rotate", headers=bearer(old)).json()["token"]
-    again = api.post("/v1/rotate", headers=bearer(old)).json()["token"]  # the answer before got lost
+    new = guarded.post("/v1/rotate", headers=bearer(old)).json()["token"]
+    again = guarded.post("/v1/rotate", headers=bearer(old)).json()["token"]  # the answer before got lost
     for token in (old, new, again):
-        who = api.get("/v1/whoami", headers=bearer(token)).json()
+        who = guarded.get("/v1/whoami", headers=bearer(token)).json()
         assert (who["role"], who["node"]) == ("agent", "w1")
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 700)
-    assert api.get("/v1/whoami", headers=bearer(old)).status_code == 401
-    assert api.get("/v1/whoami", headers=bearer(new)).json()["ends_in_s"] > 900_000
+    assert guarded.get("/v1/whoami", headers=bearer(old)).status_code == 401
+    assert guarded.get("/v1/whoami", headers=bearer(new)).json()["ends_in_s"] > 900_000
 
 
-def test_an_admin_makes_and_revokes_tokens(api: TestClient, sqlite_store: Store) -> None:
+def test_an_admin_makes_and_revokes_tokens(guarded: TestClient, sqlite_store: Store) -> None:
     admin = bearer(new_token(sqlite_store, Role.ADMIN))
-    made = api.post("/v1/tokens", json={"role": "agent", "node": "w1", "lasts_s": 60}, headers=admin)
+    made = guarded.post("/v1/tokens", json={"role": "agent", "node": "w1", "lasts_s": 60}, headers=admin)
     assert made.status_code == 201
     token = made.json()["token"]
-    assert api.get("/v1/whoami", headers=bearer(token)).json()["node"] == "w1"
-    unbound = api.post("/v1/tokens", json={"role": "agent"}, headers=admin)
+    assert guarded.get("/v1/whoami", headers=bearer(token)).json()["node"] == "w1"
+    unbound = guarded.post("/v1/tokens", json={"role": "agent"}, headers=admin)
     assert unbound.status_code == 409 and "an agent's token needs its node" in unbound.text
-    listed = api.get("/v1/tokens", headers=admin)
+    listed = guarded.get("/v1/tokens", headers=admin)
     assert token not in listed.text
     digest = next(row["digest"] for row in listed.json() if row["node"] == "w1")
-    assert api.delete(f"/v1/tokens/{digest}", headers=admin).json() == {"removed": 1}
-    assert api.get("/v1/whoami", headers=bearer(token)).status_code == 401
+    assert guarded.delete(f"/v1/tokens/{digest}", headers=admin).json() == {"removed": 1}
+    assert guarded.get("/v1/whoami", headers=bearer(token)).status_code == 401
     for method, path in (("GET", "/v1/tokens"), ("DELETE", f"/v1/tokens/{digest}"), ("DELETE", "/v1/nodes/w1")):
         reader = bearer(new_token(sqlite_store, Role.READER))
-        api.app.state.service.tokens.refresh(force=True)  # type: ignore[attr-defined]
-        assert api.request(method, path, headers=reader).status_code == 403
+        guarded.app.state.service.tokens.refresh(force=True)  # type: ignore[attr-defined]
+        assert guarded.request(method, path, headers=reader).status_code == 403
 
 
-def test_an_agent_exchanges_its_token_in_time(api: TestClient, sqlite_store: Store, tmp_path: Path) -> None:
+def test_an_agent_exchanges_its_token_in_time(guarded: TestClient, sqlite_store: Store, tmp_path: Path) -> None:
     import httpx
 
     class Line(httpx.BaseTransport):
         def handle_request(self, request: httpx.Request) -> httpx.Response:
             headers = dict(request.headers)
-            answer = api.request(request.method, request.url.raw_path.decode(), content=request.read(), headers=headers)
+            answer = guarded.request(
+                request.method, request.url.raw_path.decode(), content=request.read(), headers=headers
+            )
             return httpx.Response(answer.status_code, content=answer.content, request=request)
 
     path = tmp_path / "token"
@@ -92,23 +86,23 @@ def test_an_agent_exchanges_its_token_in_time(api: TestClient, sqlite_store: Sto
         assert path.read_text() == before  # there is time
         with sqlite_store._write() as connection:
             connection.exec_driver_sql(f"UPDATE token SET expires = {time.time() + 200}")
-        api.app.state.service.tokens.refresh(force=True)  # type: ignore[attr-defined]
+        guarded.app.state.service.tokens.refresh(force=True)  # type: ignore[attr-defined]
         agent._ask_token_at = float("-inf")
         agent._renew_token()
         after = path.read_text().strip()
         assert after != before and path.stat().st_mode & 0o077 == 0
         assert client.whoami().node == "w1"
-        assert api.get("/v1/whoami", headers=bearer(after)).json()["ends_in_s"] > 900
+        assert guarded.get("/v1/whoami", headers=bearer(after)).json()["ends_in_s"] > 900
 
 
-def test_health_ready_and_metrics(api: TestClient, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_ready_and_metrics(guarded: TestClient, sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     token = new_token(sqlite_store, Role.AGENT, node="w1")
     reader = bearer(new_token(sqlite_store, Role.READER))
     body = {"node": "w1", "samples": [{"name": "a", "time": 1.0, "value": 1, "seq": 1}]}
     for _ in range(2):
-        assert api.post("/v1/data", json=body, headers=bearer(token)).status_code == 200
-    assert api.get("/metrics").status_code == 401
-    text = api.get("/metrics", headers=reader).text
+        assert guarded.post("/v1/data", json=body, headers=bearer(token)).status_code == 200
+    assert guarded.get("/metrics").status_code == 401
+    text = guarded.get("/metrics", headers=reader).text
     figures = {
         (sample.name, *sorted(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
@@ -118,17 +112,17 @@ def test_health_ready_and_metrics(api: TestClient, sqlite_store: Store, monkeypa
     assert figures["flowlex_telemetry_samples_total", "known"] == 1
     assert figures["flowlex_telemetry_requests_total", "/v1/data", "200", "POST"] == 2
     monkeypatch.setattr(sqlite_store, "ping", lambda: 1 / 0)
-    assert api.get("/healthz").status_code == 200
-    assert api.get("/readyz").status_code == 503 and api.get("/v1/health").status_code == 503
+    assert guarded.get("/healthz").status_code == 200
+    assert guarded.get("/readyz").status_code == 503 and guarded.get("/v1/health").status_code == 503
 
 
-def test_the_documentation_needs_nothing_from_outside(api: TestClient) -> None:
-    page = api.get("/docs").text
+def test_the_documentation_needs_nothing_from_outside(guarded: TestClient) -> None:
+    page = guarded.get("/docs").text
     assert not re.search(r"(src|href)=[\"']?(https?:)?//|<script|<link|@import|url\(", page)
     for said in ("POST /v1/data", "GET /metrics", "WriteBatch"):
         assert said in page
-    assert api.get("/redoc").status_code == 404
-    document = api.get("/openapi.json").json()
+    assert guarded.get("/redoc").status_code == 404
+    document = guarded.get("/openapi.json").json()
     assert {path.split("/")[1] for path in document["paths"]} == {"v1", "healthz", "readyz", "metrics"}
     assert "HTTPBearer" in document["components"]["securitySchemes"]
 
