@@ -39,7 +39,8 @@ from flowlex.formulations.lexicographic.problem import (
     is_whole,
 )
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import Outcome, Status
+from flowlex.formulations.outcome import Outcome, SolveOptions, Status
+from flowlex.formulations.sessions.bounded import BoundedProgram
 
 __all__ = ["minimize_levels"]
 
@@ -50,7 +51,7 @@ def minimize_levels(
     *,
     integrality: Integrality = "auto",
     at_least: int = 0,
-    session: OpenSession = lambda arrays: None,
+    session: OpenSession = lambda arrays: BoundedProgram(arrays, SolveOptions()),
     report: Report | None = None,
 ) -> LexicographicResult:
     """Minimise level by level (see the module).
@@ -84,9 +85,7 @@ def minimize_levels(
     [1.0, 2.0, 2.0]
     """
     if integrality != "mip" and problem.first is None:
-        found = minimize_on_faces(
-            problem, solve, at_least, fractional=integrality == "lp", session=session, report=report
-        )
+        found = minimize_on_faces(problem, solve, session, at_least, fractional=integrality == "lp", report=report)
         if found is not None:
             return found
     return _FixedLevels(problem, solve, integrality).result()

@@ -19,33 +19,11 @@ from flowlex.formulations.bipartite_decomposition import decompose
 from flowlex.models.base import ModelError
 from flowlex.models.jit.grid import Grid, Load, Runs
 
-__all__ = ["Blocks", "Segments", "blocks_of_cells", "load_counts", "overfull", "pile", "port_pieces"]
+__all__ = ["Blocks", "blocks_of_cells", "load_counts", "overfull", "pile", "port_pieces"]
 
 
 #: More rates than this are not written out slot by slot.
 MOST_ENTRIES = 100_000_000
-
-
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """A schedule as runs: (R,) arrays; run r sends ``rate`` units of ``item`` in each slot ``begin .. end - 1``."""
-
-    item: Integers
-    begin: Integers
-    end: Integers
-    rate: NDArray[Any]
-
-    @classmethod
-    def joined(cls, item: Integers, begin: Integers, end: Integers, rate: NDArray[Any]) -> Segments:
-        """Join neighbours of one rate; empty ones are left out. No two of an item may overlap."""
-        used = np.flatnonzero(rate)
-        used = used[np.lexsort((begin[used], item[used]))]
-        item, begin, end, rate = item[used], begin[used], end[used], rate[used]
-        if not len(used):
-            return cls(item, begin, end, rate)
-        breaks = (np.diff(item) != 0) | (begin[1:] != end[:-1]) | (np.diff(rate) != 0)
-        first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
-        return cls(item[first], begin[first], end[last], rate[first])
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,20 +38,15 @@ class Blocks:
     @classmethod
     def of(cls, item: Integers, begin: Integers, end: Integers, amount: NDArray[Any]) -> Blocks:
         """In order of items and time; steady neighbours of one rate are joined, empty blocks left out."""
-        made = cls(item, begin, end, amount)
-        steady, length = made.steady, end - begin
-        rate = np.where(steady, amount // length if made.whole else amount / length, 0)
-        runs = Segments.joined(item[steady], begin[steady], end[steady], rate[steady])
-        rough = ~steady & (amount != 0)
-        parts = (
-            (runs.item, item[rough]),
-            (runs.begin, begin[rough]),
-            (runs.end, end[rough]),
-            (runs.rate * (runs.end - runs.begin), amount[rough]),
-        )
-        item, begin, end, amount = (np.concatenate(part) for part in parts)
-        order = np.lexsort((begin, item))
-        return cls(item[order], begin[order], end[order], amount[order])
+        used = np.flatnonzero(amount)
+        used = used[np.lexsort((begin[used], item[used]))]
+        made = cls(item, begin, end, amount)._chosen(used)
+        if not len(used):
+            return made
+        joined = made.steady[1:] & made.steady[:-1] & (made.rate[1:] == made.rate[:-1])
+        joined &= (made.item[1:] == made.item[:-1]) & (made.begin[1:] == made.end[:-1])
+        first, last = np.flatnonzero(np.r_[True, ~joined]), np.flatnonzero(np.r_[~joined, True])
+        return cls(made.item[first], made.begin[first], made.end[last], np.add.reduceat(made.amount, first))
 
     @classmethod
     def empty(cls) -> Blocks:
@@ -131,11 +104,10 @@ class Blocks:
         total = (twice * np.where(rough, self.amount, length * self.rate)).sum()
         return total // 2 if self.whole else total / 2
 
-    def cut(self, grid: Grid) -> Segments:
-        """Slot by slot, as runs of one rate; work and memory grow with units here."""
-        steady = self.steady
-        found = [(self.item[steady], self.begin[steady], self.end[steady], self.rate[steady])]
-        rough = self._chosen(~steady)
+    def cut(self, grid: Grid) -> Blocks:
+        """The same slot by slot, all blocks steady; work and memory grow with units here."""
+        rough = self._chosen(~self.steady)
+        found = [self._chosen(self.steady)._arrays()]
         _, kind = np.unique(np.stack([rough.begin, rough.end], axis=1), axis=0, return_inverse=True)
         order = np.argsort(kind.ravel(), kind="stable")
         for members in np.split(order, np.flatnonzero(np.diff(kind.ravel()[order])) + 1) if len(order) else []:
@@ -146,7 +118,7 @@ class Blocks:
                 slots = slots[:, ::-1]
             row, at = np.nonzero(slots)
             found.append((item[row], at + begin, at + begin + 1, slots[row, at]))
-        return Segments.joined(*(np.concatenate(part) for part in zip(*found, strict=True)))
+        return Blocks.of(*(np.concatenate(part) for part in zip(*found, strict=True)))
 
 
 def _expand(grid: Grid, items: Integers, amount: Integers, length: int) -> Integers:
@@ -253,7 +225,7 @@ def load_counts(grid: Grid, blocks: Blocks, load: Load) -> tuple[NDArray[Any], I
     return value[kept], width[kept]
 
 
-def port_pieces(grid: Grid, runs: Segments) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
+def port_pieces(grid: Grid, runs: Blocks) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
     """Port (ingress after egress), first slot, end and load of all pieces of the ports' loads."""
     ports = np.concatenate([grid.sender[runs.item], grid.receiver[runs.item] + len(grid.out_units)])
     return pile(ports, np.tile(runs.begin, 2), np.tile(runs.end, 2), np.tile(runs.rate, 2))

@@ -107,5 +107,4 @@ def _completed(grid: Grid, blocks: Blocks, planned: NDArray[np.bool_]) -> Blocks
     taken = port_pieces(grid, runs)
     facts = (grid.sender[at], grid.receiver[at], grid.units[at], grid.start[at])
     _, added = fill(grid.out_units, grid.in_units, *facts, taken, grid.due[at])
-    kept = Blocks(runs.item, runs.begin, runs.end, runs.rate * (runs.end - runs.begin))
-    return kept.and_also(Blocks(at[added.item], added.begin, added.end, added.amount))
+    return runs.and_also(Blocks(at[added.item], added.begin, added.end, added.amount))

@@ -91,7 +91,6 @@ def least_late(state: SearchState, members: Integers) -> LeastLate:
     most = latest_end(grid, members)
     end = _snapped(grid, members, _room_ends(grid, members), most)
     marks = grid.due[members]
-    best = 0.0
     for guesses in range(1 << 30):
         cells = Cells(grid, members, end, "intervals", marks=marks)
         ends = _Ends(cells)
@@ -110,9 +109,6 @@ def least_late(state: SearchState, members: Integers) -> LeastLate:
         if not short.any() and not len(split):
             return prices.face(outcome)
         end = _snapped(grid, members, np.where(short, longer, end), most)
-        if outcome.objective is not None and outcome.objective > best + WHOLE * (1 + abs(best)):
-            best = outcome.objective  # the bound has grown: without idle marks it stays as high
-            marks = prices.bends(marks)
         marks = np.concatenate([marks, split])
     raise AssertionError("intervals of two slots are exact")
 
@@ -191,8 +187,7 @@ class _Ends:
         if gain <= WHOLE * self.cells.length.max(initial=1):
             return np.zeros(0, np.int64)
         bad = by_cell > WHOLE
-        marks = [*self._dry(first + last, more, late & bad[cell]), self._turns(first + last, more, bad)]
-        found = np.unique(np.concatenate(marks))
+        found = np.unique(np.concatenate([*self._dry(first + last, more, late & bad[cell])]))
         edges = self.cells.edges
         inside = found[~np.isin(found, edges)]
         hit = np.zeros(len(by_cell), np.bool_)
@@ -213,29 +208,6 @@ class _Ends:
             yield dry[kept].astype(np.int64)
             yield np.minimum(dry + 1, self.end[at])[kept].astype(np.int64)
 
-    def _turns(self, sent: Floats, more: Floats, bad: NDArray[np.bool_]) -> Integers:
-        """When a transfer goes from the rate that it has before an interval to that behind it, by what it sends in it.
-
-        Of every interval, for the transfer whose rate changes most; single slots beside it are where others turn.
-        """
-        row, length = self.columns.row, self.end - self.begin
-        rate, count, at = sent / length, len(sent), np.flatnonzero(bad[self.columns.slot] & (np.abs(more) > WHOLE))
-
-        def beside(step: int) -> Floats:
-            near = np.clip(at + step, 0, count - 1)
-            near = np.where((length[near] == 1) & (row[near] == row[at]), np.clip(near + step, 0, count - 1), near)
-            return np.asarray(np.where(row[near] == row[at], rate[near], 0.0))
-
-        before, behind = beside(-1), beside(1)
-        change = np.abs(before - behind)
-        order = np.lexsort((-change, self.columns.slot[at]))
-        best = order[np.unique(self.columns.slot[at][order], return_index=True)[1]] if len(at) else order
-        best = best[change[best] > WHOLE]
-        slots = (sent[at] - length[at] * behind)[best] / (before - behind)[best]
-        inside = (slots >= 0) & (slots < length[at[best]])
-        turn = self.begin[at[best]][inside] + np.floor(slots[inside] + WHOLE).astype(np.int64)
-        return np.concatenate([turn, np.minimum(turn + 1, self.end[at[best]][inside])])
-
 
 @dataclass(frozen=True, eq=False)
 class _LinearPrices:
@@ -245,20 +217,6 @@ class _LinearPrices:
     scale: int
     lam: Integers
     ports: tuple[Integers, Integers]
-
-    def bends(self, marks: Integers) -> Integers:
-        """The marks without those over which all prices go on linearly (of two neighbours one at most goes)."""
-        cells = self.ends.cells
-        a, e, b = cells.edges[:-2], cells.edges[1:-1], cells.edges[2:]
-        straight = np.ones(len(e), np.bool_)
-        for side in self.ports:
-            first, last = side.reshape(2, -1, len(cells.length))
-            p, q, n = first[:, :-1], last[:, 1:], b - 1 - a
-            straight &= ((last[:, :-1] - p) * n == (q - p) * (e - 1 - a)).all(axis=0)
-            straight &= ((first[:, 1:] - p) * n == (q - p) * (e - a)).all(axis=0)
-        run = np.arange(len(e)) - np.maximum.accumulate(np.where(straight, -1, np.arange(len(e))))
-        idle = e[straight & (run % 2 == 1)]
-        return marks[~np.isin(marks, np.setdiff1d(idle, self.ends.due))]
 
     def face(self, outcome: Outcome) -> LeastLate:
         """All that complementary slackness allows, over intervals in which that does not change."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.pictures import BLUE, GREEN, GREY, ORANGE, PALETTE, RED, axes_for, legend, part
 from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.blocks import Blocks, Segments, port_pieces
+from flowlex.models.jit.blocks import Blocks, port_pieces
 from flowlex.models.jit.grid import Grid
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Schedule(Protocol):
     @property
     def grid(self) -> Grid: ...
     @property
-    def segments(self) -> Segments: ...
+    def segments(self) -> Blocks: ...
     @property
     def finish(self) -> NDArray[np.int64]: ...
     @property
@@ -93,14 +93,9 @@ def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
     return legend(axes)
 
 
-def _naive(grid: Grid) -> tuple[NDArray[np.int64], Segments]:
+def _naive(grid: Grid) -> tuple[NDArray[np.int64], Blocks]:
     """Everything at once, first come first served: end slot of every transfer, and the schedule."""
-    end, blocks = fill(grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
-    return end, _steady(blocks)
-
-
-def _steady(blocks: Blocks) -> Segments:
-    return Segments(blocks.item, blocks.begin, blocks.end, blocks.rate)
+    return fill(grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
 
 
 def _computations(grid: Grid) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -3,10 +3,8 @@
 Without the port capacities every load (pair or port) is a resource of its own, whose least majorised load is
 known without a solver (`flowlex.formulations.balanced_load`): the *band* of every slot, and the rule that a transfer
 uses only the slots of the lowest band in its window. No schedule beats those loads at any level. So a schedule in
-the bands that also respects the ports is a lexicographic optimum, and most instances have one:
-
-1. spread every pair as evenly as possible;
-2. where a port is over its capacity, look for a point within the bands by a linear program over intervals.
+the bands that also respects the ports is a lexicographic optimum, and most instances have one: every pair spread as
+evenly as possible.
 
 Nothing here is made slot by slot: bands are pieces between neighbouring starts and stops of a unit's windows.
 
@@ -62,10 +60,6 @@ class Bands:
     def largest_of(self, transfers: Integers) -> int:
         """The lower bound on the largest load of some transfers."""
         return int(self.transfer_band[:, transfers].max(initial=-1)) + 1
-
-    def at(self, unit: Integers, slot: Integers) -> Integers:
-        """The band of units in slots (inside of windows)."""
-        return np.asarray(self.band[self._piece(unit, slot, "right") - 1])
 
     def lowest(self, unit: Integers, start: Integers, stop: Integers) -> Integers:
         """The lowest band of units over windows."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -28,7 +27,6 @@ __all__ = [
     "largest_proof",
     "part_document",
     "scaled",
-    "split_proofs",
     "stage_proofs",
 ]
 
@@ -114,22 +112,6 @@ def stage_proofs(cells: Cells, load: Load, result: LexicographicResult) -> tuple
         bound = stage.bound if quoted else None
         proofs.append(_stage_proof(cells, load, stage, stage.level == before_all, before_all, bound))
     return tuple(proofs)
-
-
-def split_proofs(
-    grid: Grid, load: Load, proofs: tuple[LevelProof, ...], part: Integers, at: Integers
-) -> tuple[LevelProof, ...]:
-    """Proofs of a part that shares nothing with others: prices of its transfers (at places ``at``) and of its units."""
-    machines = len(grid.out_units)
-    pairs = grid.sender[part] * machines + grid.receiver[part]
-    ports = np.concatenate([grid.sender[part], grid.receiver[part] + machines])
-
-    def own(prices: Prices, units: Integers) -> Prices:
-        kept = np.isin(prices.unit, units)
-        return Prices(prices.unit[kept], prices.begin[kept], prices.end[kept], prices.price[kept], prices.last[kept])
-
-    loads = pairs if load == "pair" else ports
-    return tuple(replace(p, lam=p.lam[at], load=own(p.load, loads), port=own(p.port, ports)) for p in proofs)
 
 
 def _stage_proof(

@@ -122,10 +122,7 @@ def _run(statement: Statement, plan: Plan, proof: object, how: str) -> RuledRun:
 
 def _steady(grid: Grid, blocks: Blocks) -> Blocks:
     """The schedule slot by slot, so that every rule can be read from it."""
-    if blocks.steady.all():
-        return blocks
-    runs = blocks.cut(grid)
-    return Blocks.of(runs.item, runs.begin, runs.end, runs.rate * (runs.end - runs.begin))
+    return blocks if blocks.steady.all() else blocks.cut(grid)
 
 
 def _blocks(grid: Grid, members: Integers, search: Search, run: StatementRun) -> Blocks:

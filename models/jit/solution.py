@@ -14,7 +14,7 @@ from flowlex.formulations.outcome import Status
 from flowlex.models.answer import Stated
 from flowlex.models.base import Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
-from flowlex.models.jit.blocks import Blocks, Segments, load_counts, port_pieces
+from flowlex.models.jit.blocks import Blocks, load_counts, port_pieces
 from flowlex.models.jit.duals import duals_of
 from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.proofs import part_document
@@ -42,7 +42,7 @@ class JitSolution(Solution):
     load
         What is counted: ``pair``, ``port``, ``sender`` or ``receiver``.
     route
-        How the answer was come by: ``structure`` (no solver), ``lp in bands``, ``staged lp``, ``staged mip``, ...
+        How the answer was come by: ``structure`` (no solver), ``staged lp``, ``staged mip``, ...
     largest_bound
         Lower bound on the largest load from the windows alone.
     lowest
@@ -123,7 +123,7 @@ class JitSolution(Solution):
         return {s: int(width[value >= s - 1e-6].sum()) for s in range(top, 0, -1)}
 
     @cached_property
-    def segments(self) -> Segments:
+    def segments(self) -> Blocks:
         """The schedule slot by slot, as runs of one rate: transfer (of the plan), first slot, end, units a slot."""
         return self.blocks.cut(self.grid)
 
@@ -334,7 +334,7 @@ class JitSolution(Solution):
         return plot_loads(self, ax)
 
 
-def by_slot(grid: Grid, runs: Segments, slots: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def by_slot(grid: Grid, runs: Blocks, slots: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """(M, slots) each, out of and into every machine."""
     loads = np.zeros((2 * len(grid.out_units), slots), runs.rate.dtype)
     for port, begin, end, load in zip(*(each.tolist() for each in port_pieces(grid, runs)), strict=True):

@@ -108,8 +108,7 @@ def _late_cut(grid: Grid, blocks: Blocks) -> Blocks:
 def _cut(grid: Grid, blocks: Blocks, at: Integers) -> Blocks:
     if (blocks.end - blocks.begin)[at].sum() > _MOST_SLOTS:
         return blocks
-    runs = Blocks(blocks.item[at], blocks.begin[at], blocks.end[at], blocks.amount[at]).cut(grid)
-    cut = Blocks(runs.item, runs.begin, runs.end, runs.rate * (runs.end - runs.begin))
+    cut = Blocks(blocks.item[at], blocks.begin[at], blocks.end[at], blocks.amount[at]).cut(grid)
     return _joined(blocks, ~np.isin(np.arange(len(blocks.item)), at), cut)
 
 

@@ -47,22 +47,18 @@ def test_what_is_met_on_the_way_is_true(load: str, windows: str, at_once: None) 
 def test_a_limit_leaves_the_levels_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = generate("jit-random", seed=3, jobs=5, slots=6, machines=4)
     model = JitBandwidth(instance, windows="elastic", load="port", share=1.0)
-    cold = {"engine": "pulp", "solver": "PULP_CBC_CMD"}
-    best, solve, calls, allowed = model.solve(**cold), search.solve, list[Any](), [0]
+    best, calls = model.solve("highs"), [0]
     assert len(best.levels) > 2
 
-    def few(program: Any, engine: Any, options: Any) -> Any:
-        calls.append(program)
-        if len(calls) > allowed[0]:
-            return search.Outcome(Status.TIME_LIMIT, engine, message="time ran out")
-        return solve(program, engine, options)
+    def left(state: search.SearchState, *, is_mip: bool = False) -> float | None:
+        calls[0] -= 1
+        return None if calls[0] >= 0 else 0.0
 
-    monkeypatch.setattr(search, "solve", few)
+    monkeypatch.setattr(search.SearchState, "_left", left)
     shown = []
     for most in range(best.lp_solves + best.mip_solves):
-        calls.clear()
-        allowed[0] = most
-        stopped = model.solve(**cold)  # with HiGHS one program is kept from level to level
+        calls[0] = most
+        stopped = model.solve("highs")
         assert stopped.status is Status.FEASIBLE and stopped.certificate is not None and stopped.certificate.ok
         assert verify(stopped.to_dict(), instance).ok
         assert _order(stopped.stages) >= _order(best.stages)

@@ -96,7 +96,7 @@ JIT: dict[str, dict[str, Change]] = {
         "one unit to the next": _blocks("amount", array(lambda a: _shift(a))),
         "the first transfer's by the last": _blocks("item", _SWAP),
     },
-    f"{_JIT}.stages:face_point": {"none": _none},
+    f"{_JIT}.levels:settle": {"a slot late": lambda b, *_: replace(b, begin=b.begin + 1, end=b.end + 1)},
     f"{_JIT}.proofs:band_proofs": {
         "none": lambda *_: (),
         "the highest left out": _fewer,
