@@ -16,7 +16,6 @@ from typing import Any
 import highspy
 import numpy as np
 import pulp
-import scipy
 
 from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays
 from flowlex.formulations.convert import from_pulp, to_highs
@@ -29,7 +28,7 @@ from flowlex.models.statement.statement import Stage as StatementStage
 from flowlex.models.statement.statement import Statement
 from flowlex.testing.names import Names, families_of
 from flowlex.testing.program import Program, Stage, changed_rows
-from flowlex.validation.unimodularity.model_files import open_model
+from flowlex.validation.unimodularity.model_files import highs_arrays, open_model
 
 __all__ = ["Staged", "program_of", "rewrite"]
 
@@ -181,26 +180,10 @@ def _of_pulp(problem: pulp.LpProblem, families: tuple[str, ...]) -> Program:
 
 
 def _of_highs(model: highspy.HighsLp, families: tuple[str, ...]) -> Program:
-    kind = (
-        scipy.sparse.csc_array if model.a_matrix_.format_ == highspy.MatrixFormat.kColwise else scipy.sparse.csr_array
-    )
-    parts = (np.array(model.a_matrix_.value_), np.array(model.a_matrix_.index_), np.array(model.a_matrix_.start_))
-    integer = [each == highspy.HighsVarType.kInteger for each in model.integrality_]
-    arrays = LinearProgramArrays(
-        matrix=kind(parts, shape=(model.num_row_, model.num_col_)).tocsc(),
-        row_lower=np.array(model.row_lower_),
-        row_upper=np.array(model.row_upper_),
-        column_lower=np.array(model.col_lower_),
-        column_upper=np.array(model.col_upper_),
-        cost=np.array(model.col_cost_),
-        offset=float(model.offset_),
-        integrality=np.array(integer or [False] * model.num_col_, bool),
-        maximize=model.sense_ == highspy.ObjSense.kMaximize,
-    )
     rows = [name or f"r{i}" for i, name in enumerate(model.row_names_ or [""] * model.num_row_)]
     columns = [name or f"c{i}" for i, name in enumerate(model.col_names_ or [""] * model.num_col_)]
     named = families_of(rows, families), families_of(columns, families)
-    return _program(model.model_name_ or "program", rows, columns, named, arrays)
+    return _program(model.model_name_ or "program", rows, columns, named, highs_arrays(model))
 
 
 def _stages(staged: Staged, program: Program) -> list[Stage]:

@@ -7,18 +7,9 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.loops import loop
+from flowlex.validation.unimodularity.network.decomposition import find
 
 __all__ = ["camion_pass"]
-
-
-@loop
-def _find(parent, x):
-    root = x
-    while parent[root] != root:
-        root = parent[root]
-    while parent[x] != root:
-        parent[x], x = root, parent[x]
-    return root
 
 
 @loop
@@ -40,9 +31,9 @@ def _hole(far, near, new, row_from, col_from):
 @loop
 def _others(component, start, low, high, col_row):
     """How many other rows of a column lie in the component of one of them."""
-    mine, found = _find(component, start), -1
+    mine, found = find(component, start), -1
     for e in range(low, high):
-        if _find(component, col_row[e]) == mine:
+        if find(component, col_row[e]) == mine:
             found += 1
     return found
 
@@ -143,5 +134,5 @@ def camion_pass(rows, order, trusted, col_ptr, col_row, col_sign, row_ptr, row_c
             if far == -2 or work > budget:
                 return -2 if far == -2 else -1, nothing, nothing
         for e in range(low, high):
-            component[_find(component, col_row[e])] = _find(component, col_row[low])
+            component[find(component, col_row[e])] = find(component, col_row[low])
     return 0, nothing, nothing

@@ -66,6 +66,10 @@ def read_proof(path: Path, parse: Callable[[str], Proof], what: str) -> Proof:
         raise InstanceError(str(error), path=path) from error
 
 
+#: What SciPy raises for files that it did not write.
+_UNREADABLE = (ValueError, LookupError, OSError, EOFError, zipfile.BadZipFile, TypeError, AttributeError, RuntimeError)
+
+
 def _npz(data: bytes) -> Any:
     try:
         matrix: Any = sp.load_npz(io.BytesIO(data))
@@ -73,9 +77,17 @@ def _npz(data: bytes) -> Any:
             matrix.check_format(full_check=True)
         elif matrix.format == "coo":
             _inside(matrix)
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, TypeError, AttributeError) as error:
-        raise InstanceError(f"not a sparse matrix saved by SciPy ({_first_line(error)})") from error
-    except (NotImplementedError, RuntimeError, IndexError, MemoryError) as error:
+    except (
+        LookupError,
+        ValueError,
+        OSError,
+        EOFError,
+        zipfile.BadZipFile,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        MemoryError,
+    ) as error:
         raise InstanceError(f"not a sparse matrix saved by SciPy ({_first_line(error)})") from error
     return matrix
 
@@ -91,7 +103,7 @@ def _matrix_market(data: bytes) -> Any:
 
     try:
         return mmread(io.BytesIO(data))
-    except (ValueError, OverflowError, TypeError, StopIteration, MemoryError, IndexError, OSError) as error:
+    except (*_UNREADABLE, OverflowError, StopIteration, MemoryError) as error:
         raise InstanceError(f"not a Matrix Market file ({_first_line(error) or 'it ends too early'})") from error
 
 
@@ -108,13 +120,14 @@ def _cmr_text(text: str) -> sp.csc_array:
         )
     if min(sizes) < 0 or max(sizes) > MOST_LINES:
         raise InstanceError(f"sizes {' x '.join(map(str, sizes[:2]))} are out of range", place=f"line {number}")
-    return _dense_lines(sizes, lines) if len(sizes) == 2 else _sparse_lines(sizes, lines)
+    entries = (_dense_entries if len(sizes) == 2 else _sparse_entries)(sizes, lines)
+    places = np.array(list(entries), dtype=np.int64).reshape(-1, 2).T
+    return sp.csc_array((np.array(list(entries.values()), dtype=np.int64), tuple(places)), shape=(sizes[0], sizes[1]))
 
 
-def _dense_lines(sizes: list[int], lines: Iterator[tuple[int, list[str]]]) -> sp.csc_array:
+def _dense_entries(sizes: list[int], lines: Iterator[tuple[int, list[str]]]) -> dict[tuple[int, int], int]:
     rows, columns = sizes
-    found: list[int] = []
-    at: list[tuple[int, int]] = []
+    entries: dict[tuple[int, int], int] = {}
     row = 0
     for number, words in lines:
         if row == rows:
@@ -123,19 +136,17 @@ def _dense_lines(sizes: list[int], lines: Iterator[tuple[int, list[str]]]) -> sp
             raise InstanceError(f"row {row} has {len(words)} entries, {columns} were announced", place=f"line {number}")
         for column, word in enumerate(words):
             if word != "0":
-                found.append(_integer(word, number))
-                at.append((row, column))
+                entries[row, column] = _integer(word, number)
         row += 1
     if row < rows:
         raise InstanceError(f"the file ends after {row} of {rows} rows; is it cut off?")
-    places = np.array(at, dtype=np.int64).reshape(-1, 2)
-    return sp.csc_array((np.array(found, dtype=np.int64), (places[:, 0], places[:, 1])), shape=(rows, columns))
+    return entries
 
 
-def _sparse_lines(sizes: list[int], lines: Iterator[tuple[int, list[str]]]) -> sp.csc_array:
+def _sparse_entries(sizes: list[int], lines: Iterator[tuple[int, list[str]]]) -> dict[tuple[int, int], int]:
     rows, columns, nonzeros = sizes
-    found: list[int] = []
-    at: dict[tuple[int, int], int] = {}
+    entries: dict[tuple[int, int], int] = {}
+    given: dict[tuple[int, int], int] = {}
     for number, words in lines:
         if len(words) != 3:
             raise InstanceError(f"expected 'row column value', got {len(words)} words", place=f"line {number}")
@@ -143,15 +154,13 @@ def _sparse_lines(sizes: list[int], lines: Iterator[tuple[int, list[str]]]) -> s
         if not (1 <= row <= rows and 1 <= column <= columns):
             reason = f"entry ({row}, {column}) lies outside {rows} x {columns} (indices start at 1)"
             raise InstanceError(reason, place=f"line {number}")
-        if (row, column) in at:
-            reason = f"entry ({row}, {column}) is given twice, first in line {at[row, column]}"
+        if (row, column) in given:
+            reason = f"entry ({row}, {column}) is given twice, first in line {given[row, column]}"
             raise InstanceError(reason, place=f"line {number}")
-        at[row, column] = number
-        found.append(value)
-    if len(found) != nonzeros:
-        raise InstanceError(f"{len(found)} entries found, {nonzeros} announced; is the file cut off?")
-    places = np.array(list(at), dtype=np.int64).reshape(-1, 2) - 1
-    return sp.csc_array((np.array(found, dtype=np.int64), (places[:, 0], places[:, 1])), shape=(rows, columns))
+        given[row, column], entries[row - 1, column - 1] = number, value
+    if len(entries) != nonzeros:
+        raise InstanceError(f"{len(entries)} entries found, {nonzeros} announced; is the file cut off?")
+    return entries
 
 
 def _integer(word: str, number: int) -> int:

@@ -14,7 +14,7 @@ from flowlex.instances.base import InstanceError
 from flowlex.validation.unimodularity.matrix import NamedMatrix, program_matrix
 from flowlex.validation.unimodularity.model_text import check_mps, failing_line, without_comments
 
-__all__ = ["model_matrix", "open_model", "without_integers"]
+__all__ = ["highs_arrays", "model_matrix", "open_model", "without_integers"]
 
 
 #: What HiGHS reports about a file that it reads completely.
@@ -63,7 +63,14 @@ def _read(data: bytes, kind: str) -> tuple[Any, bool, list[str]]:
 def model_matrix(solver: Any) -> NamedMatrix:
     """The constraint matrix of a model that HiGHS holds, with its program."""
     model = solver.getModel()
-    return _named(model.lp_, nonlinear_part(model))
+    program = model.lp_
+    rows, columns = list(program.row_names_), list(program.col_names_)
+    return program_matrix(
+        highs_arrays(program),
+        (lambda: rows) if len(rows) == program.num_row_ else None,
+        (lambda: columns) if len(columns) == program.num_col_ else None,
+        nonlinear_part(model),
+    )
 
 
 def without_integers(solver: Any, columns: tuple[int, ...], kind: str) -> bytes:
@@ -89,20 +96,18 @@ def nonlinear_part(model: Any) -> str:
     return "it has semi-continuous variables" if any(kind in jumps for kind in model.lp_.integrality_) else ""
 
 
-def _named(program: Any, nonlinear: str) -> NamedMatrix:
+def highs_arrays(program: Any) -> LinearProgramArrays:
+    """The arrays of a ``highspy.HighsLp``; a semi-integer column counts as integer."""
     import highspy
 
     held = program.a_matrix_
     values = np.asarray(held.value_, dtype=float)
-    arrays = (values, np.asarray(held.index_, dtype=np.int64), np.asarray(held.start_, dtype=np.int64))
-    shape = (program.num_row_, program.num_col_)
-    by_column = held.format_ == highspy.MatrixFormat.kColwise
-    matrix = sp.csc_array(arrays, shape=shape) if by_column else sp.csc_array(sp.csr_array(arrays, shape=shape))
-    rows, columns = list(program.row_names_), list(program.col_names_)
-    kinds = list(program.integrality_) or [highspy.HighsVarType.kContinuous] * shape[1]
+    parts = (values, np.asarray(held.index_, dtype=np.int64), np.asarray(held.start_, dtype=np.int64))
+    kind = sp.csc_array if held.format_ == highspy.MatrixFormat.kColwise else sp.csr_array
+    kinds = list(program.integrality_) or [highspy.HighsVarType.kContinuous] * program.num_col_
     integer = (highspy.HighsVarType.kInteger, highspy.HighsVarType.kSemiInteger)
-    known = LinearProgramArrays(
-        matrix=matrix,
+    return LinearProgramArrays(
+        matrix=sp.csc_array(kind(parts, shape=(program.num_row_, program.num_col_))),
         row_lower=np.array(program.row_lower_, dtype=float),
         row_upper=np.array(program.row_upper_, dtype=float),
         column_lower=np.array(program.col_lower_, dtype=float),
@@ -111,10 +116,4 @@ def _named(program: Any, nonlinear: str) -> NamedMatrix:
         offset=float(program.offset_),
         integrality=np.array([kind in integer for kind in kinds], dtype=bool),
         maximize=program.sense_ == highspy.ObjSense.kMaximize,
-    )
-    return program_matrix(
-        known,
-        (lambda: rows) if len(rows) == shape[0] else None,
-        (lambda: columns) if len(columns) == shape[1] else None,
-        nonlinear,
     )
