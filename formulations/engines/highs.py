@@ -10,7 +10,7 @@ import highspy
 import numpy as np
 
 from flowlex.formulations.arrays import LinearProgramArrays
-from flowlex.formulations.engines.rounding import check_floats, in_integers
+from flowlex.formulations.engines.exact_integers import check_floats, in_integers
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status

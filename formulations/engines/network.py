@@ -21,7 +21,7 @@ import numpy as np
 import pylmcf
 
 from flowlex.formulations.arrays import Booleans, Integers, frozen
-from flowlex.formulations.engines.magnitudes import check_magnitudes, finite_upper
+from flowlex.formulations.engines.exact_integers import check_magnitudes, finite_upper
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.outcome import EngineError, Infeasibility, Outcome, SolveOptions, Status
 

@@ -17,8 +17,8 @@ import pulp
 
 from flowlex.formulations.arrays import LinearProgramArrays
 from flowlex.formulations.convert import from_pulp, to_pulp
+from flowlex.formulations.engines.exact_integers import check_floats, in_integers
 from flowlex.formulations.engines.highs import solve_arrays
-from flowlex.formulations.engines.rounding import check_floats, in_integers
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status

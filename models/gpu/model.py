@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.engines.rounding import exact_potentials
+from flowlex.formulations.engines.exact_integers import exact_potentials
 from flowlex.formulations.engines.wide import fits, solve_wide
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.lexicographic.network import optimal_face

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from flowlex.instances import events as ev
@@ -90,7 +91,7 @@ def replay_events(
         raise ModelError(f"a restored scheduler keeps its own options; leave out {', '.join(options)}")
     scheduler.certify = certify
     report = ReplayReport(scheduler)
-    rest = stream if first is None or begun else _chain(first, stream)
+    rest = stream if first is None or begun else chain((first,), stream)
     _run(report, enumerate(rest, 2 if begun else 1), batch, on_step)
     return report
 
@@ -114,11 +115,6 @@ def _run(
             pending = 0
     if pending:
         _step(report, at, on_step)
-
-
-def _chain(first: Part, rest: Iterator[Part]) -> Iterator[Part]:
-    yield first
-    yield from rest
 
 
 def _feed(report: ReplayReport, event: Part, number: int) -> None:

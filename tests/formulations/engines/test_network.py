@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from flowlex.formulations import UNBOUNDED, FlowNetwork, Outcome, Status, solve
 from flowlex.formulations.engines import highs
+from flowlex.formulations.engines.exact_integers import exact_potentials
 from flowlex.formulations.engines.network import infeasible_cut
-from flowlex.formulations.engines.rounding import exact_potentials
 from flowlex.validation.certificates import certify_network
 
 Reference = Callable[[FlowNetwork], tuple[str, int | None]]
