@@ -6,11 +6,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from flowlex.instances import events as ev
-from flowlex.instances.base import Part
-from flowlex.instances.flow import MOST_SLOTS, FlowJob, Machine, Queue
+from flowlex.instances.flow import MOST_SLOTS, FlowJob, Machine
 from flowlex.models.base import ModelError
-from flowlex.models.flow.goals import Goal, preset
 from flowlex.models.flow.goals.priority import LOWEST
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.side_constraints import TieRule
@@ -42,52 +39,6 @@ class Intake:
     state: LiveState
     _timed: Timed
     _why: dict[str, str]
-
-    def set_goals(self, goals: Iterable[Goal]) -> None:
-        """Other goals from the next step on."""
-        raise NotImplementedError
-
-    def set_queues(self, queues: Iterable[Queue]) -> None:
-        """Other quotas from the next step on."""
-        raise NotImplementedError
-
-    def handle(self, event: Part) -> None:
-        """Take one event of a log (all but ``cluster`` and ``step``, which say what to do, not what happened)."""
-        match event:
-            case ev.Submit():
-                self.submit(event.job, *event.rules)
-            case ev.Finish():
-                self.finish(event.task)
-            case ev.Cancel():
-                self.cancel(task=event.task, job=event.job)
-            case ev.AddMachine():
-                self.add_machine(event.machine)
-            case ev.RemoveMachine():
-                self.remove_machine(event.machine)
-            case ev.SetSlots():
-                self.set_slots(event.machine, event.slots)
-            case ev.SetPriority():
-                self.set_priority(event.job, event.priority)
-            case ev.SetCost():
-                self.set_cost(event.task, event.machine, event.cost)
-            case ev.UpdateShares():
-                given = event.model_fields_set & {"weight", "min_tasks", "max_tasks"}
-                self.update_shares(event.job, **{name: getattr(event, name) for name in given})
-            case ev.SetPreemption():
-                given = event.model_fields_set & {"cost", "per_hour"}
-                self.set_preemption(event.job, **{name: getattr(event, name) for name in given})
-            case ev.Tie():
-                self.tie(*event.rules)
-            case ev.Untie():
-                self.untie(event.kind, event.name)
-            case ev.Relabel():
-                self.relabel(event.machine, labels=event.labels, rack=event.rack)
-            case ev.SetQueues():
-                self.set_queues(event.queues)
-            case ev.SetGoals():
-                self.set_goals(_preset(event.goals))
-            case _:
-                raise EventError(f"a scheduler cannot take the event {type(event).__name__}")
 
     def submit(self, job: FlowJob, *rules: TieRule) -> None:
         """A job arrives, with rules over its tasks; they wait until the next step."""
@@ -259,13 +210,6 @@ class Intake:
             self.state.replace_machine(new)
             for name in self.state.held(machine):
                 self._why[name] = f"machine {machine!r} was relabelled"
-
-
-def _preset(name: str) -> tuple[Goal, ...]:
-    try:
-        return preset(name)
-    except ModelError as error:
-        raise EventError(str(error)) from error
 
 
 def _first_reason(error: ValueError) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.live.delta import Delta
 from flowlex.models.flow.live.event_handlers import Intake
 from flowlex.models.flow.live.explain import Explanation, explain_task
 from flowlex.models.flow.live.full_solve import Whole, audited_anew
@@ -26,12 +26,32 @@ class Answers(Intake):
     _whole: Whole | None  # the last decision, where the network could not make it
 
     def prepare(self, now_s: float | None = None) -> None:
-        """Let time pass and bring the network up to the events, without deciding yet."""
-        raise NotImplementedError
+        """Let time pass and bring the network up to the events, without deciding yet.
 
-    def step(self, now_s: float | None = None) -> Delta:
-        """Decide."""
-        raise NotImplementedError
+        Parameters
+        ----------
+        now_s
+            The new time in seconds, on the scheduler's own clock; None: time stands still.
+
+        Raises
+        ------
+        EventError
+            The time is not finite, or it lies before the present one.
+        """
+        state = self.state
+        if now_s is not None:
+            if not now_s < inf:
+                raise EventError(f"time must be a finite number of seconds, got {now_s}")
+            if now_s < state.now_s:
+                raise EventError(f"time cannot go back from {state.now_s:g} s to {now_s:g} s")
+            state.now_s = now_s
+        for started_s, names in state.clock.due(state.now_s):
+            state.grow_older(started_s, names)
+        for name in state.beyond.bar():
+            state.reprice(state.tasks[name])
+        state.hold()
+        state.update_bounds()
+        state.open_gates()
 
     def machine_of(self, task: str) -> str | None:
         """Where a task runs; None when it waits."""

@@ -17,12 +17,13 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterable, Mapping
-from math import inf
 from typing import Any
 
+from flowlex.instances import events as ev
+from flowlex.instances.base import Part
 from flowlex.instances.flow import FlowInstance, Queue, check_queues
 from flowlex.models.base import ModelError
-from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.goals import Goal, preset
 from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.lexicographic_costs import StrictOrder
@@ -175,35 +176,45 @@ class FlowScheduler(Answers):
             state.queues = queues
             state.claim_anew()
 
+    def handle(self, event: Part) -> None:
+        """Take one event of a log (all but ``cluster`` and ``step``, which say what to do, not what happened)."""
+        match event:
+            case ev.Submit():
+                self.submit(event.job, *event.rules)
+            case ev.Finish():
+                self.finish(event.task)
+            case ev.Cancel():
+                self.cancel(task=event.task, job=event.job)
+            case ev.AddMachine():
+                self.add_machine(event.machine)
+            case ev.RemoveMachine():
+                self.remove_machine(event.machine)
+            case ev.SetSlots():
+                self.set_slots(event.machine, event.slots)
+            case ev.SetPriority():
+                self.set_priority(event.job, event.priority)
+            case ev.SetCost():
+                self.set_cost(event.task, event.machine, event.cost)
+            case ev.UpdateShares():
+                given = event.model_fields_set & {"weight", "min_tasks", "max_tasks"}
+                self.update_shares(event.job, **{name: getattr(event, name) for name in given})
+            case ev.SetPreemption():
+                given = event.model_fields_set & {"cost", "per_hour"}
+                self.set_preemption(event.job, **{name: getattr(event, name) for name in given})
+            case ev.Tie():
+                self.tie(*event.rules)
+            case ev.Untie():
+                self.untie(event.kind, event.name)
+            case ev.Relabel():
+                self.relabel(event.machine, labels=event.labels, rack=event.rack)
+            case ev.SetQueues():
+                self.set_queues(event.queues)
+            case ev.SetGoals():
+                self.set_goals(_preset(event.goals))
+            case _:
+                raise EventError(f"a scheduler cannot take the event {type(event).__name__}")
+
     # Deciding --------------------------------------------------------------------------------------------------
-    def prepare(self, now_s: float | None = None) -> None:
-        """Let time pass and bring the network up to the events, without deciding yet.
-
-        Parameters
-        ----------
-        now_s
-            The new time in seconds, on the scheduler's own clock; None: time stands still.
-
-        Raises
-        ------
-        EventError
-            The time is not finite, or it lies before the present one.
-        """
-        state = self.state
-        if now_s is not None:
-            if not now_s < inf:
-                raise EventError(f"time must be a finite number of seconds, got {now_s}")
-            if now_s < state.now_s:
-                raise EventError(f"time cannot go back from {state.now_s:g} s to {now_s:g} s")
-            state.now_s = now_s
-        for started_s, names in state.clock.due(state.now_s):
-            state.grow_older(started_s, names)
-        for name in state.beyond.bar():
-            state.reprice(state.tasks[name])
-        state.hold()
-        state.update_bounds()
-        state.open_gates()
-
     def step(
         self,
         now_s: float | None = None,
@@ -335,6 +346,13 @@ class FlowScheduler(Answers):
         self.state.fresh.clear()
         self._why.clear()
         return tuple(placed), tuple(moved), tuple(stopped), tuple(waiting)
+
+
+def _preset(name: str) -> tuple[Goal, ...]:
+    try:
+        return preset(name)
+    except ModelError as error:
+        raise EventError(str(error)) from error
 
 
 def _lasting(goals: Iterable[Goal]) -> tuple[Goal, ...]:
