@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 from collections import Counter
 
@@ -198,6 +199,29 @@ def test_wrong_parameters_are_refused(name, parameters, reason):
     assert reason in str(caught.value)
 
 
+SIZES = [
+    (name, key)
+    for name, spec in all_generators().items()
+    for key, parameter in spec.parameters.items()
+    if type(parameter.default) is int and parameter.default > 0
+]
+
+
+@pytest.mark.parametrize(("name", "key"), SIZES)
+def test_a_negative_size_is_refused(name, key):
+    with pytest.raises(InstanceError) as error:
+        generate(name, **{key: -1})
+    assert key in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("pods-scale", "nodes"), ("flow-scale", "machines"), ("flow-random", "racks")]
+)
+def test_nothing_to_place_on_is_refused(name, key):
+    with pytest.raises(InstanceError, match=f"{name}.*{key}=0: .*greater than or equal to 1"):
+        generate(name, **{key: 0})
+
+
 def test_library_files_are_what_their_generators_make_now(tmp_path):
     write_library(tmp_path)
     shipped = {path.name: path for path in library().values()}
@@ -212,7 +236,11 @@ def test_library_files_are_what_their_generators_make_now(tmp_path):
 def test_library_files_can_be_read():
     assert {"gpu-figure1", "gpu-figure4", "gpu-testbed", "network-random"} <= set(library())
     for path in library().values():
-        assert read_instance(path).summary()
+        instance = read_instance(path)
+        assert instance.summary()
+        fields = [getattr(instance.arrays, field.name) for field in dataclasses.fields(instance.arrays)]
+        arrays = [each for each in fields if isinstance(each, np.ndarray)]
+        assert arrays and not any(array.flags.writeable for array in arrays)  # nothing edits an instance
     text = gzip.decompress(library()["network-random"].read_bytes()).decode()
     network = parse_dimacs(text)
     assert any(network.lower)
