@@ -6,10 +6,10 @@ Limits (caps and floors) are ours.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 GpuCount = Annotated[int, Field(ge=1, le=10**9, strict=True)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 
 
 class GpuType(Part):
@@ -127,7 +126,7 @@ class AllocationJob(Part):
     running_s: NonNegative = 0.0
     isolated_s: NonNegative = 0.0
     entity: Name | None = None
-    deadline_s: Seconds | None = None
+    deadline_s: Positive | None = None
 
 
 class Limit(Part):
@@ -215,17 +214,15 @@ class AllocationInstance(Instance):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        require_unique((t.name for t in self.gpu_types), "GPU types")
-        require_unique((t.name for t in self.job_types), "job types")
-        require_unique((job.name for job in self.jobs), "jobs")
-        require_unique((entity.name for entity in self.entities), "entities")
-        gpu_types = {t.name: t for t in self.gpu_types}
+        listed: tuple[tuple[Any, ...], ...] = (self.gpu_types, self.job_types, self.jobs, self.entities)
+        for what, parts in zip(("GPU types", "job types", "jobs", "entities"), listed, strict=True):
+            require_unique((part.name for part in parts), what)
+        gpu_types, kinds, jobs, entities = ({part.name: part for part in parts} for parts in listed)
         for kind in self.job_types:
             for name in kind.steps_per_s:
                 require_known(name, gpu_types, f"job type {kind.name!r} names GPU type", "GPU types")
-        self._check_jobs()
-        self._check_pairs(gpu_types)
-        jobs, entities = (dict.fromkeys(part.name for part in parts) for parts in (self.jobs, self.entities))
+        self._check_jobs(kinds, entities)
+        self._check_pairs(gpu_types, kinds)
         for limit in self.limits:
             require_known(limit.job, jobs, "a limit names job", "jobs")
             require_known(limit.entity, entities, "a limit names entity", "entities")
@@ -236,10 +233,8 @@ class AllocationInstance(Instance):
                 raise ValueError(f"a limit's floor {limit.least_gpus:g} is above its cap {limit.most_gpus:g} GPUs")
         return self
 
-    def _check_jobs(self) -> None:
-        kinds = {kind.name: kind for kind in self.job_types}
+    def _check_jobs(self, kinds: Mapping[str, Any], entities: Collection[str]) -> None:
         most = {t.name: t.count for t in self.gpu_types}
-        entities = dict.fromkeys(entity.name for entity in self.entities)
         for job in self.jobs:
             require_known(job.job_type, kinds, f"job {job.name!r} names job type", "job types")
             require_known(job.entity, entities, f"job {job.name!r} names entity", "entities")
@@ -256,8 +251,7 @@ class AllocationInstance(Instance):
             if job.deadline_s is not None and job.steps_left is None:
                 raise ValueError(f"job {job.name!r} has a deadline but no steps_left; say how many steps it needs")
 
-    def _check_pairs(self, gpu_types: Collection[str]) -> None:
-        kinds = {kind.name: kind for kind in self.job_types}
+    def _check_pairs(self, gpu_types: Collection[str], kinds: Mapping[str, Any]) -> None:
         seen = set()
         for pair in self.pairs:
             one, other = pair.job_types

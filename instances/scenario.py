@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_unique
 
@@ -104,21 +104,13 @@ class Scenario(Instance):
     decision: Decision = Decision()
     parameters: dict[str, Value] = Field(default_factory=dict)
 
-    @field_validator("policies")
+    @field_validator("policies", "seeds")
     @classmethod
-    def _policies(cls, policies: tuple[PolicyChoice, ...]) -> tuple[PolicyChoice, ...]:
-        if not policies:
-            raise ValueError("there are no policies; give at least one")
-        require_unique((policy.title for policy in policies), "policies")
-        return policies
-
-    @field_validator("seeds")
-    @classmethod
-    def _seeds(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        if not seeds:
-            raise ValueError("there are no seeds; give at least one")
-        require_unique(map(str, seeds), "seeds")
-        return seeds
+    def _different(cls, listed: tuple[Any, ...], field: ValidationInfo) -> tuple[Any, ...]:
+        if not listed:
+            raise ValueError(f"there are no {field.field_name}; give at least one")
+        require_unique((getattr(each, "title", str(each)) for each in listed), str(field.field_name))
+        return listed
 
     def summary(self) -> dict[str, str | int | float]:
         """Sizes, in the order they should be printed."""

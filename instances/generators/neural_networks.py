@@ -76,13 +76,7 @@ def forward(name: str) -> tuple[Operation, ...]:
     KeyError
         The name is not in `NETWORKS`.
     """
-    builders = {
-        "LeNet": _lenet,
-        "AlexNet": _alexnet,
-        "VGG16": _vgg16,
-        "InceptionV3": _inception_v3,
-        "ResNet152": _resnet152,
-    }
+    builders = dict(zip(NETWORKS, (_lenet, _alexnet, _vgg16, _inception_v3, _resnet152), strict=True))
     return tuple(builders[name]().operations)
 
 
@@ -109,17 +103,23 @@ def _steps(name: str) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def _classifier(net: Layers, first: int, *widths: int) -> Layers:
+    """Dense layers with rectifiers, numbered from ``first``, then ten classes and the loss."""
+    for k, width in enumerate(widths, first):
+        net.dense(f"fc{k}", width)
+        net.relu(f"fc{k}.relu")
+    net.dense(f"fc{first + len(widths)}", 10)
+    net.loss()
+    return net
+
+
 def _lenet() -> Layers:
     net = Layers(28, 28, 1)
     for k, filters in enumerate((32, 64), start=1):
         net.convolution(f"conv{k}", filters, 5, bias=True)
         net.relu(f"conv{k}.relu")
         net.pool(f"pool{k}", 2, 2)
-    net.dense("fc1", 1024)
-    net.relu("fc1.relu")
-    net.dense("fc2", 10)
-    net.loss()
-    return net
+    return _classifier(net, 1, 1024)
 
 
 def _alexnet() -> Layers:
@@ -132,12 +132,7 @@ def _alexnet() -> Layers:
         net.relu(f"conv{k}.relu")
         if pooled:
             net.pool(f"pool{k}", 3, 2)
-    for k, width in enumerate((4096, 4096), start=6):
-        net.dense(f"fc{k}", width)
-        net.relu(f"fc{k}.relu")
-    net.dense("fc8", 10)
-    net.loss()
-    return net
+    return _classifier(net, 6, 4096, 4096)
 
 
 def _vgg16() -> Layers:
@@ -147,12 +142,7 @@ def _vgg16() -> Layers:
             net.convolution(f"conv{group}_{k}", filters, 3, bias=True)
             net.relu(f"conv{group}_{k}.relu")
         net.pool(f"pool{group}", 2, 2)
-    for k, width in enumerate((4096, 4096), start=6):
-        net.dense(f"fc{k}", width)
-        net.relu(f"fc{k}.relu")
-    net.dense("fc8", 10)
-    net.loss()
-    return net
+    return _classifier(net, 6, 4096, 4096)
 
 
 #: Convolutions one after another: filters, height, width, stride.

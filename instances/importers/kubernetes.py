@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flowlex.instances.base import InstanceError
+from flowlex.instances.errors import InstanceError, first_fault
 from flowlex.instances.importers.kubernetes_cards import Cards, cards_in_use, cards_of_nodes
 from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_fit import read_capacities, read_volumes
@@ -94,7 +94,7 @@ def instance_of(
     try:
         return PodInstance(name=Path(path).name.partition(".")[0][:200] or "cluster", **instance)
     except ValidationError as error:
-        raise InstanceError(error.errors()[0]["msg"].removeprefix("Value error, "), path=path) from error
+        raise InstanceError(first_fault(error)[1], path=path) from error
 
 
 def _facts(cluster: Cluster) -> set[str]:
@@ -256,9 +256,7 @@ def _waiting(
             **wishes[pod.name],
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"])
-        draft.cluster.leave(pod, f"{where}: {first['msg'].removeprefix('Value error, ')}")
+        draft.cluster.leave(pod, ": ".join(first_fault(error)))
     except ANY_ERROR as error:
         draft.cluster.leave(pod, str(error))
     return None

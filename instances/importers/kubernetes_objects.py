@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from flowlex.instances.base import InstanceError
 from flowlex.instances.importers.kubernetes_documents import COMMAND, objects_of
@@ -22,6 +22,7 @@ from flowlex.instances.importers.kubernetes_selectors import Taint, matches_node
 __all__ = ["ANY_ERROR", "Cluster", "Kind", "KubeNode", "KubePod", "label_map", "read_cluster"]
 
 Item = Mapping[str, Any]
+_T = TypeVar("_T")
 #: What an object of another shape than Kubernetes documents raises when it is read.
 ANY_ERROR = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
 _CONDITIONS = {
@@ -131,17 +132,18 @@ class KubePod:
         status = self.item.get("status") or {}
         if any(status.get(name) for name in _IN_STATUS):  # it may have been resized
             return requests(self.item) | {"pods": 1}
-        if "requests" not in self.memo:
-            self.memo["requests"] = requests(self.item) | {"pods": 1}
-        found: Amounts = self.memo["requests"]
-        return found
+        return self._shared("requests", lambda item: requests(item) | {"pods": 1})
 
     @cached_property
     def ports(self) -> set[tuple[str, int, str]]:
         """Ports of the node that it takes."""
-        if "ports" not in self.memo:
-            self.memo["ports"] = host_ports(self.item)
-        found: set[tuple[str, int, str]] = self.memo["ports"]
+        return self._shared("ports", host_ports)
+
+    def _shared(self, what: str, work: Callable[[Item], _T]) -> _T:
+        """What is found out once for all pods of one specification."""
+        if what not in self.memo:
+            self.memo[what] = work(self.item)
+        found: _T = self.memo[what]
         return found
 
     def rules(self, kind: str) -> list[Item]:
