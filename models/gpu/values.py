@@ -7,7 +7,6 @@ task runs. Here the round is changed and solved again, so the figures are exact.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import Literal
 
@@ -20,6 +19,7 @@ from flowlex.models.base import ModelError
 from flowlex.models.gpu.round import Policy
 from flowlex.models.gpu.rounds import Rounds
 from flowlex.models.gpu.search import Leaf
+from flowlex.models.statement.labels import nearest
 
 __all__ = ["Value", "value_of"]
 
@@ -123,8 +123,7 @@ def _with_share(rounds: Rounds, name: str) -> tuple[Fraction, Fraction, int]:
 
 def _number(names: tuple[str, ...], name: str, what: str) -> int:
     if name not in names:
-        close = ", ".join(get_close_matches(name, names, 3)) or ", ".join(names[:3])
-        raise ModelError(f"there is no {what} {name!r}; the nearest are: {close}")
+        raise ModelError("there is " + nearest(what, name, names))
     return names.index(name)
 
 

@@ -117,10 +117,10 @@ def test_a_larger_limit_is_never_worth_less_than_nothing() -> None:
 @pytest.mark.parametrize(
     ("what", "name", "options", "says"),
     [
-        ("gpu", "node9", {}, "there is no node 'node9'; the nearest are: node"),
-        ("task", "task99", {}, "there is no task 'task99'; the nearest are: task"),
+        ("gpu", "node9", {}, "there is no node 'node9'; did you mean 'node"),
+        ("task", "task99", {}, "there is no task 'task99'; did you mean 'task"),
         ("share", "job1", {"policy": "FSU"}, "policy FSU knows no shares"),
-        ("share", "job9", {}, "there is no job 'job9'; the nearest are: job"),
+        ("share", "job9", {}, "there is no job 'job9'; did you mean 'job"),
         ("rack", "r", {}, "there is no value of 'rack'; one of gpu, share, task"),
     ],
 )
