@@ -71,23 +71,28 @@ def remaining(options: SolveOptions, until: float | None, steps: int = NODES) ->
     return replace(options, gap=0.0, time_limit_s=limit, max_steps=options.max_steps or steps)
 
 
+@dataclass(eq=False)
 class Admitting:
-    """One run of phase 1."""
+    """One run of phase 1.
 
-    def __init__(
-        self,
-        builder: PlacementProgram,
-        name: str,
-        bounds: Relaxation,
-        engine: EngineName,
-        options: SolveOptions,
-        *,
-        direct: int,
-    ) -> None:
-        self.direct = direct
-        self.options: SolveOptions
-        self.bounds: Relaxation
-        self.builder, self.name, self.bounds, self.engine, self.options = builder, name, bounds, engine, options
+    Attributes
+    ----------
+    direct
+        Columns up to which the integer program over nodes is used.
+    better
+        Is told of answers on the way, with ``often`` in loops.
+    """
+
+    builder: PlacementProgram
+    name: str
+    bounds: Relaxation
+    engine: EngineName
+    options: SolveOptions
+    direct: int
+    better: Callable[..., None] = lambda first, *, often=False: None
+
+    def __post_init__(self) -> None:
+        builder, options = self.builder, self.options
         self.view, self.levels = builder.view, builder.levels
         self.until = None if options.time_limit_s is None else time.perf_counter() + _SHARE * options.time_limit_s
         groups = builder.groups
@@ -99,7 +104,6 @@ class Admitting:
         self.can &= ~gangs_out(self.view, cards=builder.cards)
         self.wanted: tuple[int, ...] = self.levels.total(self.can)
         self.prices: dict[int, Prices] = {}
-        self.better: Callable[..., None] = lambda first, *, often=False: None
 
     @property
     def late(self) -> bool:
@@ -107,7 +111,7 @@ class Admitting:
         return self.until is not None and time.perf_counter() >= self.until
 
     def count(self, cluster: Cluster) -> tuple[int, ...]:
-        """Worth of the pods placed of each level, the most important first."""
+        """ValueMeasure of the pods placed of each level, the most important first."""
         return self.levels.total(cluster.node >= 0)
 
     def run(self) -> Admission:
@@ -116,12 +120,12 @@ class Admitting:
         best = None if start is None else self._first(start)
         most = list(self.wanted)
         if best is not None:
-            self.better(lambda: self._told(best, most))
+            self.better(lambda: self._result(best, most))
             found = self.count(best)
             most = self._bound(found)
             if found != tuple(most) and not self.late:
                 best = self._improve(best, most)
-                self.better(lambda: self._told(best, list(self.wanted), {}))
+                self.better(lambda: self._result(best, list(self.wanted), {}))
                 if self.count(best)[:-1] != found[:-1]:
                     most = self._bound(self.count(best))
         if (best is None or self.count(best) != tuple(most)) and self.builder.columns <= self.direct:
@@ -130,9 +134,9 @@ class Admitting:
             message = "the running pods do not pack on their cards in falling order of size, and there are too many "
             message += "nodes to try all ways; let some of them move (move_cost), or split the instance"
             return Admission(failed=Outcome(Status.TIME_LIMIT, self.engine, message=message))
-        return self._told(best, most)
+        return self._result(best, most)
 
-    def _told(self, cluster: Cluster, most: list[int], prices: dict[int, Prices] | None = None) -> Admission:
+    def _result(self, cluster: Cluster, most: list[int], prices: dict[int, Prices] | None = None) -> Admission:
         return Admission(
             self.count(cluster), tuple(most), dict(self.prices) if prices is None else prices, self.bounds, cluster
         )
@@ -166,7 +170,7 @@ class Admitting:
 
     def _improve(self, cluster: Cluster, most: list[int]) -> Cluster:
         """Ruin and recreate until the bounds are met or the steps are used."""
-        from flowlex.models.pods.search.filling import recreate
+        from flowlex.models.pods.search.ruin_and_recreate import recreate
 
         view, state = self.view, SearchState.of(cluster)
         levels = self.levels
@@ -191,7 +195,7 @@ class Admitting:
                 break
             if self.late:
                 break
-            self.better(lambda: self._told(state.cluster(cluster), list(self.wanted), {}), often=True)
+            self.better(lambda: self._result(state.cluster(cluster), list(self.wanted), {}), often=True)
         return state.cluster(cluster)
 
     def _exactly(self, cluster: Cluster | None, most: list[int]) -> Admission:
@@ -232,4 +236,4 @@ class Admitting:
             cluster = None if outcome.values is None else builder.expand(outcome.values)
             if cluster is None:
                 return Admission(failed=outcome)
-        return self._told(cluster, most, self.prices | shown)
+        return self._result(cluster, most, self.prices | shown)

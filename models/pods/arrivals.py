@@ -105,14 +105,14 @@ class _Moving(Placing):
         self.dead = np.zeros((moves + 1, self.state.gpu.shape[0]), np.bool_)
 
     def _plain(self, pods: Integers) -> int:
-        from flowlex.models.pods.search.moving import arrive
+        from flowlex.models.pods.search.ejection_chains import arrive
 
         self.moved += arrive(self.state, self.scores, self.policy, pods, self.moves, self.dead, self.rng)
         return int((self.state.node[pods] >= 0).sum())
 
     def remove(self, pods: Integers) -> None:
         """Take pods away."""
-        from flowlex.models.pods.search.moving import depart
+        from flowlex.models.pods.search.ejection_chains import depart
 
         depart(self.state, self.scores, pods, self.dead)
         self.freed(pods)

@@ -17,12 +17,11 @@ from flowlex.models.pods.admission import NODES, remaining
 from flowlex.models.pods.bounds.branching import PROVEN, GapSearch
 from flowlex.models.pods.bounds.columns import PodPrices
 from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
-from flowlex.models.pods.limits import Effort
-from flowlex.models.pods.problem.balance_program import balance_program, to_measure, to_objective
+from flowlex.models.pods.limits import SearchLimits
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.measures import Measure
-from flowlex.models.pods.problem.program import SCALE, PlacementProgram
+from flowlex.models.pods.problem.measures import SCALE, Measure, to_measure, to_objective
+from flowlex.models.pods.problem.program import PlacementProgram
 from flowlex.models.pods.search.annealing import Annealing
 from flowlex.validation.certificates.pods.enumeration import enumerable
 
@@ -105,7 +104,7 @@ class Balancing:
     relaxation: Relaxation | None = None
     aggregate: bool = True
     absolute_gap: float = 0.0
-    effort: Effort = field(default_factory=Effort)
+    limits: SearchLimits = field(default_factory=SearchLimits)
     until: float | None = None
     better: Callable[..., None] = lambda cluster, bound, proof, *, often=False: None
 
@@ -123,7 +122,7 @@ class Balancing:
     @property
     def steps(self) -> int:
         """Steps of one run of a search."""
-        return self.effort.steps(len(self.best.node), self.options.max_steps)
+        return self.limits.steps(len(self.best.node), self.options.max_steps)
 
     @property
     def value(self) -> float:
@@ -146,7 +145,7 @@ class Balancing:
         self._decompose(points)
         view = self.builder.view  # patterns know nothing of rules, nor of the cards that running pods use
         ruled = len(view.rules.what) > 0 or (self.builder.cards and view.home_cards.any())
-        small = len(self.builder.pairs[0]) <= self.effort.direct and (ruled or enumerable(self.instance))
+        small = len(self.builder.pairs[0]) <= self.limits.direct and (ruled or enumerable(self.instance))
         if small and not self.closed and not self.late:
             self._offer(self.best)
             self._rounds()
@@ -189,8 +188,8 @@ class Balancing:
         demand = Demand.of_program(self.instance, self.builder, self.admitted, apart=not self.aggregate)
         if not len(demand.pod):
             return
-        unpriced = len(demand.pod) > self.effort.kinds  # else patterns find more than a long run of a large cluster
-        found = self._even(longer=unpriced or self.steps < self.effort.most)
+        unpriced = len(demand.pod) > self.limits.kinds  # else patterns find more than a long run of a large cluster
+        found = self._even(longer=unpriced or self.steps < self.limits.most)
         self.best = found[0]
         self.better(self.best, self.bound, self.proof)
         if self.closed or self.late or unpriced:
@@ -201,25 +200,26 @@ class Balancing:
             mild = self.annealing.once(cluster, self.measure, times=0.25, heat=1e-4)
             return min(cluster, mild, key=lambda each: self.measure.value(each.loads))
 
-        closed = GapSearch(
+        search = GapSearch(
             self.instance,
             demand,
             found,
             self.measure,
-            move_budget=self.builder.move_budget,
-            bound=self.bound,
-            means=means,
-            steps=min(self.effort.bounding * self.steps, self.effort.longest),
-            gap=max(self.options.gap, self.absolute_gap / max(self.value, PROVEN)),
-            until=self.until,
-            seed=self.options.seed,
-            polish=polish,
-            effort=self.effort,
-        ).run()
-        if closed.proof and closed.bound > self.bound:
-            self.bound, self.proof = closed.bound, BalanceProof(outside, closed.proof, demand.of)
-        self.best = closed.cluster
-        self.iterations += closed.rounds
+            self.builder.move_budget,
+            self.bound,
+            means,
+            max(self.options.gap, self.absolute_gap / max(self.value, PROVEN)),
+            min(self.limits.bounding * self.steps, self.limits.longest),
+            self.until,
+            self.options.seed,
+            polish,
+            self.limits.intervals,
+        )
+        search.run()
+        if search.proof and search.bound > self.bound:
+            self.bound, self.proof = search.bound, BalanceProof(outside, search.proof, demand.of)
+        self.best = search.best
+        self.iterations += search.columns.rounds
 
     def _relax(self) -> list[Floats]:
         """Bound by the linear program over node classes; return the tangents."""
@@ -258,9 +258,7 @@ class Balancing:
         """Solve, add tangents where the answer lies, and solve again, until nothing moves or all is proven."""
         for _ in range(MAX_ROUNDS):
             limit = to_objective(self.value + PROVEN, self.measure, self.size)
-            program = balance_program(
-                self.instance.name, self.builder, self.measure, self.admitted, self.points, at_most=limit
-            )
+            program = self.builder.balance(self.instance.name, self.measure, self.admitted, self.points, at_most=limit)
             outcome = solve(program, self.engine, self._options(integer=True))
             self.iterations, before = self.iterations + outcome.iterations, self.bound
             if outcome.bound is not None and math.isfinite(outcome.bound):

@@ -56,7 +56,8 @@ def _whole_cards(instance: PodInstance, cards: bool) -> Cluster:
     for pod in waiting[np.argsort(created, kind="stable")].tolist():
         many = int(view.gpu_cards[pod])
         idle = (cluster.card_free == size[:, None]) & (size[:, None] > 0)
-        fits = cluster.fits(pod) & (idle.sum(axis=1) >= many)
+        fits = idle.sum(axis=1) >= many
+        fits[fits] = [cluster.fits_node(pod, n) for n in np.flatnonzero(fits).tolist()]
         if not fits.any():
             continue
         asked = np.array([view.exact.cpu[pod], view.exact.memory[pod]])

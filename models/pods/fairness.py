@@ -49,13 +49,13 @@ class FairAdmitting(Admitting):
         start = running_cluster(self.view, cards=self.builder.cards, all_of_it=False)
         best = None if start is None else self._turns(start)
         if best is not None and self.count(best) == self.wanted:
-            return self._told(best, list(self.wanted))
+            return self._result(best, list(self.wanted))
         if self.builder.columns <= self.direct:
             return self._raised(best)
         if best is None:
             message = "the running pods do not pack on their cards in falling order of size; let some of them move"
             return Admission(failed=Outcome(Status.TIME_LIMIT, self.engine, message=message))
-        return self._told(best, list(self.wanted))
+        return self._result(best, list(self.wanted))
 
     def _turns(self, start: Cluster) -> Cluster:
         """The queue with the least share goes next, its most important pods first, the small ones before the large."""
@@ -106,7 +106,7 @@ class FairAdmitting(Admitting):
             proven &= top <= value + max(1e-6 * abs(value), float(step) * 1e-3)
         if cluster is None:
             return super().run()  # nothing is to be placed, but what runs has to be packed
-        return self._told(cluster, list(self.count(cluster)) if proven else list(self.wanted))
+        return self._result(cluster, list(self.count(cluster)) if proven else list(self.wanted))
 
     def _rank(self, cluster: Cluster) -> tuple[list[Fraction], tuple[int, ...]]:
         """What is compared: the shares, the least first, and the pods of no queue."""

@@ -161,12 +161,6 @@ def _crossed(a: Integers, b: Integers, points: int, rng: np.random.Generator) ->
 
 
 def _packed(base: Cluster, pods: Integers, nodes: Integers) -> Cluster | None:
-    """Place the pods, the largest GPU pods first; None when one does not fit."""
-    view, cluster = base.view, base.copy()
-    need = view.gpu[pods, nodes] * view.gpu_cards[pods] if len(pods) else np.zeros(0)
-    home = cluster.home[pods] & (view.running[pods] == nodes)
-    for k in np.lexsort((-need, ~home)).tolist():
-        if not cluster.fits_node(int(pods[k]), int(nodes[k])):
-            return None
-        cluster.add(int(pods[k]), int(nodes[k]))
-    return cluster
+    """The base with these pods; None when one does not fit."""
+    cluster = base.copy()
+    return cluster if cluster.pack(pods, nodes) else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Effort"]
+__all__ = ["SearchLimits"]
 
 
 @dataclass(frozen=True)
-class Effort:
+class SearchLimits:
     """Limits in sizes and counted work, never in seconds.
 
     Attributes

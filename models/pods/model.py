@@ -35,14 +35,13 @@ from flowlex.models.pods.balance import BalanceOutcome, BalanceProof, Balancing,
 from flowlex.models.pods.bounds.relaxation import Relaxation
 from flowlex.models.pods.equations import EQUATIONS
 from flowlex.models.pods.fairness import FairAdmitting, least_shares
-from flowlex.models.pods.limits import Effort
-from flowlex.models.pods.problem.balance_program import balance_program
+from flowlex.models.pods.limits import SearchLimits
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.levels import Key, Levels, Ranking
-from flowlex.models.pods.problem.measures import MEASURES, Balance
-from flowlex.models.pods.problem.program import SCALE, Groups, PlacementProgram
+from flowlex.models.pods.problem.measures import MEASURES, SCALE, Balance
+from flowlex.models.pods.problem.program import Groups, PlacementProgram
 from flowlex.models.pods.problem.running import check_running
-from flowlex.models.pods.problem.value import Worth
+from flowlex.models.pods.problem.value import ValueMeasure
 from flowlex.models.pods.proof import proof_document
 from flowlex.models.pods.relocation import fewest_moves, move_cost_of
 from flowlex.models.pods.run import PlacementRun, so_far
@@ -113,12 +112,12 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     aggregate: bool = True
     moves: Moves = "free"
     admission: Ranking = "lexicographic"
-    worth: Worth = "value"
+    worth: ValueMeasure = "value"
     absolute_gap: float = 0.0
     stage: Stage = "admission"
 
     #: How far the ways of bounding go; a subclass may state another.
-    effort: ClassVar[Effort] = Effort()
+    limits: ClassVar[SearchLimits] = SearchLimits()
 
     main_stage: ClassVar[str] = "balance"
     name: ClassVar[str] = "pod-placement"
@@ -184,10 +183,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             offer(options, lambda: so_far(engine, MEASURES[self.balance], first()), often=often)
 
         kind = FairAdmitting if self.admission == "fair" else Admitting
-        name, direct = self.instance.name, self.effort.admission
-        phase = kind(self.builder, name, self.bounds, engine, options, direct=direct)
-        phase.better = better
-        return phase.run()
+        name, direct = self.instance.name, self.limits.admission
+        return kind(self.builder, name, self.bounds, engine, options, direct, better).run()
 
     def _balance_program(self) -> LinearProgram:
         """Phase 2, with what phase 1 admits (solved for it); squares by the tangents that make it exact."""
@@ -199,7 +196,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         measure, size = MEASURES[self.balance], len(self.instance.nodes)
         points, exact = settled_tangents(self.instance, self.builder, measure, first.cluster, first.admitted)
         name = f"{self.instance.name}: balance" + ("" if exact else ", a bound on it")
-        program = balance_program(name, self.builder, measure, first.admitted, points)
+        program = self.builder.balance(name, measure, first.admitted, points)
         # A sum in percent becomes the measure itself, a sum of squares the variance.
         program.minimize(program.objective * (1.0 / (size if measure.curved else measure.total(SCALE, size))))
         return program
@@ -242,15 +239,15 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             assert first.failed is not None
             return PlacementRun(first.failed)
 
-        first, effort = self._topped_up(first, options, until), self.effort
+        first, limits = self._topped_up(first, options, until), self.limits
         while True:
-            found = self._evened(first, engine, options, until, effort)
+            found = self._evened(first, engine, options, until, limits)
             more = self._with_waiting(first, found.cluster)
             if more is None:
                 break
             first = more
             if not found.proof.patterns:  # they proved nothing, and the answer is as even as it gets
-                effort = replace(effort, kinds=0, most=self.effort.most // 4)
+                limits = replace(limits, kinds=0, most=self.limits.most // 4)
         if self.moves == "least":
             name, admitted = self.instance.name, first.admitted
             found = fewest_moves(name, self.builder, MEASURES[self.balance], admitted, found, engine, options, until)
@@ -262,7 +259,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     def _topped_up(self, first: Admission, options: SolveOptions, until: float | None) -> Admission:
         """With the pods that waited and for which annealing makes room, before bounds of the balance are sought."""
         assert first.cluster is not None
-        search = Annealing(options.seed, self.effort.steps(len(first.cluster.node), options.max_steps), until=until)
+        search = Annealing(options.seed, self.limits.steps(len(first.cluster.node), options.max_steps), until=until)
         while not first.proven and not (until and time.perf_counter() >= until):
             more = self._with_waiting(first, search.once(first.cluster, MEASURES["deviation"]))
             if more is None:
@@ -277,7 +274,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return replace(first, cluster=cluster, admitted=admitted) if admitted > first.admitted else None
 
     def _evened(
-        self, first: Admission, engine: EngineName, options: SolveOptions, until: float | None, effort: Effort
+        self, first: Admission, engine: EngineName, options: SolveOptions, until: float | None, limits: SearchLimits
     ) -> BalanceOutcome:
         """Phase 2 of what phase 1 left."""
         assert first.cluster is not None
@@ -298,7 +295,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             self.bounds,
             aggregate=self.aggregate,
             absolute_gap=self.absolute_gap,
-            effort=effort,
+            limits=limits,
             until=until,
             better=better,
         ).run()

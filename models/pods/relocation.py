@@ -6,19 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines import solve
-from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.outcome import EngineName, SolveOptions
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.admission import remaining
 from flowlex.models.pods.balance import BalanceOutcome, tangents
 from flowlex.models.pods.bounds.branching import PROVEN
-from flowlex.models.pods.problem.balance_program import balance_program, to_objective
-from flowlex.models.pods.problem.measures import Measure
-from flowlex.models.pods.problem.program import SCALE, PlacementProgram
+from flowlex.models.pods.problem.measures import SCALE, Measure, to_objective
+from flowlex.models.pods.problem.program import PlacementProgram
 
 __all__ = ["fewest_moves", "move_cost_of"]
 
@@ -54,8 +50,10 @@ def fewest_moves(
     bound = 0.0
     for _ in range(_ROUNDS if cost else 0):
         limit = to_objective(value + 0.9 * PROVEN, measure, size)
-        program = balance_program(name, builder, measure, admitted, points, at_most=limit)
-        program.minimize(_cost(builder, program.variable("x")))
+        program = builder.balance(name, measure, admitted, points, at_most=limit)
+        moved = builder.moved
+        price = view.move_cost[builder.groups.first[builder.pairs[0][moved]]]
+        program.minimize((program.variable("x")[moved] * price).sum())
         outcome = solve(program, engine, remaining(options, until))
         if outcome.bound is not None and math.isfinite(outcome.bound):
             bound = max(bound, float(outcome.bound))
@@ -79,11 +77,3 @@ def fewest_moves(
     if stated.bound is not None and stated.bound > objective:
         stated = replace(stated, bound=objective)
     return replace(found, outcome=stated, cluster=best)
-
-
-def _cost(builder: PlacementProgram, x: Variables) -> Expression:
-    view, (group, node) = builder.view, builder.pairs
-    pod = builder.groups.first[group]
-    moved = (view.running[pod] >= 0) & (view.running[pod] != node) & np.isfinite(view.move_cost[pod])
-    cost: Expression = (x[moved] * view.move_cost[pod[moved]]).sum()
-    return cost

@@ -18,8 +18,8 @@ from flowlex.instances.exact import rational
 from flowlex.instances.pods import Pod, PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.measures import MEASURES, Balance
-from flowlex.models.pods.problem.program import SCALE, PlacementProgram, partition
+from flowlex.models.pods.problem.measures import MEASURES, SCALE, Balance
+from flowlex.models.pods.problem.program import PlacementProgram, partition
 from flowlex.models.pods.statement_labels import column_labels, row_labels
 from flowlex.models.statement.solving import StatementRun, run_statement
 from flowlex.models.statement.statement import Stage, Statement

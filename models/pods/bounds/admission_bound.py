@@ -12,7 +12,7 @@ the best pattern of every node itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -34,10 +34,11 @@ __all__ = ["most_by_patterns"]
 _STEPS = (20_000_000, 1_000_000), (150_000_000, 20_000_000)
 
 
+@dataclass(eq=False)
 class _Worths(Columns):
     """The program whose patterns are worth what they hold of one level; loads cost nothing."""
 
-    worth: Floats
+    worth: Floats = field(init=False)
 
     def _sides(self, low: float, high: float) -> tuple[Floats, Floats]:
         """Of more important levels at least what is kept, so that its price has a sign."""

@@ -10,20 +10,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.bounds.columns import Columns, PodPrices, filled
-from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import Measure
 from flowlex.models.pods.problem.program import stays
 
-__all__ = ["Closed", "GapSearch", "Polish"]
-
-Polish: TypeAlias = Callable[[Cluster], Cluster]
+__all__ = ["PROVEN", "GapSearch"]
 
 #: Answer and bound this close, as fractions of a node's capacity, count as met.
 PROVEN = 1e-6
@@ -38,28 +34,6 @@ _FRUITLESS = 2
 
 
 @dataclass(frozen=True)
-class Closed:
-    """What came of it.
-
-    Attributes
-    ----------
-    bound
-        Proven, in units of the balance.
-    cluster
-        The best answer.
-    rounds
-        Master programs solved.
-    proof
-        What proves the bound; empty where it was known before. The means outside are left to the caller.
-    """
-
-    bound: float
-    cluster: Cluster
-    rounds: int
-    proof: tuple[PodPrices, ...]
-
-
-@dataclass(frozen=True)
 class _Leaf:
     """An interval of the mean, in scaled units, and what bounds the balance there."""
 
@@ -68,70 +42,66 @@ class _Leaf:
     proof: PodPrices | None
 
 
+@dataclass(eq=False)
 class GapSearch:
     """Bounds the balance from below and improves the answer until they are within ``gap`` (a share of the answer).
 
-    Parameters
+    Attributes
     ----------
     clusters
         Known answers, the best first; a source of patterns.
     bound
-        A bound that is known already.
+        A bound that is known already, and then the best that is proven.
     means
         What is at least as even as the best answer has a mean load between these.
     steps
         So many steps of bounding.
     polish
         Anneals an answer.
+    best, proof
+        The best answer; what proves the bound, empty where it was known before.
     """
 
-    def __init__(
-        self,
-        instance: PodInstance,
-        demand: Demand,
-        clusters: list[Cluster],
-        measure: Measure,
-        *,
-        move_budget: float,
-        bound: float,
-        means: tuple[float, float],
-        gap: float,
-        steps: int,
-        until: float | None,
-        seed: int,
-        polish: Polish,
-        effort: Effort,
-    ) -> None:
-        self.polish: Polish
-        self.measure: Measure
-        self.instance, self.demand, self.measure, self.polish = instance, demand, measure, polish
-        self.effort = effort
-        self.means: tuple[float, float]
-        self.gap: float
-        self.best, self.gap, self.bound, self.means = clusters[0], gap, bound, means
-        self.fixed: Integers = stays(instance.arrays, move_budget)
+    instance: PodInstance
+    demand: Demand
+    clusters: list[Cluster]
+    measure: Measure
+    move_budget: float
+    bound: float
+    means: tuple[float, float]
+    gap: float
+    steps: int
+    until: float | None
+    seed: int
+    polish: Callable[[Cluster], Cluster]
+    intervals: int
+    proof: tuple[PodPrices, ...] = ()
+
+    def __post_init__(self) -> None:
+        instance, measure = self.instance, self.measure
+        self.best = self.clusters[0]
+        self.fixed: Integers = stays(instance.arrays, self.move_budget)
         self.size: int = len(instance.nodes)
         self.mean: float = float(self.best.loads.mean())
         self.scale: float = max(self.value if measure.centred else 0.1 * self.value, PROVEN)
         self.columns: Columns = Columns(
             instance.arrays,
-            demand,
+            self.demand,
             cards=self.best.cards,
             measure=measure,
-            move_budget=move_budget,
+            move_budget=self.move_budget,
             centre=self.mean,
             scale=self.scale,
-            tolerance=max(1e-6, min(1e-3, gap / 80)),
-            steps=steps,
-            until=until,
-            seed=seed,
+            tolerance=max(1e-6, min(1e-3, self.gap / 80)),
+            steps=self.steps,
+            until=self.until,
+            seed=self.seed,
         )
-        for cluster in clusters:
+        for cluster in self.clusters:
             if len(self.columns.pool) < _KNOWN:
                 self.columns.learn(cluster.node)
         self.tried: int = 0
         self.fruitless: int = 0
-        self.proof: tuple[PodPrices, ...] = ()
 
     @property
     def value(self) -> float:
@@ -143,13 +113,13 @@ class GapSearch:
         """A bound that suffices."""
         return max(0.0, min(self.value * (1 - self.gap) + 1e-12, self.value - PROVEN))
 
-    def run(self) -> Closed:
+    def run(self) -> None:
         """Work until the gap is closed, time is over, or nothing more can be had."""
         if self.measure.centred:
             self._by_mean()
         else:
             self._largest()
-        return Closed(min(self.bound, self.value), self.best, self.columns.rounds, self.proof)
+        self.bound = min(self.bound, self.value)
 
     # Deviation and mean absolute deviation: intervals of the mean.
 
@@ -169,7 +139,7 @@ class GapSearch:
         heapq.heapify(queue)
         final: list[tuple[float, int]] = []  # intervals that cannot be helped
         narrow = self.measure.narrow(self.gap)
-        for _ in range(self.effort.intervals):
+        for _ in range(self.intervals):
             target = self._scaled(self.enough)
             if self.columns.late or not queue or queue[0][0] >= min([target, *(bound for bound, _ in final)]):
                 break

@@ -91,58 +91,41 @@ class PodPrices:
     move: float
 
 
+@dataclass(eq=False)
 class Columns:
     """Patterns of one balance problem and the programs over them.
 
     Attributes
     ----------
-    pricing_steps
-        Steps of the enumeration of patterns of one class at one set of prices.
-
-    Parameters
-    ----------
     centre, scale
         Loads are stated as (u - centre) / scale.
     tolerance
         How far from proven a pattern's cost may be.
-    steps
-        Steps of the enumeration of patterns in all; solving a master program counts as `_MASTER`.
+    steps, pricing_steps
+        Steps of the enumeration of patterns in all, where solving a master program counts as `_MASTER`; and of one
+        class at one set of prices.
     """
 
+    view: PodArrays
+    demand: Demand
+    cards: bool
+    measure: Measure
+    move_budget: float
+    centre: float
+    scale: float
+    tolerance: float
+    steps: int
+    until: float | None
+    seed: int = 0
     pricing_steps: int = 1_000_000
 
-    def __init__(
-        self,
-        view: PodArrays,
-        demand: Demand,
-        *,
-        cards: bool,
-        measure: Measure,
-        move_budget: float,
-        centre: float,
-        scale: float,
-        tolerance: float,
-        steps: int,
-        until: float | None,
-        seed: int = 0,
-    ) -> None:
-        self.cards: bool
-        self.measure: Measure
-        self.view, self.demand, self.measure, self.cards = view, demand, measure, cards
-        self.seed: int
-        self.until: float | None
-        self.move_budget, self.until, self.seed = move_budget, until, seed
-        self.tolerance: float
-        self.scale: float
-        self.centre, self.scale, self.tolerance = centre, scale, tolerance
-        self.pricing: list[Pricing] = [
-            Pricing(view, demand, k, cards=cards, measure=measure, centre=centre, scale=scale)
-            for k in range(len(demand.classes.count))
-        ]
+    def __post_init__(self) -> None:
+        demand, shared = self.demand, (self.cards, self.measure, self.centre, self.scale)
+        self.pricing = [Pricing(self.view, demand, k, *shared) for k in range(len(demand.classes.count))]
         self.pool: dict[tuple[int, bytes], Pattern] = {}
         self._packs: dict[tuple[int, bytes], bool] = {}
-        self.size: int = int(demand.classes.count.sum())
-        self.rounds, self.steps = 0, steps
+        self.size = int(demand.classes.count.sum())
+        self.rounds = 0
 
     @property
     def late(self) -> bool:
@@ -236,7 +219,7 @@ class Columns:
             master.add_column(penalty, rows=[row], values=[-1.0])
         inside: dict[tuple[int, bytes], Pattern] = {}
         for pricing in self.pricing:
-            pricing.confine(low, high)
+            pricing.low, pricing.high = low, high
         for key, pattern in self.pool.items():
             self._enter(master, inside, key, pattern, low, high)
         best, centre = -math.inf, np.zeros(len(lower))
@@ -335,7 +318,7 @@ class Columns:
             pods = [*self.demand.base[pattern.kind].tolist()]
             for g in np.flatnonzero(pattern.counts).tolist():
                 pods += np.flatnonzero(self.demand.of == g)[: pattern.counts[g]].tolist()
-            known = fill_node(Cluster(self.view, cards=self.cards), pods, node)
+            known = Cluster(self.view, cards=self.cards).pack(np.array(pods, np.int64), np.full(len(pods), node))
             self._packs[pattern.key] = known
         return known
 
@@ -372,18 +355,5 @@ class Columns:
 
 def filled(view: PodArrays, node: Integers, *, cards: bool) -> Cluster | None:
     """The placement of pods on nodes ((P,), -1: waits); None where cards do not take it or it breaks a rule."""
-    cluster = Cluster(view, cards=cards)
-    for n in range(len(view.cards)):
-        if not fill_node(cluster, np.flatnonzero(node == n).tolist(), n):
-            return None
-    return None if broken_rules(view, cluster.node) else cluster
-
-
-def fill_node(cluster: Cluster, pods: list[int], node: int) -> bool:
-    """Add pods to a node, first those on known cards, then those with the most memory per card; False: one fails."""
-    view, home = cluster.view, cluster.home & (cluster.view.running == node)
-    for pod in sorted(pods, key=lambda p: (not home[p], -view.gpu[p, node], -view.gpu_cards[p], p)):
-        if not cluster.fits_node(pod, node):
-            return False
-        cluster.add(pod, node)
-    return True
+    cluster, placed = Cluster(view, cards=cards), np.flatnonzero(node >= 0)
+    return cluster if cluster.pack(placed, node[placed]) and not broken_rules(view, cluster.node) else None

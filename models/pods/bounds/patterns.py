@@ -51,24 +51,30 @@ class Pattern:
         return self.kind, self.counts.tobytes()
 
 
+@dataclass(eq=False)
 class Pricing:
     """Finds the best pattern of one class by enumeration.
 
-    Parameters
+    Attributes
     ----------
     centre, scale
         Of the scaled load.
+    low, high
+        What the cost depends on: the interval of the mean, or the cap of the load (``high``).
     """
 
-    def __init__(
-        self, view: PodArrays, demand: Demand, kind: int, *, cards: bool, measure: Measure, centre: float, scale: float
-    ) -> None:
-        self.measure: Measure
-        self.demand, self.kind, self.measure = demand, kind, measure
-        self.centre: float
-        self.scale: float
-        self.centre, self.scale = centre, scale
-        self.low = self.high = 0.0
+    view: PodArrays
+    demand: Demand
+    kind: int
+    cards: bool
+    measure: Measure
+    centre: float
+    scale: float
+    low: float = 0.0
+    high: float = 0.0
+
+    def __post_init__(self) -> None:
+        view, demand, kind, cards = self.view, self.demand, self.kind, self.cards
         self.others: list[Pattern] = []
         self.steps = 0
         groups = np.flatnonzero(demand.may[:, kind])
@@ -79,7 +85,7 @@ class Pricing:
         unit = np.where(view.capacity[node] > 0, view.capacity[node], 1.0) / (max(1, self.node_cards), 1, 1)
         gpu = view.gpu[np.arange(len(view.cpu)), node] * (1 if cards else view.gpu_cards)
         cpu, memory, need = view.cpu / unit[1], view.memory / unit[2], gpu / unit[0]
-        loads = demand.load[groups, kind] / scale
+        loads = demand.load[groups, kind] / self.scale
         table = np.column_stack([cpu[pods], memory[pods], need[pods], many[pods], loads])
         shapes, of = np.unique(table, axis=0, return_inverse=True)
         self.members = [groups[of == h] for h in range(len(shapes))]
@@ -94,11 +100,7 @@ class Pricing:
         self.held, self.held_many = need[held], many[held]
         self.order = np.argsort(-np.concatenate([shapes[:, 2], self.held]), kind="stable")
         self.size: float = 1.0
-        self.empty: float = (float(demand.base_load[kind]) - centre) / scale
-
-    def confine(self, low: float, high: float) -> None:
-        """Set what the cost depends on: the interval of the mean, or the cap of the load (``high``)."""
-        self.low, self.high = low, high
+        self.empty: float = (float(demand.base_load[kind]) - self.centre) / self.scale
 
     def law(self, slope: float) -> tuple[float, ...]:
         """Mode, interval, slope, load of the empty node and largest load, as kernels read the cost."""

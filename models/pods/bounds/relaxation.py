@@ -21,7 +21,7 @@ worth at these prices itself, so it takes no list of fillings on trust.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -38,8 +38,8 @@ from flowlex.models.pods.bounds.gang_bounds import gangs_out, most_of_spreads
 from flowlex.models.pods.bounds.row_aggregation import Choices, solve_by_cells
 from flowlex.models.pods.problem.classes import NodeClasses
 from flowlex.models.pods.problem.levels import Levels
-from flowlex.models.pods.problem.measures import Measure
-from flowlex.models.pods.problem.program import SCALE, Groups, stays
+from flowlex.models.pods.problem.measures import SCALE, Measure
+from flowlex.models.pods.problem.program import Groups, stays
 from flowlex.models.pods.problem.rules import shares
 
 __all__ = ["Prices", "Relaxation"]
@@ -108,45 +108,35 @@ class _Built(NamedTuple):
     cards: dict[int, CardRows]
 
 
+@dataclass(eq=False)
 class Relaxation:
     """The programs of one instance.
 
-    Parameters
+    Attributes
     ----------
     pairs
         Group and node of what fits an empty node.
     """
 
-    def __init__(
-        self,
-        instance: PodInstance,
-        groups: Groups,
-        levels: Levels,
-        pairs: tuple[Integers, Integers],
-        *,
-        cards: bool,
-        move_budget: float,
-    ) -> None:
-        self.move_budget: float
-        self.cards: bool
-        self.instance: PodInstance
-        self.instance, self.view, self.groups = instance, instance.arrays, groups
-        self.cards, self.move_budget = cards, move_budget
-        self.worth: Integers
-        self.level: Integers
+    instance: PodInstance
+    groups: Groups
+    levels: InitVar[Levels]
+    pairs: InitVar[tuple[Integers, Integers]]
+    cards: bool
+    move_budget: float
+
+    def __post_init__(self, levels: Levels, pairs: tuple[Integers, Integers]) -> None:
+        instance, groups, cards, move_budget = self.instance, self.groups, self.cards, self.move_budget
+        view = self.view = instance.arrays
         self.level, self.worth = levels.of[groups.first], levels.worth[groups.first]
-        view, self.fixed = self.view, stays(self.view, move_budget)
+        self.fixed = stays(view, move_budget)
         self.classes = classes = NodeClasses.of_instance(instance, move_budget)
         may = np.zeros((len(groups.count), len(classes.count)), bool)
         may[pairs[0], classes.of[pairs[1]]] = True
         may[self.fixed[groups.first] >= 0] = False
-        self.kind: Integers
-        self.group: Integers
         self.group, self.kind = np.nonzero(may)
         _, cell = np.unique(np.column_stack([may, self.level]), axis=0, return_inverse=True)
         self.cell: Integers = cell.astype(np.int64)  # of groups that choose alike, as far as is known
-        self.node: Integers
-        self.pod: Integers
         self.pod, self.node = groups.first[self.group], classes.first[self.kind]
         held = np.flatnonzero(self.fixed >= 0)
         self.held = [held[self.fixed[held] == n] for n in classes.first.tolist()]
@@ -154,10 +144,7 @@ class Relaxation:
         self.need: Any = view.exact.gpu[self.pod, self.node] * (1 if cards else view.gpu_cards[self.pod])
         self.slots = view.gpu_cards[self.pod] if cards else np.minimum(view.gpu_cards[self.pod], 1)
         whole = view.exact.card[classes.first] * (1 if cards else view.cards[classes.first])
-        self.whole, self.number = (
-            whole,
-            view.cards[classes.first] if cards else np.minimum(view.cards, 1)[classes.first],
-        )
+        self.whole, self.number = whole, (view.cards if cards else np.minimum(view.cards, 1))[classes.first]
 
     # Phase 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.instances.pods import PodArrays
@@ -69,19 +68,6 @@ class Cluster:
         """Compute on each card, or on the node where cards are not told apart."""
         return int(self.view.exact.compute[pod]) * (1 if self.cards else int(self.view.gpu_cards[pod]))
 
-    def fits(self, pod: int) -> NDArray[np.bool_]:
-        """(N,) whether the pod may go to the node and fits into what is free now."""
-        exact = self.view.exact
-        room = (self.free[:, 0] >= exact.cpu[pod]) & (self.free[:, 1] >= exact.memory[pod])
-        need, many = self.need(pod)
-        if many:
-            enough = (self.card_free >= need[:, None]) & (self.compute_free >= self.compute(pod))
-            room &= (enough.sum(axis=1) >= many) & (self.view.cards > 0)
-            if self.home[pod]:
-                room[self.view.running[pod]] &= self._home_fits(pod)
-        allowed: NDArray[np.bool_] = room & self.view.allowed[pod]
-        return allowed
-
     def fits_node(self, pod: int, node: int) -> bool:
         """Whether the pod may go to one node and fits into what is free there now."""
         exact, allowed = self.view.exact, self.view.allowed[pod, node]
@@ -133,6 +119,15 @@ class Cluster:
             self.used_cards[pod] = on
         self.free[node] -= (exact.cpu[pod], exact.memory[pod])
         self.node[pod] = node
+
+    def pack(self, pods: Integers, nodes: Integers) -> bool:
+        """Add pods to nodes, first those on known cards, then those with the most memory per card; False: one fails."""
+        view, home = self.view, self.home[pods] & (self.view.running[pods] == nodes)
+        for k in np.lexsort((pods, -view.gpu_cards[pods], -view.gpu[pods, nodes], ~home)).tolist():
+            if not self.fits_node(int(pods[k]), int(nodes[k])):
+                return False
+            self.add(int(pods[k]), int(nodes[k]))
+        return True
 
     @classmethod
     def of(cls, view: PodArrays, node: Integers, on: dict[int, Integers], *, cards: bool = True) -> Cluster:

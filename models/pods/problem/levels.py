@@ -14,7 +14,7 @@ from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import ModelError
-from flowlex.models.pods.problem.value import Worth, worths
+from flowlex.models.pods.problem.value import ValueMeasure, pod_values
 
 __all__ = ["Key", "Levels", "Ranking"]
 
@@ -58,10 +58,12 @@ class Levels:
     ranking: Ranking = "lexicographic"
 
     @classmethod
-    def of_instance(cls, instance: PodInstance, ranking: Ranking = "lexicographic", by: Worth = "value") -> Levels:
+    def of_instance(
+        cls, instance: PodInstance, ranking: Ranking = "lexicographic", by: ValueMeasure = "value"
+    ) -> Levels:
         """Rank the pods of an instance; ``by`` says what they are worth where ranking is weighted."""
         queue = {each.name: k for k, each in enumerate(instance.queues)}
-        every = worths(instance, by)
+        every = pod_values(instance, by)
         place: list[tuple[tuple[float, int, Key], Fraction] | None] = []
         for pod, worth in zip(instance.pods, every, strict=True):
             stopping = None if pod.preempt_cost is None else rational(pod.preempt_cost)

@@ -15,7 +15,10 @@ from flowlex.formulations.arrays import Floats
 from flowlex.formulations.expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
 
-__all__ = ["MEASURES", "Balance", "Measure"]
+__all__ = ["MEASURES", "SCALE", "Balance", "Measure", "to_measure", "to_objective"]
+
+#: Loads are stated in percent, so that their squares stay well above the solver's tolerances.
+SCALE = 100.0
 
 Balance: TypeAlias = Literal["deviation", "max_load", "mean_absolute"]
 
@@ -168,3 +171,13 @@ class Deviation(Measure):
 
 
 MEASURES: dict[Balance, Measure] = {"deviation": Deviation(), "max_load": MaxLoad(), "mean_absolute": MeanAbsolute()}
+
+
+def to_measure(total: float, measure: Measure, size: int) -> float:
+    """Turn a program's objective (percent) into the balance measure (a fraction)."""
+    return measure.of_total(max(0.0, total), size) / SCALE
+
+
+def to_objective(value: float, measure: Measure, size: int) -> float:
+    """The other way round."""
+    return measure.total(value * SCALE, size)

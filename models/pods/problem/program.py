@@ -16,12 +16,10 @@ from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.levels import Levels
+from flowlex.models.pods.problem.measures import SCALE, Measure
 from flowlex.models.pods.problem.rules import add_rules, may_use
 
-__all__ = ["SCALE", "Groups", "PlacementProgram", "partition", "pinned", "stays"]
-
-#: Loads are stated in percent, so that their squares stay well above the solver's tolerances.
-SCALE = 100.0
+__all__ = ["Groups", "PlacementProgram", "partition", "pinned", "stays"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,6 +241,36 @@ class PlacementProgram:
         pod = self.groups.first[group]
         loads: Expression = (x * (SCALE * self.view.load[pod, node])).sum_by(node, len(self.view.cards))
         return loads
+
+    def balance(
+        self,
+        name: str,
+        measure: Measure,
+        admitted: Sequence[int],
+        points: list[Floats],
+        *,
+        integer: bool = True,
+        at_most: float | None = None,
+    ) -> LinearProgram:
+        """The program of phase 2, in percent; for ``deviation`` its objective is the sum of squares seen by tangents.
+
+        Parameters
+        ----------
+        admitted
+            By level, the worth of the pods that have to be placed, in units.
+        points
+            Tangent points: (N,) each.
+        at_most
+            The objective of a known answer, to cut off what is worse.
+        """
+        program, x = self.program(name, integer=integer)
+        if admitted:
+            self.keep(program, x, admitted)
+        objective = measure.expression(program, self.loads(x), np.ones(len(self.view.cards)), points)
+        if at_most is not None:
+            program.constrain("at_most", objective, "<=", at_most)
+        program.minimize(objective)
+        return program
 
     def counts(self, values: Floats) -> Integers:
         """(K, N) pods of each group on each node, from the values of x."""

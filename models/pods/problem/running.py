@@ -14,18 +14,13 @@ __all__ = ["check_running", "running_cluster"]
 
 
 def running_cluster(view: PodArrays, *, cards: bool, all_of_it: bool = True) -> Cluster | None:
-    """What runs already, first what uses known cards, then the largest GPU pods; None when it does not pack so.
+    """What runs already; None when it does not pack (`Cluster.pack`).
 
     ``all_of_it``: with what may be stopped.
     """
     cluster = Cluster(view, cards=cards)
     running = np.flatnonzero(view.running >= 0 if all_of_it else view.stays)
-    need = view.gpu[running, view.running[running]] * view.gpu_cards[running]
-    for pod in running[np.lexsort((-need, ~cluster.home[running]))].tolist():
-        if not cluster.fits_node(pod, int(view.running[pod])):
-            return None
-        cluster.add(pod, int(view.running[pod]))
-    return cluster
+    return cluster if cluster.pack(running, view.running[running]) else None
 
 
 def check_running(instance: PodInstance, move_budget: float) -> None:

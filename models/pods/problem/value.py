@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from flowlex.instances.exact import rational
 from flowlex.instances.pods import Pod, PodInstance
 
-__all__ = ["Worth", "worths"]
+__all__ = ["ValueMeasure", "pod_values"]
 
-Worth: TypeAlias = Literal["value", "gpu", "fragmentation"]
+ValueMeasure: TypeAlias = Literal["value", "gpu", "fragmentation"]
 
 
-def worths(instance: PodInstance, by: Worth) -> list[Fraction]:
+def pod_values(instance: PodInstance, by: ValueMeasure) -> list[Fraction]:
     """What each pod is worth, exactly."""
     if by == "value":
         return [rational(pod.value) for pod in instance.pods]

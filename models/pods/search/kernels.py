@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from flowlex.formulations.loops import njit
-from flowlex.models.pods.search.filling import link, place, take
+from flowlex.models.pods.search.ruin_and_recreate import link, place, take
 
 __all__ = ["anneal"]
 

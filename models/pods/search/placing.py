@@ -102,7 +102,7 @@ class Placing:
 
     def _gang(self, gang: int, wanted: Integers) -> None:
         """Place all pods of a gang in the tightest domain that takes them, or none."""
-        from flowlex.models.pods.search.moving import depart
+        from flowlex.models.pods.search.ejection_chains import depart
 
         view, state, rules = self.view, self.state, self.view.rules
         members = np.flatnonzero((rules.gang == gang) & (state.node < 0))

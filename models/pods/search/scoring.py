@@ -27,7 +27,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.loops import njit
-from flowlex.models.pods.search.filling import fits, link, place, takes
+from flowlex.models.pods.search.ruin_and_recreate import fits, link, place, takes
 
 __all__ = ["changed", "choose", "place_all", "settle"]
 

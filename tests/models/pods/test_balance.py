@@ -16,7 +16,7 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.bounds.cards import fillings
 from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
 from flowlex.models.pods.bounds.patterns import Pricing
-from flowlex.models.pods.limits import Effort
+from flowlex.models.pods.limits import SearchLimits
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.classes import Demand, NodeClasses
 from flowlex.models.pods.problem.cluster import Cluster
@@ -32,7 +32,7 @@ from flowlex.validation.certificates.pods import balance_of
 class PatternsFirst(PodPlacement):
     """Small instances go the way of large ones, without the integer program over pods behind it."""
 
-    effort = Effort(direct=-1, intervals=60)
+    limits = SearchLimits(direct=-1, intervals=60)
 
 
 def cluster_of(pods: list[tuple[int, int, int]], nodes: int = 3, large: bool = False) -> PodInstance:
@@ -89,6 +89,7 @@ def test_equal_nodes_taken_together_change_the_work_not_the_answer(measure: Any)
     for a, b in ((one, other), (other, one)):  # each bound holds for the other's answer
         assert a.bound <= b.objective + 1e-6
     assert len(NodeClasses.of_instance(instance).count) < 6
+    assert len(together.builder.pairs[0]) < len(apart.builder.pairs[0])
 
 
 def test_only_equal_nodes_are_one_class() -> None:
@@ -150,7 +151,7 @@ def test_a_priced_pattern_is_the_best_of_all(pods: Any, measure: str, seed: int)
     prices, slope = rng.uniform(-1, 4, len(demand.pod)).round(2), float(rng.uniform(-1, 1))
     made = {"cards": True, "measure": MEASURES[measure], "centre": 0.4, "scale": 0.1}
     pricing = Pricing(view, demand, 0, **made)
-    pricing.confine(-1.5, 2.0)
+    pricing.low, pricing.high = -1.5, 2.0
 
     def cost(load: float) -> float:
         if measure == "deviation":
@@ -202,14 +203,13 @@ def test_annealing_keeps_every_limit_and_is_seeded() -> None:
 def test_the_relaxation_over_classes_is_that_over_nodes(measure: Any) -> None:
     from flowlex.formulations.engines import solve
     from flowlex.formulations.outcome import SolveOptions
-    from flowlex.models.pods.problem.balance_program import balance_program
 
     instance: Any = generate("pods-scale", nodes=12, pods=60, seed=3)
     model = PodPlacement(instance, balance=measure)
     admitted = model.levels.total(model.levels.of >= 0)
     sides = (0.0, 1.0, -1.0, 4.0, -4.0, 16.0, -16.0)
     points = [np.full(12, s) for s in sides]
-    nodes = balance_program("nodes", model.builder, MEASURES[measure], admitted, points, integer=False)
+    nodes = model.builder.balance("nodes", MEASURES[measure], admitted, points, integer=False)
     kinds = len(model.bounds.classes.count)
     coarse = [np.full(kinds, s) for s in sides]
     found = model.bounds.even(MEASURES[measure], admitted, coarse, SolveOptions())

@@ -284,7 +284,7 @@ def best(instance, measure, must, dropped, costs):
 def test_random_changes_against_enumeration(batch):
     rng = np.random.default_rng(batch)
     answered = 0
-    for _ in range(40):
+    for _ in range(25):
         measure = str(rng.choice([*EVEN]))
         try:
             model, *rest = random_changes(rng, model_of(random_instance(rng), balance=measure))
@@ -301,7 +301,7 @@ def test_random_changes_against_enumeration(batch):
         if wanted is not None:
             answered += 1
             assert {k: pytest.approx(v, abs=2e-6, rel=1e-6) for k, v in wanted.items()} == solution.stages
-    assert answered > 20
+    assert answered > 10
 
 
 def test_fair_shares_under_a_rule():
@@ -336,6 +336,3 @@ def test_the_unchanged_statement_has_the_optimum_of_the_method():
         stated = model._read(run_statement(model.statement, SolveOptions(), main="balance"))
         assert stated.objective == pytest.approx(quick.objective, abs=2e-6)
         assert [v for k, v in stated.stages.items() if k != "balance"] == [v[0] for v in quick.admitted.values()]
-
-
-# Seeded faults

@@ -12,35 +12,53 @@ from flowlex.validation.certificates import verify
 from tests.models.pods.test_changes import model_of, two_racks
 
 
-def _fault(document, what):
-    changes, values, proof = document["changes"]["changes"], document["values"], document["proof"]["stages"]
-    if what == "rule dropped":
-        changes.pop()
-    elif what == "side off by one":
-        changes[0]["rhs"] = 0
-    elif what == "wrong label":
-        changes[0]["terms"][0]["where"] = {"rack": "r0"}
-    elif what == "a pod twice":
-        values["x"] |= {"p0,n0": 1, "p0,n1": 1}
-    elif what == "a card twice":
-        values["y"] |= dict.fromkeys(list(values["y"]), 2)
-    elif what == "no card":
-        values["y"].pop(next(iter(values["y"])))
-    elif what == "half a pod":
-        values["x"]["p0,n0"] = 0.5
-    elif what == "load understated":
-        values["largest_load"][""] = 0.01
-        document["objective"] = document["bound"] = document["stages"]["balance"] = 0.01
-    elif what == "bound forged":
-        proof["balance"][0]["rows"] = {"largest": {"n0": 1}}
-    elif what == "stage lost":
-        del document["stages"]["admission 1"]
-    elif what == "leaves lost":
-        proof["balance"] = proof["balance"][:0]
-    elif what == "wrong sign":
-        proof["balance"][0]["rows"]["few"] = {"": 3}
-    elif what == "another measure":
-        document["options"]["balance"] = "mean_absolute"
+def _understated(document):
+    document["values"]["largest_load"][""] = 0.01
+    document["objective"] = document["bound"] = document["stages"]["balance"] = 0.01
+
+
+def _stage(document):
+    return document["proof"]["stages"]["balance"]
+
+
+FAULTS = {
+    "rule dropped": lambda d: d["changes"]["changes"].pop(),
+    "side off by one": lambda d: d["changes"]["changes"][0].update(rhs=0),
+    "wrong label": lambda d: d["changes"]["changes"][0]["terms"][0].update(where={"rack": "r0"}),
+    "a pod twice": lambda d: d["values"]["x"].update({"p0,n0": 1, "p0,n1": 1}),
+    "a card twice": lambda d: d["values"]["y"].update(dict.fromkeys(d["values"]["y"], 2)),
+    "no card": lambda d: d["values"]["y"].pop(next(iter(d["values"]["y"]))),
+    "half a pod": lambda d: d["values"]["x"].update({"p0,n0": 0.5}),
+    "load understated": _understated,
+    "bound forged": lambda d: _stage(d)[0].update(rows={"largest": {"n0": 1}}),
+    "stage lost": lambda d: d["stages"].pop("admission 1"),
+    "leaves lost": lambda d: _stage(d).clear(),
+    "wrong sign": lambda d: _stage(d)[0]["rows"].update(few={"": 3}),
+    "another measure": lambda d: d["options"].update(balance="mean_absolute"),
+}
+
+
+@pytest.fixture(scope="module")
+def true():
+    """A changed placement that is proven, and its instance."""
+    model = model_of()
+    x = model.variables["x"]
+    solution = (
+        model.with_constraint("few", x.sel(rack="r1").sum() <= 1)
+        .with_constraint("some", x.sel(rack="r0").sum() <= 2)
+        .solve()
+    )
+    document = json.loads(json.dumps(solution.to_dict()))
+    assert verify(document, model.instance).claim == "optimal"
+    return document, model.instance
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_seeded_faults(true, what):
+    document, instance = copy.deepcopy(true[0]), true[1]
+    FAULTS[what](document)
+    certificate = verify(document, instance)
+    assert not certificate.ok or certificate.claim != "optimal"
 
 
 def test_squares_and_tangents_are_judged():
@@ -59,26 +77,3 @@ def test_squares_and_tangents_are_judged():
             rows["tangent"] = {f"{label.split(',')[0]},90": y for label, y in rows["tangent"].items()}
         certificate = verify(changed, model.instance)
         assert not certificate.ok or certificate.claim != "optimal"
-
-
-@pytest.mark.parametrize(
-    "what",
-    [
-        "rule dropped", "side off by one", "wrong label", "a pod twice", "a card twice", "no card", "half a pod",
-        "load understated", "bound forged", "stage lost", "leaves lost", "wrong sign", "another measure",
-    ],
-)  # fmt: skip
-def test_seeded_faults(what):
-    model = model_of()
-    x = model.variables["x"]
-    solution = (
-        model.with_constraint("few", x.sel(rack="r1").sum() <= 1)
-        .with_constraint("some", x.sel(rack="r0").sum() <= 2)
-        .solve()
-    )
-    document = json.loads(json.dumps(solution.to_dict()))
-    assert verify(document, model.instance).claim == "optimal"
-    changed = copy.deepcopy(document)
-    _fault(changed, what)
-    certificate = verify(changed, model.instance)
-    assert not certificate.ok or certificate.claim != "optimal"

@@ -14,11 +14,10 @@ from pydantic import ValidationError
 from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import BASELINES, place
-from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.pods.compute import compute_left
-from flowlex.validation.certificates.pods.enumeration import all_ways
+from flowlex.validation.certificates.pods.placement import Usage
+from tests.models.pods.oracles import BySearch, solved
 
 NODES = (
     PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),
@@ -59,18 +58,7 @@ def drawn(pods: Any) -> PodInstance:
 @settings(max_examples=6, deadline=None)
 @given(asked, st.booleans())
 def test_the_most_of_all_placements_with_compute(pods: Any, cards: bool) -> None:
-    instance, options = drawn(pods), {"cards": cards}
-    solution = PodPlacement(instance, cards=cards).solve("highs")
-    tried = all_ways(instance, options)
-    assert tried is not None and solution.certificate is not None and solution.certificate.ok
-    assert [float(n) for n, _, _ in solution.admitted.values()] == [float(n) for n in tried[0]]
-    assert solution.objective == pytest.approx(tried[1], abs=2e-6)
-
-
-class BySearch(PodPlacement):
-    """No integer program over pods and nodes."""
-
-    effort = Effort(admission=-1, direct=-1)
+    solved(drawn(pods), cards=cards)
 
 
 @settings(max_examples=15, deadline=None)
@@ -80,8 +68,7 @@ def test_searches_and_baselines_keep_compute(pods: Any) -> None:
     found = BySearch(instance)._admit("highs", SolveOptions()).cluster
     assert found is not None
     for cluster in (found, *(place(instance, name) for name in BASELINES)):
-        left = compute_left(instance, cluster.node.tolist(), cluster.used_cards, True)
-        assert min(min(cards) for cards in left) >= 0
+        assert Usage(instance, cluster.node, cluster.used_cards).over()[3] <= 0
 
 
 def test_a_certificate_refuses_too_much_compute() -> None:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.base import ModelError
-from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
-from flowlex.validation.certificates.pods.enumeration import all_ways
+from tests.models.pods.oracles import BySearch, solved
 
 NODES = (
     PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),
@@ -22,30 +21,20 @@ NODES = (
 )
 
 
-def solved(instance: PodInstance, **options: Any) -> Any:
-    solution = PodPlacement(instance, **options).solve("highs")
-    tried = all_ways(instance, options)
-    assert tried is not None
-    assert solution.certificate is not None and solution.certificate.ok
-    assert [round(float(found), 9) for found, _, _ in solution.admitted.values()] == [float(n) for n in tried[0]]
-    assert solution.objective == pytest.approx(tried[1], abs=1e-6)
-    assert str(solution.certificate.claim) == "optimal"
-    return solution
-
-
 some = st.lists(
     st.tuples(st.integers(1, 6), st.sampled_from([0, 0, 3, 5, 8]), st.sampled_from([0.0, 0.5, 1.0, 2.25])), max_size=6
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(some, st.sampled_from(["value", "gpu"]))
 def test_the_most_worth_of_all_placements(pods: Any, worth: Any) -> None:
     made = [Pod(name=f"p{k}", cpu_cores=c, gpu_memory_gb=g, value=v) for k, (c, g, v) in enumerate(pods)]
-    solved(PodInstance(nodes=NODES, pods=tuple(made)), admission="weighted", worth=worth)
+    solution = solved(PodInstance(nodes=NODES, pods=tuple(made)), admission="weighted", worth=worth)
+    assert str(solution.certificate.claim) == "optimal"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.sampled_from([None, 1.0, 2.5]), st.integers(0, 2)), max_size=3),
     st.lists(st.tuples(st.integers(1, 8), st.integers(0, 2)), max_size=3),
@@ -80,12 +69,6 @@ def test_the_cheaper_of_two_is_stopped() -> None:
     runs = [Pod(name=f"r{c}", cpu_cores=2, node="a", preempt_cost=c) for c in (1.5, 1.0)]
     pods = (*runs, Pod(name="x", cpu_cores=2, priority=1))
     assert solved(PodInstance(nodes=(node,), pods=pods)).node.tolist() == [0, -1, 0]
-
-
-class BySearch(PodPlacement):
-    """No integer program over pods and nodes."""
-
-    effort = Effort(admission=-1)
 
 
 def test_a_large_cluster_preempts_by_search_alone() -> None:

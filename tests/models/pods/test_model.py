@@ -193,7 +193,7 @@ def packs(instance: PodInstance, nodes: tuple[int, ...]) -> Cluster | None:
     return None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(some_pods, st.sampled_from(MEASURES), st.booleans())
 def test_the_optimum_is_that_of_trying_all(pods: Any, measure: Any, aggregate: bool) -> None:
     instance = small(pods)
@@ -210,12 +210,10 @@ def test_the_optimum_is_that_of_trying_all(pods: Any, measure: Any, aggregate: b
     assert solution.status is Status.OPTIMAL and solution.objective == pytest.approx(best[2], abs=2e-6)
 
 
-@pytest.mark.parametrize("engine", ["pulp", "highs"])
 @pytest.mark.parametrize("measure", MEASURES)
-def test_the_testbed_is_proven_and_engines_agree(engine: Any, measure: Any) -> None:
+def test_the_testbed_is_proven_and_engines_agree(measure: Any) -> None:
     instance: Any = generate("kubeflow-testbed", seed=2)
-    solution = PodPlacement(instance, balance=measure).solve(engine)
-    reference = PodPlacement(instance, balance=measure).solve("highs")
+    solution, reference = (PodPlacement(instance, balance=measure).solve(engine) for engine in ("pulp", "highs"))
     assert solution.status is Status.OPTIMAL and solution.queue
     assert solution.objective == pytest.approx(reference.objective, abs=2e-6)
     assert solution.bound <= solution.objective
@@ -247,14 +245,6 @@ def test_the_genetic_algorithm_is_seeded() -> None:
     assert (one.curve == same.curve).all() and one.tried == same.tried
     impossible = PodInstance(nodes=(node("a"),), pods=(pod("g", gpu=1),))
     assert genetic(impossible, np.array([True]), settings=quick).cluster is None
-
-
-def test_aggregation_changes_columns_not_answers() -> None:
-    instance: Any = generate("pods-scale", nodes=4, pods=24, seed=1)
-    both = [PodPlacement(instance, balance="max_load", aggregate=aggregate) for aggregate in (True, False)]
-    assert len(both[0].builder.pairs[0]) < len(both[1].builder.pairs[0])
-    one, other = (model.solve("highs", gap=0.01) for model in both)
-    assert one.admitted == other.admitted and one.objective == pytest.approx(other.objective, abs=0.011)
 
 
 def test_a_gap_is_kept_and_a_limit_is_told() -> None:

@@ -15,12 +15,11 @@ from pydantic import ValidationError
 from flowlex.formulations.outcome import SolveOptions, Status
 from flowlex.instances.pod_rules import PodGang, PodQueue, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.limits import Effort
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.rules import broken_rules
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.pods.enumeration import all_ways
 from flowlex.validation.certificates.pods.rules import RuleBook
+from tests.models.pods.oracles import BySearch, solved
 
 RACKS = tuple(
     PodNode(
@@ -38,16 +37,6 @@ RACKS = tuple(
 def pods_of(*asked: Any, **more: Any) -> tuple[Pod, ...]:
     """Pods p0, p1, ... of (cores, fields)."""
     return tuple(Pod(name=f"p{k}", cpu_cores=c, memory_gb=1, **(more | of)) for k, (c, of) in enumerate(asked))
-
-
-def solved(instance: PodInstance, **options: Any) -> Any:
-    """The solution, equal to trying all placements, by code that shares nothing with the model."""
-    solution = PodPlacement(instance, **options).solve("highs")
-    tried = all_ways(instance, options)
-    assert tried is not None and solution.certificate is not None and solution.certificate.ok
-    assert [float(n) for n, _, _ in solution.admitted.values()] == [float(n) for n in tried[0]]
-    assert solution.objective == pytest.approx(tried[1], abs=2e-6)
-    return solution
 
 
 def where(solution: Any) -> dict[str, str]:
@@ -154,12 +143,6 @@ def drawn(pods: Any, within: Any, spread: Any, quota: Any) -> PodInstance:
 @given(st.lists(pod_strategy, max_size=5), gang_strategy, spread_strategy, st.sampled_from([0.5, 1.0]), st.booleans())
 def test_the_most_of_all_placements_under_rules(pods: Any, within: Any, spread: Any, quota: Any, gather: bool) -> None:
     solved(drawn(pods, within, spread, quota), aggregate=gather)
-
-
-class BySearch(PodPlacement):
-    """No integer program over pods and nodes."""
-
-    effort = Effort(admission=-1, direct=-1)
 
 
 @settings(max_examples=9, deadline=None)

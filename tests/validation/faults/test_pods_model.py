@@ -11,7 +11,7 @@ import pytest
 from flowlex.formulations.outcome import Status
 from flowlex.instances import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.limits import Effort
+from flowlex.models.pods.limits import SearchLimits
 from flowlex.models.pods.model import PodPlacement
 from tests.validation.faults.seeding import THOROUGH, Change, array, faults_of, field, run_faults, seed
 
@@ -21,7 +21,7 @@ _PODS = "flowlex.models.pods"
 class PatternsOnly(PodPlacement):
     """Small instances go the way of large ones: prices, searches and patterns, no integer program."""
 
-    effort = Effort(admission=-1, direct=-1, intervals=20)
+    limits = SearchLimits(admission=-1, direct=-1, intervals=20)
 
 
 def times(factor: float) -> Change:
@@ -117,7 +117,7 @@ FAULTS: dict[str, dict[str, Change]] = {
         "both down": _outcome(objective=0.9, bound=0.9),
         "an answer elsewhere": field("cluster", _in_cluster(_to_other)),
     },
-    f"{_PODS}.problem.balance_program:to_measure": {"doubled": times(2.0)},
+    f"{_PODS}.problem.measures:to_measure": {"doubled": times(2.0)},
     f"{_PODS}.problem.measures:Deviation.value": {"a tenth less": times(0.9), "a tenth more": times(1.1)},
     f"{_PODS}.problem.measures:MaxLoad.value": {"a tenth less": times(0.9)},
     f"{_PODS}.problem.levels:Levels.total": {"one more of the first": lambda n, *_: (n[0] + 1, *n[1:]) if n else n},
@@ -134,7 +134,7 @@ FAULTS: dict[str, dict[str, Change]] = {
     },
     f"{_PODS}.bounds.relaxation:Relaxation.even": {"four times the bound": of_prices(bound=4.0)},
     f"{_PODS}.bounds.columns:Columns.prove": {"doubled": field("bound", times(2.0))},
-    f"{_PODS}.bounds.branching:GapSearch.run": {"a tenth more": field("bound", times(1.1))},
+    f"{_PODS}.bounds.branching:GapSearch._unscaled": {"a tenth more": times(1.1)},
     f"{_PODS}.model:PodPlacement._interpret": {
         "first and last swapped": field("node", array(_swapped)),
         "one dropped": field("node", array(_dropped)),

@@ -20,9 +20,9 @@ from fractions import Fraction
 from pydantic import Field
 
 from flowlex.validation.certificates.contract import Strict
-from flowlex.validation.certificates.pods.gang_bounds import Wholes
-from flowlex.validation.certificates.pods.holdings import holdings
-from flowlex.validation.certificates.pods.price_bound import Market, Population, Price, Priced
+from flowlex.validation.certificates.pods.gang_bounds import GangBounds
+from flowlex.validation.certificates.pods.node_classes import node_classes
+from flowlex.validation.certificates.pods.price_bound import Population, Price, PriceBound, Priced
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import TOLERANCE
 
@@ -52,12 +52,12 @@ def most_by_prices(people: Population, key: str, kept: Mapping[str, Fraction], p
     """No placement with at least ``kept`` of the levels above has more of this one; in whole units of its worth."""
     least_of, rent, all_of_it = *_paid(people, proof), Fraction(0)
     paid = {name: max(0.0, price) for name, price in proof.rules.items()}
-    wholes = Wholes(people)
-    shares = RuleBook(people.instance).shares(paid, wholes.of_spread)
+    bounds = GangBounds(people)
+    shares = RuleBook(people.instance).shares(paid, bounds.of_spread)
     parts: list[float] = [*paid.values()]
     sizes = parts.copy()  # of what is added and taken off, each rounded
     for k, level in enumerate(people.level):
-        if people.pod[k].gang in wholes.nowhere:
+        if people.pod[k].gang in bounds.nowhere:
             continue
         fees = [price * shares[name].get(people.pod[k].name, 0.0) for name, price in paid.items()]
         many, least = len(people.groups[k]), least_of[k] + math.fsum(fees)
@@ -81,13 +81,13 @@ def most_by_prices(people: Population, key: str, kept: Mapping[str, Fraction], p
 def _paid(people: Population, proof: AdmissionProof) -> tuple[list[float], float]:
     """What a pod of each group pays at least, infinite where it fits nowhere, and at most what all nodes earn."""
     if proof.pods is None:
-        market = Market(people, proof.classes, proof.move)
-        return [market.least(k) for k in range(len(people.pod))], market.rent()
+        bound = PriceBound(people, proof.classes, proof.move)
+        return [bound.least(k) for k in range(len(people.pod))], bound.rent()
     from flowlex.validation.certificates.pods.patterns import CAPPED
 
     price, move = people.by_group(proof.pods), max(0.0, proof.move)
     free = (0.0, math.inf, 0.0)  # any load costs nothing
-    rent = [nodes.many * nodes.best(price, move, CAPPED, *free, 1e-6, _STEPS) for nodes in holdings(people)]
+    rent = [nodes.many * nodes.best(price, move, CAPPED, *free, 1e-6, _STEPS) for nodes in node_classes(people)]
     return [p if able else math.inf for p, able in zip(price, people.able, strict=True)], math.fsum(
         [*rent, move * people.budget]
     )

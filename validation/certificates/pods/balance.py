@@ -32,8 +32,8 @@ from pydantic import Field
 
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.contract import Strict
-from flowlex.validation.certificates.pods.holdings import holdings
-from flowlex.validation.certificates.pods.price_bound import Market, Population, Price, Priced
+from flowlex.validation.certificates.pods.node_classes import node_classes
+from flowlex.validation.certificates.pods.price_bound import Population, Price, PriceBound, Priced
 
 __all__ = ["Piece", "least_balance"]
 
@@ -123,10 +123,10 @@ def _straight(people: Population, measure: str, piece: Piece, placed: Mapping[st
         priced.model_copy(update={"slope": each + piece.mean})
         for priced, each in zip(piece.classes, slope, strict=True)
     ]
-    market = Market(people, sloped, piece.move, sloped=True)
-    price = [market.least(k) for k in range(len(people.pod))]
+    bound = PriceBound(people, sloped, piece.move, sloped=True)
+    price = [bound.least(k) for k in range(len(people.pod))]
     held = [len(people.groups[k]) * price[k] for k in range(len(price)) if people.held(k)]
-    parts = [people.least_cost(price, placed, [math.isfinite(each) for each in price]), *held, -market.rent()]
+    parts = [people.least_cost(price, placed, [math.isfinite(each) for each in price]), *held, -bound.rent()]
     return _sum([*parts, *(-each for each in curve), _mean_part(piece, size)])
 
 
@@ -143,7 +143,7 @@ def _patterned(people: Population, measure: str, piece: Piece, placed: Mapping[s
     price, move = people.by_group(piece.pods or {}), max(0.0, piece.move)
     fine = 5e-7 * max(near, 1e-4) if law == SQUARED else 2e-7
     parts = [people.least_cost(price, placed, people.able), -move * people.budget]
-    for nodes in holdings(people):
+    for nodes in node_classes(people):
         parts.append(-nodes.many * nodes.best(price, move, law, piece.low, piece.high, piece.mean, fine, _STEPS))
     parts.append(_mean_part(piece, len(people.instance.nodes)))
     if math.inf in parts:  # a class, or a level, that nothing fits: no such placement

@@ -24,10 +24,9 @@ from flowlex.validation.certificates.contract import Claimed, Finding, Strict, V
 from flowlex.validation.certificates.options import PodOptions
 from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.balance import Piece, least_balance
-from flowlex.validation.certificates.pods.compute import compute_checks
 from flowlex.validation.certificates.pods.enumeration import all_ways
-from flowlex.validation.certificates.pods.gang_bounds import Wholes
-from flowlex.validation.certificates.pods.placement import check_placement, could_be_added, loads_at
+from flowlex.validation.certificates.pods.gang_bounds import GangBounds
+from flowlex.validation.certificates.pods.placement import Usage, check_placement, could_be_added
 from flowlex.validation.certificates.pods.price_bound import Population
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import (
@@ -98,12 +97,12 @@ def judge_placement(
     measure, cards = str(options.get("balance", "deviation")), bool(options.get("cards", True))
     moves = float(options.get("move_budget", 0.0))
     checks = [*check_placement(instance, where, on if cards else None, measure, objective, moves)]
-    checks += compute_checks(instance, where.tolist(), on, cards)
     checks += RuleBook(instance).checks(where.tolist())
     waits = {pod.name for p, pod in enumerate(instance.pods) if where[p] < 0}
     queue = [each.pod for each in answer.queue]
     checks.append(Check("who waits", sorted(queue) == sorted(waits), len(waits ^ set(queue))))
-    checks.append(could_be_added(instance, where, on, options))
+    usage = Usage(instance, where, on if cards else None)
+    checks.append(could_be_added(usage, where))
     people = Population(instance, options)
     tried = None if budget.spent else all_ways(instance, options, where.tolist(), _STEPS)
     admission, proven = _check_admission(people, where, answer, proof, tried, budget)
@@ -126,7 +125,7 @@ def judge_placement(
         rational(objective),
         rational(bound),
         {"admission": _weighted(instance, where, options), "balance": rational(objective)},
-        _evenness(loads_at(instance, where, on, options)) | _metrics(instance, where, objective, bound, measure),
+        _evenness(usage.loads()) | _metrics(instance, where, objective, bound, measure),
         tolerance=TOLERANCE,
         gap=_gap(objective, bound),
     )
@@ -149,15 +148,15 @@ def _check_admission(
     wrong = sorted(k for k in {*told, *wanted} if k not in told or told[k][:2] != (placed.get(k), wanted.get(k)))
     checks = [Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else "")]
     kept: dict[str, Fraction] = {}
-    wholes = Wholes(people)
-    proven, lost = not wrong, people.lost(wholes.nowhere)
+    bounds = GangBounds(people)
+    proven, lost = not wrong, people.lost(bounds.nowhere)
     for i, k in enumerate(wanted):
         most, least = told[k][2] if k in told else Fraction(0), wanted[k] - lost.get(k, 0)
         name = f"most pods of priority {k}"
         late = budget.spent
         if k in proof.admission and not late:
             least = min(least, most_by_prices(people, k, kept, proof.admission[k]))
-        least = least if late else wholes.largest(k, least)
+        least = least if late else bounds.largest(k, least)
         can = placed[k]
         if tried is not None and all(kept[j] == tried[0][m] for m, j in enumerate(kept)):
             least, can = min(least, tried[0][i]), max(can, tried[0][i])

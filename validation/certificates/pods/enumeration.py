@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations
 from typing import Any
 
-from flowlex.instances.pods import Pod, PodInstance, fits_wishes
+import numpy as np
+
+from flowlex.instances.pods import PodInstance
+from flowlex.validation.certificates.pods.placement import Usage
 from flowlex.validation.certificates.pods.rules import RuleBook
-from flowlex.validation.certificates.pods.sizes import balance_of, kind_of, loads_of, need_of, size_of
+from flowlex.validation.certificates.pods.sizes import balance_of, kind_of, size_of
 from flowlex.validation.certificates.pods.values import QueueShares, levels_of
 
 __all__ = ["all_ways", "enumerable"]
@@ -45,18 +47,13 @@ class _AllWays:
     """Pod after pod on every node and its cards, or waiting; what is free is taken and given back."""
 
     def __init__(self, instance: PodInstance, options: Mapping[str, Any], given: Sequence[int], limit: int) -> None:
-        self.instance, self.cards = instance, bool(options.get("cards", True))
-        self.measure = str(options.get("balance", "deviation"))
+        self.instance, self.measure = instance, str(options.get("balance", "deviation"))
         self.budget = size_of(float(options.get("move_budget", 0.0)))
         self.levels, self.fair = levels_of(instance, options), options.get("admission") == "fair"
         self.shares, self.book = QueueShares(instance, options), RuleBook(instance)
         self.ranks = sorted({each.rank for each in self.levels if each is not None})
-        nodes, cards = instance.nodes, self.cards
-        self.free = [[size_of(n.cpu_cores), size_of(n.memory_gb)] for n in nodes]
-        self.gpu = [[size_of(n.card_gb)] * n.cards if cards else [size_of(n.card_gb) * n.cards] for n in nodes]
-        self.full = [list(each) for each in self.gpu]
-        self.compute = [[Fraction(1)] * n.cards if cards else [Fraction(n.cards)] for n in nodes]
-        self.size = [(size_of(pod.cpu_cores), size_of(pod.memory_gb)) for pod in instance.pods]
+        nothing = np.full(len(instance.pods), -1)
+        self.usage = Usage(instance, nothing, {} if options.get("cards", True) else None)
         self.where = [-1] * len(instance.pods)
         self.own = [Fraction(0)] * len(self.ranks)
         for level, n in zip(self.levels, given, strict=False):
@@ -93,15 +90,15 @@ class _AllWays:
             more = spent + (size_of(pod.move_cost or 0.0) if moved else 0)
             if n < before or before < 0 or more > self.budget:
                 continue
-            if (moved and pod.move_cost is None) or not fits_wishes(pod, node):
+            if moved and pod.move_cost is None:
                 continue
-            for on in self._ways(p, n):
-                self._take(p, n, on, 1)
+            for on in self.usage.ways(pod, n):
+                self.usage.put(pod, n, on)
                 new, self.where[p] = list(counts), n
                 if level is not None:
                     new[self.ranks.index(level.rank)] += level.worth
                 self.go(k + 1, new, more)
-                self._take(p, n, on, -1)
+                self.usage.put(pod, n, on, -1)
         self.where[p] = -1
         if level is not None:
             self.go(k + 1, counts, spent)
@@ -113,7 +110,7 @@ class _AllWays:
     def _offer(self, counts: list[Fraction]) -> None:
         """Take a placement that admits more, or as much and more evenly."""
         if (now := self._rank(counts)) >= self.best and self.book.holds(self.where):
-            value = self._balance()
+            value = balance_of(self.usage.loads(), self.measure)
             if now > self.best or value < self.value:
                 self.best, self.value, self.counts = now, value, counts
 
@@ -123,40 +120,3 @@ class _AllWays:
             return counts
         rest = [many for many, level in zip(counts, self.ranks, strict=True) if level[0]]
         return [*self.shares.ordered(self.where), *rest, Fraction(counts == self.own)]
-
-    def _balance(self) -> float:
-        pairs = [*zip(self.instance.nodes, self.free, strict=True)]
-        cpu, memory = [size_of(n.cpu_cores) - f[0] for n, f in pairs], [size_of(n.memory_gb) - f[1] for n, f in pairs]
-        held = [[a - b for a, b in zip(*each, strict=True)] for each in zip(self.full, self.gpu, strict=True)]
-        return balance_of(loads_of(self.instance, cpu, memory, held), self.measure)
-
-    def _ways(self, p: int, n: int) -> list[tuple[int, ...]]:
-        """Cards for a pod on a node; none where it does not fit."""
-        pod, (cpu, memory) = self.instance.pods[p], self.size[p]
-        if self.free[n][0] < cpu or self.free[n][1] < memory:
-            return []
-        if not pod.wants_gpu:
-            return [()]
-        need, part = self._asks(pod, n)
-        gpu = zip(self.gpu[n], self.compute[n], strict=True)
-        able = [k for k, (left, compute) in enumerate(gpu) if left >= need and compute >= part]
-        if self.cards and pod.node_cards is not None and pod.node == self.instance.nodes[n].name:
-            able = [k for k in able if k in pod.node_cards]
-        if not self.cards:
-            return [(0,)] if self.instance.nodes[n].cards and able else []
-        return list(combinations(able, pod.gpu_cards))
-
-    def _asks(self, pod: Pod, n: int) -> tuple[Fraction, Fraction]:
-        """GB and compute on each card, or on all of the node's where they are not told apart."""
-        times = 1 if self.cards else pod.gpu_cards
-        return need_of(pod, self.instance.nodes[n]) * times, size_of(pod.gpu_compute) * times
-
-    def _take(self, p: int, n: int, on: tuple[int, ...], sign: int) -> None:
-        """Take what a pod asks for (1), or give it back (-1)."""
-        cpu, memory = self.size[p]
-        self.free[n][0] -= sign * cpu
-        self.free[n][1] -= sign * memory
-        need, part = self._asks(self.instance.pods[p], n) if on else (0, 0)
-        for k in on:
-            self.gpu[n][k] -= sign * need
-            self.compute[n][k] -= sign * part

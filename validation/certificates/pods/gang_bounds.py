@@ -15,15 +15,16 @@ from functools import cached_property
 
 from flowlex.instances.pods import Pod, PodNode, fits_wishes
 from flowlex.validation.certificates.pods.price_bound import Population
+from flowlex.validation.certificates.pods.rules import domain_of
 from flowlex.validation.certificates.pods.sizes import machine_kind, size_of
 
-__all__ = ["Wholes"]
+__all__ = ["GangBounds"]
 
 #: Numbers of a level, in units, for each worth, up to which sums are told apart.
 _SUMS = 5_000_000
 
 
-class Wholes:
+class GangBounds:
     """Sets of pods that rules bind together, none of which runs."""
 
     def __init__(self, people: Population) -> None:
@@ -41,8 +42,7 @@ class Wholes:
         each = {kind: self._on(pods, node) for kind, node in self.kinds.items()}
         found: dict[str, tuple[int, list[Fraction]]] = {}
         for node in self.people.instance.nodes:
-            domain = "" if over is None else node.name if over == "node" else node.labels.get(over)
-            if domain is None:
+            if (domain := domain_of(node, over)) is None:
                 continue
             many, room = each[machine_kind(node)]
             before, sums = found.get(domain, (0, [Fraction(0)] * 3))
@@ -102,10 +102,8 @@ class Wholes:
         if spread.most is not None:
             held = {domain: min(many, spread.most) for domain, many in held.items()}
         if spread.skew is not None:
-            usable = set()
-            for node in self.people.instance.nodes:
-                if any(fits_wishes(pod, node) for pod in pods):
-                    usable.add(node.name if spread.over == "node" else node.labels.get(spread.over))
+            able = (node for node in self.people.instance.nodes if any(fits_wishes(pod, node) for pod in pods))
+            usable = {domain_of(node, spread.over) for node in able}
             least = min((many for domain, many in held.items() if domain in usable), default=len(pods))
             held = {domain: min(many, least + spread.skew) for domain, many in held.items()}
         return sum(held.values())
@@ -128,18 +126,11 @@ class Wholes:
         end = int(most / unit)
         if not gangs or end < 0 or end * len(lone) > _SUMS:
             return most
-        can = bytearray(end + 1)  # whether some of them add up to a number
-        can[0] = 1
+        sums, mask = 1, (1 << (end + 1)) - 1  # bit n: some of them add up to n
         for worth, many in lone.items():
-            if worth:
-                _extend(can, worth, many)
-        return unit * max(n for n in range(end + 1) if can[n])
-
-
-def _extend(can: bytearray, worth: int, many: int) -> None:
-    """Mark the numbers that up to ``many`` more of this worth make of those marked."""
-    for start in range(min(worth, len(can))):
-        since = many + 1  # steps since a number that was marked before
-        for n in range(start, len(can), worth):
-            since = 0 if can[n] else since + 1
-            can[n] = since <= many
+            step = 1
+            while many > 0 and worth:
+                step = min(step, many)
+                sums |= (sums << (worth * step)) & mask
+                many, step = many - step, 2 * step
+        return unit * (sums.bit_length() - 1)

@@ -2,72 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.pods.compute import compute_left
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import TOLERANCE, balance_of, kind_of, loads_of, need_of, size_of
 
-__all__ = ["check_placement", "could_be_added", "loads_at"]
+__all__ = ["Usage", "check_placement", "could_be_added"]
 
 Cards = Mapping[int, NDArray[np.int64]]
 
 
-class _Usage:
+class Usage:
     """What every node and card holds; cards that are not there are left out (and refused elsewhere)."""
 
     def __init__(self, instance: PodInstance, where: NDArray[np.int64], on: Cards | None) -> None:
         self.instance, self.apart, nodes = instance, on is not None, instance.nodes
         self.cpu, self.memory = [Fraction(0)] * len(nodes), [Fraction(0)] * len(nodes)
         self.gpu = [[Fraction(0)] * max(1, node.cards if self.apart else 1) for node in nodes]
-        self.compute = compute_left(instance, where.tolist(), on or {}, self.apart)
+        self.compute = [[Fraction(0)] * len(held) for held in self.gpu]
         for p, pod in enumerate(instance.pods):
-            n = int(where[p])
-            if n >= 0:
-                self.cpu[n] += size_of(pod.cpu_cores)
-                self.memory[n] += size_of(pod.memory_gb)
-                chosen = [0] if on is None else [int(k) for k in on.get(p, ())]
-                for k in chosen if pod.wants_gpu else ():
-                    if 0 <= k < len(self.gpu[n]):
-                        self.gpu[n][k] += self.need(pod, nodes[n])
+            if where[p] >= 0:
+                self.put(pod, int(where[p]), [0] if on is None else [int(k) for k in on.get(p, ())])
 
-    def need(self, pod: Pod, node: PodNode) -> Fraction:
-        """GB on each card, or on the node."""
-        return need_of(pod, node) * (1 if self.apart else pod.gpu_cards)
+    def put(self, pod: Pod, n: int, on: Sequence[int], sign: int = 1) -> None:
+        """Add what a pod takes of a node and of these cards, or (-1) take it off."""
+        need, part = self._asks(pod, n)
+        self.cpu[n] += sign * size_of(pod.cpu_cores)
+        self.memory[n] += sign * size_of(pod.memory_gb)
+        for k in on if pod.wants_gpu else ():
+            if 0 <= k < len(self.gpu[n]):
+                self.gpu[n][k] += sign * need
+                self.compute[n][k] += sign * part
 
-    def card(self, node: PodNode) -> Fraction:
-        """GB of a card, or of all of them."""
-        return size_of(node.card_gb) * (1 if self.apart else node.cards)
+    def _asks(self, pod: Pod, n: int) -> tuple[Fraction, Fraction]:
+        """GB and compute on each card, or on the node."""
+        times = 1 if self.apart else pod.gpu_cards
+        return need_of(pod, self.instance.nodes[n]) * times, size_of(pod.gpu_compute) * times
 
-    def over(self) -> tuple[Fraction, Fraction, Fraction]:
-        """By how much the worst node, node, and card are overfilled."""
-        nodes = self.instance.nodes
-        gpu = [max(used) - self.card(node) for used, node in zip(self.gpu, nodes, strict=True)]
-        cpu = [used - size_of(node.cpu_cores) for used, node in zip(self.cpu, nodes, strict=True)]
-        return max(cpu), max(u - size_of(n.memory_gb) for u, n in zip(self.memory, nodes, strict=True)), max(gpu)
-
-    def takes(self, pod: Pod, n: int) -> bool:
-        """Whether a pod fits beside what a node holds."""
+    def _has(self, n: int) -> tuple[Fraction, Fraction]:
+        """GB and compute of each card, or of all of them."""
         node = self.instance.nodes[n]
-        if pod.node is not None and pod.node != node.name:  # what was stopped goes on where it ran
-            return False
+        return size_of(node.card_gb) * (1 if self.apart else node.cards), Fraction(1 if self.apart else node.cards)
+
+    def over(self) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+        """By how much the worst node (cores, memory) and card (GPU memory, compute) are overfilled."""
+        nodes = self.instance.nodes
+        gpu = [max(used) - self._has(n)[0] for n, used in enumerate(self.gpu)]
+        compute = [max(used) - self._has(n)[1] for n, used in enumerate(self.compute) if any(used)]
+        cpu = [used - size_of(node.cpu_cores) for used, node in zip(self.cpu, nodes, strict=True)]
+        memory = [used - size_of(node.memory_gb) for used, node in zip(self.memory, nodes, strict=True)]
+        return max(cpu), max(memory), max(gpu), max(compute, default=Fraction(0))
+
+    def ways(self, pod: Pod, n: int) -> Iterator[tuple[int, ...]]:
+        """Cards on which a pod fits beside what a node holds; nothing where it does not."""
+        node = self.instance.nodes[n]
         if not fits_wishes(pod, node) or size_of(node.cpu_cores) - self.cpu[n] < size_of(pod.cpu_cores):
-            return False
+            return
         if size_of(node.memory_gb) - self.memory[n] < size_of(pod.memory_gb):
-            return False
-        part = size_of(pod.gpu_compute) * (1 if self.apart else pod.gpu_cards)
-        rooms = enumerate(zip(self.gpu[n], self.compute[n], strict=False))  # a node without cards has no compute
-        own = pod.node_cards if self.apart else None  # it may only be back on these
-        able = [k for k, (used, left) in rooms if self.card(node) - used >= self.need(pod, node) and left >= part]
-        free = sum(own is None or k in own for k in able)
-        return not pod.wants_gpu or (node.cards > 0 and free >= (pod.gpu_cards if self.apart else 1))
+            return
+        if not pod.wants_gpu:
+            yield ()
+        elif node.cards:
+            (need, part), (memory, compute) = self._asks(pod, n), self._has(n)
+            rooms = enumerate(zip(self.gpu[n], self.compute[n], strict=True))
+            able = [k for k, (gb, shares) in rooms if memory - gb >= need and compute - shares >= part]
+            if self.apart and pod.node_cards is not None and pod.node == node.name:  # it may only be on these
+                able = [k for k in able if k in pod.node_cards]
+            yield from combinations(able, pod.gpu_cards if self.apart else 1)
+
+    def loads(self) -> NDArray[np.float64]:
+        """(N,) weighted utilisation."""
+        return loads_of(self.instance, self.cpu, self.memory, self.gpu)
 
 
 def _has_its_cards(pod: Pod, node: PodNode | None, chosen: list[int], apart: bool) -> bool:
@@ -126,14 +138,16 @@ def check_placement(
             wrong_cards.append(pod.name)
         if used_cards is not None and node[p] >= 0 and not _keeps_cards(pod, instance.nodes[int(node[p])], chosen):
             other_cards.append(pod.name)
-    usage = _Usage(instance, node, used_cards)
-    cpu, memory, gpu = usage.over()
-    found = balance_of(loads_of(instance, usage.cpu, usage.memory, usage.gpu), measure)
+    usage = Usage(instance, node, used_cards)
+    cpu, memory, gpu, compute = usage.over()
+    found = balance_of(usage.loads(), measure)
+    asked = any(pod.gpu_compute for pod in instance.pods)
     apart, where = abs(found - objective), "card" if used_cards is not None else "node"
     return (
         Check("cores of every node", cpu <= 0, max(0.0, float(cpu))),
         Check("memory of every node", memory <= 0, max(0.0, float(memory))),
         Check(f"GPU memory of every {where}", gpu <= 0, max(0.0, float(gpu))),
+        *([Check("compute of every card", compute <= 0, max(0.0, float(compute)))] if asked else []),
         _none("every GPU pod has its cards", wrong_cards),
         *_running_cards(instance, other_cards, used_cards is not None),
         _none("labels, taints and card models", wrong_wish),
@@ -143,21 +157,13 @@ def check_placement(
     )
 
 
-def loads_at(
-    instance: PodInstance, where: NDArray[np.int64], on: Cards, options: Mapping[str, Any]
-) -> NDArray[np.float64]:
-    """(N,) loads of the nodes in a placement."""
-    usage = _Usage(instance, where, on if options.get("cards", True) else None)
-    return loads_of(instance, usage.cpu, usage.memory, usage.gpu)
-
-
 def _none(name: str, offenders: list[str]) -> Check:
     return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
 
 
-def could_be_added(instance: PodInstance, where: NDArray[np.int64], on: Cards, options: Mapping[str, Any]) -> Check:
+def could_be_added(usage: Usage, where: NDArray[np.int64]) -> Check:
     """No waiting pod fits beside all that is placed; whoever leaves one out has not placed the most."""
-    usage = _Usage(instance, where, on if options.get("cards", True) else None)
+    instance = usage.instance
     capacity = np.array([[float(node.cpu_cores), float(node.memory_gb)] for node in instance.nodes])
     used = np.array([[float(a), float(b)] for a, b in zip(usage.cpu, usage.memory, strict=True)])
     rough = capacity - used + 1e-9 * (1 + capacity)
@@ -170,8 +176,8 @@ def could_be_added(instance: PodInstance, where: NDArray[np.int64], on: Cards, o
             continue
         known.add(kind_of(pod))
         for n in np.flatnonzero((rough[:, 0] >= pod.cpu_cores) & (rough[:, 1] >= pod.memory_gb)).tolist():
-            if not usage.takes(pod, n):
-                continue
+            if pod.node not in (None, instance.nodes[n].name) or not any(True for _ in usage.ways(pod, n)):
+                continue  # what was stopped goes on where it ran
             now = (
                 [*where[:p].tolist(), n, *where[p + 1 :].tolist()] if pod.spreads or pod.queue or pod.resources else []
             )

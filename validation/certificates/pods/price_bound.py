@@ -27,7 +27,7 @@ from flowlex.validation.certificates.pods.sizes import (
 )
 from flowlex.validation.certificates.pods.values import levels_of
 
-__all__ = ["Market", "Population", "Price", "Priced"]
+__all__ = ["Population", "Price", "PriceBound", "Priced"]
 
 
 #: A price or multiplier of a proof: none is so large that sums lose what they are about, or overflow.
@@ -164,7 +164,7 @@ class Population:
         return math.fsum(parts)
 
 
-class Market:
+class PriceBound:
     """Places at prices: what a pod pays at least, and what all nodes are worth together."""
 
     def __init__(self, people: Population, classes: list[Priced], move: float, *, sloped: bool = False) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,6 @@ __all__ = [
     "balance_of",
     "exact_rates",
     "kind_of",
-    "level_of",
     "loads_of",
     "machine_kind",
     "need_of",
@@ -120,22 +118,6 @@ class Level:
     """The least comes first."""
     key: str
     worth: Fraction
-
-
-def level_of(instance: PodInstance, pod: Pod, options: Mapping[str, Any]) -> Level | None:
-    """The level of a pod; None when it runs and may not be stopped."""
-    if pod.name in instance.must_run:
-        return None
-    if options.get("admission", "lexicographic") == "lexicographic":
-        if pod.preempt_cost is not None:
-            return Level((-pod.priority, 0), f"{pod.priority} running", size_of(pod.preempt_cost))
-        return Level((-pod.priority, 1), str(pod.priority), Fraction(1))
-    worth = size_of(pod.value)
-    if options.get("worth", "value") == "gpu":
-        largest = max(size_of(node.card_gb) for node in instance.nodes)
-        asked = size_of(pod.gpu_share) or size_of(pod.gpu_memory_gb) / (largest or 1)
-        worth = asked * pod.gpu_cards if pod.wants_gpu else Fraction(0)
-    return Level((0, 0), "worth", worth) if worth else Level((1, 0), "rest", Fraction(1))
 
 
 def units_of(levels: Iterable[Level]) -> dict[str, Fraction]:

@@ -14,20 +14,22 @@ from fractions import Fraction
 from typing import Any
 
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
-from flowlex.validation.certificates.pods.sizes import Level, level_of, machine_kind, need_of, shape_of, size_of
+from flowlex.validation.certificates.pods.sizes import Level, machine_kind, need_of, shape_of, size_of
 
 __all__ = ["QueueShares", "levels_of", "worths_of"]
 
 
 def levels_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Level | None]:
     """The level of every pod, None when it runs and goes on."""
-    ranking, by = options.get("admission", "lexicographic"), options.get("worth", "value")
-    if ranking != "fair" and (ranking == "lexicographic" or by != "fragmentation"):
-        return [level_of(instance, pod, options) for pod in instance.pods]
+    ranking = options.get("admission", "lexicographic")
     place, found = {queue.name: k for k, queue in enumerate(instance.queues)}, list[Level | None]()
     for pod, worth in zip(instance.pods, worths_of(instance, options), strict=True):
         if pod.name in instance.must_run:
             found.append(None)
+        elif ranking == "lexicographic" and pod.preempt_cost is not None:
+            found.append(Level((-pod.priority, 0), f"{pod.priority} running", size_of(pod.preempt_cost)))
+        elif ranking == "lexicographic":
+            found.append(Level((-pod.priority, 1), str(pod.priority), Fraction(1)))
         elif worth and ranking == "weighted":
             found.append(Level((0, 0), "worth", worth))
         elif worth and pod.queue is not None:

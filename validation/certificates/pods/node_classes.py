@@ -16,7 +16,7 @@ from flowlex.instances.pods import Pod, PodNode
 from flowlex.validation.certificates.pods.price_bound import Population
 from flowlex.validation.certificates.pods.sizes import machine_kind, size_of
 
-__all__ = ["Holding", "holdings"]
+__all__ = ["NodeClass", "node_classes"]
 
 
 class _Shape(NamedTuple):
@@ -38,7 +38,7 @@ class _Shape(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Holding:
+class NodeClass:
     """Nodes of one kind on which the same pods stay, and to which the same pods may return.
 
     Attributes
@@ -124,7 +124,7 @@ class Holding:
         return sizes.reshape(5, n).T.copy(), np.array([*most_cpu, *most_memory, most_gpu, max(0, large)]), card, held
 
 
-def holdings(people: Population) -> list[Holding]:
+def node_classes(people: Population) -> list[NodeClass]:
     """The nodes, those taken together that hold the same and are home to nobody who may leave."""
     stays: dict[str, Counter[int]] = {}
     home: set[str] = set()
@@ -142,7 +142,7 @@ def holdings(people: Population) -> list[Holding]:
             there[_Shape.of(people, people.pod[k], node)] += many
         own = node.name if node.name in home else None
         kinds.setdefault((machine_kind(node), frozenset(there.items()), own), []).append(node)
-    return [Holding(people, nodes[0], len(nodes), tuple(held[nodes[0].name].items())) for nodes in kinds.values()]
+    return [NodeClass(people, nodes[0], len(nodes), tuple(held[nodes[0].name].items())) for nodes in kinds.values()]
 
 
 def _in_units(wanted: list[Fraction], held: list[Fraction]) -> tuple[list[int], list[int]]:

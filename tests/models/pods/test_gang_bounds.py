@@ -14,19 +14,12 @@ from hypothesis import strategies as st
 from flowlex.instances.pod_rules import PodGang, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.bounds.gang_bounds import gangs_out, largest_sum, most_of_spreads
-from flowlex.models.pods.limits import Effort
-from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.pods.gang_bounds import Wholes
+from flowlex.validation.certificates.pods.gang_bounds import GangBounds
 from flowlex.validation.certificates.pods.price_bound import Population
 from flowlex.validation.certificates.pods.rules import RuleBook
-
-
-class ByBounds(PodPlacement):
-    """No integer program over pods and nodes."""
-
-    effort = Effort(admission=-1, direct=-1)
+from tests.models.pods.oracles import BySearch
 
 
 def racks(*cores: float, cards: int = 0) -> tuple[PodNode, ...]:
@@ -71,7 +64,7 @@ def skewed() -> PodInstance:
     ("instance", "most", "wanted"), [(too_large(), 4, 13), (in_threes(), 6, 9), (on_cards(), 2, 7), (skewed(), 10, 20)]
 )
 def test_bounds_count_gangs_whole_and_spreads_by_domain(instance: PodInstance, most: int, wanted: int) -> None:
-    solution = ByBounds(instance).solve("highs")
+    solution = BySearch(instance).solve("highs")
     assert solution.certificate is not None and solution.certificate.claim != "feasible"
     assert solution.admitted[0] == (most, wanted, most)
     document = json.loads(json.dumps(solution.to_dict()))
@@ -80,12 +73,12 @@ def test_bounds_count_gangs_whole_and_spreads_by_domain(instance: PodInstance, m
     loose = instance.model_copy(
         update={"pods": tuple(p.model_copy(update={"gang": None, "spreads": ()}) for p in instance.pods)}
     )
-    free = ByBounds(loose.model_copy(update={"gangs": (), "spreads": ()})).solve("highs")
+    free = BySearch(loose.model_copy(update={"gangs": (), "spreads": ()})).solve("highs")
     assert free.admitted[0][2] > most  # without the rules more fit: nothing else keeps them out
 
 
 def test_a_bound_that_breaks_a_gang_is_only_quoted_as_the_most() -> None:
-    document = json.loads(json.dumps(ByBounds(skewed()).solve("highs").to_dict()))
+    document = json.loads(json.dumps(BySearch(skewed()).solve("highs").to_dict()))
     document["proof"]["admission"]["0"]["rules"] = {}
     found = verify(document, skewed())
     assert [check.how for check in found.checks if check.name == "most pods of priority 0"] == ["quoted"]
@@ -121,12 +114,12 @@ def test_no_placement_exceeds_what_rules_leave(pods: Any, within: Any, limits: A
         gangs=(PodGang(name="g", within=within), PodGang(name="h", within="rack")),
         spreads=(PodSpread(name="s", over="rack", most=limits[0], skew=limits[1]), PodSpread(name="t", skew=1)),
     )
-    view, wholes = instance.arrays, Wholes(Population(instance, {"cards": cards}))
+    view, bounds = instance.arrays, GangBounds(Population(instance, {"cards": cards}))
     out, most = gangs_out(view, cards=cards), most_of_spreads(view, cards=cards)
-    assert {made[p].gang for p in np.flatnonzero(out)} == wholes.nowhere
+    assert {made[p].gang for p in np.flatnonzero(out)} == bounds.nowhere
     for r, name in enumerate(view.rules.names):
         if name.startswith("spread"):
-            told = wholes.of_spread(name.split("'")[1])
+            told = bounds.of_spread(name.split("'")[1])
             assert most[r] == (np.inf if told is None else told)
     book, counted = RuleBook(instance), set()
     for at in itertools.product(range(-1, len(nodes)), repeat=len(made)):
@@ -145,7 +138,7 @@ def test_no_placement_exceeds_what_rules_leave(pods: Any, within: Any, limits: A
     for n in counted:  # whatever a bound says, it stays at or above what can be
         assert largest_sum(view.rules.gang[fresh], np.ones(fresh.sum(), np.int64), n) == n
         if fresh.any():
-            assert wholes.largest("0", n) == n
+            assert bounds.largest("0", n) == n
 
 
 def test_sums_of_gangs_and_single_pods() -> None:
