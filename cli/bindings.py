@@ -83,8 +83,8 @@ def bindings(
         raise typer.Exit(1)
     if source.pending:
         note(f"{len(source.pending)} pods stay pending, as the importer could not state them (see `pending`)")
-    whole = patched(manifests, source, made, placement) if manifests else None
-    write_plan(made, output, whole)
+    pods = patched(manifests, source, made, placement) if manifests else None
+    write_plan(made, output, pods)
 
 
 def check_output(output: str, force: bool) -> None:

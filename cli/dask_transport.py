@@ -115,8 +115,8 @@ def perform(packed: PackedTask) -> Finished:
 
     worker = get_worker()
     if packed.versions and packed.versions != versions():
-        told = different(packed.versions, versions())
-        message = f"joined with other versions than the client's: {told}; install the same"
+        difference = different(packed.versions, versions())
+        message = f"joined with other versions than the client's: {difference}; install the same"
         return packed.failed(f"{worker.address}: {message}")
     started = _record_start(packed.metadata_keys, worker)
     if len(started) >= TRIES:

@@ -97,7 +97,7 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | N
         waiting.put(task)
     many = waiting.qsize()
 
-    def heard(task: dict[str, Any], event: dict[str, Any]) -> None:
+    def notify(task: dict[str, Any], event: dict[str, Any]) -> None:
         if event["event"] == "compiling" and not announced.is_set():
             announced.set()
             note("compiling numerical loops, once for this machine; `flowlex warm-up` does it ahead")
@@ -108,7 +108,7 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | N
         with contextlib.closing(SingleWorker()) as worker:
             try:
                 while not stop.is_set():
-                    results.put(worker.perform(waiting.get_nowait(), lambda: not stop.is_set(), heard))
+                    results.put(worker.perform(waiting.get_nowait(), lambda: not stop.is_set(), notify))
             except (Empty, Cancelled):
                 pass
             except Exception as error:

@@ -109,7 +109,7 @@ def replay(
         title = f"Replay of {log} ({'goals of the state' if chosen is None else goals})"
         given = {"scheduler": scheduler, **(options if scheduler is None else {})}
         _replay_flow(title, stream, chosen or (), save, batch=batch, certify=certify, **given)
-    _whole(stream)
+    _end_if_damaged(stream)
 
 
 def _restored(state: Path, goals: tuple[Goal, ...] | None, options: dict[str, Any], *, certify: bool) -> FlowScheduler:
@@ -190,7 +190,7 @@ def _print_steps(histogram: Sequence[tuple[float, float, int]], refused: Sequenc
         note(f"... and {len(refused) - 10} more events were refused")
 
 
-def _whole(stream: EventLog | list[Any]) -> None:
+def _end_if_damaged(stream: EventLog | list[Any]) -> None:
     """Exit with what stopped the reading of a log, if anything did."""
     damage = None if isinstance(stream, list) else stream.damage
     if damage is not None:

@@ -154,8 +154,8 @@ def _runs(chosen: Sequence[Experiment], quick: bool, seeds: int | None, sweep: b
 def _job(each: Experiment, seed: int, given: str, quick: bool) -> Job:
     """One measurement (``given``: open parameters that differ from the default); the experiment decides if it holds."""
     name = f"{each.name}#{given}#{seed}{'#quick' if quick else ''}"
-    told = repr((each.statements, each.open, each.measure.__module__)).encode()
-    mark = Fingerprint(name, int(hashlib.sha256(told).hexdigest()[:12], 16), 0)
+    definition = repr((each.statements, each.open, each.measure.__module__)).encode()
+    mark = Fingerprint(name, int(hashlib.sha256(definition).hexdigest()[:12], 16), 0)
     about = {"experiment": each.name, "paper": each.paper, "seed": seed, "quick": quick, "given": given}
     return Job(name, mark, task={"job": "measure", "simulator": "experiment", **about})
 

@@ -86,9 +86,9 @@ def _job(path: Path, scenario: Scenario, policy: str, seed: int, settings: dict[
     work = scenario.workload.file
     inputs = (path,) if work is None else (path, path.parent / work)
     marks = list(map(Fingerprint.of, inputs))
-    told = json.dumps(settings, sort_keys=True) if settings else ""
+    text = json.dumps(settings, sort_keys=True) if settings else ""
     size, changed = sum(mark.size for mark in marks), max(mark.mtime_ns for mark in marks)
-    mark = Fingerprint(f"{marks[0].path}#{policy}#{seed}{told}", size, changed)
+    mark = Fingerprint(f"{marks[0].path}#{policy}#{seed}{text}", size, changed)
     stem = re.sub(r"[^\w.-]+", "_", f"{path.name.partition('.json')[0]}-{policy}-{seed}")
     about = {"scenario": str(path), "policy": policy, "seed": seed, "settings": settings}
     task = {"job": "simulate", "simulator": scenario.simulator, **about}

@@ -95,11 +95,11 @@ def _explain(named: NamedMatrix, time_limit: float, seed: int, as_json: bool) ->
     from flowlex.validation.unimodularity.sources import constraints_of
 
     for by in ("rows", "columns"):
-        told = f"families of {by}\n{explain(constraints_of(named), by=by, time_limit=time_limit / 2, seed=seed)}"
+        text = f"families of {by}\n{explain(constraints_of(named), by=by, time_limit=time_limit / 2, seed=seed)}"
         if as_json:
-            note(told)
+            note(text)
         else:
-            console().print(told, markup=False, soft_wrap=True)
+            console().print(text, markup=False, soft_wrap=True)
 
 
 def _extract(named: NamedMatrix, file: Path, path: Path) -> None:

@@ -79,7 +79,7 @@ Message = Annotated[str, StringConstraints(max_length=MAX_ERROR_CHARS)]
 UnixTime = Annotated[float, Field(ge=0, le=MAX_TIME, allow_inf_nan=False)]
 
 
-def _whole(value: Any) -> Any:
+def _integer(value: Any) -> Any:
     """Take 2.0 for the integer 2, as JSON Schema does; a string or a boolean is none."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -132,7 +132,7 @@ class Registration(_Request):
     timeout_s: Annotated[float, Field(ge=0.05, le=3_600)] = 5.0
     nodes: Annotated[list[NodeName], Field(max_length=10_000)] = []
     labels: Labels = {}
-    replicas: Annotated[int, Field(ge=1, le=100_000), BeforeValidator(_whole)] | None = None
+    replicas: Annotated[int, Field(ge=1, le=100_000), BeforeValidator(_integer)] | None = None
     unit: Unit = ""
     inputs: Annotated[list[DataName], Field(max_length=20)] = []
     window_s: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
@@ -170,7 +170,7 @@ class Heartbeat(_Request):
     """An agent is alive: what it runs and how many samples wait in its journal."""
 
     running: Annotated[list[DataName], Field(max_length=1_000)] = []
-    buffered: Annotated[int, Field(ge=0, le=2**53), BeforeValidator(_whole)] = 0
+    buffered: Annotated[int, Field(ge=0, le=2**53), BeforeValidator(_integer)] = 0
 
 
 class Assignment(_Document):
@@ -220,9 +220,9 @@ class Sample(_Request):
     time: UnixTime
     value: JsonValue = None
     unit: Unit = ""
-    exit_code: Annotated[int, Field(ge=-255, le=255), BeforeValidator(_whole)] = 0
+    exit_code: Annotated[int, Field(ge=-255, le=255), BeforeValidator(_integer)] = 0
     error: Message = ""
-    seq: Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_whole)] | None = None
+    seq: Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_integer)] | None = None
     age_s: Annotated[float, Field(ge=0, le=MAX_TIME, allow_inf_nan=False)] | None = None
 
     @field_validator("value")

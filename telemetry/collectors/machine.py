@@ -108,8 +108,8 @@ def disk_throughput(seconds: str = "0.25") -> dict[str, int]:
     def counters() -> tuple[int, int]:
         per_disk = psutil.disk_io_counters(perdisk=True) or {}
         # Partitions have no folder of their own in /sys/block; loop and ram disks are not disks.
-        whole = (c for name, c in per_disk.items() if (Path("/sys/block") / name).is_dir())
-        found = [c for c in whole if c]
+        disks = (c for name, c in per_disk.items() if (Path("/sys/block") / name).is_dir())
+        found = [c for c in disks if c]
         return sum(c.read_bytes for c in found), sum(c.write_bytes for c in found)
 
     return _rates(counters, seconds, ("read_bytes_per_s", "write_bytes_per_s"))
