@@ -11,7 +11,7 @@ module                    what it holds
 ========================  =====================================================================
 `schemas`                 the documents of the REST interface
 `tables`                  what is stored, on SQLite or PostgreSQL
-`database`                opening, transactions
+`database`                connections, transactions
 `registry`, `reads`,      the methods on the tables, by purpose; `store` puts them behind one class
 `writes`, `upkeep`
 `clock`                   the service's time, which never steps
@@ -20,7 +20,7 @@ module                    what it holds
 `assignments`, `roster`   which node runs what, and which nodes live
 `metrics`, `limits`       what the service tells of itself, and what one client may cost
 `service`                 what the routes share
-`app`, `routes_*`, the REST interface and its documentation
+`app`, `routes_*`         the REST interface and its documentation
 `rights`, `answers`       who may ask, and how rows and refusals become answers
 `client`                  calls it
 `journal`                 an agent's buffer on disk
