@@ -74,50 +74,36 @@ class Classes:
         return np.bincount(self.machine, minlength=len(self.first_machine)).astype(np.int64)
 
     @classmethod
-    def single(cls, instance: FlowInstance, rules: Rules, task_rules: TaskRules, views: Sequence[TaskView]) -> Classes:
-        """Every task and every machine alone."""
-        prices = _prices(instance, rules, task_rules, views, ())
-        kinds = np.arange(len(instance.machines), dtype=np.int64)
-        return cls(np.arange(len(views), dtype=np.int64), kinds, _pairs(instance, prices, kinds))
-
-    @classmethod
-    def alike(
+    def of(
         cls,
         instance: FlowInstance,
         rules: Rules,
         task_rules: TaskRules,
         views: Sequence[TaskView],
-        resources: Resources,
+        resources: Resources | None,
+        *,
+        machines_alone: bool = False,
     ) -> Classes:
-        """Tasks and machines that nothing tells apart together."""
+        """Tasks and machines that nothing tells apart together; without ``resources`` each task and machine alone."""
         number: dict[Hashable, int] = {}
         firsts: list[TaskView] = []
         of = np.zeros(len(views), np.int64)
         foreign = any(is_foreign(goal) for goal in rules.goals)
         for t, view in enumerate(views):
-            key = _key(view, rules, task_rules, foreign=foreign)
+            key = t if resources is None else _key(view, rules, task_rules, foreign=foreign)
             if key not in number:
                 number[key] = len(firsts)
                 firsts.append(view)
             of[t] = number[key]
-        prices = _prices(instance, rules, task_rules, firsts, instance.resources)
+        prices = _prices(instance, rules, task_rules, firsts, () if resources is None else instance.resources)
         known: dict[Hashable, int] = {}
-        kinds = np.zeros(len(instance.machines), np.int64)
-        for m, machine in enumerate(instance.machines):
-            has = tuple(resources.capacity[m].tolist())
-            tags = task_rules.tags & machine.tags
+        kinds = np.arange(len(instance.machines), dtype=np.int64)
+        for m, machine in enumerate(() if machines_alone or resources is None else instance.machines):
+            has = () if resources is None else tuple(resources.capacity[m].tolist())
             costs = tuple(price.get(machine.name) for price in prices)
-            kinds[m] = known.setdefault((costs, has, tags, tuple(rules.slot_costs(machine))), len(known))
+            same = (costs, has, task_rules.tags & machine.tags, tuple(rules.slot_costs(machine)))
+            kinds[m] = known.setdefault(same, len(known))
         return cls(of, kinds, _pairs(instance, prices, kinds))
-
-    def with_machines_apart(self) -> Classes:
-        """The same with every machine alone."""
-        inside = [np.flatnonzero(self.machine == kind).tolist() for kind in range(len(self.first_machine))]
-        p = self.pairs
-        each = [(t, m, cost) for t, k, cost in zip(p.task, p.machine, p.cost, strict=True) for m in inside[k]]
-        columns = np.array([(t, m) for t, m, _ in each], np.int64).reshape(-1, 2)
-        machine = np.arange(len(self.machine), dtype=np.int64)
-        return Classes(self.task, machine, Pairs(columns[:, 0], columns[:, 1], [cost for *_, cost in each]))
 
 
 def _firsts(of: Integers) -> Integers:

@@ -52,9 +52,10 @@ class CountedProgram:
         schedule: ScheduleNetwork,
         task_rules: TaskRules,
         declared: Collection[str],
-        classes: Classes | None = None,
+        *,
+        machines_alone: bool = False,
     ) -> CountedProgram:
-        """State an instance in counts; ``classes`` where they are known.
+        """State an instance in counts of tasks, and of machines unless ``machines_alone``.
 
         Raises
         ------
@@ -62,8 +63,7 @@ class CountedProgram:
             Costs add up to more than floating point holds exactly, or there are too many pairs.
         """
         resources = Resources.of(instance)
-        if classes is None:
-            classes = Classes.alike(instance, rules, task_rules, schedule.views, resources)
+        classes = Classes.of(instance, rules, task_rules, schedule.views, resources, machines_alone=machines_alone)
         base = state_flow(instance, rules, schedule, task_rules, declared, classes)
         columns = base.program.column_count
         largest = max(float(np.abs(stage.cost(columns)).max(initial=0)) for stage in base.stages)
@@ -73,11 +73,6 @@ class CountedProgram:
                 f"({_EXACT:.3g}); use a larger unit of cost"
             )
         return cls(instance, rules, schedule, task_rules, resources, classes, base)
-
-    def with_machines_apart(self, declared: Collection[str]) -> CountedProgram:
-        """The same with every machine alone."""
-        classes = self.classes.with_machines_apart()
-        return CountedProgram.of(self.instance, self.rules, self.schedule, self.task_rules, declared, classes)
 
     def with_sizes(self, sizes: Sequence[Size]) -> Statement:
         """The statement with rows for these sizes."""

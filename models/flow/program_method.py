@@ -63,8 +63,14 @@ class ProgramMethod:
     @cached_property
     def program(self) -> CountedProgram:
         """The integer program in counts."""
+        return self.program_of(machines_alone=False)
+
+    def program_of(self, *, machines_alone: bool) -> CountedProgram:
+        """The integer program in counts of tasks, and of machines unless ``machines_alone``."""
         n = self.network
-        return CountedProgram.of(n.instance, n.rules, n.schedule, self.task_rules, self.declared)
+        return CountedProgram.of(
+            n.instance, n.rules, n.schedule, self.task_rules, self.declared, machines_alone=machines_alone
+        )
 
     @cached_property
     def statement(self) -> Statement:
@@ -146,7 +152,7 @@ class _Search:
         found = [self._solved(program, self._first(program, proposal))]
         if found[0].outcome.status is Status.OPTIMAL or not program.capacities:
             return found[0]
-        single = program.with_machines_apart(self.method.declared)
+        single = self.method.program_of(machines_alone=True)
         if not self._large(single):
             found.append(self._solved(single, found[0].machine, every=True, known=found[0].bounds))
             if found[1].outcome.status is not Status.OPTIMAL:

@@ -64,7 +64,7 @@ def state_flow(
     With ``classes`` its variables count: tasks of a class on machines of a kind, named by the first of each. Capacities
     are then left to `with_sizes`.
     """
-    single = Classes.single(instance, rules, task_rules, schedule.views) if classes is None else classes
+    single = Classes.of(instance, rules, task_rules, schedule.views, None) if classes is None else classes
     return _Builder(instance, rules, schedule, task_rules, declared, single).build(counts=classes is not None)
 
 

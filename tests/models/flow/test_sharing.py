@@ -123,7 +123,7 @@ def shares_of(instance: FlowInstance, kind: str) -> tuple[int, ...]:
 @pytest.mark.parametrize("kind", ["max_min", "weighted"])
 def test_shares_equal_exhaustive_search(kind: str, placement: bool) -> None:
     rng = np.random.default_rng(7)
-    for _ in range(40):
+    for _ in range(20):
         instance = random_instance(rng, placement=placement)
         assert fairest(instance, kind == "weighted") == [shares_of(instance, kind)], instance.model_dump_json()
 
