@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from flowlex.formulations import solve
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.generators import generate
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
@@ -74,7 +75,7 @@ def test_engines_agree_and_the_network_stays_unimodular():
     assert "single file" in model.schedule.network.arc_blocks
     assert len({model.solve(engine).score for engine in ("network", "highs", "pulp")}) == 1
     assert check(model).answer == "tu"
-    assert draw_network(model, model.solve("network")) is not None
+    assert draw_network(model, solve(model.schedule.network, "network").values) is not None
 
 
 def spread_job(*tasks, rule="web", **more):
