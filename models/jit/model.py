@@ -4,9 +4,10 @@ Every transfer of a DAG job gets a latest arrival time (`flowlex.models.jit.late
 schedules that meet them, the sorted vector of loads (pair of machines and slot, or port and slot) is made
 lexicographically least.
 
-Programs of the paper, by name: ``P1`` minimises the largest load; ``P2`` is the lexicographic minimum (here in stages
-with 0/1 coefficients); ``P3`` is the separable convex sum of ``|delta|**delta_u``, in increments; ``P4`` the same in
-lambda form. All can be compiled as printed. P3 and P4 refuse sizes at which their weights lose precision.
+Programs of the paper, by name: ``P1`` minimises the largest load (it is solved as P2); ``P2`` is the lexicographic
+minimum (here in stages with 0/1 coefficients); ``P3`` is the separable convex sum of ``|delta|**delta_u``, in
+increments; ``P4`` the same in lambda form. All can be compiled as printed. P3 and P4 refuse sizes at which their
+weights lose precision.
 
 Source: Shi, Wen, Fei, Zhang 2021, and the findings of shared/papers/jit-bandwidth.md: the constraint matrix is not
 totally unimodular, so integers are tested, not assumed; and the weights overflow, so the stages have none.
@@ -302,7 +303,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         _ = self.grid
 
     def _run(self, engine: EngineName, options: SolveOptions) -> JitRun:
-        """Find a plan: the named program itself for P3, P4, and P1 without presolve."""
+        """Find a plan; P3 and P4 are solved as they are printed, P1 is the largest load of P2."""
         if engine == "network":
             raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
         if options.solver is not None:  # structure alone may give the answer: refused all the same
@@ -316,17 +317,11 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         def seen(found: Callable[[], Plan | None]) -> None:
             offer(options, lambda: self._run_of(found(), engine), often=True)
 
-        if self.program == "P2" or (self.program == "P1" and search.presolve):
+        if self.program in ("P1", "P2"):
             plan = find_plan(self.grid, search, seen)
         else:
             seen(lambda: incumbent(SearchState(self.grid, search)))
-            cells = self.cells
-            if self.program == "P1":
-                cells = replace(cells, horizon="slots")
-                program = self._state_of(None, elastic=False, levels=False, whole=False).stage_program("largest")
-            else:
-                program = self._weighted()
-            plan = solve_printed(program, self.program, cells, self.load, self.integrality, engine, options)
+            plan = solve_printed(self._weighted(), self.cells, self.integrality, engine, options)
         if self.breaks_ties and plan.status is Status.OPTIMAL and plan.blocks.whole:
             plan = replace(plan, blocks=break_ties(self.grid, plan.blocks, self.load, self.chosen_windows))
         found = self._run_of(plan, engine)

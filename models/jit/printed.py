@@ -1,4 +1,4 @@
-"""P1, P3 and P4 solved as one program: a linear program whose answer is tested, an integer program where it must be."""
+"""P3 and P4 solved as one program: a linear program whose answer is tested, an integer program where it must be."""
 
 from __future__ import annotations
 
@@ -9,23 +9,14 @@ from flowlex.formulations.lexicographic.problem import Integrality, is_whole
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.models.jit.blocks import Blocks
-from flowlex.models.jit.grid import Load
 from flowlex.models.jit.program import Cells
-from flowlex.models.jit.proofs import largest_proof
 from flowlex.models.jit.search import Plan
-from flowlex.validation.certificates.jit import SchedulePart
 
 __all__ = ["solve_printed"]
 
 
 def solve_printed(
-    program: LinearProgram,
-    kind: str,
-    cells: Cells,
-    load: Load,
-    integrality: Integrality,
-    engine: EngineName,
-    options: SolveOptions,
+    program: LinearProgram, cells: Cells, integrality: Integrality, engine: EngineName, options: SolveOptions
 ) -> Plan:
     """Solve the program, stated without integers; they are tested and, where asked for, enforced."""
     relaxed: Outcome | None = None
@@ -35,25 +26,20 @@ def solve_printed(
     if integrality != "lp" and (relaxed is None or not _is_whole(relaxed, cells)):
         if relaxed is not None and relaxed.status is Status.INFEASIBLE:
             return _no_plan(relaxed)
-        whole_rates = program.with_integer(*({"rate", "largest"} & program.variable_blocks.keys()))
-        outcome = solve(whole_rates, engine, options)
+        outcome = solve(program.with_integer("rate"), engine, options)
         route = "mip"
     if outcome.values is None:
         return _no_plan(outcome)
     values = outcome.values[: cells.columns.count]
     if not is_whole(values):
         return Plan(outcome.status, cells.blocks(values), (), ("printed", route), lp_solves=1)
-    parts: tuple[SchedulePart, ...] = ()
-    if kind == "P1" and relaxed is not None:
-        proofs = largest_proof(cells, load, program, relaxed, outcome)
-        parts = (SchedulePart(cells.grid.transfer[cells.which], proofs),)
     weighted = None
-    if kind in ("P3", "P4") and outcome.objective is not None and outcome.bound is not None:
+    if outcome.objective is not None and outcome.bound is not None:
         weighted = (float(outcome.objective), float(outcome.bound))
     return Plan(
         outcome.status,
         cells.blocks(np.rint(values).astype(np.int64)),
-        parts,
+        (),
         ("printed", route),
         lp_solves=int(relaxed is not None),
         mip_solves=int(route == "mip"),

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.lexicographic.problem import LexicographicResult, Stage
-from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import Outcome
 from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.presolve import Bands
 from flowlex.models.jit.program import Cells
@@ -24,7 +22,6 @@ __all__ = [
     "band_proofs",
     "common_scale",
     "highest_level",
-    "largest_proof",
     "part_document",
     "scaled",
     "stage_proofs",
@@ -121,8 +118,6 @@ def _stage_proof(
     first: bool,
     before_all: int | None,
     bound: float | None,
-    *,
-    every_row: bool = False,
 ) -> LevelProof:
     machines, duals = len(cells.grid.out_units), stage.duals
     unit, cell, _ = cells.load_entries(load)
@@ -131,7 +126,7 @@ def _stage_proof(
     port, place, pi = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
     for side, name in enumerate(("egress", "ingress")):
         if name in duals:
-            machine, where, _ = cells.port_rows(side, not every_row)
+            machine, where, _ = cells.port_rows(side, binding_only=True)
             price = -duals[name]
             if cells.full is not None:
                 price[np.isin(machine * len(cells.length) + where, cells.full[side])] -= duals[f"{name}_full"]
@@ -175,20 +170,6 @@ def _prices(cells: Cells, unit: Integers, cell: Integers, price: Integers, joine
     breaks = (np.diff(unit) != 0) | (np.diff(cell) != 1) | (np.diff(price) != 0)
     first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
     return Prices(unit[first], cells.edges[cell[first]], cells.edges[cell[last] + 1], price[first])
-
-
-def largest_proof(
-    cells: Cells, load: Load, program: LinearProgram, relaxed: Outcome, outcome: Outcome
-) -> tuple[LevelProof, ...]:
-    """P1: duals of the largest load, scaled so that they bound the number of loads at that level above zero."""
-    duals = {} if relaxed.duals is None else program.split_rows(relaxed.duals)
-    rho = np.maximum(-duals.get("largest_link", np.zeros(0)), 0.0)
-    scale = 1.0 / rho.max(initial=0.0) if rho.max(initial=0.0) > 0 else 1.0
-    level = int(np.ceil(float(outcome.objective or 0.0) - 1e-6))
-    others = {name: values * scale for name, values in duals.items() if name in ("egress", "ingress", "size")}
-    stage = Stage(level, 1.0, 1.0, {**others, "level_link": rho * scale})
-    bound = 1.0 if outcome.bound is not None and outcome.bound > level - 1 + 1e-6 else 0.0
-    return (_stage_proof(cells, load, stage, False, None, bound, every_row=True),)
 
 
 def part_document(part: SchedulePart, transfers: Sequence[str], machines: Sequence[str], load: Load) -> dict[str, Any]:

@@ -293,7 +293,6 @@ class JitSolution(Solution):
         )
         return {
             "lowest": self.lowest,
-            "largest_only": self.route[:1] == ("printed",),
             "parts": parts if proven and self.status.has_answer else [],
             "least": least[0] if least and not proven else None,
         }

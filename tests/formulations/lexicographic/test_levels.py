@@ -53,7 +53,7 @@ def vector(problem: LexicographicProgram, values: Any) -> tuple[int, ...]:
     return tuple(sorted(np.rint(problem.loads.evaluate(values)).astype(int).tolist(), reverse=True))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=3), st.integers(1, 3), st.integers(1, 6), st.booleans())
 def test_levels_equal_enumeration(amount: list[int], slots: int, capacity: int, first: bool) -> None:
     problem = spread_program(amount, slots, capacity, first=first)
@@ -128,7 +128,7 @@ def test_fractional_optimum_is_not_called_whole() -> None:
     assert whole.stages[-1].bound == 2.0  # 1.5 rounded up
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.lists(st.integers(0, 5), min_size=2, max_size=5),
     st.sampled_from([0, 0.125, 0.3, 0.5, 0.9, 1]),

@@ -160,7 +160,7 @@ def lives(seed: int) -> Iterator[Any]:
             yield Withdraw(at_s=now, job=f"j{int(rng.integers(0, k + 1))}")
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(["pair", "port", "sender", "receiver"]))
 @example(seed=3, load="pair")
 def test_random_lives(seed: int, load: Any) -> None:

@@ -17,7 +17,7 @@ from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transf
 from flowlex.models.jit.grid import Grid
 from flowlex.models.jit.model import JitBandwidth
 
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def splits(amount: int, slots: int, most: int) -> Iterator[tuple[int, ...]]:

@@ -155,7 +155,7 @@ def test_the_instance_that_was_called_infeasible() -> None:
         assert other.sorted_loads[0] == pytest.approx(3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(problems(), st.sampled_from(LOADS), st.sampled_from(OPTIONS))
 @example(ISSUE, "port", {})
 @example(NARROW, "sender", {"presolve": False})
@@ -172,7 +172,7 @@ def test_strict_windows(problem: tuple[Ports, list[Flow]], load: Any, options: d
     assert solution.certificate is not None and solution.certificate.ok
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(problems(), st.sampled_from(LOADS), st.sampled_from(OPTIONS))
 @example(SHARED, "pair", {})
 @example(THROUGH, "sender", {})

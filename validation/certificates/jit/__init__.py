@@ -56,11 +56,11 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule, budget: Budge
     view = View.of(instance, schedule)
     checks = [known, *_plan(view), *_schedule(view)]
     claims: list[Claim] = ["optimal" if schedule.parts or not len(schedule.planned) else "feasible"]
-    lowest = schedule.levels_claimed
-    partial = bool(schedule.parts) and isinstance(lowest, int) and lowest > 1
+    lowest = schedule.lowest
+    partial = bool(schedule.parts) and lowest > 1
     if partial:
         top = math.ceil(largest_load(instance, schedule) - _TOLERANCE)
-        checks.append(Check("the lowest level proven is not above all loads", int(lowest) <= top))
+        checks.append(Check("the lowest level proven is not above all loads", lowest <= top))
     if schedule.parts:
         whole = np.array_equal(
             np.sort(np.concatenate([p.transfers for p in schedule.parts])), np.sort(schedule.planned)
@@ -210,7 +210,7 @@ def _opened(view: View, part: SchedulePart, proofs: dict[int, LevelProof], laten
     return judge_lateness(windows, proofs[LATENESS], value, whole=s.integral, near=near)
 
 
-def _board(view: View, part: SchedulePart, most: int | None, allowed: Allowed) -> Board:
+def _board(view: View, part: SchedulePart, most: int, allowed: Allowed) -> Board:
     """The columns of a part; no load is above ``most``."""
     w, at = view.windows, part.transfers
     return Board(
@@ -220,7 +220,7 @@ def _board(view: View, part: SchedulePart, most: int | None, allowed: Allowed) -
         w.due[at],
         w.units[at],
         w.most[at],
-        view.load_most if most is None else np.minimum(view.load_most, most),
+        np.minimum(view.load_most, most),
         view.port_most,
         tuple(proof for proof in part.proofs if proof.level != LATENESS),
     )
@@ -286,28 +286,23 @@ def _levels(view: View, part: SchedulePart, number: int, budget: Budget) -> Iter
             yield Check(f"{name}, no proof given", False), True
         else:
             yield _met(name, bound, proofs[LATENESS], lateness, s.integral)
-    largest = s.levels_claimed == "largest"
-    board = _board(view, part, None if largest else max(top, 1), allowed)
-    lowest = s.levels_claimed if isinstance(s.levels_claimed, int) else max(top, 1) if largest else 1
+    board = _board(view, part, max(top, 1), allowed)
     # Where as many loads reach a level as the next higher one, no schedule that is as good has fewer.
-    runs_of = {level: level for level in (top,) if level >= lowest} if largest else _runs_of_levels(counts, lowest)
+    runs_of = _runs_of_levels(counts, s.lowest)
     # Prices of other levels claim nothing, but later ones build on what they settle.
-    for level in sorted({*runs_of, *(level for level in proofs if level >= max(lowest, 1))}, reverse=True):
+    for level in sorted({*runs_of, *(level for level in proofs if level >= max(s.lowest, 1))}, reverse=True):
         if budget.spent:
             yield budget.quoted(f"levels from {level} down{where}"), False
             return
         if level not in runs_of:
             if _senseless(proofs[level]):
                 yield Check(f"prices of level {level}{where} make sense", False), True
-            elif not largest or level <= top:
+            else:
                 _judged(board, proofs[level], counts.get(level, 0), counts, lateness, "", s.integral)
             continue
-        value = 1 if largest else counts[level]
-        until = runs_of[level]
+        value, until = counts[level], runs_of[level]
         name = f"level {level}" if until == level else f"levels {until} to {level}"
         name = f"{name}{where}: {counts[level]:g} loads"
-        if largest:
-            name = f"no schedule has a largest load below {level}"
         if level == 1 and level not in proofs:
             yield Check(f"{name}, settled by the sum of all loads", True), True
             continue

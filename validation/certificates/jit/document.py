@@ -81,7 +81,6 @@ class Proof(Strict):
     """All parts; levels below ``lowest`` are not claimed. Nothing is shown where it is empty."""
 
     lowest: int = 1
-    largest_only: bool = False
     parts: list[Part] = Field(default_factory=list)
     least: Part | None = None
     """Where no level is claimed: transfers of which some load must reach the last of these levels."""
@@ -203,7 +202,6 @@ def schedule_of(claimed: Claimed) -> JitSchedule:
     if any(len(run) != 4 or not isinstance(run[1], int) or not isinstance(run[2], int) for run in runs):
         raise ValueError("a block is its first slot, its end, and the units in all its slots")
     integral = all(isinstance(run[3], int) for run in runs)
-    lowest: int | str = "largest" if proof.largest_only else proof.lowest
     return JitSchedule(
         share=float(options["share"]),
         share_of=str(options["share_of"]),
@@ -218,7 +216,7 @@ def schedule_of(claimed: Claimed) -> JitSchedule:
         lateness=answer.lateness_unit_slots,
         integral=integral,
         parts=tuple(_part(part, place, machine, str(options["load"])) for part in proof.parts),
-        levels_claimed=lowest,
+        lowest=proof.lowest,
         ties=integral
         and options["program"] == "P2"
         and options["integrality"] != "lp"

@@ -46,8 +46,8 @@ class JitSchedule:
     least
         Where the levels are not proven: what shows that no schedule that is no later has a smaller largest load than
         the last level of its proofs; None when nothing does.
-    levels_claimed
-        ``all``; ``largest`` when only the largest load is claimed to be least; or the lowest level that is proven.
+    lowest
+        The lowest level that is proven; 1 when all are.
     ties
         Whether the goals after lateness and loads are stated: `flowlex.validation.certificates.jit.ties`.
     ruled
@@ -67,7 +67,7 @@ class JitSchedule:
     integral: bool
     parts: tuple[SchedulePart, ...] = ()
     share_of: str = "transfers"
-    levels_claimed: str | int = "all"
+    lowest: int = 1
     least: SchedulePart | None = None
     ties: bool = False
     ruled: bool = False
