@@ -76,12 +76,12 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "np.add.at(items, group.reshape(-1), view.count)",
         "np.add.at(items, group.reshape(-1), 1)",
     ),
-    "usual undercuts dear links": (
+    "usual undercuts expensive links": (
         "network",
-        "dear: Booleans = np.any(view.cost > view.usual, axis=1)",
-        "dear = np.zeros(size, bool)",
+        "expensive: Booleans = np.any(view.cost > view.usual, axis=1)",
+        "expensive = np.zeros(size, bool)",
     ),
-    "cheap links missing": ("network", "(dear[:, None] | (view.cost < view.usual))", "dear[:, None]"),
+    "cheap links missing": ("network", "(expensive[:, None] | (view.cost < view.usual))", "expensive[:, None]"),
     "one link missing": (
         "network",
         "source, target = np.nonzero(linked)",
@@ -97,8 +97,8 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "links at one price": ("network", "cost = units.whole[view.cost[source, target]]", "cost = 1"),
     "moves without a link missing": (
         "network",
-        "np.flatnonzero(sends & ~dear), np.flatnonzero(receives)",
-        "np.flatnonzero(sends & ~dear), np.flatnonzero(receives)[:-2]",
+        "np.flatnonzero(sends & ~expensive), np.flatnonzero(receives)",
+        "np.flatnonzero(sends & ~expensive), np.flatnonzero(receives)[:-2]",
     ),
     "costs in a coarse unit": ("network", "limit=limit)", "limit=3)"),
     "everybody sends": ("network", "return above, ~above", "return above | True, ~above | True"),
