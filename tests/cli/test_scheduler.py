@@ -273,3 +273,44 @@ def test_a_cluster_without_workers_is_waited_for_and_said(monkeypatch, capsys):
     workers = dask_batch.Workers(Threads(0, 0, 0), "tcp://s:1", 3)
     with pytest.raises(PoolError, match=r"no workers for 3 s; start one \(dask worker tcp://s:1\) and go on"):
         [workers.threads() for _ in range(3)]
+
+
+def test_a_batch_goes_on_when_its_only_worker_comes_back(start, write, wait_for, tmp_path):
+    for number in range(MANY):
+        write(f"in/{number}.json", units=1 + number % 4)
+    about = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 60}
+    with distributed.LocalCluster(**about) as cluster:
+        process = start("solve", "in", "--scheduler", cluster.scheduler_address, "-o", "out")
+        results = tmp_path / "out" / "results.jsonl"
+        wait_for(lambda: results.exists() and len(results.read_bytes().splitlines()) >= 3)
+        cluster.scale(0)
+        wait_for(lambda: not cluster.scheduler.workers)
+        time.sleep(2.5)  # the batch asks for the workers once a second
+        cluster.scale(1)
+        _, stderr = process.communicate(timeout=100)
+    assert process.returncode == 0, stderr
+    assert [record["status"] for record in _sorted(tmp_path / "out")] == ["optimal"] * MANY
+
+
+def test_a_folder_of_an_s3_store_is_solved(run, write, monkeypatch, tmp_path):
+    server = pytest.importorskip("moto.server", reason="moto[server] is not installed: no local S3 server")
+    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed")
+    content = write("a.json").read_bytes()
+    store = server.ThreadedMotoServer(port=0)
+    store.start()
+    host, port = store.get_host_and_port()
+    settings = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "any", "SECRET_ACCESS_KEY": "any"}
+    for name, value in (settings | {"DEFAULT_REGION": "us-east-1"}).items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    files = s3fs.S3FileSystem()
+    files.mkdir("nightly")
+    for name in ("a.json", "b.json"):
+        files.pipe(f"nightly/instances/{name}", content)
+    for how in ((), ("--scheduler", "local:1")):
+        result = run("solve", "s3://nightly/instances", "-o", f"out{len(how)}", *how)
+        assert result.exit_code == 0, result.stderr
+        records = _sorted(tmp_path / f"out{len(how)}")
+        assert [record["instance"] for record in records] == [f"s3://nightly/instances/{n}.json" for n in "ab"]
+        again = run("solve", "s3://nightly/instances", "-o", f"out{len(how)}", "--resume")
+        assert "2 of 2 were done before" in again.stderr
+    store.stop()

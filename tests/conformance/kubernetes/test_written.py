@@ -1,4 +1,7 @@
-"""What is written, read by others: `kubectl` and the official Python client's models."""
+"""What is written, read by others: `kubectl`, the official Python client's models, a real server where there is one.
+
+`FLOWLEX_KUBERNETES` names a folder with ``kwokctl`` (and ``kubectl``); tests that need it are skipped elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from typer.testing import CliRunner
 from flowlex.cli.app import app
 
 KUBECTL = shutil.which("kubectl")
+FOLDER = os.environ.get("FLOWLEX_KUBERNETES")
 NODES: list[dict[str, Any]] = [
     {
         "apiVersion": "v1",
@@ -130,3 +134,28 @@ def test_the_models_of_the_official_client_take_every_object(written: Any) -> No
             read = api._ApiClient__deserialize(json.loads(Answer(item).data), model)
             again = api.sanitize_for_serialization(read)
             assert again == item  # no field is unknown to the model, and none has another type
+
+
+@pytest.mark.skipif(FOLDER is None, reason="FLOWLEX_KUBERNETES names no folder with kwokctl")
+def test_beside_the_real_scheduler(tmp_path: Path, written: Any) -> None:
+    """With kwokctl: bind what we say on a simulated cluster; every binding is accepted."""
+    kwokctl = Path(str(FOLDER)) / "kwokctl"
+    if not kwokctl.is_file():
+        pytest.skip(f"{kwokctl} is not there")
+
+    def run(*words: str) -> str:
+        return subprocess.run(words, check=True, capture_output=True, text=True, timeout=280).stdout
+
+    kubectl = str(Path(str(FOLDER)) / "kubectl") if (Path(str(FOLDER)) / "kubectl").is_file() else "kubectl"
+    run(str(kwokctl), "create", "cluster", "--name", "flowlex", "--disable-kube-scheduler", "--wait", "200s")
+    try:
+        file = tmp_path / "o.json"
+        plain = [{**item, "metadata": {"name": item["metadata"]["name"]}} for item in (*NODES, *PODS[2:])]
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": plain}), encoding="utf-8")
+        run(kubectl, "create", "-f", str(file))
+        for item in written["Binding"]:
+            own = {**item, "metadata": {"name": item["metadata"]["name"], "namespace": "default"}}
+            file.write_text(json.dumps(own), encoding="utf-8")
+            run(kubectl, "create", "-f", str(file))
+    finally:
+        run(str(kwokctl), "delete", "cluster", "--name", "flowlex")
