@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from flowlex.cli.bindings import bindings
 from flowlex.cli.catalog import example, library, schema
 from flowlex.cli.export import export
 from flowlex.cli.generate import generate
 from flowlex.cli.group import FlowlexGroup
+from flowlex.cli.kubernetes_bindings import bindings
 from flowlex.cli.place import place
 from flowlex.cli.plot import plot
 from flowlex.cli.show import show

@@ -58,7 +58,7 @@ LAZY: dict[str, Lazy] = {
     "integers": Lazy("flowlex.cli.integers", "integers", "Which integer declarations of a model can be dropped?"),
     "claims": Lazy("flowlex.cli.claims", "claims", "Check the published claims again."),
     "replay": Lazy("flowlex.cli.replay", "replay", "Feed an event log to a live scheduler, step by step."),
-    "flow": Lazy("flowlex.cli.flow", "flow", "Solve a network again and again while DIMACS lines change it."),
+    "flow": Lazy("flowlex.cli.network_live", "flow", "Solve a network again and again while DIMACS lines change it."),
     "explain": Lazy("flowlex.cli.explain", "explain", "Why does a task of a saved scheduler wait, and what places it?"),
     "run-partition": Lazy(
         "flowlex.cli.partition", "run_partition", "Partition items, run a program on each share, time it."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flowlex.cli.bindings import check_output, write_plan
+from flowlex.cli.kubernetes_bindings import check_output, write_plan
 from flowlex.cli.options import ForceOption, GapOption, SeedOption, TimeLimitOption
 from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_picture
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowlex.cli.limits import explained, memory_limit, refuse_changed
 from flowlex.cli.record import Channel, blank, cut_off, fill
-from flowlex.formulations.pauses import watch
+from flowlex.formulations.compile_listener import set_listener
 from flowlex.instances.storage import json_value, read_head
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def main() -> None:
     tasks, channel = os.fdopen(os.dup(0), "rb"), Channel(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing may read what is meant for us
-    watch(lambda on: channel.send("compiling", on=on))
+    set_listener(lambda on: channel.send("compiling", on=on))
     os.environ["FLOWLEX_QUIET_COMPILING"] = "1"  # the parent is told, and says it
     for line in tasks:
         channel.send("done", **run_task(json.loads(line), channel))

@@ -19,7 +19,7 @@ from typing import Any
 import numba
 from numba.core import event
 
-from flowlex.formulations.pauses import tell
+from flowlex.formulations.compile_listener import notify
 
 __all__ = ["announce", "compilations", "dispatcher"]
 
@@ -84,13 +84,13 @@ class _Compilations(event.Listener):  # type: ignore[misc]
             name = getattr(getattr(event.data["dispatcher"], "py_func", None), "__qualname__", "a loop")
             _say(f"compiling numerical loops ({name}, ...), once for this machine; `flowlex warm-up` does it ahead")
             atexit.register(self.report)
-        tell(True)
+        notify(True)
 
     def on_end(self, event: Any) -> None:
         self.depth -= 1
         if self.depth == 0:
             self.seconds += time.perf_counter() - self.began
-            tell(False)
+            notify(False)
 
     def report(self) -> None:
         _say(f"compiled {self.count} numerical loops in {self.seconds:.1f} s; the next run finds them compiled")

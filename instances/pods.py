@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from flowlex.instances.arrays import numbered
 from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_known, require_unique
-from flowlex.instances.pod_rules import PodGang, PodQueue, PodResource, PodSpread, SideRules, side_rules
+from flowlex.instances.pod_group_rules import PodGang, PodQueue, PodResource, PodSpread, SideRules, side_rules
 from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_sizes
 
 __all__ = ["ExactSizes", "LoadReading", "Pairs", "Pod", "PodArrays", "PodInstance", "PodNode", "fits_wishes"]

@@ -15,16 +15,16 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from flowlex.service import replica_routes
-from flowlex.service.core import Document, RefusedEvent
 from flowlex.service.documents import Decision
 from flowlex.service.routes import placement_router
+from flowlex.service.scheduler_protocol import Document, RefusedEvent
 from flowlex.service.served import REFUSED, Key, Served, ServedDep
 from flowlex.service.worker import BusyError, StorageError, Worker
 from flowlex.telemetry import routes_service
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
 from flowlex.telemetry.api_page import api_page
 from flowlex.telemetry.app import HANDLERS
-from flowlex.telemetry.limits import BodyLimit, HostLimit, Observed
+from flowlex.telemetry.request_limits import BodyLimit, HostLimit, Observed
 from flowlex.telemetry.rights import Admin, Reader, only_known_parameters
 from flowlex.telemetry.routes_service import Health
 from flowlex.telemetry.service import Settings

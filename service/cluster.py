@@ -18,7 +18,7 @@ from flowlex.models.flow.live.full_solve import Decided
 from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.models.flow.live.view import View
-from flowlex.service.core import Document, RefusedEvent
+from flowlex.service.scheduler_protocol import Document, RefusedEvent
 
 __all__ = ["ClusterCore", "Reader"]
 
@@ -26,7 +26,7 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(ev.Event)
 
 
 class ClusterCore:
-    """See `flowlex.service.core.Core`.
+    """See `flowlex.service.scheduler_protocol.Core`.
 
     Parameters
     ----------

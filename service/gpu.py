@@ -22,14 +22,14 @@ from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.round import Policy
 from flowlex.models.gpu.solution import GpuSolution
 from flowlex.service.bandwidth import Bandwidths
-from flowlex.service.core import Document, RefusedEvent
 from flowlex.service.gpu_events import GPU_EVENT, JobPart, NodeGone, NodeReport, TaskEnd, Transfer, Withdrawn
+from flowlex.service.scheduler_protocol import Document, RefusedEvent
 
 __all__ = ["GpuCore"]
 
 
 class GpuCore:
-    """See `flowlex.service.core.Core`.
+    """See `flowlex.service.scheduler_protocol.Core`.
 
     Parameters
     ----------

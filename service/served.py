@@ -10,12 +10,12 @@ from typing import Annotated, Any, Generic, TypeVar
 from fastapi import Depends, Header, Request
 from fastapi.concurrency import run_in_threadpool
 
-from flowlex.service.core import Core
 from flowlex.service.documents import Taken
 from flowlex.service.metrics import Metrics
+from flowlex.service.scheduler_protocol import Core
 from flowlex.service.worker import Worker
 from flowlex.telemetry.answers import Problem, refuse
-from flowlex.telemetry.limits import RateLimit
+from flowlex.telemetry.request_limits import RateLimit
 from flowlex.telemetry.rights import refuse_other_node, require
 from flowlex.telemetry.security import Identity, Role, TokenBook
 from flowlex.telemetry.service import Settings

@@ -26,7 +26,7 @@ from flowlex.service.metrics import Metrics
 from flowlex.service.replica_routes import Piece, Settings
 from flowlex.telemetry.app import HANDLERS
 from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
-from flowlex.telemetry.limits import HostLimit, RateLimit
+from flowlex.telemetry.request_limits import HostLimit, RateLimit
 from flowlex.telemetry.rights import Admin
 from flowlex.telemetry.security import TokenBook
 from flowlex.telemetry.service import Settings as Limits

@@ -13,10 +13,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from flowlex.service.core import Core, Document, RefusedEvent
 from flowlex.service.journal import Journal
 from flowlex.service.metrics import Metrics
 from flowlex.service.replication import Replication
+from flowlex.service.scheduler_protocol import Core, Document, RefusedEvent
 
 __all__ = ["BusyError", "StorageError", "Taken", "Worker"]
 

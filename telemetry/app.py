@@ -17,8 +17,8 @@ from starlette.routing import compile_path
 
 from flowlex.telemetry import routes_data, routes_manage, routes_service
 from flowlex.telemetry.answers import refuse
-from flowlex.telemetry.limits import BodyLimit, HostLimit, Observed
 from flowlex.telemetry.reads import TooMuch
+from flowlex.telemetry.request_limits import BodyLimit, HostLimit, Observed
 from flowlex.telemetry.service import Service, Settings
 from flowlex.telemetry.store import Store
 from flowlex.telemetry.writer import BusyError

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from flowlex.telemetry.clock import Clock
-from flowlex.telemetry.limits import RateLimit
 from flowlex.telemetry.metrics import Metrics
+from flowlex.telemetry.request_limits import RateLimit
 from flowlex.telemetry.roster import Roster
 from flowlex.telemetry.security import TokenBook
 from flowlex.telemetry.store import MAX_SKEW_S, Store

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from flowlex.instances.generators.layers import Layers, Operation
+from flowlex.instances.generators.cnn_layers import Layers, Operation
 
 __all__ = ["NETWORKS", "PAPER_TABLE", "Step", "TableRow", "forward", "iteration", "table"]
 

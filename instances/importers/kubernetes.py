@@ -34,7 +34,7 @@ from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, K
 from flowlex.instances.importers.kubernetes_resources import quantity
 from flowlex.instances.importers.kubernetes_selectors import Taint, tolerates
 from flowlex.instances.importers.kubernetes_topology import read_affinity, read_anti_affinity, read_spreads
-from flowlex.instances.pod_rules import PodGang
+from flowlex.instances.pod_group_rules import PodGang
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 
 __all__ = ["KubernetesWarning", "after", "instance_of", "movable_instance", "quantity", "read_kubernetes", "with_nodes"]

@@ -15,7 +15,7 @@ from flowlex.instances.importers.kubernetes_cards import card_notes
 from flowlex.instances.importers.kubernetes_documents import objects_of
 from flowlex.instances.importers.kubernetes_limits import Budgets
 from flowlex.instances.importers.kubernetes_objects import Cluster, KubePod
-from flowlex.instances.pod_rules import PodSpread
+from flowlex.instances.pod_group_rules import PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 
 __all__ = ["Plan", "changed_since", "manifests", "plan", "script"]

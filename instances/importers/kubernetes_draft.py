@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, Kind, KubePod, label_map
 from flowlex.instances.importers.kubernetes_selectors import selects
-from flowlex.instances.pod_rules import PodResource, PodSpread
+from flowlex.instances.pod_group_rules import PodResource, PodSpread
 
 __all__ = ["Draft", "Selection"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubePod
 from flowlex.instances.importers.kubernetes_selectors import matches_node
-from flowlex.instances.pod_rules import PodResource
+from flowlex.instances.pod_group_rules import PodResource
 
 __all__ = ["read_capacities", "read_volumes"]
 

@@ -12,7 +12,7 @@ from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod
 from flowlex.instances.importers.kubernetes_resources import quantity
 from flowlex.instances.importers.kubernetes_selectors import selects
-from flowlex.instances.pod_rules import PodQueue, PodResource
+from flowlex.instances.pod_group_rules import PodQueue, PodResource
 
 __all__ = ["Budgets", "exhausted", "read_gangs", "read_queues", "read_scoped_quotas"]
 

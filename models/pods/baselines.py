@@ -18,7 +18,7 @@ from flowlex.instances.pods import LoadReading, PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.genetic import Evolution, GeneticSettings, genetic
 from flowlex.models.pods.problem.cluster import Cluster, deviation
-from flowlex.models.pods.problem.rules import broken_rules
+from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.search.placing import place_by
 from flowlex.models.pods.search.policies import EVEN, POLICIES, by_priority

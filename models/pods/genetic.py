@@ -11,7 +11,7 @@ from flowlex.formulations.arrays import Floats, Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.cluster import Cluster, deviation
-from flowlex.models.pods.problem.rules import broken_rules
+from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.relocation import move_cost_of
 from flowlex.models.pods.search.placing import place_by

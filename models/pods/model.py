@@ -36,6 +36,7 @@ from flowlex.models.pods.bounds.relaxation import Relaxation
 from flowlex.models.pods.equations import EQUATIONS
 from flowlex.models.pods.fairness import FairAdmitting, least_shares
 from flowlex.models.pods.limits import SearchLimits
+from flowlex.models.pods.placement_run import PlacementRun, so_far
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.levels import Key, Levels, Ranking
 from flowlex.models.pods.problem.measures import MEASURES, SCALE, Balance
@@ -44,7 +45,6 @@ from flowlex.models.pods.problem.running import check_running
 from flowlex.models.pods.problem.value import ValueMeasure
 from flowlex.models.pods.proof import proof_document
 from flowlex.models.pods.relocation import fewest_moves, move_cost_of
-from flowlex.models.pods.run import PlacementRun, so_far
 from flowlex.models.pods.search.annealing import Annealing
 from flowlex.models.pods.search.placing import with_waiting
 from flowlex.models.pods.solution import PlacementSolution, share_of

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowlex.formulations.arrays import Booleans, Floats, Integers
-from flowlex.instances.pod_rules import GANG
+from flowlex.instances.pod_group_rules import GANG
 from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.rules import room
+from flowlex.models.pods.problem.group_rules import room
 from flowlex.models.pods.solution import PlacementSolution
 
 __all__ = ["Shortfall", "shortfalls"]

@@ -12,8 +12,8 @@ from flowlex.formulations.pictures import GREY, MOST_BARS, PALETTE, axes_for, le
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import Solution
 from flowlex.models.pods.problem.cluster import Cluster, deviation
+from flowlex.models.pods.problem.group_rules import rule_reason
 from flowlex.models.pods.problem.levels import Key
-from flowlex.models.pods.problem.rules import rule_reason
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ import numpy as np
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, VariableBlock
-from flowlex.instances.pod_rules import GANG, QUOTA, SKEW
+from flowlex.instances.pod_group_rules import GANG, QUOTA, SKEW
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.problem.program import PlacementProgram
 from flowlex.models.statement.labels import Index

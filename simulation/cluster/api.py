@@ -9,9 +9,9 @@ from flowlex.instances.base import Instance, InstanceError, Part
 from flowlex.instances.cluster import ClusterWorkload
 from flowlex.instances.scenario import Decision
 from flowlex.simulation.cluster.events import replay_events
-from flowlex.simulation.cluster.figures import figures
+from flowlex.simulation.cluster.policy_interface import Policy
+from flowlex.simulation.cluster.run_metrics import figures
 from flowlex.simulation.cluster.simulator import ClusterParameters, ClusterRun
-from flowlex.simulation.cluster.state import Policy
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.registry import Run, checked
 

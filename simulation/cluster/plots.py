@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowlex.formulations.pictures import BLUE, PALETTE, legend, name_places, part
-from flowlex.simulation.cluster.figures import stays
+from flowlex.simulation.cluster.run_metrics import stays
 from flowlex.simulation.log import RunLog
 
 if TYPE_CHECKING:

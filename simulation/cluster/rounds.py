@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from flowlex.simulation.cluster.state import Action, LivePlace, LiveTask, Policy, Start, State, Stop
+from flowlex.simulation.cluster.policy_interface import Action, LivePlace, LiveTask, Policy, Start, State, Stop
 from flowlex.simulation.decision import ask
 from flowlex.simulation.kernel import Kernel, Planned, SimulationError
 from flowlex.simulation.log import RunLog

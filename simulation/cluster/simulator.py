@@ -11,8 +11,8 @@ from pydantic import Field
 
 from flowlex.instances.cluster import ClusterWorkload
 from flowlex.simulation.cluster.input_data import InputData
+from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LiveNode, LiveTask, Policy, Start, State, Stop
 from flowlex.simulation.cluster.rounds import Rounds
-from flowlex.simulation.cluster.state import Action, LiveJob, LiveNode, LiveTask, Policy, Start, State, Stop
 from flowlex.simulation.decision import Each
 from flowlex.simulation.kernel import Kernel, Planned, SimulationError
 from flowlex.simulation.log import RunLog

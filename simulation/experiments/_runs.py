@@ -9,7 +9,7 @@ from flowlex.instances.cluster import ClusterWorkload
 from flowlex.instances.generators import generate
 from flowlex.instances.scenario import PolicyChoice
 from flowlex.simulation.cluster import Policy, simulate_cluster
-from flowlex.simulation.cluster.figures import figures, job_spans
+from flowlex.simulation.cluster.run_metrics import figures, job_spans
 from flowlex.simulation.experiments.base import PROVEN
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.registry import make_policy

@@ -13,8 +13,8 @@ from flowlex.instances.pods import PodInstance
 from flowlex.instances.scenario import Decision
 from flowlex.models.flow.goals import preset
 from flowlex.models.pods.arrivals import submit_all
-from flowlex.simulation.cluster.figures import figures
 from flowlex.simulation.cluster.policies.live import Flow
+from flowlex.simulation.cluster.run_metrics import figures
 from flowlex.simulation.experiments._runs import first_waits, made, simulated, workload
 
 __all__ = ["day", "openb_protocol", "training"]

@@ -16,8 +16,8 @@ from flowlex.instances.generators.flow import event_stream
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, Placement, preset
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.simulation.cluster.figures import figures
 from flowlex.simulation.cluster.policies.live import Flow
+from flowlex.simulation.cluster.run_metrics import figures
 from flowlex.simulation.experiments._dispatch import Dispatcher, cost_of, feed
 from flowlex.simulation.experiments._runs import first_waits, made, run, simulated, workload
 from flowlex.simulation.experiments.base import PROVEN

@@ -11,7 +11,7 @@ import numpy as np
 from flowlex.instances.generators import generate
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.round import Policy as Fairness
-from flowlex.simulation.cluster.figures import figures
+from flowlex.simulation.cluster.run_metrics import figures
 from flowlex.simulation.experiments._runs import alone_seconds, fairness_rates, made, run, simulated, workload
 
 __all__ = ["alone", "rounds", "shared", "users"]

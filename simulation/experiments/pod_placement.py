@@ -14,7 +14,7 @@ from flowlex.models.pods.baselines import GeneticSettings, genetic, place
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.simulation.cluster import simulate_cluster
-from flowlex.simulation.cluster.figures import figures
+from flowlex.simulation.cluster.run_metrics import figures
 from flowlex.simulation.experiments._runs import made, workload
 from flowlex.simulation.log import RunLog
 

@@ -10,9 +10,9 @@ from flowlex.instances import generate
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.round import Policy
 from flowlex.service.bandwidth import Bandwidths
-from flowlex.service.core import RefusedEvent
 from flowlex.service.gpu import GpuCore
 from flowlex.service.routes import gpu_router as router
+from flowlex.service.scheduler_protocol import RefusedEvent
 
 RATES = {"disk": 500.0, "rack": 125.0, "between_racks": 125.0}
 

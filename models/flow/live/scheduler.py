@@ -23,6 +23,7 @@ from flowlex.instances import events as ev
 from flowlex.instances.base import Part
 from flowlex.instances.flow import FlowInstance, Queue, check_queues
 from flowlex.models.base import ModelError
+from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.models.flow.goals import Goal, preset
 from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.flow.goals.scale import common_scale
@@ -37,7 +38,6 @@ from flowlex.models.flow.live.queries import Answers
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.side_constraints import Changes
 from flowlex.models.flow.live.state import LiveState
-from flowlex.models.gc_pause import collector_paused
 
 __all__ = ["Delta", "EventError", "FlowScheduler"]
 

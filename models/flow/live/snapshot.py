@@ -19,12 +19,12 @@ from flowlex.formulations.sessions.network import NoFlowError
 from flowlex.instances.base import InstanceError
 from flowlex.instances.flow import FlowInstance, Queue
 from flowlex.instances.storage import write_atomically
+from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.identity import AbsentGoalError, described, revived
 from flowlex.models.flow.live.cluster_record import Record
 from flowlex.models.flow.live.full_solve import Whole
 from flowlex.models.flow.live.scheduler import FlowScheduler
-from flowlex.models.gc_pause import collector_paused
 
 __all__ = ["load_scheduler", "save_scheduler"]
 

@@ -31,8 +31,8 @@ from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.bounds.patterns import Pattern, Pricing
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.models.pods.problem.measures import Measure
-from flowlex.models.pods.problem.rules import broken_rules
 
 __all__ = ["Columns", "PodPrices", "Proof", "filled"]
 

@@ -37,10 +37,10 @@ from flowlex.models.pods.bounds.cards import CardRows, Slots
 from flowlex.models.pods.bounds.gang_bounds import gangs_out, most_of_spreads
 from flowlex.models.pods.bounds.row_aggregation import Choices, solve_by_cells
 from flowlex.models.pods.problem.classes import NodeClasses
+from flowlex.models.pods.problem.group_rules import shares
 from flowlex.models.pods.problem.levels import Levels
 from flowlex.models.pods.problem.measures import SCALE, Measure
 from flowlex.models.pods.problem.program import Groups, stays
-from flowlex.models.pods.problem.rules import shares
 
 __all__ = ["Prices", "Relaxation"]
 

@@ -15,9 +15,9 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.group_rules import add_rules, may_use
 from flowlex.models.pods.problem.levels import Levels
 from flowlex.models.pods.problem.measures import SCALE, Measure
-from flowlex.models.pods.problem.rules import add_rules, may_use
 
 __all__ = ["Groups", "PlacementProgram", "partition", "pinned", "stays"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
-from flowlex.instances.pod_rules import SKEW
+from flowlex.instances.pod_group_rules import SKEW
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import MEASURES, Measure
 from flowlex.models.pods.problem.program import pinned

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowlex.formulations.arrays import Booleans, Integers
-from flowlex.instances.pod_rules import GANG, SKEW
+from flowlex.instances.pod_group_rules import GANG, SKEW
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.rules import room
+from flowlex.models.pods.problem.group_rules import room
 from flowlex.models.pods.search.policies import EVEN, POLICIES, Scores, in_order
 from flowlex.models.pods.search.state import SearchState
 

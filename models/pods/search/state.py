@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats, Integers, frozen
-from flowlex.instances.pod_rules import SKEW
+from flowlex.instances.pod_group_rules import SKEW
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.rules import room
+from flowlex.models.pods.problem.group_rules import room
 
 __all__ = ["SearchState"]
 
@@ -37,9 +37,9 @@ class SearchState(NamedTuple):
     head, after, before, many_on
         Linked lists of the pods of each node.
     rule_start, rule, amount, domain, topology, offset
-        As in `flowlex.instances.pod_rules.SideRules`.
+        As in `flowlex.instances.pod_group_rules.SideRules`.
     room
-        What each domain of a rule may still take, see `flowlex.models.pods.problem.rules.room`.
+        What each domain of a rule may still take, see `flowlex.models.pods.problem.group_rules.room`.
     """
 
     row: Integers

@@ -23,7 +23,7 @@ from flowlex.models.allocation.model import Allocation
 from flowlex.models.allocation.rounds import schedule_rounds
 from flowlex.simulation.cluster.policies.gpu import GPU, on_gpu
 from flowlex.simulation.cluster.policies.queues import start_where_cheapest
-from flowlex.simulation.cluster.state import Action, LiveNode, LivePlace, LiveTask, Policy, State
+from flowlex.simulation.cluster.policy_interface import Action, LiveNode, LivePlace, LiveTask, Policy, State
 from flowlex.simulation.decision import Each, EveryNth
 from flowlex.simulation.registry import policy
 

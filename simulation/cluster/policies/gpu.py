@@ -12,7 +12,7 @@ from flowlex.models.gpu.costs import Penalties
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.round import Policy as Fairness
 from flowlex.simulation.cluster.policies.queues import start_where_cheapest
-from flowlex.simulation.cluster.state import Action, LiveJob, LiveNode, LiveTask, Policy, State, reads_of
+from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LiveNode, LiveTask, Policy, State, reads_of
 from flowlex.simulation.decision import Each, EveryNth
 from flowlex.simulation.registry import policy
 

@@ -9,7 +9,7 @@ from flowlex.instances.cluster import ClusterTask
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models.flow.goals import Goal, Preset, preset
 from flowlex.models.flow.live.scheduler import FlowScheduler
-from flowlex.simulation.cluster.state import Action, LiveNode, LivePlace, LiveTask, Policy, State, reads_of
+from flowlex.simulation.cluster.policy_interface import Action, LiveNode, LivePlace, LiveTask, Policy, State, reads_of
 from flowlex.simulation.decision import Each, EveryNth
 from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.registry import policy

@@ -15,7 +15,7 @@ from pydantic import Field
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import GeneticSettings, genetic, place
 from flowlex.models.pods.model import PodPlacement
-from flowlex.simulation.cluster.state import Action, LivePlace, LiveTask, Policy, State
+from flowlex.simulation.cluster.policy_interface import Action, LivePlace, LiveTask, Policy, State
 from flowlex.simulation.decision import Each, EveryNth
 from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.registry import policy

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from flowlex.simulation.cluster.state import Action, LiveJob, LivePlace, LiveTask, Policy, State
+from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LivePlace, LiveTask, Policy, State
 from flowlex.simulation.registry import policy
 
 __all__ = ["Queue", "Where", "cheapest_place", "start_where_cheapest"]

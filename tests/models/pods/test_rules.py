@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from flowlex.formulations.outcome import SolveOptions, Status
-from flowlex.instances.pod_rules import PodGang, PodQueue, PodSpread
+from flowlex.instances.pod_group_rules import PodGang, PodQueue, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.rules import broken_rules
+from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.validation.certificates import verify
 from flowlex.validation.certificates.pods.rules import RuleBook
 from tests.models.pods.oracles import BySearch, solved

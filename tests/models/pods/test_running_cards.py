@@ -14,7 +14,7 @@ from scipy.sparse import lil_array
 
 from flowlex.formulations.outcome import SolveOptions, Status
 from flowlex.instances.importers.kubernetes import read_kubernetes
-from flowlex.instances.pod_rules import PodGang, PodSpread
+from flowlex.instances.pod_group_rules import PodGang, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.base import ModelError
 from flowlex.models.pods.model import PodPlacement

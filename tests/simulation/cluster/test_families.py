@@ -18,9 +18,9 @@ from flowlex.models.flow.goals import preset
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.pods.model import PodPlacement
 from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
-from flowlex.simulation.cluster.figures import figures, stays
 from flowlex.simulation.cluster.policies.allocation import allocation_round
-from flowlex.simulation.cluster.state import LiveJob, LiveTask, State
+from flowlex.simulation.cluster.policy_interface import LiveJob, LiveTask, State
+from flowlex.simulation.cluster.run_metrics import figures, stays
 from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.log import RunLog
 from flowlex.simulation.registry import make_policy

@@ -12,7 +12,7 @@ from flowlex.formulations.pictures import axes_for
 from flowlex.instances import InstanceError
 from flowlex.instances.scenario import PolicyChoice
 from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
-from flowlex.simulation.cluster.figures import figures, stays
+from flowlex.simulation.cluster.run_metrics import figures, stays
 from flowlex.simulation.registry import Run, make_policy
 
 

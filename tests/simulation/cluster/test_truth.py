@@ -19,8 +19,8 @@ from flowlex.models.flow.live.replay import replay_events
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.round import Policy as Fairness
 from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
-from flowlex.simulation.cluster.figures import figures, job_spans, megabytes, stays
 from flowlex.simulation.cluster.policies.gpu import round_instance
+from flowlex.simulation.cluster.run_metrics import figures, job_spans, megabytes, stays
 from flowlex.simulation.cluster.sharing import require_max_min
 from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.log import RunLog
@@ -312,7 +312,7 @@ def test_the_first_round_is_the_optimum_of_the_model(fairness, seed):
     work = generate("cluster-testbed", seed=seed, count=5)
     log = simulate_cluster(work, made(fairness.value), horizon_s=0.001)
     started = {record["task"]: record["place"] for record in log.of("start") if record["at_s"] == 0.0}
-    from flowlex.simulation.cluster.state import LiveJob, LiveTask, State
+    from flowlex.simulation.cluster.policy_interface import LiveJob, LiveTask, State
 
     state = State(work, np.random.default_rng(0))
     for number, job in enumerate(work.jobs[: work.jobs_at_once]):

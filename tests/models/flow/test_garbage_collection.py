@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from flowlex.models.gc_pause import collector_paused
+from flowlex.models.flow.garbage_collection import collector_paused
 
 
 def test_the_collector_goes_on_afterwards():
