@@ -177,7 +177,18 @@ class FlowScheduler(Answers):
             state.claim_anew()
 
     def handle(self, event: Part) -> None:
-        """Take one event of a log (all but ``cluster`` and ``step``, which say what to do, not what happened)."""
+        """Take one event of a log (all but ``cluster`` and ``step``, which say what to do, not what happened).
+
+        Parameters
+        ----------
+        event
+            A record of `flowlex.instances.events`.
+
+        Raises
+        ------
+        EventError
+            The event is not one of these, or cannot be: a name unknown or there twice.
+        """
         match event:
             case ev.Submit():
                 self.submit(event.job, *event.rules)

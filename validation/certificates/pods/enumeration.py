@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from flowlex.instances.pods import PodInstance
+from flowlex.instances.pods import Pod, PodInstance
 from flowlex.validation.certificates.pods.placement import Usage
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import balance_of, kind_of, size_of
@@ -51,6 +51,7 @@ class _AllWays:
         self.budget = size_of(float(options.get("move_budget", 0.0)))
         self.levels, self.fair = levels_of(instance, options), options.get("admission") == "fair"
         self.shares, self.book = QueueShares(instance, options), RuleBook(instance)
+        self.pinned = any(pod.node_cards is not None for pod in instance.pods)
         self.ranks = sorted({each.rank for each in self.levels if each is not None})
         nothing = np.full(len(instance.pods), -1)
         self.usage = Usage(instance, nothing, {} if options.get("cards", True) else None)
@@ -64,7 +65,7 @@ class _AllWays:
         kinds = [repr(kind_of(pod)) for pod in instance.pods]
         rank = [(0, 0) if each is None else each.rank for each in self.levels]
         self.order = sorted(range(len(kinds)), key=lambda p: (self.levels[p] is not None, rank[p], kinds[p]))
-        self.alike = [k > 0 and kinds[p] == kinds[self.order[k - 1]] for k, p in enumerate(self.order)]
+        self.equal = [k > 0 and kinds[p] == kinds[self.order[k - 1]] for k, p in enumerate(self.order)]
         self.left = [[Fraction(0)] * len(self.ranks)]
         for p in reversed(self.order):
             rest, level = list(self.left[0]), self.levels[p]
@@ -84,7 +85,7 @@ class _AllWays:
             return
         p = self.order[k]
         pod, level = self.instance.pods[p], self.levels[p]
-        before = self.where[self.order[k - 1]] if self.alike[k] else 0
+        before = self.where[self.order[k - 1]] if self.equal[k] else 0
         for n, node in enumerate(self.instance.nodes):
             moved = pod.node is not None and node.name != pod.node
             more = spent + (size_of(pod.move_cost or 0.0) if moved else 0)
@@ -92,7 +93,7 @@ class _AllWays:
                 continue
             if moved and pod.move_cost is None:
                 continue
-            for on in self.usage.ways(pod, n):
+            for on in self._unequal(pod, n):
                 self.usage.put(pod, n, on)
                 new, self.where[p] = list(counts), n
                 if level is not None:
@@ -102,6 +103,15 @@ class _AllWays:
         self.where[p] = -1
         if level is not None:
             self.go(k + 1, counts, spent)
+
+    def _unequal(self, pod: Pod, n: int) -> Iterator[tuple[int, ...]]:
+        """Cards for a pod; of cards that hold the same, the first, unless a pod may be on some cards only."""
+        tried, gpu, compute = set[tuple[tuple[Fraction, Fraction], ...]](), self.usage.gpu[n], self.usage.compute[n]
+        for on in self.usage.ways(pod, n):
+            held = tuple(sorted((gpu[k], compute[k]) for k in on))
+            if self.pinned or held not in tried:
+                tried.add(held)
+                yield on
 
     def _hopeless(self, k: int, counts: list[Fraction]) -> bool:
         """Whether even with all that is left, less is placed than in the best."""
