@@ -132,7 +132,7 @@ def test_processors(command: str, given: Any, expected: Any) -> None:
         assert (answer.value, answer.exit_code) == (expected, 0)
 
 
-def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch):
+def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch, tmp_path):
     import sys
 
     from typer.testing import CliRunner
@@ -142,6 +142,7 @@ def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("flowlex.cli.telemetry")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(whole, ["telemetry", "serve"])
     assert result.exit_code == 2
     assert "'telemetry' needs uvicorn; install it with: pip install 'flowlex[telemetry]'" in result.output
