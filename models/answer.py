@@ -280,8 +280,13 @@ class Solution:
             "duals": {name: dual.to_dict() for name, dual in self.duals.items()},
             "changes": self.changes.plain(),
             "values": stated.values,
+            "answer": {} if stated.values is None else self._beside_values(),
             "proof": dict(stated.proof),
         }
+
+    def _beside_values(self) -> dict[str, Any]:
+        """What the file of a changed model's answer holds beside the values."""
+        return {}
 
     def save(self, path: str | Path, *, file: str = "") -> Path:
         """Write the solution file, from which ``flowlex verify`` proves or refuses the answer.

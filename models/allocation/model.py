@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -362,6 +363,12 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         duals = {name: Dual(price, labels[name]) for name, price in prices.items()}
         return AllocationSolution(**facts, duals=duals, columns=columns, share=share, steps=steps, level=run.level)
 
+    def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
+        """Under ``makespan`` the stage is how far all jobs rise, and the objective the seconds that this makes."""
+        value = super()._objective_of(stages)
+        measured = self.policy == "makespan" and not self._main_cost_changed and value > 0
+        return Fraction(quickest(self.instance)) / value if measured else value
+
     def _reached(self, columns: Columns, share: Floats) -> float:
         """How high all gains are raised, or what is added up."""
         view, n = self.instance.arrays, len(self._labels)
@@ -385,11 +392,8 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
                 return shortest / reached if reached > 0 else float("inf"), shortest / first
             return (-reached, -first) if self.policy == "min_cost" else (reached, first)
         if self.policy == "makespan":
-            seconds = quickest(self.instance) / first if first > 0 else float("inf")
-            return seconds, seconds
-        if self.policy == "min_cost":
-            return -first, -first
+            return (quickest(self.instance) / first if first > 0 else float("inf"),) * 2
         if self.policy == "finish_time":
             assert run.level is not None
             return float(self.policy_program.times.ratio(run.level).max()), run.steps[-1].value
-        return first, first
+        return (-first, -first) if self.policy == "min_cost" else (first, first)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -203,8 +204,21 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         if reason := next((text for text, there in reasons.items() if there), None):
             raise ModelError(f"changes do not go with {reason}; drop one of the two")
 
+    @property
+    def _stage_weights(self) -> Mapping[str, int] | None:
+        """Weight of each stage in the objective of the unchanged model; None where that is its last stage."""
+        method = self.solution_method
+        return method.weights if isinstance(method, NetworkMethod) else None
+
+    def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
+        """The weighted sum that the unchanged model minimises, so that a rule's cost is a difference of objectives."""
+        weights = self._stage_weights
+        if weights is None:
+            return super()._objective_of(stages)
+        return sum((weights[name] * value for name, value in stages.items()), Fraction(0))
+
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> FlowSolution:
-        base = FlowSolution(**facts, method=self.method, scale=self.rules.scale.factor)
+        base = FlowSolution(**facts, method=self.method, scale=self.rules.scale.factor, weights=self._stage_weights)
         if values is None:
             return base
         index = self.unchanged_statement.columns["x"]

@@ -116,6 +116,10 @@ class FlowSolution(Solution):
             "weights": None if self.weights is None else dict(self.weights),
         }
 
+    def _beside_values(self) -> dict[str, Any]:
+        """Weights of the stages, in which the objective counts."""
+        return {} if self.weights is None else {"weights": dict(self.weights)}
+
     def _proof(self) -> dict[str, Any]:
         """Weights of the stages and prices; see `flowlex.validation.certificates.flow`."""
         return dict(self.proof)

@@ -97,7 +97,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     stage
         Which program `formulation`, `compile` and ``flowlex export`` give: ``admission`` (phase 1: a pod counts more
         than all less important ones) or ``balance`` (phase 2, after solving phase 1). Their optima are
-        ``solution.stages``; for ``deviation`` it is the variance in squared percent, the square of 100 times the stage.
+        ``solution.stages``; that of a changed model under ``deviation`` is the variance in squared percent.
         Solving does both phases whatever it says.
 
     Raises
@@ -218,8 +218,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         program.maximize((self.builder.by_level(x) * weights).sum() if len(weights) else x.sum() * 0.0)
         return program
 
-    # Solving
-
     def _prepare(self) -> None:
         """The programs are built as phases need them; one over all nodes may be too large to be of use."""
         _ = self.builder.pairs
@@ -324,8 +322,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         found = replace(found, status=Status.FEASIBLE, message=message)
         return replace(found, certificate=verify(found.to_dict(), self.instance))
 
-    # Answering
-
     @cached_property
     def _by_pod(self) -> PlacementProgram:
         """Builds the statement: every pod on its own, sizes in whole units."""
@@ -345,6 +341,13 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
 
     def _read(self, run: StatementRun) -> PlacementSolution:
         return super()._read(with_squares(run) if self.balance == "deviation" and run.answered else run)
+
+    def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
+        """Under ``deviation`` the stage is the variance in squared percent, and the objective its root."""
+        value = super()._objective_of(stages)
+        if self.balance != "deviation" or self._main_cost_changed:
+            return value
+        return Fraction(math.sqrt(max(value, Fraction(0))) / 100)
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> PlacementSolution:
         cluster, parts = (None, []) if values is None else pods_of_values(self.instance, self._by_pod, values)

@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 
 from flowlex.formulations.arrays import Floats
 from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions
+from flowlex.instances.changes import Cost
 from flowlex.models.answer import ModelError, Solution, Stated, plain
 from flowlex.models.options import plain_options
 from flowlex.models.statement.changing import Changeable
@@ -156,7 +157,11 @@ class StatedModel(Changeable, Generic[SolutionT]):
 
     def _read(self, run: StatementRun) -> SolutionT:
         """The solution of a statement that was solved as it stands."""
-        objective, bound = run.stages.get(self.objective_stage), run.bounds.get(self.objective_stage)
+        main = self.objective_stage
+        objective, bound = run.stages.get(main), run.bounds.get(main)
+        if objective is not None:
+            bound = None if bound is None else self._objective_of({**run.stages, main: bound})
+            objective = self._objective_of(run.stages)
         gap = None
         if objective is not None and bound is not None:
             gap = float(abs(objective - bound) / max(Fraction(1), abs(objective)))
@@ -180,6 +185,16 @@ class StatedModel(Changeable, Generic[SolutionT]):
             stages={name: plain(value) for name, value in run.stages.items()},
             duals=run.duals,
         )
+
+    def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
+        """The objective in the measure of the unchanged model: the main stage's value, unless a family says more."""
+        return stages[self.objective_stage]
+
+    @property
+    def _main_cost_changed(self) -> bool:
+        """Whether a change adds costs to the main stage, whose value is then no measure of the unchanged model."""
+        main = self.objective_stage
+        return any(isinstance(change, Cost) and change.stage == main for change in self.all_changes)
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> SolutionT:
         """The domain solution of values of the statement's variables by name; without values, one without answer."""

@@ -25,15 +25,19 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from flowlex.instances.allocation import AllocationInstance
+from flowlex.instances.changes import Changes
 from flowlex.instances.exact import rational
 from flowlex.validation.certificates.allocation_answer import TOLERANCE, AllocationAnswer, Use, feasible, small, used
 from flowlex.validation.certificates.allocation_bounds import Data, Floats, PricedStep, most_gain, priced
-from flowlex.validation.certificates.allocation_statement import state_allocation
+from flowlex.validation.certificates.allocation_statement import shortest_makespan, state_allocation
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.document import Document
 from flowlex.validation.certificates.numbers import Number
 from flowlex.validation.certificates.options import AllocationOptions
+from flowlex.validation.certificates.statement.judge import in_measure
 
 __all__ = ["VERIFIER"]
 
@@ -316,6 +320,14 @@ def _figures(data: Data, use: Use) -> dict[str, float | int]:
     return figures
 
 
+def _measure(document: Document, instance: AllocationInstance, changes: Changes, finding: Finding) -> Finding:
+    """Under ``makespan`` the stage is how far all jobs rise, and the objective the seconds that this makes."""
+    if document.options.get("policy") != "makespan" or not finding.objective:
+        return finding
+    shortest = shortest_makespan(instance)
+    return in_measure(finding, changes, "objective", document, lambda value, _: shortest / value)
+
+
 VERIFIER = Verifier(
     "allocation",
     AllocationAnswer,
@@ -324,4 +336,5 @@ VERIFIER = Verifier(
     duals=True,
     options=AllocationOptions,
     state=state_allocation,
+    measure=_measure,
 )

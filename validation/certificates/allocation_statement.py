@@ -12,7 +12,7 @@ from flowlex.instances.allocation import AllocationInstance, JobType, Limit
 from flowlex.instances.exact import rational
 from flowlex.validation.certificates.statement.program import ExactStatement
 
-__all__ = ["state_allocation"]
+__all__ = ["shortest_makespan", "state_allocation"]
 
 #: Answers are kept to this, relative to the size of their numbers.
 _TOLERANCE = 1e-6
@@ -132,6 +132,21 @@ def _time_on_types(statement: ExactStatement, instance: AllocationInstance, runs
         statement.row("runs", block.name(k), terms | {block.start + k: -1}, "==", 0)
 
 
+def _speeds(instance: AllocationInstance) -> list[dict[str, Fraction]]:
+    """By job, steps per second on each type that has the GPUs it needs."""
+    kinds: dict[str, JobType] = {kind.name: kind for kind in instance.job_types}
+    return [
+        {t.name: rational(kind.steps_per_s.get(t.name, 0)) for t in instance.gpu_types if t.count >= kind.gpus}
+        for kind in (kinds[job.job_type] for job in instance.jobs)
+    ]
+
+
+def shortest_makespan(instance: AllocationInstance) -> Fraction:
+    """Seconds that the longest job needs alone on its fastest type: no makespan is shorter."""
+    pairs = zip(instance.jobs, _speeds(instance), strict=True)
+    return max(rational(job.steps_left or 0) / max(speeds.values()) for job, speeds in pairs)
+
+
 def _rise(
     statement: ExactStatement,
     instance: AllocationInstance,
@@ -143,16 +158,9 @@ def _rise(
     """How far all jobs rise: the gain of each by what a step/s earns, or by time, and the pace of each."""
     kinds: dict[str, JobType] = {kind.name: kind for kind in instance.job_types}
     total = sum(t.count for t in instance.gpu_types)
-    fits = [
-        {t.name: rational(kind.steps_per_s.get(t.name, 0)) for t in instance.gpu_types if t.count >= kind.gpus}
-        for kind in (kinds[job.job_type] for job in instance.jobs)
-    ]
+    fits = _speeds(instance)
     count = {t.name: t.count for t in instance.gpu_types}
-    shortest = Fraction(0)
-    if policy == "makespan":
-        shortest = max(
-            rational(job.steps_left or 0) / max(mine.values()) for job, mine in zip(instance.jobs, fits, strict=True)
-        )
+    shortest = shortest_makespan(instance) if policy == "makespan" else Fraction(0)
     gains, paces, highest = [], [], Fraction(0)
     for job, mine, terms in zip(instance.jobs, fits, speed, strict=True):
         if policy == "makespan":

@@ -119,6 +119,8 @@ class Verifier:
         Judges answers of changed models that are given like those of unchanged ones, without values of variables.
     grouped
         Judges answers of changed models in another way where it can; the others are judged by ``state``.
+    measure
+        Gives a changed model's finding the objective of the unchanged one, where that is not its main stage's value.
     """
 
     kind: str
@@ -131,6 +133,7 @@ class Verifier:
     state: State | None = None
     changed: Callable[[Claimed, Changes], Finding] | None = None
     grouped: Callable[[Any, Mapping[str, Any], Changes, Any, StatementProof, Budget], Finding | None] | None = None
+    measure: Callable[[Document, Any, Changes, Finding], Finding] | None = None
 
 
 @cache
@@ -274,19 +277,18 @@ def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Bud
         changes = read_changes(read.changes or {})
     except InstanceError as error:
         raise SolutionError(f"changes: {error}") from error
-    brought = instance.changes
-    every = changes if brought is None else brought.also(*changes)
+    every = changes if instance.changes is None else instance.changes.also(*changes)
     if verifier.changed is not None and read.values is None and read.answer:
         answer, parts = read_as(verifier.answer, read.answer, "answer"), read_as(verifier.proof, read.proof, "proof")
         return verifier.changed(Claimed(read, answer, parts, instance, budget), every)
     proof = read_as(StatementProof, read.proof, "proof")
-    none = read.status in ("infeasible", "unbounded")
-    values = None if none else read.values or {}
-    if verifier.grouped is not None:
-        found = verifier.grouped(instance, read.options, every, values, proof, budget)
-        if found is not None:
-            return found
-    return judge_statement(verifier.state, instance, read.options, every, values, proof, budget)
+    values = None if read.status in ("infeasible", "unbounded") else read.values or {}
+    given = instance, read.options, every, values, proof, budget
+    found = None if verifier.grouped is None else verifier.grouped(*given)
+    found = judge_statement(verifier.state, *given) if found is None else found
+    return (
+        found if verifier.measure is None or found.objective is None else verifier.measure(read, instance, every, found)
+    )
 
 
 def _bindings(document: Document, finding: Finding) -> Iterator[Check]:

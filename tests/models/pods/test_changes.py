@@ -104,9 +104,7 @@ def test_refusals_name_the_remedy():
         _ = model_of(PodInstance(name="fine", nodes=(fine,), pods=(Pod(name="p", cpu_cores=0.1),))).variables
 
 
-@pytest.mark.parametrize(
-    ("balance", "wanted"), [("max_load", 0.375), ("mean_absolute", 0.0625), ("deviation", 39.0625)]
-)
+@pytest.mark.parametrize(("balance", "wanted"), [("max_load", 0.375), ("mean_absolute", 0.0625), ("deviation", 0.0625)])
 def test_equal_pods_need_no_tree_over_their_order(balance, wanted):
     nodes = tuple(PodNode(name=f"n{k}", cpu_cores=8, memory_gb=16) for k in range(4))
     pods = tuple(Pod(name=f"p{k}", cpu_cores=1.5, memory_gb=1) for k in range(10))
@@ -296,7 +294,7 @@ def test_random_changes_against_enumeration(batch):
         assert (wanted is None) == (solution.status.value == "infeasible")
         document = json.loads(json.dumps(solution.to_dict()))
         certificate = verify(document, model.instance)
-        assert certificate.ok, certificate
+        assert certificate.ok, [c for c in certificate.checks if not c.ok]
         assert certificate.claim == solution.status.value
         if wanted is not None:
             answered += 1

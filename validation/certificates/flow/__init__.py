@@ -23,7 +23,7 @@ from flowlex.validation.certificates.flow.prices import Prices, Survey, bound, s
 from flowlex.validation.certificates.flow.shares import stated_shares, unfair
 from flowlex.validation.certificates.flow.side_constraints import Ties, offences, overfull
 from flowlex.validation.certificates.flow.stages import PriceProof, StageProof, proven
-from flowlex.validation.certificates.flow.statement import CountedProof, counted_bounds, state_flow
+from flowlex.validation.certificates.flow.statement import CountedProof, counted_bounds, state_flow, weighted_objective
 from flowlex.validation.certificates.numbers import agrees, total, whole, wide
 from flowlex.validation.certificates.options import FlowOptions
 
@@ -344,5 +344,13 @@ def _none(name: str, offenders: list[str]) -> Check:
 
 
 VERIFIER = Verifier(
-    "flow-scheduling", FlowAnswer, FlowProof, _judge, duals=True, solvable=True, options=FlowOptions, state=state_flow
+    "flow-scheduling",
+    FlowAnswer,
+    FlowProof,
+    _judge,
+    duals=True,
+    solvable=True,
+    options=FlowOptions,
+    state=state_flow,
+    measure=weighted_objective,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,32 +13,60 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from flowlex.instances.changes import Changes
 from flowlex.instances.exact import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.validation.certificates.budget import Budget
-from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.contract import Strict
+from flowlex.validation.certificates.certificate import Check, Finding
+from flowlex.validation.certificates.document import Document, Strict, read_as
 from flowlex.validation.certificates.flow.goal_options import Goals
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.groups import Groups
-from flowlex.validation.certificates.flow.prices import Prices, Survey
+from flowlex.validation.certificates.flow.prices import Prices, Survey, strict
 from flowlex.validation.certificates.flow.shares import stated_shares
 from flowlex.validation.certificates.flow.side_constraints import Ties
 from flowlex.validation.certificates.statement.program import ExactStatement, Number, Stage
 from flowlex.validation.certificates.statement.proof import Bounded, StatedLeaf, least
 
-__all__ = ["CountedProof", "counted_bounds", "state_flow"]
+__all__ = ["CountedProof", "counted_bounds", "state_flow", "weighted_objective"]
 
 _REAL_FIELDS = ("rack_cost", "cluster_cost", "base", "rate", "step")
 
 
 def state_flow(instance: FlowInstance, options: Mapping[str, Any]) -> ExactStatement:
     """The statement of an instance under the goals of a solution file."""
+    problem = _problem(instance, options)
+    return _Stated(problem, stated_shares(problem)).statement
+
+
+def _problem(instance: FlowInstance, options: Mapping[str, Any]) -> Problem:
     goals = Goals.of(options)
     if goals.foreign:
         raise ValueError(f"{goals.foreign}: no file holds what it costs, so a changed model with it cannot be judged")
-    problem = Problem(instance, options, options.get("scale") or _scale(instance, goals, options))
-    return _Stated(problem, stated_shares(problem)).statement
+    return Problem(instance, options, options.get("scale") or _scale(instance, goals, options))
+
+
+class StageWeights(Strict):
+    """Weight of each stage in the objective; the file of an answer by phases has none."""
+
+    weights: dict[str, int] | None = None
+
+
+def weighted_objective(document: Document, instance: FlowInstance, _: Changes, finding: Finding) -> Finding:
+    """The finding with the weighted sum of the stages as its objective, as the unchanged model counts it."""
+    weights = read_as(StageWeights, document.answer, "answer").weights
+    if weights is None or finding.objective is None:
+        return finding
+    problem = _problem(instance, document.options)
+    survey, ranks = Survey(problem), problem.goals.ranks
+    waiting = [f"waiting_{level}" for level in sorted({*problem.levels} - {0}, reverse=True)]
+    if missing := sorted({"shortfall", *waiting, *ranks, *finding.stages} - weights.keys()):
+        raise ValueError(f"weights: {', '.join(missing)} have none")
+    why = strict(weights, waiting, ranks, {rank: survey.swing(rank) for rank in ranks})
+    check = Check("weights put the stages in strict order", not why, detail=why)
+    objective = sum((weights[name] * Fraction(value) for name, value in finding.stages.items()), Fraction(0))
+    bound = None if finding.bound is None else objective - Fraction(finding.objective) + Fraction(finding.bound)
+    return replace(finding, checks=(*finding.checks, check), objective=objective, bound=bound)
 
 
 class StatedSize(Strict):

@@ -16,11 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from flowlex.instances.changes import Changes
 from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodInstance
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.document import Document
+from flowlex.validation.certificates.numbers import Number, agrees
 from flowlex.validation.certificates.options import PodOptions
 from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.balance import Piece, least_balance
@@ -37,6 +40,7 @@ from flowlex.validation.certificates.pods.sizes import (
 )
 from flowlex.validation.certificates.pods.statement import judge_pods, state_pods
 from flowlex.validation.certificates.pods.values import QueueShares, levels_of
+from flowlex.validation.certificates.statement.judge import in_measure
 
 __all__ = ["VERIFIER", "PlacementAnswer", "PlacementProof", "check_placement", "judge_placement"]
 
@@ -276,6 +280,27 @@ def _judge(claimed: Claimed) -> Finding:
     return finding
 
 
+def _measure(document: Document, _: PodInstance, changes: Changes, finding: Finding) -> Finding:
+    """Under ``deviation`` the stage is the variance in squared percent, and the objective its root."""
+    if document.options.get("balance", "deviation") != "deviation":
+        return finding
+
+    def root(value: Fraction, stated: Number | None) -> Fraction:
+        said = Fraction(-1) if stated is None else rational(stated)
+        if said >= 0 and agrees(str((100 * said) ** 2), value, finding.tolerance):
+            return said  # compared before the root, which magnifies rounding near 0
+        return Fraction(math.sqrt(max(value, Fraction(0))) / 100)
+
+    return in_measure(finding, changes, "balance", document, root)
+
+
 VERIFIER = Verifier(
-    "pod-placement", PlacementAnswer, PlacementProof, _judge, options=PodOptions, state=state_pods, grouped=judge_pods
+    "pod-placement",
+    PlacementAnswer,
+    PlacementProof,
+    _judge,
+    options=PodOptions,
+    state=state_pods,
+    grouped=judge_pods,
+    measure=_measure,
 )

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from flowlex.instances.base import Instance
-from flowlex.instances.changes import Changes
+from flowlex.instances.changes import Change, Changes, Cost
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check, Claim, Finding
+from flowlex.validation.certificates.document import Document
+from flowlex.validation.certificates.numbers import Number as Stated
 from flowlex.validation.certificates.statement.changes import change
 from flowlex.validation.certificates.statement.program import ExactStatement, Number, Stage
 from flowlex.validation.certificates.statement.proof import Bounded, StatementProof, least
 
-__all__ = ["State", "judge_columns", "judge_statement"]
+__all__ = ["State", "in_measure", "judge_columns", "judge_statement"]
 
+#: The value of a stage, and what a document states for it, as the objective of the unchanged model.
+Convert: TypeAlias = Callable[[Fraction, Stated | None], Fraction]
 #: Makes the statement of an instance under some options, without changes.
 State: TypeAlias = Callable[[Any, Mapping[str, Any]], ExactStatement]
 
@@ -39,6 +44,17 @@ def judge_statement(
         shown = least(bounded, proof.empty, None, {}) is not None
         return Finding("infeasible" if shown else "feasible", (Check("no answer exists", shown),))
     return judge_columns(bounded, bounded.columns(values), proof, budget)
+
+
+def in_measure(
+    finding: Finding, changes: Iterable[Change], stage: str, document: Document, convert: Convert
+) -> Finding:
+    """The finding with objective and bound of a stage converted, unless a change adds costs to that stage."""
+    if any(isinstance(change, Cost) and change.stage == stage for change in changes):
+        return finding
+    objective = None if finding.objective is None else convert(Fraction(finding.objective), document.objective)
+    bound = None if finding.bound is None else convert(Fraction(finding.bound), document.bound)
+    return replace(finding, objective=objective, bound=bound)
 
 
 def judge_columns(bounded: Bounded, x: list[Number], proof: StatementProof, budget: Budget) -> Finding:
