@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowlex.cli.limits import explained, memory_limit, refuse_changed
 from flowlex.cli.record import Channel, blank, cut_off, fill
-from flowlex.formulations.compile_listener import set_listener
+from flowlex.formulations.processor_time import set_listener
 from flowlex.instances.storage import json_value, read_head
 
 if TYPE_CHECKING:

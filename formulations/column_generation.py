@@ -9,7 +9,6 @@ Source: Gilmore and Gomory (1961); the bound is Farley's and Lasdon's: prices ma
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from flowlex.formulations.arrays import Floats, LinearProgramArrays
 from flowlex.formulations.convert import to_highs
 from flowlex.formulations.engines.highs import quiet, run
 from flowlex.formulations.outcome import EngineError, Status
+from flowlex.formulations.processor_time import processor_seconds
 
 __all__ = ["Generated", "Priced", "generate_columns"]
 
@@ -95,12 +95,12 @@ def generate_columns(
     EngineError
         HiGHS fails on a restricted program, or there are more than ``max_rounds``.
     """
-    began, sign = time.monotonic(), 1.0 if first.maximize else -1.0
+    began, sign = processor_seconds(), 1.0 if first.maximize else -1.0
     highs = quiet(threads=1, random_seed=seed, output_flag=log)
     highs.passModel(to_highs(first, "restricted", (), ()))
     best = np.inf
     for rounds in range(1, max_rounds + 1):
-        left = np.inf if time_limit_s is None else time_limit_s - (time.monotonic() - began)
+        left = np.inf if time_limit_s is None else time_limit_s - (processor_seconds() - began)
         if left <= 0:
             return Generated(Status.TIME_LIMIT, np.zeros(0), np.zeros(0), np.nan, sign * best, rounds)
         if not run(highs):

@@ -19,7 +19,7 @@ from typing import Any
 import numba
 from numba.core import event
 
-from flowlex.formulations.compile_listener import notify
+from flowlex.formulations.processor_time import notify
 
 __all__ = ["announce", "compilations", "dispatcher"]
 

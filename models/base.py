@@ -19,6 +19,7 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.loops import small_work
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.instances.base import Instance
 from flowlex.instances.changes import Changes, read_changes
 from flowlex.models.answer import Dual, ModelError, Seconds, Solution
@@ -289,7 +290,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         report: Callable[[SolutionT], None] | None,
         start: SolutionT | None,
     ) -> SolutionT:
-        remaining = partial(Budget.remaining, chosen.time_limit_s, time.process_time())
+        remaining = partial(Budget.remaining, chosen.time_limit_s, processor_seconds())
         started = time.perf_counter()
         if report is not None:
             chosen = replace(chosen, offer=Offers(lambda run: self._hand_on(run, report, started, remaining())))

@@ -7,7 +7,6 @@ leaves a network again: every stage is solved in exact integers, without weights
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +16,7 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.engines import solve
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.processor_time import processor_seconds
 
 __all__ = ["Stage", "optimal_face", "solve_lexicographic"]
 
@@ -56,7 +56,7 @@ def solve_lexicographic(
     """
     stages: list[Stage] = []
     face, wanted = network, options or SolveOptions()
-    until = None if wanted.time_limit_s is None else time.perf_counter() + wanted.time_limit_s
+    until = None if wanted.time_limit_s is None else processor_seconds() + wanted.time_limit_s
     for cost in costs:
         if stages:
             if seen is not None:
@@ -64,7 +64,7 @@ def solve_lexicographic(
             face = optimal_face(face, stages[-1].outcome)
         face = replace(face, cost=np.asarray(cost, np.int64))
         if until is not None:
-            wanted = replace(wanted, time_limit_s=max(until - time.perf_counter(), 0.001))
+            wanted = replace(wanted, time_limit_s=max(until - processor_seconds(), 0.001))
         outcome = solve(face, engine, wanted)
         stages.append(Stage(face, outcome))
         if outcome.status is not Status.OPTIMAL:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -14,6 +13,7 @@ from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays
 from flowlex.formulations.engines.highs import choose_algorithm, configured, pass_model, quiet, run
 from flowlex.formulations.lexicographic.leaves import Branch, Leaf
 from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.processor_time import processor_seconds
 
 __all__ = ["WHOLE", "StageProgram", "close_to", "raised"]
 
@@ -72,12 +72,12 @@ class StageProgram:
 
     @property
     def late(self) -> bool:
-        return time.process_time() > self.until
+        return processor_seconds() > self.until
 
     @property
     def left(self) -> float:
         """Seconds that a solver may take."""
-        return max(self.until - time.process_time(), 0.1)
+        return max(self.until - processor_seconds(), 0.1)
 
     def minimise(self, cost: Floats) -> None:
         columns = np.arange(len(cost), dtype=np.int32)

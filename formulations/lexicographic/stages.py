@@ -16,7 +16,6 @@ Source: branch and bound with dual bounds as in VIPR (Cheung, Gleixner and Steff
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from math import inf
 
@@ -26,6 +25,7 @@ from flowlex.formulations.arrays import Booleans, Floats, LinearProgramArrays
 from flowlex.formulations.lexicographic.leaves import Branch, Leaf, StageResult, StagesOutcome
 from flowlex.formulations.lexicographic.stage_program import WHOLE, StageProgram, close_to, raised
 from flowlex.formulations.outcome import SolveOptions, Status
+from flowlex.formulations.processor_time import processor_seconds
 
 __all__ = ["Branch", "Leaf", "StageResult", "StagesOutcome", "solve_stages"]
 
@@ -71,7 +71,7 @@ def solve_stages(
         minimised too, from the value found), ``infeasible`` or ``time_limit`` without an answer.
     """
     options = options or SolveOptions()
-    started = time.process_time()
+    started = processor_seconds()
     until = inf if options.time_limit_s is None else started + options.time_limit_s
     program = StageProgram(arrays, costs, options, until, accept, nodes, known or ())
     if start is not None:
@@ -95,7 +95,7 @@ def solve_stages(
         tuple(results),
         _method(program),
         message,
-        time.process_time() - started,
+        processor_seconds() - started,
     )
 
 

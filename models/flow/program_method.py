@@ -11,7 +11,6 @@ Where the program is large or stops at its limit, the schedule and the proven bo
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +25,7 @@ from flowlex.formulations.lexicographic.leaves import StagesOutcome
 from flowlex.formulations.lexicographic.stages import solve_stages
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.models.flow.greedy import Greedy
 from flowlex.models.flow.methods import FlowRun, chosen_stage
 from flowlex.models.flow.network_method import NetworkMethod
@@ -144,7 +144,7 @@ class _Search:
     def __post_init__(self) -> None:
         limit = self.options.time_limit_s
         self.limited = limit is not None or self.options.max_steps is not None
-        self.until = inf if limit is None else time.process_time() + limit
+        self.until = inf if limit is None else processor_seconds() + limit
 
     def run(self, proposal: Integers) -> FlowRun:
         """Search with kinds of machines; where capacities leave a stage open, machine by machine too."""
@@ -179,7 +179,7 @@ class _Search:
         sizes = self._overfull(program, start, program.capacities if every else ())
         statement, options = program.with_sizes(sizes), self.options
         exact = every or not program.capacities
-        left = None if self.until == inf else max(self.until - time.process_time(), 0.1)
+        left = None if self.until == inf else max(self.until - processor_seconds(), 0.1)
         columns, large = statement.program.column_count, self._large(program)
         leaves = options.max_steps or int(np.clip(_WORK // max(columns, 1), *_LEAVES))
         found = solve_stages(

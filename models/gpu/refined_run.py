@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,6 +12,7 @@ import numpy as np
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.lexicographic.stages import Leaf, StageResult, StagesOutcome, solve_stages
 from flowlex.formulations.outcome import Infeasibility, Outcome, SolveOptions, Status
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.models.answer import Dual
 from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.placement import Placement
@@ -64,7 +64,7 @@ def run_refined(
     plan: Round, costs: TransferCosts, rules: Rules, options: SolveOptions, *, restarted: bool = False
 ) -> RefinedRun:
     """Fair shares and the number of running tasks first, then transfer with these kept, then stops."""
-    started = time.process_time()
+    started = processor_seconds()
     model = Refined(plan, costs, rules)
     program, stages = model.fair()
     names = [stage.name for stage in stages]
@@ -77,7 +77,7 @@ def run_refined(
     kept = dict(zip(names, (result.value for result in first.stages), strict=True))
     second, transfer, stops, unit = network.build(kept)
     costs_of = [transfer, stops] if plan.policy is Policy.FSP and len(model.held) else [transfer]
-    left = options.time_limit_s and max(options.time_limit_s - (time.process_time() - started), 0.1)
+    left = options.time_limit_s and max(options.time_limit_s - (processor_seconds() - started), 0.1)
     found = solve_stages(second.arrays(), costs_of, replace(options, max_steps=1, time_limit_s=left))
     if found.values is None:
         return RefinedRun(Outcome(found.status, "highs", message=found.message), None, {}, {}, {}, {}, {}, {})

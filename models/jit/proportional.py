@@ -17,7 +17,6 @@ Going in step is the MADD rule of coflow scheduling (Chowdhury, Zhong, Stoica, V
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -25,6 +24,7 @@ import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.outcome import Status
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.formulations.sessions.growing import INFINITY, GrowingProgram
 from flowlex.instances.jit import JitInstance
 from flowlex.models.base import ModelError
@@ -172,14 +172,14 @@ def _least_largest(plan: ProportionalPlan, time_limit_s: float | None) -> Propor
 
     Every answer is a schedule, and so is all between two: when time runs out there is one, and `gap` says how good.
     """
-    deadline = math.inf if time_limit_s is None else time.perf_counter() + time_limit_s
+    deadline = math.inf if time_limit_s is None else processor_seconds() + time_limit_s
     program = _Program(plan)
     best = program.relieved(deadline)
     loads = best.loads
     while True:
         # Of every interval the fullest ports; each answer that is not the last breaks a new one.
         program.add(np.argsort(-loads, axis=0)[:ROWS_ADDED])
-        left = deadline - time.perf_counter()
+        left = deadline - processor_seconds()
         if left <= 0:
             return best
         answer = program.session.solve(time_limit_s=left)
@@ -249,7 +249,7 @@ class _Program:
             loads = volume @ part / self.length
             if (most := float(loads.max())) < least:
                 found, least = replace(plan, share=share), most
-            if time.perf_counter() > deadline or not most:
+            if processor_seconds() > deadline or not most:
                 break
             price = (volume.T @ (np.exp(SHARPNESS * (loads / most - 1)) / self.length))[plan.row, plan.cell]
             share = share * np.exp(-price / price.max() / (1 + step / RELIEVED))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -16,6 +15,7 @@ from flowlex.formulations.engines import runs_highs, solve
 from flowlex.formulations.lexicographic.problem import Integrality
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.formulations.sessions.bounded import BoundedProgram
 from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.grid import Grid, Load, Windows
@@ -102,7 +102,7 @@ class SearchState:
 
     def __post_init__(self) -> None:
         limit = self.search.options.time_limit_s
-        self.deadline: float | None = None if limit is None else time.perf_counter() + limit
+        self.deadline: float | None = None if limit is None else processor_seconds() + limit
 
     def solve(self, program: LinearProgram) -> Outcome:
         """Solve one program before the deadline of all; large linear programs by the simplex method (see `faces`)."""
@@ -121,7 +121,7 @@ class SearchState:
         if self.deadline is None:
             return None
         kept = 0.0 if is_mip else _TO_ROUND * (self.search.options.time_limit_s or 0.0)
-        return self.deadline - time.perf_counter() - kept
+        return self.deadline - processor_seconds() - kept
 
     def session(self, arrays: LinearProgramArrays) -> BoundedProgram | None:
         """A program that HiGHS keeps before the deadline of all; None where other solvers or algorithms are wanted."""

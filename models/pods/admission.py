@@ -7,7 +7,6 @@ closes what is left.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import numpy as np
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.models.pods.bounds.admission_bound import most_by_patterns
 from flowlex.models.pods.bounds.gang_bounds import gangs_out, largest_sum
 from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
@@ -67,7 +67,7 @@ class Admission:
 
 def remaining(options: SolveOptions, until: float | None, steps: int = NODES) -> SolveOptions:
     """The options with what is left of the time limit, bounded work, and proven optima asked for."""
-    limit = None if until is None else max(0.1, until - time.perf_counter())
+    limit = None if until is None else max(0.1, until - processor_seconds())
     return replace(options, gap=0.0, time_limit_s=limit, max_steps=options.max_steps or steps)
 
 
@@ -94,7 +94,7 @@ class Admitting:
     def __post_init__(self) -> None:
         builder, options = self.builder, self.options
         self.view, self.levels = builder.view, builder.levels
-        self.until = None if options.time_limit_s is None else time.perf_counter() + _SHARE * options.time_limit_s
+        self.until = None if options.time_limit_s is None else processor_seconds() + _SHARE * options.time_limit_s
         groups = builder.groups
         placeable = np.zeros(len(groups.count), bool)
         placeable[builder.pairs[0]] = True
@@ -108,7 +108,7 @@ class Admitting:
     @property
     def late(self) -> bool:
         """Whether the time of this phase is over."""
-        return self.until is not None and time.perf_counter() >= self.until
+        return self.until is not None and processor_seconds() >= self.until
 
     def count(self, cluster: Cluster) -> tuple[int, ...]:
         """ValueMeasure of the pods placed of each level, the most important first."""

@@ -12,6 +12,7 @@ import numpy as np
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.engines import solve
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.admission import NODES, remaining
 from flowlex.models.pods.bounds.branching import PROVEN, GapSearch
@@ -117,7 +118,7 @@ class Balancing:
     @property
     def late(self) -> bool:
         """Whether time is over, where it is limited."""
-        return self.until is not None and time.perf_counter() >= self.until - 0.05
+        return self.until is not None and processor_seconds() >= self.until - 0.05
 
     @property
     def steps(self) -> int:

@@ -14,7 +14,6 @@ Source: Sun, Wang, Xian, Xiang; weights and load are reconstructed. Exact phases
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -26,6 +25,7 @@ import numpy as np
 from flowlex.formulations.arrays import Floats
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions, Status
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.instances.pods import PodInstance
 from flowlex.models.answer import Solution
 from flowlex.models.base import Equation, Model, ModelError, Symbol
@@ -231,7 +231,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     def _run(self, engine: EngineName, options: SolveOptions) -> PlacementRun:
         if options.solver is not None:
             raise EngineError("pods are placed by searches and bounds on HiGHS; drop solver=, or export the program")
-        until = None if options.time_limit_s is None else time.perf_counter() + options.time_limit_s
+        until = None if options.time_limit_s is None else processor_seconds() + options.time_limit_s
         first = self._admit(engine, options)
         if first.cluster is None:
             assert first.failed is not None
@@ -258,7 +258,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         """With the pods that waited and for which annealing makes room, before bounds of the balance are sought."""
         assert first.cluster is not None
         search = Annealing(options.seed, self.limits.steps(len(first.cluster.node), options.max_steps), until=until)
-        while not first.proven and not (until and time.perf_counter() >= until):
+        while not first.proven and not (until and processor_seconds() >= until):
             more = self._with_waiting(first, search.once(first.cluster, MEASURES["deviation"]))
             if more is None:
                 break

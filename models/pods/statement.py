@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,6 +13,7 @@ from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import SolveOptions, Status
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.instances.exact import rational
 from flowlex.instances.pods import Pod, PodInstance
 from flowlex.models.base import ModelError
@@ -225,18 +225,18 @@ def run_with_tangents(
     state
         The statement with these tangents, changes made.
     """
-    until = math.inf if options.time_limit_s is None else time.process_time() + options.time_limit_s
+    until = math.inf if options.time_limit_s is None else processor_seconds() + options.time_limit_s
     options = replace(options, gap=max(options.gap, 0.5 * _MET))
     points: dict[tuple[int, Fraction], None] = {}
     for _ in range(_ROUNDS):
-        left = None if options.time_limit_s is None else max(0.1, until - time.process_time())
+        left = None if options.time_limit_s is None else max(0.1, until - processor_seconds())
         found = run_statement(state(points), replace(options, time_limit_s=left), main="balance", start=start)
         if not found.answered:
             return found
         distance = found.values["distance"]
         new = [(n, Fraction(round(d * _GRID), _GRID)) for n, d in enumerate(distance.tolist())]
         squared = with_squares(found)
-        if squared.outcome.status is found.outcome.status or {*new} <= {*points} or time.process_time() > until:
+        if squared.outcome.status is found.outcome.status or {*new} <= {*points} or processor_seconds() > until:
             return squared
         points, start = points | dict.fromkeys(new), squared.outcome.values
     return squared

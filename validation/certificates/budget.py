@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Self
 
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.validation.certificates.certificate import Check
 
 __all__ = ["Budget"]
@@ -27,29 +27,29 @@ class Budget:
     """
 
     def __init__(self, seconds: float = math.inf) -> None:
-        self._end = time.process_time() + seconds
+        self._end = processor_seconds() + seconds
         #: Whether anything was quoted because the limit had passed.
         self.quoting = False
 
     @classmethod
     def remaining(cls, limit_s: float | None, started: float) -> Self:
-        """What is left of a time limit that began at ``started`` (`time.process_time`), at least a tenth of it.
+        """What is left of a time limit that began at ``started`` (`processor_seconds`), at least a tenth of it.
 
         Parameters
         ----------
         limit_s
             The whole limit in processor seconds; None: no limit.
         started
-            What `time.process_time` gave at the start of the limit, in seconds.
+            What `processor_seconds` gave at the start of the limit, in seconds.
         """
         if limit_s is None:
             return cls()
-        return cls(max(limit_s - (time.process_time() - started), _LEAST_SHARE * limit_s))
+        return cls(max(limit_s - (processor_seconds() - started), _LEAST_SHARE * limit_s))
 
     @property
     def spent(self) -> bool:
         """Whether the limit has passed."""
-        return time.process_time() >= self._end
+        return processor_seconds() >= self._end
 
     def quoted(self, name: str) -> Check:
         """A check that was not made because the limit had passed; it supports ``bounded`` at most.

@@ -20,12 +20,12 @@ the mean). For the largest load, a target is refuted when no patterns below it c
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.formulations.sessions.growing import INFINITY, GrowingProgram
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.bounds.patterns import Pattern, Pricing
@@ -130,12 +130,12 @@ class Columns:
     @property
     def late(self) -> bool:
         """Whether the steps are used, or time is over where it is limited."""
-        return self.steps <= 0 or (self.until is not None and time.perf_counter() >= self.until)
+        return self.steps <= 0 or (self.until is not None and processor_seconds() >= self.until)
 
     @property
     def left(self) -> float | None:
         """Seconds left, at least a little; None without a limit."""
-        return None if self.until is None else max(0.02, self.until - time.perf_counter())
+        return None if self.until is None else max(0.02, self.until - processor_seconds())
 
     def learn(self, node: Integers) -> None:
         """Take the patterns of a placement."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.processor_time import processor_seconds
 from flowlex.instances.pod_group_rules import SKEW
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import MEASURES, Measure
@@ -41,7 +41,7 @@ class Annealing:
     move_budget
         Running pods may move up to this total cost, what the cluster moves already included.
     until
-        Stop at this `time.perf_counter`.
+        Stop at this `processor_seconds`.
     """
 
     seed: int
@@ -76,7 +76,7 @@ class Annealing:
         rng, batches = np.random.default_rng(self.seed), max(1, -(-steps // _BATCH))
         heats = scale * heat * (_COLD / heat) ** (np.arange(batches + 1) / batches)
         for k in range(batches):
-            if self.until is not None and time.perf_counter() >= self.until:
+            if self.until is not None and processor_seconds() >= self.until:
                 break
             if mode == 1:
                 centre = float(state.loads.mean())

@@ -1,0 +1,40 @@
+"""The clock of time limits: processor time of this process, without what compiling loops takes.
+
+A busy machine and the first use of a loop leave a limited answer as it is. Imported without the compiler.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+__all__ = ["notify", "processor_seconds", "set_listener"]
+
+_listener: Callable[[bool], None] | None = None
+#: Processor seconds of all compiling that ended; when the present one began.
+_compiled: float = 0.0
+_began: float | None = None
+
+
+def processor_seconds() -> float:
+    """Processor seconds of this process without compiling; only differences mean something."""
+    now = time.process_time() if _began is None else _began
+    return now - _compiled
+
+
+def set_listener(listener: Callable[[bool], None] | None) -> None:
+    """Have a function called when compiling begins (True) and ends (False); None: no function."""
+    global _listener
+    _listener = listener
+
+
+def notify(compiling: bool) -> None:
+    """Stop the clock when compiling begins (True), let it go on when it ends (False), and call the listener."""
+    global _compiled, _began
+    if compiling:
+        _began = time.process_time()
+    elif _began is not None:
+        _compiled += time.process_time() - _began
+        _began = None
+    if _listener is not None:
+        _listener(compiling)

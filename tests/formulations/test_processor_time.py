@@ -1,0 +1,45 @@
+"""Time limits count processor time, and none of compiling."""
+
+from __future__ import annotations
+
+import time
+
+from flowlex.formulations import processor_time
+from flowlex.formulations.processor_time import notify, processor_seconds, set_listener
+
+
+def spend(seconds):
+    """Work for so much processor time."""
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+def test_compiling_is_not_counted():
+    heard = []
+    set_listener(heard.append)
+    try:
+        before = processor_seconds()
+        notify(True)
+        spend(0.2)
+        assert processor_seconds() - before < 0.1  # the clock stands still
+        notify(False)
+        assert processor_seconds() - before < 0.1
+        spend(0.05)
+        assert processor_seconds() - before >= 0.05
+    finally:
+        set_listener(None)
+    assert heard == [True, False] and processor_time._began is None
+
+
+def test_a_busy_machine_is_not_counted(monkeypatch):
+    monkeypatch.setattr(time, "perf_counter", lambda: 1e9)
+    before = processor_seconds()
+    time.sleep(0.2)
+    assert processor_seconds() - before < 0.1
+
+
+def test_an_end_without_a_beginning_changes_nothing():
+    before = processor_seconds()
+    notify(False)
+    assert 0 <= processor_seconds() - before < 0.1
