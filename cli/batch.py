@@ -71,18 +71,22 @@ def opened(
     folder: Path | None, scheduler: str | None = None, wait_s: float | None = None
 ) -> Iterator[tuple[Journal | None, Cluster | None]]:
     """Open a folder of results and a cluster, if they are given; an error or Ctrl-C ends the command with a line."""
-    from flowlex.cli.dask_batch import Cluster
-
     try:
         with contextlib.ExitStack() as stack:
             journal = None if folder is None else stack.enter_context(Journal(folder))
-            yield journal, None if scheduler is None else stack.enter_context(Cluster(scheduler, wait_s=wait_s))
+            yield journal, None if scheduler is None else stack.enter_context(_cluster(scheduler, wait_s))
     except (JournalError, PoolError) as error:
         complain(str(error))
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         note("interrupted" + ("; go on with --resume" if folder is not None else ""))
         raise typer.Exit(130) from None
+
+
+def _cluster(scheduler: str, wait_s: float | None) -> Cluster:
+    from flowlex.cli.dask_batch import Cluster
+
+    return Cluster(scheduler, wait_s=wait_s)
 
 
 class Batch:
