@@ -19,7 +19,7 @@ from flowlex.service.documents import Decision
 from flowlex.service.routes import placement_router
 from flowlex.service.scheduler_protocol import Document, RefusedEvent
 from flowlex.service.served import REFUSED, Key, Served, ServedDep
-from flowlex.service.worker import BusyError, StorageError, Worker
+from flowlex.service.worker import BusyError, NotLeading, StorageError, Worker
 from flowlex.telemetry import routes_service
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
 from flowlex.telemetry.api_page import api_page
@@ -88,7 +88,7 @@ async def decisions(
     """Decisions since one, at most the last thousand; 409 where some of them are not kept any more."""
     until = asyncio.get_running_loop().time() + wait_s
     while True:
-        kept = list(service.worker.decisions)
+        kept = service.worker.decisions
         found = [each for each in kept if each["number"] > after]
         if found or asyncio.get_running_loop().time() >= until:
             break
@@ -110,15 +110,16 @@ async def healthz() -> Health:
 @health_router.get("/readyz", responses={503: {"model": Problem}})
 async def readyz(service: ServedDep) -> Health:
     """Say that decisions are made; needs no token."""
-    if service.worker.failing:
-        raise refuse(503, "failing", f"no decision is possible: {service.worker.failing[:500]}")
+    failing = service.worker.failing or service.worker.replication.trouble
+    if failing:
+        raise refuse(503, "failing", f"no decision is possible: {failing[:500]}")
     return Health(status="ok", api=1)
 
 
 @health_router.get("/metrics", response_class=Response)
 async def metrics(service: ServedDep, who: Reader) -> Response:
     """The service's figures, for Prometheus; needs a reader's token."""
-    for name, value in (await service.ask(lambda core: core.facts())).items():
+    for name, value in (await service.ask(lambda core: core.facts(), replicated=False)).items():
         service.metrics.state.labels(name).set(value)
     service.metrics.waiting.set(service.worker.waiting)
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -135,8 +136,10 @@ async def _event(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _storage(request: Request, error: Exception) -> JSONResponse:
-    detail = {"reason": "busy" if isinstance(error, BusyError) else "storage", "message": str(error)}
-    return JSONResponse({"detail": detail}, 503, headers={"Retry-After": "1"})
+    kinds = {BusyError: "busy", NotLeading: "not_leading"}
+    detail = {"reason": kinds.get(type(error), "storage"), "message": str(error)}
+    # Without Retry-After clients ask the next service.
+    return JSONResponse({"detail": detail}, 503, None if isinstance(error, NotLeading) else {"Retry-After": "1"})
 
 
 _OWN: dict[type[Exception], Any] = {RefusedEvent: _event, BusyError: _storage, StorageError: _storage}

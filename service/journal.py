@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Journal", "JournalError"]
+__all__ = ["MAX_CHUNK", "Journal", "JournalError"]
 
 _DIGITS = 9
+#: Bytes of a log that are read at a time.
+MAX_CHUNK = 1_000_000
 
 
 class JournalError(Exception):
@@ -49,9 +51,9 @@ class Journal:
         except OSError as error:
             os.close(self._lock)
             raise JournalError(f"{folder} is in use by another service; stop it or name another folder") from error
-        self.number: int = max((*self.numbers("state-"), *self.numbers("log-")), default=0)
+        #: Number of the last log, and its bytes that are on disk for good; one value, as other threads read it.
+        self.end: tuple[int, int] = (max((*self.numbers("state-"), *self.numbers("log-")), default=0), 0)
         self.records = 0
-        self.size = 0
         self._file = -1
 
     def states(self) -> list[tuple[int, Path | None]]:
@@ -70,10 +72,11 @@ class Journal:
         JournalError
             A line other than the last is damaged, or a log is missing.
         """
-        self.records = 0
-        for number in range(since, self.number + 1):
-            path, self.size = self.path("log-", number), 0
-            last = number == self.number
+        self.records = size = 0
+        newest = self.end[0]
+        for number in range(since, newest + 1):
+            path, size = self.path("log-", number), 0
+            last = number == newest
             if not (last or path.is_file()):
                 raise JournalError(f"{path} is missing; restore the folder from a backup")
             content = path.read_bytes() if path.is_file() else b""
@@ -83,9 +86,10 @@ class Journal:
                 if record is None:
                     raise JournalError(f"{path}: line {count} is damaged; restore the folder from a backup")
                 self.records += 1
-                self.size += len(line) + 1
+                size += len(line) + 1
                 yield record
-        self._open(self.path("log-", self.number))
+        self.end = (newest, size)
+        self._open()
 
     def append(self, records: Iterable[dict[str, Any]]) -> None:
         """Put records on disk; when this returns, they survive a kill and a power cut.
@@ -105,10 +109,10 @@ class Journal:
                 view = view[os.write(self._file, view) :]
             os.fsync(self._file)
         except OSError:
-            os.ftruncate(self._file, self.size)
+            os.ftruncate(self._file, self.end[1])
             raise
         self.records += len(lines)
-        self.size += len(data)
+        self.end = (self.end[0], self.end[1] + len(data))
 
     def snapshot(self, save: Callable[[Path], None], carried: Iterable[dict[str, Any]] = ()) -> Path:
         """Begin a new log and write the state before it; returns the state's file, which is to be read back.
@@ -120,11 +124,11 @@ class Journal:
         carried
             First records of the new log: what the state does not hold.
         """
-        self.size = self.records = 0  # before the number, as `piece` reads them from another thread
-        self.number += 1
-        self._open(self.path("log-", self.number))
+        self.records = 0
+        self.end = (self.end[0] + 1, 0)
+        self._open()
         self.append(carried)
-        path = self.path("state-", self.number)
+        path = self.path("state-", self.end[0])
         save(path)
         self._sync_folder()
         return path
@@ -132,17 +136,18 @@ class Journal:
     @property
     def first_log(self) -> int:
         """Number of the oldest log that is kept."""
-        return min(self.numbers("log-"), default=self.number)
+        return min(self.numbers("log-"), default=self.end[0])
 
-    def piece(self, number: int, offset: int, most: int = 1_000_000) -> tuple[bytes, bool]:
+    def chunk(self, number: int, offset: int) -> tuple[bytes, bool]:
         """Bytes of a log from an offset on that are on disk for good, and whether these are its last."""
-        last, path = number == self.number, self.path("log-", number)
+        newest, size = self.end
+        last, path = number == newest, self.path("log-", number)
         if not path.is_file():
             return b"", False
-        end = self.size if last else path.stat().st_size
+        end = size if last else path.stat().st_size
         with path.open("rb") as stream:
             stream.seek(offset)
-            data = stream.read(max(0, min(most, end - offset)))
+            data = stream.read(max(0, min(MAX_CHUNK, end - offset)))
         return data, not last and offset + len(data) == end
 
     def accept(self) -> None:
@@ -159,10 +164,11 @@ class Journal:
         self._close_file()
         os.close(self._lock)
 
-    def _open(self, path: Path) -> None:
+    def _open(self) -> None:
+        """Open the last log, cut to what is known to be whole."""
         self._close_file()
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.ftruncate(self._file, self.size)
+        self._file = os.open(self.path("log-", self.end[0]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.ftruncate(self._file, self.end[1])
         os.fsync(self._file)
         self._sync_folder()
 

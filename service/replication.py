@@ -1,7 +1,8 @@
-"""Answers that wait until a standby has the log too.
+"""Synchronous replication: with a standby attached, an answer goes out once the standby has the records too.
 
-While a standby follows, an answer goes out once the standby has the records on its disk as well. A standby that is
-silent for longer than its lease is waited for no more.
+A standby that falls silent is not given up: it may have taken over, and an answer of this service alone would then be
+lost. Until the standby is back, or an admin detaches it, the service refuses to change anything. The standby's name is
+kept in a file of the folder, so a service that starts again is bound by it as well; this is the fencing token.
 """
 
 from __future__ import annotations
@@ -10,66 +11,107 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
+
+from flowlex.instances.storage import write_atomically
 
 __all__ = ["Position", "Replication"]
 
 #: Number of a log and bytes of it.
 Position = tuple[int, int]
+#: Delivers an answer: called with an empty text, or with the reason why it cannot be given.
+Deliver = Callable[[str], None]
 
 
 class Replication:
-    """Answers that wait for a standby.
+    """Holds answers back until the attached standby has their records.
 
     Parameters
     ----------
+    file
+        Holds the name of the attached standby; absent when there is none.
     lease_s
-        Seconds of silence after which a standby is waited for no more.
+        Seconds of silence after which answers are refused instead of held.
+
+    Attributes
+    ----------
+    needed
+        What the standby must have before it may take over: all that may have been answered without it.
     """
 
-    def __init__(self, lease_s: float = 5.0) -> None:
-        self.lease_s = lease_s
-        self._lock = threading.Lock()
-        self._until = 0.0
+    def __init__(self, file: Path, lease_s: float = 5.0) -> None:
+        self.lease_s, self._file = lease_s, file
+        self.standby: str = file.read_text() if file.is_file() else ""
+        self.needed: Position = (0, 0)
+        self._lock = threading.RLock()
+        self._lease_end = time.monotonic() + lease_s
         self._confirmed: Position = (0, 0)
-        self._held: deque[tuple[Position, Callable[[], None]]] = deque()
+        self._held: deque[tuple[Position, Deliver]] = deque()
 
     @property
     def waiting(self) -> bool:
-        """Whether answers wait."""
+        """Whether answers are held."""
         return bool(self._held)
 
     @property
-    def attached(self) -> bool:
-        """Whether a standby follows."""
-        return time.monotonic() < self._until
+    def trouble(self) -> str:
+        """Why nothing can be acknowledged; empty when it can."""
+        if not self.standby or time.monotonic() < self._lease_end:
+            return ""
+        return (
+            "the standby is silent, and may have taken over; start it again, or if it has not taken over and never "
+            "will, ask POST /v1/replica/detach"
+        )
 
-    def answer(self, position: Position, deliver: Callable[[], None]) -> None:
-        """Deliver an answer once a standby, if there is one, has the log up to a position."""
+    def covers(self, position: Position) -> bool:
+        """Whether what is in the log up to a position survives a takeover."""
+        return not self.standby or position <= self._confirmed
+
+    def answer(self, position: Position, deliver: Deliver) -> None:
+        """Deliver an answer once its records, up to a position, are on both disks."""
         with self._lock:
-            if self.attached and position > self._confirmed:
+            if not self.covers(position):
                 self._held.append((position, deliver))
+                self.expire()
+            else:
+                deliver("")
+
+    def attach(self, standby: str, end: Callable[[], Position]) -> None:
+        """Wait for a standby from now on; ``end`` reads where the log ends."""
+        with self._lock:
+            if self.standby:
                 return
-        deliver()
+            write_atomically(self._file, standby.encode())
+            self._confirmed, self._lease_end = (0, 0), time.monotonic() + self.lease_s
+            self.standby = standby
+            self.needed = end()  # after `standby` is set: whatever was answered alone is before this
 
     def confirm(self, position: Position, wait_s: float) -> None:
-        """A standby has the log up to a position, and asks again within ``wait_s`` and the lease."""
+        """Note that the standby has the log up to a position, and asks again within ``wait_s`` and the lease."""
         with self._lock:
-            self._until = time.monotonic() + wait_s + self.lease_s
+            self._lease_end = time.monotonic() + wait_s + self.lease_s
+            if position < self._confirmed:  # the standby copies anew
+                self.needed = max(self.needed, self._confirmed)
             self._confirmed = position
-            ready = [self._held.popleft()[1] for held in list(self._held) if held[0] <= position]
-        for deliver in ready:
-            deliver()
+            while self._held and self._held[0][0] <= position:
+                self._held.popleft()[1]("")
 
     def detach(self) -> None:
-        """Wait for no standby any more."""
-        self._until = 0.0
-        self.expire()
+        """Wait for no standby any more: the standby must not take over after this."""
+        with self._lock:
+            self._file.unlink(missing_ok=True)
+            self.standby = ""
+            while self._held:
+                self._held.popleft()[1]("")
 
     def expire(self) -> None:
-        """Deliver what waits for a standby that is gone."""
+        """Refuse what waits for a standby that is silent."""
         with self._lock:
-            ready = [] if self.attached else [deliver for _, deliver in self._held]
-            if ready:
-                self._held.clear()
-        for deliver in ready:
-            deliver()
+            if trouble := self.trouble:
+                self.refuse(trouble)
+
+    def refuse(self, why: str) -> None:
+        """Refuse all that waits; its records are in the log and may count yet."""
+        with self._lock:
+            while self._held:
+                self._held.popleft()[1](f"{why}. Whether the request counts is open: send it again with the same key")

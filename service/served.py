@@ -53,9 +53,9 @@ class Served(Generic[C]):
         """Change the store of tokens."""
         return await run_in_threadpool(function)
 
-    async def ask(self, job: Callable[[C], T]) -> T:
+    async def ask(self, job: Callable[[C], T], *, replicated: bool = True) -> T:
         """Run a job on the scheduler's thread; what it changed is on disk when this returns."""
-        result: T = await asyncio.wrap_future(self.worker.call(job))
+        result: T = await asyncio.wrap_future(self.worker.call(job, replicated=replicated))
         return result
 
     async def view(self, task: str | None = None) -> Any:

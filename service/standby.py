@@ -1,7 +1,8 @@
 """A standby: follows another service's log into a folder of its own, and takes over when it is told to.
 
 The folder is a copy, byte for byte; taking over is an ordinary start on it. The other service answers its clients only
-once the copy has what was acknowledged (`flowlex.service.replication`), so a takeover loses nothing.
+once the copy has what they asked for (`flowlex.service.replication`), so a takeover loses nothing, also one while the
+other service is merely paused: it acknowledges nothing without this standby.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import base64
 import contextlib
 import logging
 import os
+import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -23,7 +26,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from flowlex.instances.storage import write_atomically
 from flowlex.service.journal import Journal
 from flowlex.service.metrics import Metrics
-from flowlex.service.replica_routes import Piece, Settings
+from flowlex.service.replica_routes import End, LogChunk, Settings
+from flowlex.service.replication import Position
+from flowlex.telemetry.answers import refuse
 from flowlex.telemetry.app import HANDLERS
 from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
 from flowlex.telemetry.request_limits import HostLimit, RateLimit
@@ -32,10 +37,14 @@ from flowlex.telemetry.security import TokenBook
 from flowlex.telemetry.service import Settings as Limits
 from flowlex.telemetry.store import Store
 
-__all__ = ["Follower", "standby_app"]
+__all__ = ["Follower", "NotComplete", "standby_app"]
 
 _LOG = logging.getLogger(__name__)
 _WAIT_S = 1.0
+
+
+class NotComplete(Exception):
+    """The copy lacks records that may have been acknowledged."""
 
 
 class Follower:
@@ -44,98 +53,146 @@ class Follower:
     Parameters
     ----------
     folder
-        Of the copy; an earlier copy of the same service goes on.
+        Of the copy. What an earlier copy of the same service left is moved to ``replaced``.
     client
         With an admin's token of the service that is followed.
+
+    Attributes
+    ----------
+    complete
+        Whether all that was acknowledged is here. Once it is, it stays so: the service waits for this standby.
     """
 
     def __init__(self, folder: Path, client: TelemetryClient) -> None:
         self.folder, self.client = folder, client
         self._journal = Journal(folder)  # nobody else may use the folder meanwhile
-        self.heard = time.monotonic()
+        self.contact = time.monotonic()
+        self.complete = False
         self._stop = threading.Event()
-        self._retired = False
-        settings = Settings.model_validate(client.call("GET", "/replica/settings"))
-        own = folder / "service.json"
-        if own.is_file() and own.read_text() != settings.service:
+        self._end: Position | None = None  # of the log of a service that has retired
+        try:
+            self._begin()
+            self._number = 0
+            self._poll(0.0)
+        except BaseException:
             self._journal.close()
-            raise ValueError(f"{folder} holds another service than {client.url}; name another folder")
-        write_atomically(folder / "tokens.db", base64.b64decode(settings.tokens))
-        write_atomically(own, settings.service.encode())
-        first = Piece.model_validate(client.call("GET", "/replica/log", params={"number": 0, "offset": 0}))
-        self._number = max(first.first_log, *self._journal.numbers("log-"), 0)
-        self._keep(first)
+            raise
         self._thread = threading.Thread(target=self._run, name="standby", daemon=True)
         self._thread.start()
+
+    def _begin(self) -> None:
+        """Take over settings and tokens, and make place for the copy."""
+        settings = Settings.model_validate(self.client.call("GET", "/replica/settings"))
+        own = self.folder / "service.json"
+        if own.is_file() and own.read_text() != settings.service:
+            raise ValueError(f"{self.folder} holds another service than {self.client.url}; name another folder")
+        name = self.folder / "standby-name"
+        if not name.is_file():
+            write_atomically(name, uuid.uuid4().hex.encode())
+        self._name = name.read_text()
+        # The folder may have been the leader's: its log may go on with records that were never acknowledged.
+        old = [path for kind in ("log-", "state-") for path in self.folder.glob(f"{kind}*")]
+        if old:
+            replaced = self.folder / "replaced"
+            shutil.rmtree(replaced, ignore_errors=True)
+            replaced.mkdir()
+            for path in old:
+                path.rename(replaced / path.name)
+        (self.folder / "attached-standby").unlink(missing_ok=True)
+        write_atomically(self.folder / "tokens.db", base64.b64decode(settings.tokens))
+        write_atomically(own, settings.service.encode())
+
+    @property
+    def position(self) -> Position:
+        """Number of the last log that is here, and its bytes."""
+        path = self._journal.path("log-", self._number)
+        return self._number, path.stat().st_size if path.is_file() else 0
 
     def _run(self) -> None:
         waits = Backoff(0.05, 1.0)
         while not self._stop.is_set():
+            sent = self.position
             try:
-                caught_up = self._poll(0.0 if self._retired else _WAIT_S)
-            except (Unreachable, Refused, OSError) as error:
+                self._poll(_WAIT_S if self._end is None else 0.0)
+            except (Unreachable, Refused, OSError, ValueError) as error:
                 _LOG.warning("not following: %s", error)
                 self._stop.wait(waits.next())
                 continue
             waits.reset()
-            self.heard = time.monotonic()
-            if self._retired and caught_up:
+            self.contact = time.monotonic()
+            if self._end is not None and sent >= self._end:
                 return
 
-    def _poll(self, wait_s: float) -> bool:
-        """Fetch what follows; whether there was nothing."""
-        path = self._journal.path("log-", self._number)
-        offset = path.stat().st_size if path.is_file() else 0
-        asked = {"number": self._number, "offset": offset, "wait_s": wait_s}
-        piece = Piece.model_validate(self.client.call("GET", "/replica/log", params=asked))
-        with path.open("ab") as stream:
-            stream.write(piece.data.encode("ascii"))
-            stream.flush()
-            os.fsync(stream.fileno())
-        if piece.closed:
-            self._number += 1
-        self._number = max(self._number, piece.first_log)  # the service has dropped what this one was silent for
-        self._keep(piece)
-        return not (piece.data or piece.closed)
+    def _poll(self, wait_s: float) -> None:
+        """Confirm what is on this disk, and fetch what follows."""
+        number, offset = self.position
+        asked = {"standby": self._name, "number": number, "offset": offset, "wait_s": wait_s}
+        chunk = LogChunk.model_validate(self.client.call("GET", "/replica/log", params=asked))
+        if chunk.data:
+            with self._journal.path("log-", number).open("ab") as stream:
+                stream.write(chunk.data.encode("ascii"))
+                stream.flush()
+                os.fsync(stream.fileno())
+        self._fetch_states(chunk.states)
+        # Where the service has dropped a log, the state after it was fetched just now.
+        self._number = max(number + chunk.closed, chunk.first_log)
+        self._drop_older(min(chunk.states, default=0), chunk.first_log)
+        if chunk.needed is not None and self.position >= chunk.needed:
+            self.complete = True
 
-    def _keep(self, piece: Piece) -> None:
-        """Fetch new states, and drop the files that the service has dropped."""
-        for number in piece.states:
+    def _fetch_states(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
             path = self._journal.path("state-", number)
             if not path.is_file():
-                with contextlib.suppress(Refused):  # gone meanwhile
-                    found = self.client.call("GET", "/replica/state", params={"number": number})
-                    write_atomically(path, base64.b64decode(found["data"]))
-        for kind, kept in (("state-", min(piece.states, default=0)), ("log-", piece.first_log)):
+                found = self.client.call("GET", "/replica/state", params={"number": number})
+                write_atomically(path, base64.b64decode(found["data"]))
+
+    def _drop_older(self, state: int, log: int) -> None:
+        for kind, first in (("state-", state), ("log-", log)):
             for number in self._journal.numbers(kind):
-                if number < kept:
+                if number < first:
                     self._journal.path(kind, number).unlink(missing_ok=True)
 
-    def finish(self) -> None:
-        """Ask the service to hand over, copy the rest, and let the folder go.
+    def finish(self, force: bool = False) -> None:
+        """Ask the service to retire, copy the rest, and let the folder go.
 
-        A service that does not answer is taken to be gone: it acknowledged nothing that is not here, unless this
-        standby was silent for longer than its lease.
+        A service that does not answer acknowledged nothing that is not here, and will not: it waits for this standby.
+
+        Raises
+        ------
+        NotComplete
+            The copy is not complete, and ``force`` is false.
         """
+        if not (self.complete or force):
+            raise NotComplete(
+                f"this standby has not copied all that {self.client.url} acknowledged; wait until /healthz says that "
+                "it is complete, or ask /v1/promote?force=true and lose what is not here"
+            )
         try:
-            self.client.call("POST", "/replica/retire")
-            self._retired = True
+            self._end = End.model_validate(self.client.call("POST", "/replica/retire")).position
             self._thread.join(30)
         except (Unreachable, Refused) as error:
-            _LOG.warning("taking over without the other service: %s (last heard %.1f s ago)", error, self.silent_s)
-        self.close()
+            _LOG.warning("taking over without the other service: %s (silent for %.1f s)", error, self.silent_s)
+        self._close()
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the service was heard."""
-        return time.monotonic() - self.heard
+        """Seconds since the service last answered."""
+        return time.monotonic() - self.contact
 
-    def close(self) -> None:
-        """Stop following."""
+    def _close(self) -> None:
         self._stop.set()
         self._thread.join()
         self._journal.close()
         self.client.close()
+
+    def close(self) -> None:
+        """Stop following; the service waits for this standby no more."""
+        self._stop.set()
+        self._thread.join()
+        with contextlib.suppress(Unreachable, Refused):
+            self.client.call("POST", "/replica/detach")
+        self._close()
 
 
 class _Service:
@@ -164,20 +221,23 @@ def standby_app(follower: Follower, store: Store, settings: Limits, take_over: C
         app.add_exception_handler(kind, handler)
 
     @app.post("/v1/promote")
-    async def promote(who: Admin) -> dict[str, str]:
-        """Take over."""
+    async def promote(who: Admin, force: bool = False) -> dict[str, str]:
+        """Take over; 409 where not all that was acknowledged is here, unless ``force`` is true."""
         async with turn:
             if not promoted:
-                await asyncio.to_thread(follower.finish)
+                try:
+                    await asyncio.to_thread(follower.finish, force)
+                except NotComplete as error:
+                    raise refuse(409, "incomplete", str(error)) from error
                 made = await asyncio.to_thread(take_over)
                 await stack.enter_async_context(made.router.lifespan_context(made))
                 promoted.append(made)
         return {"status": "serving"}
 
     @app.get("/healthz")
-    async def healthz() -> dict[str, str | float]:
-        """Say that the process answers."""
-        return {"status": "standby", "silent_s": follower.silent_s}
+    async def healthz() -> dict[str, str | float | bool]:
+        """Say that the process answers, since when the service did not, and whether the copy is complete."""
+        return {"status": "standby", "silent_s": follower.silent_s, "complete": follower.complete}
 
     @app.api_route("/{path:path}", methods=["GET", "POST", "PUT", "DELETE"])
     async def other(request: Request, path: str) -> JSONResponse:

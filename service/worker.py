@@ -15,10 +15,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from flowlex.service.journal import Journal
 from flowlex.service.metrics import Metrics
-from flowlex.service.replication import Replication
+from flowlex.service.replication import Position, Replication
 from flowlex.service.scheduler_protocol import Core, Document, RefusedEvent
 
-__all__ = ["BusyError", "StorageError", "Taken", "Worker"]
+__all__ = ["BusyError", "NotLeading", "StorageError", "Taken", "Worker"]
 
 _LOG = logging.getLogger(__name__)
 _MOST_WAITING, _MOST_TOGETHER, _MOST_KEYS = 1000, 200, 10_000
@@ -38,6 +38,18 @@ class Taken(NamedTuple):
 
 class StorageError(Exception):
     """The log cannot be written; nothing of the request is kept."""
+
+
+class NotLeading(StorageError):
+    """Another service has taken over, or may have: ask that one."""
+
+
+class _Job(NamedTuple, Generic[C]):
+    """A function of the core, its result, and whether the result waits for a standby."""
+
+    run: Callable[[C], Any]
+    future: Future[Any]
+    replicated: bool = True
 
 
 class Worker(Generic[C]):
@@ -82,19 +94,23 @@ class Worker(Generic[C]):
         self.metrics: Metrics
         self.journal, self._load, self.metrics = journal, load, metrics
         self._every_s, self._idle_s, self._snapshot_every = every_s, idle_s, snapshot_every
-        self.decisions: deque[Document] = deque(maxlen=keep)
+        self._decided_at: deque[tuple[Position, Document]] = deque(maxlen=keep)
         self._records: list[Document] = []
         self._max_events = max_events
         self._answered: OrderedDict[str, Taken] = OrderedDict()  # by idempotency key, oldest first
         self._view: Any = None  # of the last decision, once somebody asked for it
-        self._queue: queue.SimpleQueue[tuple[Callable[[C], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Job[C] | None] = queue.SimpleQueue()
         self._decided = time.monotonic()
         self._read_back = read_back
         self._reading: subprocess.Popen[bytes] | None = None  # of the newest state
-        self._dead = False
-        self.replication: Replication = Replication()
+        self._refusal: StorageError | None = None  # what all further requests are answered
+        self._retired = False  # set by the thread: nothing is done any more
+        self.replication: Replication = Replication(journal.folder / "attached-standby")
         self.failing = ""  # why the last automatic decision failed
         self.core: C = self._recover()
+        if self.replication.standby:
+            self.replication.needed = journal.end
+            _LOG.warning("a standby was attached: nothing is acknowledged until it follows again")
         self._base = time.monotonic() - max(self.core.now_s, time.time() - epoch_s)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
@@ -105,39 +121,63 @@ class Worker(Generic[C]):
         """Requests in the queue."""
         return self._queue.qsize()
 
-    def call(self, job: Callable[[C], Any]) -> Future[Any]:
-        """Run a function on the thread; its result comes once all that it changed is on disk."""
-        if self._dead:
-            raise StorageError(self.failing)
+    @property
+    def decisions(self) -> list[Document]:
+        """The last decisions that a takeover keeps, oldest first."""
+        return [decision for position, decision in list(self._decided_at) if self.replication.covers(position)]
+
+    def call(self, job: Callable[[C], Any], *, replicated: bool = True) -> Future[Any]:
+        """Run a function on the thread; its result comes once all that it changed is on disk.
+
+        Parameters
+        ----------
+        replicated
+            Whether the result waits for an attached standby; it must if anyone may rely on it after a takeover.
+        """
+        if self._refusal is not None:
+            raise self._refusal
         if self.waiting > _MOST_WAITING:
             raise BusyError(f"{self.waiting} requests wait")
         future: Future[Any] = Future()
-        self._queue.put((job, future))
+        self._queue.put(_Job(job, future, replicated))
         return future
 
     def view(self, suits: Callable[[Any], bool] = lambda view: True) -> Future[Any]:
         """What readers may see: `Core.view` of the last decision, or a newer one if that one does not suit."""
-        found: Future[Any] = Future()
-        if self._view is not None and suits(self._view):
-            found.set_result(self._view)
+        view, decisions = self._view, self.decisions
+        if view is not None and view.number >= (decisions[-1]["number"] if decisions else 0) and suits(view):
+            found: Future[Any] = Future()
+            found.set_result(view)
             return found
-        return self.call(self._look)
+        found = self.call(lambda core: core.view())
+        found.add_done_callback(self._keep_view)
+        return found
 
-    def _look(self, core: C) -> Any:
-        self._view = core.view()
-        return self._view
+    def _keep_view(self, found: Future[Any]) -> None:
+        if not found.cancelled() and found.exception() is None:
+            view = found.result()
+            if self._view is None or view.number >= self._view.number:
+                self._view = view
 
-    def retire(self) -> None:
-        """Take and decide nothing more; what waits in the queue is still done."""
-        self.failing, self._dead = "another service takes over; ask that one", True
+    def retire(self) -> Future[Any]:
+        """Take and decide nothing more; the result comes once all that waits is done and the log has its end."""
+        self._refusal = NotLeading("another service takes over; ask that one")
+        self.failing = str(self._refusal)
+
+        def last(core: C) -> None:
+            self._retired = True
+
+        future: Future[Any] = Future()
+        self._queue.put(_Job(last, future, replicated=False))
+        return future
 
     def close(self) -> None:
         """Do what waits, take a snapshot and let the journal go."""
         self._queue.put(None)
         self._thread.join()
-        self.replication.detach()
+        self.replication.refuse("the service stops")
         try:
-            if self.journal.records:
+            if self.journal.records and not self._retired:  # a retired service's log stays a part of its successor's
                 self.journal.snapshot(self.core.save, self._carried())
         except OSError as error:
             _LOG.error("no last snapshot: %s", error)
@@ -157,6 +197,7 @@ class Worker(Generic[C]):
         """
         if key in self._answered:
             return self._answered[key]
+        self._require_standby()
         if self.core.pending and self.core.pending + len(events) > self._max_events:
             if self._every_s is None:
                 raise BusyError(f"{self.core.pending} events wait for a decision; ask /v1/step first")
@@ -191,9 +232,11 @@ class Worker(Generic[C]):
     def decide(self, key: str = "") -> Document:
         """Decide now; the decision is noted. ``key`` as in `take`."""
         known = self._answered.get(key)
-        found = next((each for each in self.decisions if known is not None and each["number"] == known.taken), None)
-        if found is not None:
-            return found
+        if known is not None:
+            found = next((each for _, each in self._decided_at if each["number"] == known.taken), None)
+            if found is not None:
+                return found
+        self._require_standby()
         at_s = self._now()
         started = time.perf_counter()
         decision = self.core.decide(at_s)
@@ -202,6 +245,10 @@ class Worker(Generic[C]):
         self._remember(key, Taken(decision["number"]))
         self._records.append({"at_s": at_s, "decided": decision} | ({"key": key} if key else {}))
         return decision
+
+    def _require_standby(self) -> None:
+        if trouble := self.replication.trouble:
+            raise NotLeading(trouble)
 
     # The thread ---------------------------------------------------------------------------------------------------
     def _now(self) -> float:
@@ -216,27 +263,27 @@ class Worker(Generic[C]):
                 self._work(jobs)
             if open_ and self._patience() <= 0:
                 future: Future[Any] = Future()
-                self._work([(lambda core: self.decide(), future)])
+                self._work([_Job(lambda core: self.decide(), future)])
                 error = future.exception()
                 self.failing = "" if error is None else f"{type(error).__name__}: {error}"
                 if error is not None and not last:
                     _LOG.error("no decision: %s", self.failing)
                 last = error is not None
                 self._decided = time.monotonic() + (1.0 if last else 0.0)
-            if self._is_read_back() and self.journal.records >= self._snapshot_every:
+            if self._is_read_back() and self.journal.records >= self._snapshot_every and not self._retired:
                 self._snapshot()
 
     def _patience(self) -> float:
         """Seconds until a decision is due."""
-        if self._dead:
+        if self._refusal is not None:
             return 3600.0
         waits = [self._idle_s, self._every_s if self.core.pending else None]
         found = [wait for wait in waits if wait is not None]
         return self._decided + min(found) - time.monotonic() if found else 3600.0
 
-    def _together(self, seconds: float) -> tuple[list[tuple[Callable[[C], Any], Future[Any]]], bool]:
+    def _together(self, seconds: float) -> tuple[list[_Job[C]], bool]:
         """Wait for a request and take those that stand behind it; False once the worker closes."""
-        jobs: list[tuple[Callable[[C], Any], Future[Any]]] = []
+        jobs: list[_Job[C]] = []
         try:
             held = 0.25 if self.replication.waiting else 3600.0
             item = self._queue.get(timeout=max(0.0, min(seconds, held)))
@@ -249,35 +296,40 @@ class Worker(Generic[C]):
             return jobs, True
         return jobs, item is not None
 
-    def _work(self, jobs: list[tuple[Callable[[C], Any], Future[Any]]]) -> None:
-        done: list[tuple[Future[Any], Any]] = []
+    def _work(self, jobs: list[_Job[C]]) -> None:
+        done: list[tuple[_Job[C], Any]] = []
         broken = False
-        for job, future in jobs:
-            if not future.set_running_or_notify_cancel():
+        for job in jobs:
+            if not job.future.set_running_or_notify_cancel():
                 continue
             try:
-                done.append((future, job(self.core)))
-            except (RefusedEvent, BusyError) as error:
-                done.append((future, error))
+                if self._retired:
+                    raise NotLeading(self.failing)
+                done.append((job, job.run(self.core)))
+            except (RefusedEvent, BusyError, StorageError) as error:
+                done.append((job, error))
             except Exception as error:  # a defect or an unsolvable step: memory is made again from the log
-                done.append((future, error))
+                done.append((job, error))
                 broken = True
         try:
             self._commit()
         except OSError as error:
             broken = True
             said = StorageError(f"the log cannot be written: {error.strerror or error}")
-            done = [(future, result if isinstance(result, Exception) else said) for future, result in done]
+            done = [(job, result if isinstance(result, Exception) else said) for job, result in done]
         if broken:
             self._start_again()
-        self.replication.answer((self.journal.number, self.journal.size), lambda: _deliver(done))
+        _deliver([(job.future, result) for job, result in done if not job.replicated])
+        waiting = [(job.future, result) for job, result in done if job.replicated]
+        self.replication.answer(self.journal.end, lambda trouble: _deliver(waiting, trouble))
 
     def _start_again(self) -> None:
         self._view = None
         try:
             self.core = self._recover()
         except Exception as error:  # what is on disk cannot be used any more: refuse everything, and say why
-            self._dead, self.failing = True, f"the state cannot be made again: {error}"
+            self.failing = f"the state cannot be made again: {error}"
+            self._refusal = StorageError(self.failing)
             _LOG.critical("%s", self.failing)
 
     def _commit(self) -> None:
@@ -290,8 +342,7 @@ class Worker(Generic[C]):
         for record in records:
             if "decided" in record:
                 self.metrics.records.labels("decision").inc()
-                self.decisions.append({"at_s": record["at_s"], **record["decided"]})
-                self._view = None
+                self._decided_at.append((self.journal.end, {"at_s": record["at_s"], **record["decided"]}))
             else:
                 self.metrics.records.labels("event").inc(len(record["events"]))
 
@@ -346,12 +397,12 @@ class Worker(Generic[C]):
     def _recover(self) -> C:
         """The state as the journal has it."""
         number, core = self._newest()
-        self.decisions.clear()
         self._answered.clear()
+        decisions: deque[Document] = deque(maxlen=self._decided_at.maxlen)
         for record in self.journal.read(number):
             if "decided" in record:
                 core.redo(record["decided"], record["at_s"])
-                self.decisions.append({"at_s": record["at_s"], **record["decided"]})
+                decisions.append({"at_s": record["at_s"], **record["decided"]})
                 self._remember(record.get("key", ""), Taken(record["decided"]["number"]))
                 continue
             for event in record.get("events", ()):
@@ -363,13 +414,17 @@ class Worker(Generic[C]):
         corrected = core.settle()
         if corrected is not None:
             _LOG.warning("decisions made again differ from the log's; decision %s says so", corrected["number"])
-            self.decisions.append({"at_s": core.now_s, **corrected})
+            decisions.append({"at_s": core.now_s, **corrected})
+        self._decided_at.clear()
+        self._decided_at.extend((self.journal.end, decision) for decision in decisions)
         return core
 
 
-def _deliver(done: list[tuple[Future[Any], Any]]) -> None:
+def _deliver(done: list[tuple[Future[Any], Any]], trouble: str = "") -> None:
     for future, result in done:
         if isinstance(result, Exception):
             future.set_exception(result)
+        elif trouble:
+            future.set_exception(NotLeading(trouble))
         else:
             future.set_result(result)
