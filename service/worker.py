@@ -17,6 +17,7 @@ from flowlex.service.journal import Journal
 from flowlex.service.metrics import Metrics
 from flowlex.service.replication import Position, Replication
 from flowlex.service.scheduler_protocol import Core, Document, RefusedEvent
+from flowlex.service.snapshots import Snapshots
 
 __all__ = ["BusyError", "NotLeading", "StorageError", "Taken", "Worker"]
 
@@ -92,8 +93,9 @@ class Worker(Generic[C]):
         read_back: Callable[[Path], subprocess.Popen[bytes]] | None = None,
     ) -> None:
         self.metrics: Metrics
-        self.journal, self._load, self.metrics = journal, load, metrics
-        self._every_s, self._idle_s, self._snapshot_every = every_s, idle_s, snapshot_every
+        self.journal, self.metrics = journal, metrics
+        self._snapshots = Snapshots(journal, load, snapshot_every, read_back)
+        self._every_s, self._idle_s = every_s, idle_s
         self._decided_at: deque[tuple[Position, Document]] = deque(maxlen=keep)
         self._records: list[Document] = []
         self._max_events = max_events
@@ -101,8 +103,6 @@ class Worker(Generic[C]):
         self._view: Any = None  # of the last decision, once somebody asked for it
         self._queue: queue.SimpleQueue[_Job[C] | None] = queue.SimpleQueue()
         self._decided = time.monotonic()
-        self._read_back = read_back
-        self._reading: subprocess.Popen[bytes] | None = None  # of the newest state
         self._refusal: StorageError | None = None  # what all further requests are answered
         self._retired = False  # set by the thread: nothing is done any more
         self.replication: Replication = Replication(journal.folder / "attached-standby")
@@ -176,14 +176,9 @@ class Worker(Generic[C]):
         self._queue.put(None)
         self._thread.join()
         self.replication.refuse("the service stops")
-        try:
-            if self.journal.records and not self._retired:  # a retired service's log stays a part of its successor's
-                self.journal.snapshot(self.core.save, self._carried())
-        except OSError as error:
-            _LOG.error("no last snapshot: %s", error)
-        if self._reading is not None:  # the next start reads it back
-            self._reading.kill()
-            self._reading.wait()
+        if not self._retired:  # a retired service's log stays a part of its successor's
+            self._snapshots.close(self.core, self._carried())
+        self._snapshots.stop_reading()
         self.journal.close()
 
     # What jobs call, on the thread --------------------------------------------------------------------------------
@@ -270,8 +265,8 @@ class Worker(Generic[C]):
                     _LOG.error("no decision: %s", self.failing)
                 last = error is not None
                 self._decided = time.monotonic() + (1.0 if last else 0.0)
-            if self._is_read_back() and self.journal.records >= self._snapshot_every and not self._retired:
-                self._snapshot()
+            if self._snapshots.due and not self._retired:
+                self._snapshots.take(self.core, self._carried())
 
     def _patience(self) -> float:
         """Seconds until a decision is due."""
@@ -346,57 +341,9 @@ class Worker(Generic[C]):
             else:
                 self.metrics.records.labels("event").inc(len(record["events"]))
 
-    def _snapshot(self) -> None:
-        try:
-            path = self.journal.snapshot(self.core.save, self._carried())
-            if self._read_back is not None:
-                self._reading = self._read_back(path)
-            elif self._readable(path):
-                self.journal.accept()
-        except OSError as error:
-            _LOG.error("no snapshot: %s", error)
-
-    def _is_read_back(self) -> bool:
-        """Whether no state is still being read back; older ones are dropped only after it was."""
-        if self._reading is None:
-            return True
-        code = self._reading.poll()
-        if code is None:
-            return False
-        self._reading = None
-        if code == 0:
-            self.journal.accept()
-        else:
-            _LOG.error("the newest state cannot be read back (exit code %s); the older ones and their logs stay", code)
-        return True
-
-    def _readable(self, path: Path) -> bool:
-        try:
-            self._load(path)
-        except Exception as error:  # whatever it is, the older states and their logs stay
-            _LOG.error("the newest state cannot be read back: %s", error)
-            return False
-        return True
-
-    def _newest(self) -> tuple[int, C]:
-        """The newest state that can be read, and its number."""
-        first: Exception | None = None
-        for number, path in self.journal.states():
-            try:
-                core = self._load(path)
-            except Exception as error:
-                _LOG.error("%s; going on from the state before", error)
-                first = first or error
-            else:
-                if first is None:
-                    self.journal.accept()
-                return number, core
-        assert first is not None
-        raise first
-
     def _recover(self) -> C:
         """The state as the journal has it."""
-        number, core = self._newest()
+        number, core = self._snapshots.newest()
         self._answered.clear()
         decisions: deque[Document] = deque(maxlen=self._decided_at.maxlen)
         for record in self.journal.read(number):

@@ -1,0 +1,108 @@
+"""Snapshots of a journal's state: written, read back in a process of their own, and the newest that can be read."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from flowlex.service.journal import Journal
+from flowlex.service.scheduler_protocol import Core, Document
+
+__all__ = ["Snapshots"]
+
+_LOG = logging.getLogger(__name__)
+C = TypeVar("C", bound=Core)
+
+
+class Snapshots(Generic[C]):
+    """The states of a journal.
+
+    Parameters
+    ----------
+    load
+        Makes the core from a snapshot, or (None) from nothing.
+    every
+        Records after which a snapshot is due.
+    read_back
+        Starts a process that ends with 0 if a state can be read back; None reads it back in this one.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        load: Callable[[Path | None], C],
+        every: int,
+        read_back: Callable[[Path], subprocess.Popen[bytes]] | None,
+    ) -> None:
+        self._journal, self._load, self._every, self._read_back = journal, load, every, read_back
+        self._reading: subprocess.Popen[bytes] | None = None  # of the newest state
+
+    @property
+    def due(self) -> bool:
+        """Whether a snapshot is to be taken; never while one is read back, as it drops older ones afterwards."""
+        return self._is_read_back() and self._journal.records >= self._every
+
+    def take(self, core: C, carried: Iterable[Document]) -> None:
+        """Take a snapshot; the log that it begins starts with the ``carried`` records."""
+        try:
+            path = self._journal.snapshot(core.save, carried)
+            if self._read_back is not None:
+                self._reading = self._read_back(path)
+            elif self._readable(path):
+                self._journal.accept()
+        except OSError as error:
+            _LOG.error("no snapshot: %s", error)
+
+    def newest(self) -> tuple[int, C]:
+        """The newest state that can be read, and its number."""
+        first: Exception | None = None
+        for number, path in self._journal.states():
+            try:
+                core = self._load(path)
+            except Exception as error:
+                _LOG.error("%s; going on from the state before", error)
+                first = first or error
+            else:
+                if first is None:
+                    self._journal.accept()
+                return number, core
+        assert first is not None
+        raise first
+
+    def close(self, core: C, carried: Iterable[Document]) -> None:
+        """Take a last snapshot, which the next start reads back."""
+        try:
+            if self._journal.records:
+                self._journal.snapshot(core.save, carried)
+        except OSError as error:
+            _LOG.error("no last snapshot: %s", error)
+
+    def stop_reading(self) -> None:
+        """End the process that reads a state back."""
+        if self._reading is not None:
+            self._reading.kill()
+            self._reading.wait()
+
+    def _is_read_back(self) -> bool:
+        if self._reading is None:
+            return True
+        code = self._reading.poll()
+        if code is None:
+            return False
+        self._reading = None
+        if code == 0:
+            self._journal.accept()
+        else:
+            _LOG.error("the newest state cannot be read back (exit code %s); the older ones and their logs stay", code)
+        return True
+
+    def _readable(self, path: Path) -> bool:
+        try:
+            self._load(path)
+        except Exception as error:  # whatever it is, the older states and their logs stay
+            _LOG.error("the newest state cannot be read back: %s", error)
+            return False
+        return True
