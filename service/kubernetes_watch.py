@@ -2,7 +2,9 @@
 
     kubectl get nodes,pods --watch --output-watch-events -o json | python -m flowlex.service.kubernetes_watch URL
 
-Each line is a watch event (``ADDED``, ``MODIFIED``, ``DELETED`` of a Node or Pod); recorded ones do as well. Nodes
+Each line is a watch event (``ADDED``, ``MODIFIED``, ``DELETED`` of a Node or Pod); recorded ones do as well. Events may
+come twice. After ``ERROR`` 410 (Gone) the watcher lists anew: what is not among the ``ADDED`` events up to the
+``BOOKMARK`` with the annotation ``k8s.io/initial-events-end`` was deleted meanwhile. Other bookmarks say nothing. Nodes
 become machines with their allocatable amounts, pods of the scheduler ``flowlex`` jobs of one task with their requests,
 required labels from ``nodeSelector``. Decisions come back as objects of ``v1 Binding``, which a cluster's client posts.
 Taints, affinities and volumes are left out here; `flowlex.instances.importers.kubernetes` reads them for whole
@@ -19,7 +21,7 @@ from typing import Any
 
 from flowlex.instances.flow import Constraint, FlowJob, FlowTask, Machine
 from flowlex.instances.importers.kubernetes_resources import allocatable, requests
-from flowlex.service.client import Scheduler
+from flowlex.service.client import Refused, Scheduler
 from flowlex.service.documents import Decision
 
 __all__ = ["PodPlacer"]
@@ -28,11 +30,13 @@ Item = Mapping[str, Any]
 #: Pod priorities of this and more are the most important; jobs have 0 for these.
 _TOP, _LOWEST = 1000, 1000
 _ENDED = ("Succeeded", "Failed")
+#: Annotation of the bookmark that ends a list begun anew.
+_LISTED = "k8s.io/initial-events-end"
 _KNOWN = ("cpu", "memory", "nvidia.com/gpu")
 
 
 class PodPlacer:
-    """Tells a scheduler what a watch stream says; keeps what it told, so that events may come again.
+    """Sends a scheduler what a watch stream says, each change once; the scheduler may know pods of an earlier run.
 
     Parameters
     ----------
@@ -45,21 +49,49 @@ class PodPlacer:
     def __init__(self, scheduler: Scheduler, name: str = "flowlex") -> None:
         self.scheduler, self.name = scheduler, name
         self.nodes: dict[str, Machine] = {}
-        self.pods: dict[str, bool] = {}  # whether it was bound
+        self.pods: dict[str, str] = {}  # uid by name
+        self._unlisted: set[str] | None = None  # what a list begun anew has not named yet
         self._number = scheduler.placements().number
 
     def take(self, event: Item) -> None:
-        """Take one watch event."""
-        item, gone = event["object"], event["type"] == "DELETED"
-        if item["kind"] == "Node":
-            self._node(item, gone)
+        """Take one watch event.
+
+        Raises
+        ------
+        ValueError
+            The watch ended with another error than 410, or a pod asks for a resource that this example does not know.
+        """
+        item, kind = event["object"], event["type"]
+        if kind == "ERROR":
+            if item.get("code") != 410:
+                raise ValueError(f"the watch ended: {item.get('message') or item}")
+            self._unlisted = {*self.nodes, *self.pods}
+        elif kind == "BOOKMARK":
+            if (item["metadata"].get("annotations") or {}).get(_LISTED) == "true":
+                self._drop_unlisted()
+        elif item["kind"] == "Node":
+            self._node(item, kind == "DELETED")
         elif item["kind"] == "Pod" and item["spec"].get("schedulerName") == self.name:
-            self._pod(item, gone or (item.get("status") or {}).get("phase") in _ENDED)
+            self._pod(item, kind == "DELETED" or (item.get("status") or {}).get("phase") in _ENDED)
+
+    def _drop_unlisted(self) -> None:
+        for name in sorted(self._unlisted or ()):
+            if name in self.pods:
+                self._cancel(name)
+            else:
+                self.scheduler.remove_machine(name)
+                del self.nodes[name]
+        self._unlisted = None
+
+    def _named(self, name: str) -> None:
+        if self._unlisted is not None:
+            self._unlisted.discard(name)
 
     def _node(self, item: Item, gone: bool) -> None:
         name = item["metadata"]["name"]
         closed = gone or item["spec"].get("unschedulable")
         machine = None if closed else _machine(item)
+        self._named(name)
         if machine == self.nodes.get(name):
             return
         if name in self.nodes:
@@ -70,13 +102,20 @@ class PodPlacer:
             self.nodes[name] = machine
 
     def _pod(self, item: Item, ended: bool) -> None:
-        name = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-        if ended and name in self.pods:
-            self.scheduler.cancel(task=name)
-            del self.pods[name]
-        elif not ended and name not in self.pods:
-            self.scheduler.submit(_job(name, item))
-            self.pods[name] = False
+        name, uid = f"{item['metadata']['namespace']}/{item['metadata']['name']}", item["metadata"].get("uid", "")
+        self._named(name)
+        if name in self.pods and (ended or self.pods[name] != uid):  # another pod has the name now
+            self._cancel(name)
+        if not ended and name not in self.pods:
+            try:
+                self.scheduler.submit(_job(name, item))
+            except Refused:
+                self.scheduler.task(name)  # known from an earlier run of this adapter; else it is refused as well
+            self.pods[name] = uid
+
+    def _cancel(self, name: str) -> None:
+        self.scheduler.cancel(task=name)
+        del self.pods[name]
 
     def bindings(self, wait_s: float = 0.0) -> Iterator[dict[str, Any]]:
         """Bindings, and evictions of pods that must make way, decided since the last call."""
@@ -88,7 +127,6 @@ class PodPlacer:
         for pod, *_ in (*decision.stopped, *decision.moved):
             yield {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": _metadata(pod)}
         for pod, node in decision.placed:
-            self.pods[pod] = True
             target = {"apiVersion": "v1", "kind": "Node", "name": node}
             yield {"apiVersion": "v1", "kind": "Binding", "metadata": _metadata(pod), "target": target}
 

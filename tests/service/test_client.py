@@ -95,10 +95,10 @@ def node(name, cpu="4", kind="ADDED", **spec):
     return {"type": kind, "object": {"kind": "Node", "metadata": metadata, "spec": spec, "status": status}}
 
 
-def pod(name, cpu, kind="ADDED", phase="Pending", **spec):
+def pod(name, cpu, kind="ADDED", phase="Pending", uid="1", **spec):
     containers = [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]
     spec = {"schedulerName": "flowlex", "containers": containers, **spec}
-    metadata = {"namespace": "default", "name": name}
+    metadata = {"namespace": "default", "name": name, "uid": uid}
     return {"type": kind, "object": {"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": phase}}}
 
 
@@ -136,3 +136,44 @@ def test_pods_of_a_recorded_watch_stream_are_placed(start):
             odd = pod("odd", "1")
             odd["object"]["spec"]["containers"][0]["resources"]["requests"]["example.com/fpga"] = "1"
             placer.take(odd)
+
+
+def bookmark(**annotations):
+    return {
+        "type": "BOOKMARK",
+        "object": {"kind": "Pod", "metadata": {"resourceVersion": "9", "annotations": annotations}},
+    }
+
+
+GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old resource version"}}
+LISTED = {"k8s.io/initial-events-end": "true"}
+
+
+def test_a_watch_stream_with_duplicates_deletions_and_lists_anew(start):
+    with Scheduler(URL, transport=Wire(start(load, router))) as scheduler:
+        placer = PodPlacer(scheduler)
+
+        def play(*events):
+            for event in events:
+                placer.take(event)
+                if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
+                    placer.take(event)  # every event comes twice
+            scheduler.step()
+            list(placer.bindings())
+            return scheduler.placements().places
+
+        begun = play(node("n0"), node("n1"), bookmark(), pod("a", "3"), pod("b", "3"), pod("c", "1"))
+        assert begun.keys() == {"default/a", "default/b", "default/c"}
+        assert play(pod("c", "1", kind="DELETED"), bookmark()).keys() == {"default/a", "default/b"}
+        # While the watch was gone a was deleted, b made anew, d came, n1 went; nothing is dropped before the list ends.
+        again = [node("n0"), pod("b", "3", uid="2"), pod("d", "1")]
+        assert "default/a" in play(GONE, *again)
+        assert play(bookmark(**LISTED)) == {"default/b": "n0", "default/d": "n0"}
+        assert placer.pods == {"default/b": "2", "default/d": "1"} and placer.nodes.keys() == {"n0"}
+        assert play(bookmark(**LISTED)).keys() == {"default/b", "default/d"}
+        # An adapter that starts again meets what it submitted before.
+        placer = PodPlacer(scheduler)
+        scheduler.remove_machine("n0")
+        assert play(node("n0"), pod("b", "3", uid="2"), pod("d", "1")).keys() == {"default/b", "default/d"}
+        with pytest.raises(ValueError, match="the watch ended: no right"):
+            placer.take({"type": "ERROR", "object": {"kind": "Status", "code": 403, "message": "no right"}})

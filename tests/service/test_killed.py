@@ -22,11 +22,11 @@ from flowlex.service.journal import _record
 SERVE = [sys.executable, "-c", "from flowlex.cli import main; main()", "serve", "scheduler", "--no-auth", "--port", "0"]
 
 
-def launch(folder, *arguments, logs=None):
+def launch(folder, *arguments, logs=None, command=SERVE):
     """Start a service in a process of its own; its output goes to a file, as a pipe that nobody reads could stop it."""
     log = (logs or folder.parent) / f"{time.monotonic_ns()}.log"
     with log.open("wb") as stream:
-        process = subprocess.Popen([*SERVE, "--state", str(folder), *arguments], stdout=stream, stderr=stream)
+        process = subprocess.Popen([*command, "--state", str(folder), *arguments], stdout=stream, stderr=stream)
     until = time.monotonic() + 120
     while (found := re.search(r"Serving (http://\S+)", log.read_text())) is None:
         assert process.poll() is None and time.monotonic() < until, log.read_text()

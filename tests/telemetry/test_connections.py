@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -15,6 +18,7 @@ from flowlex.telemetry.app import create_app
 from flowlex.telemetry.connections import ConnectionLimits, Connections
 from flowlex.telemetry.security import Role, new_token
 from flowlex.telemetry.service import Settings
+from flowlex.telemetry.store import Store
 
 
 @pytest.fixture
@@ -112,3 +116,65 @@ def test_strangers_do_not_shut_known_clients_out(serve):
         fresh = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60))
         assert fresh.get(ASK, headers=known).status_code == 200
     assert connections.closed["strangers"] >= 50
+
+
+#: Opens connections from several addresses, so many a second, and sends a byte of a header a second on each.
+SLOW = """
+import asyncio, sys
+port, count, addresses, rate = map(int, sys.argv[1:])
+async def slow(k):
+    await asyncio.sleep(k / rate)
+    while True:
+        try:
+            _, out = await asyncio.open_connection("127.0.0.1", port, local_addr=(f"127.0.1.{1 + k % addresses}", 0))
+            out.write(b"GET /v1/health HTTP/1.1\\r\\nX: ")
+            while True:
+                out.write(b"a")
+                await out.drain()
+                await asyncio.sleep(1)
+        except OSError:
+            await asyncio.sleep(count / rate)  # closed: it comes again
+async def all_of_them():
+    print("begun", flush=True)
+    await asyncio.gather(*(slow(k) for k in range(count)))
+asyncio.run(all_of_them())
+"""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("count", "addresses", "seconds"), [(600, 10, 2), pytest.param(10_000, 50, 30, marks=pytest.mark.slow)]
+)
+def test_agents_are_answered_beside_slow_connections(processes, port, tmp_path, count, addresses, seconds):
+    url = f"sqlite:///{tmp_path}/s.db"
+    with contextlib.closing(Store(url)) as store:
+        tokens = [new_token(store, Role.AGENT, node=f"n{k}", label="test") for k in range(20)]
+    processes.serve(url, port)
+    times: list[float] = []
+    stop = threading.Event()
+
+    def agent(number):
+        headers = {"Authorization": f"Bearer {tokens[number]}"}
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}/v1", headers=headers, trust_env=False, timeout=60) as http:
+            while not stop.wait(0.2):
+                began = time.monotonic()
+                sample = {"name": "v", "time": time.time(), "value": 1}
+                answer = http.post("/data", json={"node": f"n{number}", "samples": [sample]})
+                assert answer.status_code == 200, answer.text
+                times.append(time.monotonic() - began)
+
+    command = [sys.executable, "-c", SLOW, str(port), str(count), str(addresses), "1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as flood, ThreadPoolExecutor(len(tokens)) as pool:
+        try:
+            assert flood.stdout is not None and flood.stdout.readline() == b"begun\n"
+            agents = [pool.submit(agent, number) for number in range(len(tokens))]
+            stop.wait(seconds)
+            assert flood.poll() is None
+        finally:
+            stop.set()
+            flood.kill()
+        for each in agents:
+            each.result()  # none was refused or cut off
+    times.sort()
+    print(f"{len(times)} writes, p99 {1000 * times[int(0.99 * len(times))]:.0f} ms, worst {1000 * times[-1]:.0f} ms")
+    assert len(times) > len(tokens)
