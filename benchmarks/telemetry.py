@@ -132,14 +132,16 @@ def _long(database: str | None, rows: int) -> list[Row]:
         store = Store(url)
         for n in range(NODES):
             samples = [Sample(name=f"v{k}", time=1.0, value=0.5) for k in range(NAMES)]
-            store.write([(f"n{n}", None, samples)], 1.0)
-        with store._write() as connection:
-            if store.dialect == "postgresql":  # no look at the series' table for each row
+            store.writer.write([(f"n{n}", None, samples)], 1.0)
+        with store.database.write() as connection:
+            if store.database.dialect == "postgresql":  # no look at the series' table for each row
                 connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
             connection.exec_driver_sql("DROP INDEX sample_history")  # made anew in one go: far quicker
-            connection.exec_driver_sql(_FILL.format(row=_ROW[store.dialect].format(rows), series=NODES * NAMES))
+            connection.exec_driver_sql(
+                _FILL.format(row=_ROW[store.database.dialect].format(rows), series=NODES * NAMES)
+            )
             connection.exec_driver_sql("CREATE INDEX sample_history ON sample (series, time)")
-            if store.dialect == "postgresql":
+            if store.database.dialect == "postgresql":
                 connection.exec_driver_sql("ANALYZE")
         until = 1e6 + rows / VALUES_PER_S
         found: list[Row] = []
@@ -156,12 +158,12 @@ def _long(database: str | None, rows: int) -> list[Row]:
 
         rng = np.random.default_rng(0)
         node = lambda: [f"n{rng.integers(NODES)}"]  # noqa: E731
-        timed("one last value", lambda: store.latest_one("v3", node()[0]), 300)
-        timed("newest 1 000 of a node's history", lambda: store.history([], node(), 0, 1e12, 1_000), 50)
-        timed("newest 10 000 of a node's history", lambda: store.history([], node(), 0, 1e12, 10_000), 10)
-        timed("60 s of one name on all nodes", lambda: store.history(["v3"], [], until - 60, 1e12, 10_000), 5)
-        timed("one step of aggregation (5 000 rows)", lambda: store.roll_up(1e12), 20)
-        timed("one step of retention (5 000 rows)", lambda: store.forget_some(1e12), 20)
+        timed("one last value", lambda: store.reader.latest_one("v3", node()[0]), 300)
+        timed("newest 1 000 of a node's history", lambda: store.reader.history([], node(), 0, 1e12, 1_000), 50)
+        timed("newest 10 000 of a node's history", lambda: store.reader.history([], node(), 0, 1e12, 10_000), 10)
+        timed("60 s of one name on all nodes", lambda: store.reader.history(["v3"], [], until - 60, 1e12, 10_000), 5)
+        timed("one step of aggregation (5 000 rows)", lambda: store.upkeep.roll_up(1e12), 20)
+        timed("one step of retention (5 000 rows)", lambda: store.upkeep.forget_some(1e12), 20)
         store.close()
         timed("open the database again", lambda: Store(url).close(), 3)
     return found

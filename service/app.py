@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from flowlex.service import replica_routes
@@ -22,9 +22,7 @@ from flowlex.service.served import REFUSED, Key, Served, ServedDep
 from flowlex.service.worker import BusyError, NotLeading, StorageError, Worker
 from flowlex.telemetry import routes_service
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
-from flowlex.telemetry.api_page import api_page
-from flowlex.telemetry.app import HANDLERS
-from flowlex.telemetry.request_limits import BodyLimit, HostLimit, Observed
+from flowlex.telemetry.app import HANDLERS, equip
 from flowlex.telemetry.rights import Admin, Reader, only_known_parameters
 from flowlex.telemetry.routes_service import Health
 from flowlex.telemetry.service import Settings
@@ -58,15 +56,8 @@ def create_app(worker: Worker[Any], store: Store, routes: APIRouter, title: str,
         await asyncio.to_thread(worker.close)
 
     app = FastAPI(title=title, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.state.service = service
-    for each in (routes, placement_router, router, replica_routes.router, routes_service.router, health_router):
-        app.include_router(each)
-    for kind, handler in {**HANDLERS, **_OWN}.items():
-        app.add_exception_handler(kind, handler)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_pending=settings.max_pending_bytes)
-    app.add_middleware(Observed, metrics=service.metrics)
-    if not settings.require_token:
-        app.add_middleware(HostLimit)
+    own = routes, placement_router, router, replica_routes.router, routes_service.router, health_router
+    equip(app, service, (*own, routes_service.page_router), {**HANDLERS, **_OWN})
     return app
 
 
@@ -101,12 +92,6 @@ async def decisions(
     return [Decision.model_validate(each) for each in found]
 
 
-@health_router.get("/healthz")
-async def healthz() -> Health:
-    """Say that the process answers; needs no token."""
-    return Health(status="ok", api=1)
-
-
 @health_router.get("/readyz", responses={503: {"model": Problem}})
 async def readyz(service: ServedDep) -> Health:
     """Say that decisions are made; needs no token."""
@@ -123,12 +108,6 @@ async def metrics(service: ServedDep, who: Reader) -> Response:
         service.metrics.state.labels(name).set(value)
     service.metrics.waiting.set(service.worker.waiting)
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-@health_router.get("/docs", include_in_schema=False)
-def documentation(request: Request) -> HTMLResponse:
-    """All routes on one page that loads nothing from elsewhere."""
-    return HTMLResponse(api_page(request.app.openapi()))
 
 
 async def _event(request: Request, error: Exception) -> JSONResponse:

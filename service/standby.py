@@ -29,9 +29,9 @@ from flowlex.service.metrics import Metrics
 from flowlex.service.replica_routes import End, LogChunk, Settings
 from flowlex.service.replication import Position
 from flowlex.telemetry.answers import refuse
-from flowlex.telemetry.app import HANDLERS
+from flowlex.telemetry.app import HANDLERS, equip
 from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
-from flowlex.telemetry.request_limits import HostLimit, RateLimit
+from flowlex.telemetry.request_limits import RateLimit
 from flowlex.telemetry.rights import Admin
 from flowlex.telemetry.security import TokenBook
 from flowlex.telemetry.service import Settings as Limits
@@ -216,9 +216,6 @@ def standby_app(follower: Follower, store: Store, settings: Limits, take_over: C
                 await asyncio.to_thread(follower.close)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.service = _Service(store, settings)
-    for kind, handler in HANDLERS.items():
-        app.add_exception_handler(kind, handler)
 
     @app.post("/v1/promote")
     async def promote(who: Admin, force: bool = False) -> dict[str, str]:
@@ -245,8 +242,7 @@ def standby_app(follower: Follower, store: Store, settings: Limits, take_over: C
         detail = {"reason": "standby", "message": f"this is a standby of {follower.client.url}; ask that one"}
         return JSONResponse({"detail": detail}, 503)
 
-    if not settings.require_token:
-        app.add_middleware(HostLimit)
+    equip(app, _Service(store, settings), (), HANDLERS)
 
     async def either(scope: Scope, receive: Receive, send: Send) -> None:
         chosen = promoted[0] if promoted and scope["type"] == "http" else app

@@ -12,13 +12,14 @@ module                    what it holds
 `schemas`                 the documents of the REST interface
 `tables`                  what is stored, on SQLite or PostgreSQL
 `database`                connections, transactions
-`registry`, `reads`,      the methods on the tables, by purpose; `store` puts them behind one class
-`writes`, `upkeep`
+`registry`, `reads`,      the methods on the tables, by purpose; a `store` has one of each
+`writes`, `upkeep`,
+`clock_marks`
 `clock`                   the service's time, which never steps
 `writer`                  the one thread that commits, many requests in one transaction
 `security`                tokens and rights
 `assignments`, `roster`   which node runs what, and which nodes live
-`metrics`, `limits`       what the service tells of itself, and what one client may cost
+`metrics`,                figures of the service, and what one client may cost
 `service`                 what the routes share
 `app`, `routes_*`         the REST interface and its documentation
 `rights`, `answers`       who may ask, and how rows and refusals become answers

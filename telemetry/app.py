@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Protocol
 
 import sqlalchemy as sa
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -17,6 +17,7 @@ from starlette.routing import compile_path
 
 from flowlex.telemetry import routes_data, routes_manage, routes_service
 from flowlex.telemetry.answers import refuse
+from flowlex.telemetry.metrics import HttpMetrics
 from flowlex.telemetry.reads import TooMuch
 from flowlex.telemetry.request_limits import BodyLimit, HostLimit, Observed
 from flowlex.telemetry.service import Service, Settings
@@ -24,7 +25,7 @@ from flowlex.telemetry.store import Store
 from flowlex.telemetry.writer import BusyError
 from flowlex.telemetry.writes import SequenceConflict
 
-__all__ = ["HANDLERS", "create_app"]
+__all__ = ["HANDLERS", "create_app", "equip"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,18 +60,38 @@ def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.service = service
     # Routes are tried in turn: the busiest first.
-    for router in (routes_data.router, routes_manage.router, routes_service.router, routes_service.health_router):
+    own = routes_data.router, routes_manage.router, routes_service.router, routes_service.health_router
+    equip(app, service, (*own, routes_service.page_router), HANDLERS)
+    return app
+
+
+class Equipped(Protocol):
+    """What `equip` needs to know of a service."""
+
+    @property
+    def settings(self) -> Settings:
+        """Its limits."""
+
+    @property
+    def metrics(self) -> HttpMetrics:
+        """Its figures."""
+
+
+def equip(
+    app: FastAPI, service: Equipped, routers: Iterable[APIRouter], handlers: Mapping[type[Exception], Any]
+) -> None:
+    """Give an application its service, routes, answers to errors, and the limits that all services share."""
+    app.state.service, settings = service, service.settings
+    for router in routers:
         app.include_router(router)
-    for kind, handler in HANDLERS.items():
+    for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)
     # The one that is added last is the first to see a request.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_pending=settings.max_pending_bytes)
     app.add_middleware(Observed, metrics=service.metrics)
     if not settings.require_token:
         app.add_middleware(HostLimit)
-    return app
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:

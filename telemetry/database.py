@@ -49,62 +49,63 @@ class Database:
         if self.dialect == "sqlite":
             if not create and not Path(parsed.database or "").is_file():
                 raise SchemaError(f"there is no database {parsed.database}; `flowlex telemetry migrate` creates it")
-            self._insert: Any = sqlite.insert
+            self.insert: Any = sqlite.insert
         else:
             more |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
-            self._insert = postgresql.insert
+            self.insert = postgresql.insert
         # hide_parameters: error messages must not repeat stored values, which may be secret.
-        self._engine = sa.create_engine(parsed, pool_size=20, max_overflow=40, hide_parameters=True, **more)
+        self.engine = sa.create_engine(parsed, pool_size=20, max_overflow=40, hide_parameters=True, **more)
         if self.dialect == "sqlite":
-            sa.event.listen(self._engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "connect", _prepare_sqlite)
         try:
             self.migrated_from: str | None = self._make_tables(create)
         except BaseException:
-            self._engine.dispose()
+            self.engine.dispose()
             raise
 
     @property
     def place(self) -> str:
         """The database's URL without its password."""
-        return self._engine.url.render_as_string(hide_password=True)
+        return self.engine.url.render_as_string(hide_password=True)
 
     @property
     def file(self) -> str:
         """The path of a SQLite database."""
-        return str(self._engine.url.database)
+        return str(self.engine.url.database)
 
     def close(self) -> None:
         """Close all connections."""
-        self._engine.dispose()
+        self.engine.dispose()
 
     def ping(self) -> None:
         """Raise if the database does not answer."""
-        with self._read() as connection:
+        with self.read() as connection:
             connection.execute(sa.select(sa.literal(1)))
 
     @contextmanager
-    def _read(self) -> Iterator[sa.Connection]:
-        with self._engine.connect() as connection:
+    def read(self) -> Iterator[sa.Connection]:
+        """A connection to read with."""
+        with self.engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def _write(self) -> Iterator[sa.Connection]:
+    def write(self) -> Iterator[sa.Connection]:
         """One transaction, on disk when the block ends."""
-        with self._engine.begin() as connection:
+        with self.engine.begin() as connection:
             if self.dialect == "sqlite":  # lock at once: a lock that is taken later fails without waiting
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(1000 * LOCK_WAIT_S)}")
             yield connection
 
-    def _change(self, statement: sa.Executable) -> int:
+    def change(self, statement: sa.Executable) -> int:
         """Execute a statement as a transaction; return how many rows it changed."""
-        with self._write() as connection:
+        with self.write() as connection:
             return int(connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount)
 
     def _make_tables(self, create: bool) -> str | None:
         """Create the tables of an empty database; return the version of the schema that was found (None: empty)."""
-        with self._write() as connection:
+        with self.write() as connection:
             if self.dialect == "postgresql":  # two servers may start at once
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7101975)")
             made = sa.inspect(connection).has_table(VERSION.name)
@@ -134,7 +135,7 @@ def _parse(url: str) -> sa.URL:
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:
-    connection.isolation_level = None  # `_write` begins transactions
+    connection.isolation_level = None  # `Database.write` begins transactions
     cursor = connection.cursor()
     # auto_vacuum counts only before the first table. WAL: readers never wait for the writer. FULL: a commit is on disk
     # before it is acknowledged.

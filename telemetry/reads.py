@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.tables import ROLLUP, SAMPLE, SERIES
 
-__all__ = ["LatestRow", "Reads", "RollupRow", "SampleRow", "TooMuch"]
+__all__ = ["LatestRow", "Reader", "RollupRow", "SampleRow", "TooMuch"]
 
 #: Most series one history read follows, and how many of them one statement merges.
 MAX_SERIES, MERGED = 2_000, 200
@@ -73,8 +73,11 @@ _LATEST = sa.select(
 _ONE = _LATEST.where(_S.name == sa.bindparam("n"), _S.node == sa.bindparam("m"))
 
 
-class Reads(Database):
-    """What is stored, for readers; every method may be called from any thread."""
+class Reader:
+    """Last values, histories and aggregates of a database; every method may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def latest(
         self,
@@ -97,7 +100,7 @@ class Reads(Database):
 
     def latest_one(self, name: str, node: str) -> LatestRow | None:
         """Return one row, which may lack a value, or None."""
-        with self._read() as connection:
+        with self._database.read() as connection:
             row = connection.execute(_ONE, {"n": name, "m": node}).one_or_none()
         return None if row is None else LatestRow(*row)
 
@@ -138,13 +141,13 @@ class Reads(Database):
 
     def count_samples(self) -> int:
         """Return the number of samples in the history."""
-        with self._read() as connection:
+        with self._database.read() as connection:
             return connection.scalar(sa.select(sa.func.count()).select_from(SAMPLE)) or 0
 
     def stored_names(self, names: Sequence[str]) -> set[str]:
         """Return which of these data names are stored on any node."""
         statement = sa.select(_S.name).where(_S.name.in_(names), _S.value.is_not(None)).distinct()
-        with self._read() as connection:
+        with self._database.read() as connection:
             return set(connection.scalars(statement))
 
     def _series(
@@ -176,7 +179,7 @@ class Reads(Database):
 
     def _stream(self) -> Any:
         """A connection whose rows come as they are read, not all at once."""
-        return self._engine.connect().execution_options(stream_results=True, max_row_buffer=500)
+        return self._database.engine.connect().execution_options(stream_results=True, max_row_buffer=500)
 
 
 def _page(rows: Iterable[_Row], limit: int) -> tuple[list[_Row], bool]:

@@ -51,35 +51,38 @@ _TOUCH = (
 )
 
 
-class Registry(Database):
+class Registry:
     """What people and agents have registered."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     # Registrations
 
     def add_registration(self, registration: Registration) -> None:
         """Store a new registration, or raise `DuplicateRegistration`."""
         values = {"name": registration.name, "document": registration.model_dump_json()}
-        if not self._change(self._insert(REGISTRATION).values(values).on_conflict_do_nothing()):
+        if not self._database.change(self._database.insert(REGISTRATION).values(values).on_conflict_do_nothing()):
             raise DuplicateRegistration(registration.name)
 
     def update_registration(self, registration: Registration) -> bool:
         """Replace a registration; False when there is none of that name."""
         statement = sa.update(REGISTRATION).where(REGISTRATION.c.name == registration.name)
-        return bool(self._change(statement.values(document=registration.model_dump_json())))
+        return bool(self._database.change(statement.values(document=registration.model_dump_json())))
 
     def remove_registration(self, name: str) -> bool:
         """Remove a registration (its data stay); False when there is none of that name."""
-        return bool(self._change(sa.delete(REGISTRATION).where(REGISTRATION.c.name == name)))
+        return bool(self._database.change(sa.delete(REGISTRATION).where(REGISTRATION.c.name == name)))
 
     def registration(self, name: str) -> Registration | None:
         """Return one registration or None."""
-        with self._read() as connection:
+        with self._database.read() as connection:
             text = connection.scalar(sa.select(REGISTRATION.c.document).where(REGISTRATION.c.name == name))
         return None if text is None else Registration.model_validate_json(text)
 
     def registrations(self) -> list[Registration]:
         """Return all registrations by name."""
-        with self._read() as connection:
+        with self._database.read() as connection:
             texts = connection.scalars(sa.select(REGISTRATION.c.document).order_by(REGISTRATION.c.name)).all()
         return [Registration.model_validate_json(text) for text in texts]
 
@@ -89,7 +92,9 @@ class Registry(Database):
         """Store a node that introduces itself, or what it newly says of itself."""
         said = {"labels": json.dumps(dict(labels)), "programs": json.dumps(list(programs)), "last_seen": now}
         values = {"node": node, "running": "[]", "buffered": 0, **said}
-        self._change(self._insert(AGENT).values(values).on_conflict_do_update(index_elements=["node"], set_=said))
+        self._database.change(
+            self._database.insert(AGENT).values(values).on_conflict_do_update(index_elements=["node"], set_=said)
+        )
 
     def touch_agents(self, beats: Iterable[AgentRow]) -> None:
         """Store the last heartbeats of nodes that have introduced themselves."""
@@ -98,16 +103,16 @@ class Registry(Database):
             for a in sorted(beats, key=lambda agent: agent.node)
         ]
         if rows:
-            with self._write() as connection:
+            with self._database.write() as connection:
                 connection.execute(_TOUCH, rows)
 
     def remove_agent(self, node: str) -> bool:
         """Forget a node (its data stay); False when it is not known."""
-        return bool(self._change(sa.delete(AGENT).where(AGENT.c.node == node)))
+        return bool(self._database.change(sa.delete(AGENT).where(AGENT.c.node == node)))
 
     def agents(self) -> list[AgentRow]:
         """Return all nodes by name."""
-        with self._read() as connection:
+        with self._database.read() as connection:
             rows = connection.execute(sa.select(AGENT).order_by(AGENT.c.node)).all()
         return [
             AgentRow(
@@ -125,20 +130,20 @@ class Registry(Database):
 
     def add_token(self, row: TokenRow) -> None:
         """Store a token's digest."""
-        self._change(sa.insert(TOKEN).values(asdict(row)))
+        self._database.change(sa.insert(TOKEN).values(asdict(row)))
 
     def replace_token(self, old: str, successor: TokenRow, *, expires: float) -> None:
         """Store a token's successor and let the old one end."""
-        with self._write() as connection:
+        with self._database.write() as connection:
             connection.execute(sa.insert(TOKEN).values(asdict(successor)))
             ends = sa.update(TOKEN).where(TOKEN.c.digest == old).values(expires=expires)
             connection.execute(ends)
 
     def remove_token(self, prefix: str) -> int:
         """Revoke the tokens whose digest starts so; return how many."""
-        return self._change(sa.delete(TOKEN).where(TOKEN.c.digest.startswith(prefix, autoescape=True)))
+        return self._database.change(sa.delete(TOKEN).where(TOKEN.c.digest.startswith(prefix, autoescape=True)))
 
     def tokens(self) -> list[TokenRow]:
         """Return all tokens, oldest first."""
-        with self._read() as connection:
+        with self._database.read() as connection:
             return [TokenRow(*row) for row in connection.execute(sa.select(TOKEN).order_by(TOKEN.c.created))]

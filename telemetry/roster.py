@@ -45,8 +45,8 @@ class Roster:
         if not force and time.monotonic() - self._read_at < FRESH_S:
             return
         with self._lock:
-            stored = {agent.node: agent for agent in self._store.agents()}
-            registrations = self._store.registrations()
+            stored = {agent.node: agent for agent in self._store.registry.agents()}
+            registrations = self._store.registry.registrations()
             for node, known in self._agents.items():
                 if node in stored and known.last_seen > stored[node].last_seen:
                     said = stored[node]
@@ -69,7 +69,7 @@ class Roster:
     def introduce(self, node: str, hello: AgentHello) -> None:
         """Store what a node says of itself; it lives from now on."""
         now = self._clock.now()
-        self._store.put_agent(node, hello.labels, hello.programs, now)
+        self._store.registry.put_agent(node, hello.labels, hello.programs, now)
         with self._lock:
             old = self._agents.get(node)
             running, buffered = (old.running, old.buffered) if old else ([], 0)
@@ -100,11 +100,11 @@ class Roster:
             for agent in self._agents.values():
                 if not self.alive(agent):
                     self._plan.leave(agent.node)
-        self._store.touch_agents(beaten)
+        self._store.registry.touch_agents(beaten)
 
     def forget(self, node: str) -> bool:
         """Forget a node; False when it is not known."""
-        known = self._store.remove_agent(node)
+        known = self._store.registry.remove_agent(node)
         with self._lock:
             self._agents.pop(node, None)
             self._plan.leave(node)
@@ -124,7 +124,9 @@ class Roster:
                 found.append(f"no living node has the program {registration.program}")
             elif not plan.nodes_of(registration.name):
                 found.append("no living node with this program is named and carries the labels")
-        known = {known.name for known in self._store.registrations()} | self._store.stored_names(registration.inputs)
+        known = {known.name for known in self._store.registry.registrations()} | self._store.reader.stored_names(
+            registration.inputs
+        )
         return found + [
             f"the input {name} is neither registered nor stored" for name in registration.inputs if name not in known
         ]

@@ -91,7 +91,7 @@ async def read_many(
     since = tuple(after.split("/")) if after else None
 
     def work() -> str:
-        rows, more = service.store.latest(name, node, after=since, limit=limit)  # type: ignore[arg-type]
+        rows, more = service.store.reader.latest(name, node, after=since, limit=limit)  # type: ignore[arg-type]
         ages = Ages(service.clock, max_age)
         good = [row for row in rows if row.value is not None]
         missing: list[tuple[str, str]] = []
@@ -121,7 +121,7 @@ async def read_one(
     max_age: MaxAge = None,
 ) -> Response:
     """Read the last value and its age; 404 with reason ``unknown``, ``no_value`` or ``stale``."""
-    found = await run_in_threadpool(service.store.latest_one, name, node)
+    found = await run_in_threadpool(service.store.reader.latest_one, name, node)
     row = known(found, f"nothing named {name} was ever written on node {node}")
     if row.value is None:
         message = f"{name} on {node} has no value yet; its last run ended with code {row.last_exit_code}"
@@ -158,7 +158,7 @@ async def read_history(
     """Read the newest ``limit`` samples of a time window, oldest first, failed runs among them."""
 
     def work() -> str:
-        rows, truncated = service.store.history(name, node, since, until, limit)
+        rows, truncated = service.store.reader.history(name, node, since, until, limit)
         return f'{{"samples":[{",".join(map(sample_text, rows))}],"truncated":{json.dumps(truncated)}}}'
 
     return await heavy(service, work)
@@ -179,7 +179,7 @@ async def read_aggregates(
 
     def work() -> str:
         window = {"step": ROLLUP_STEPS[step], "limit": limit}
-        rows, truncated = service.store.rollups(name, node, since, until, **window)
+        rows, truncated = service.store.reader.rollups(name, node, since, until, **window)
         found = [row._asdict() for row in rows]
         return json.dumps({"step": step, "aggregates": found, "truncated": truncated}, allow_nan=False)
 
@@ -189,4 +189,4 @@ async def read_aggregates(
 @router.delete("/history")
 async def forget_history(service: ServiceDep, who: Admin, before: Annotated[float, Moment]) -> dict[str, int]:
     """Drop the history that arrived before a time; last values and aggregates stay."""
-    return {"removed": await service.in_steps(lambda: service.store.forget_some(before))}
+    return {"removed": await service.in_steps(lambda: service.store.upkeep.forget_some(before))}

@@ -49,9 +49,9 @@ async def add_registration(service: ServiceDep, who: Admin, registration: Regist
     """Register a collector or a processor under a new data name; ``doubts`` say what would keep it without value."""
 
     def add() -> list[str]:
-        if len(service.store.registrations()) >= MAX_REGISTRATIONS:
+        if len(service.store.registry.registrations()) >= MAX_REGISTRATIONS:
             raise refuse(409, "too_many", f"{MAX_REGISTRATIONS} registrations are stored; remove one first")
-        service.roster.change(lambda: service.store.add_registration(registration))
+        service.roster.change(lambda: service.store.registry.add_registration(registration))
         return service.roster.doubts(registration)
 
     try:
@@ -67,14 +67,14 @@ def list_registrations(service: ServiceDep, who: Reader) -> list[Running]:
     plan = service.roster.plan()
     return [
         Running(**r.model_dump(), on=plan.nodes_of(r.name), doubts=service.roster.doubts(r))
-        for r in service.store.registrations()
+        for r in service.store.registry.registrations()
     ]
 
 
 @router.get("/registrations/{name}", tags=["registration"], responses=NOT_FOUND)
 def read_registration(service: ServiceDep, who: Reader, name: PathName) -> Registration:
     """Read one registration."""
-    return known(service.store.registration(name), f"no registration is named {name}")
+    return known(service.store.registry.registration(name), f"no registration is named {name}")
 
 
 @router.put("/registrations/{name}", tags=["registration"], responses={**NOT_FOUND, **_CONFLICT, **BAD_BODY})
@@ -85,7 +85,7 @@ async def update_registration(
     if registration.name != name:
         raise refuse(409, "name_differs", f"the document is named {registration.name}, the address {name}")
     change = service.roster.change
-    changed = await service.write(lambda: change(lambda: service.store.update_registration(registration)))
+    changed = await service.write(lambda: change(lambda: service.store.registry.update_registration(registration)))
     known(changed, f"no registration is named {name}")
     doubts = await run_in_threadpool(service.roster.doubts, registration)
     return Registered(**registration.model_dump(), doubts=doubts)
@@ -95,7 +95,7 @@ async def update_registration(
 async def remove_registration(service: ServiceDep, who: Admin, name: PathName) -> Response:
     """Remove a registration; agents stop it; what it stored stays."""
     change = service.roster.change
-    changed = await service.write(lambda: change(lambda: service.store.remove_registration(name)))
+    changed = await service.write(lambda: change(lambda: service.store.registry.remove_registration(name)))
     known(changed, f"no registration is named {name}")
     return Response(status_code=204)
 
@@ -168,7 +168,7 @@ async def inputs(service: ServiceDep, who: Agent, node: PathNode, name: PathName
     refuse_other_node(who, node)
 
     def work() -> str:
-        registration = service.store.registration(name)
+        registration = service.store.registry.registration(name)
         if registration is None or registration.kind != "processor":
             raise refuse(404, "unknown", f"no processor is named {name}")
         return _inputs(service, node, registration)
@@ -178,7 +178,7 @@ async def inputs(service: ServiceDep, who: Agent, node: PathNode, name: PathName
 
 def _inputs(service: Service, node: str, registration: Registration) -> str:
     nodes = [node] if registration.scope == "node" else []
-    rows, more = service.store.latest(registration.inputs, nodes, limit=MAX_INPUTS)
+    rows, more = service.store.reader.latest(registration.inputs, nodes, limit=MAX_INPUTS)
     ages = Ages(service.clock, None)
     given: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: {"last": {}, "history": {}})
     for row in rows:
@@ -187,7 +187,7 @@ def _inputs(service: Service, node: str, registration: Registration) -> str:
     if registration.window_s and not more:
         until = time.time()
         window = (until - registration.window_s, until, MAX_INPUTS)
-        samples, more = service.store.history(registration.inputs, nodes, *window)
+        samples, more = service.store.reader.history(registration.inputs, nodes, *window)
         for sample in samples:
             given[sample.node]["history"].setdefault(sample.name, []).append(json.loads(sample_text(sample)))
     if more:

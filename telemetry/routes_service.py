@@ -18,11 +18,13 @@ from flowlex.telemetry.rights import Admin, Anybody, Reader, ServiceDep, only_kn
 from flowlex.telemetry.schemas import Holder, TokenInfo, TokenRequest, TokenSecret
 from flowlex.telemetry.security import Role, new_token, rotated
 
-__all__ = ["Health", "health_router", "router"]
+__all__ = ["Health", "health_router", "page_router", "router"]
 
 health_router: APIRouter = APIRouter(
     tags=["service"], dependencies=[Depends(only_known_parameters)], responses={422: ERRORS[422]}
 )
+#: What every service has.
+page_router: APIRouter = APIRouter(tags=["service"], dependencies=[Depends(only_known_parameters)])
 router: APIRouter = APIRouter(
     prefix="/v1", tags=["service"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
 )
@@ -35,7 +37,7 @@ class Health(BaseModel):
     api: int
 
 
-@health_router.get("/healthz")
+@page_router.get("/healthz", responses={422: ERRORS[422]})
 async def healthz() -> Health:
     """Say that the process answers; needs no token and no database."""
     return Health(status="ok", api=1)
@@ -46,7 +48,7 @@ async def healthz() -> Health:
 def readyz(service: ServiceDep) -> Health:
     """Say that the service takes requests: its database answers and takes writes; needs no token."""
     try:
-        service.store.ping()
+        service.store.database.ping()
     except Exception as error:
         raise refuse(503, "database", "the database does not answer") from error
     if service.writer.failing:
@@ -72,7 +74,7 @@ def metrics(service: ServiceDep, who: Reader) -> Response:
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-@health_router.get("/docs", include_in_schema=False)
+@page_router.get("/docs", include_in_schema=False)
 def documentation(request: Request) -> HTMLResponse:
     """All routes on one page that loads nothing from elsewhere."""
     return HTMLResponse(api_page(request.app.openapi()))
@@ -101,7 +103,7 @@ async def make_token(service: ServiceDep, who: Admin, wanted: TokenRequest) -> T
 @router.get("/tokens")
 def list_tokens(service: ServiceDep, who: Admin) -> list[TokenInfo]:
     """List the tokens, without their secrets."""
-    shown = (asdict(row) | {"digest": row.digest[:12]} for row in service.store.tokens())
+    shown = (asdict(row) | {"digest": row.digest[:12]} for row in service.store.registry.tokens())
     return [TokenInfo(**{name: row[name] for name in TokenInfo.model_fields}) for row in shown]
 
 
@@ -110,7 +112,7 @@ async def revoke_token(
     service: ServiceDep, who: Admin, digest: Annotated[str, Path(pattern="^[0-9a-f]{8,64}$")]
 ) -> dict[str, int]:
     """Revoke the tokens whose digest begins so; refused everywhere within two seconds."""
-    removed = await service.write(lambda: service.store.remove_token(digest))
+    removed = await service.write(lambda: service.store.registry.remove_token(digest))
     known(removed, f"no token's digest starts with {digest}")
     await run_in_threadpool(service.tokens.refresh, force=True)
     return {"removed": removed}

@@ -83,7 +83,7 @@ def new_token(
     if role is Role.AGENT and (node is None) == (not any_node):
         raise ValueError("an agent's token needs its node; or say that it may act for any node")
     token, row = _made(role.value, node, label, lasts_s)
-    store.add_token(row)
+    store.registry.add_token(row)
     return token
 
 
@@ -102,12 +102,12 @@ def rotated(store: Store, old: str) -> tuple[str, float | None]:
     ValueError
         The token is revoked.
     """
-    row = next((row for row in store.tokens() if row.digest == old), None)
+    row = next((row for row in store.registry.tokens() if row.digest == old), None)
     if row is None:
         raise ValueError("the token is revoked")
     token, successor = _made(row.role, row.node, row.label, row.lasts)
     ends = successor.created + GRACE_S
-    store.replace_token(old, successor, expires=ends if row.expires is None else min(row.expires, ends))
+    store.registry.replace_token(old, successor, expires=ends if row.expires is None else min(row.expires, ends))
     return token, successor.expires
 
 
@@ -131,7 +131,7 @@ class TokenBook:
         """Read the tokens unless another thread just did."""
         with self._lock:
             if force or not self.fresh:
-                rows = self._store.tokens()
+                rows = self._store.registry.tokens()
                 self._known = {
                     row.digest: Identity(Role(row.role), row.node, row.digest, row.expires, row.lasts) for row in rows
                 }

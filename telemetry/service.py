@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from flowlex.telemetry.clock import Clock
+from flowlex.telemetry.clock_marks import MAX_SKEW_S
 from flowlex.telemetry.metrics import Metrics
 from flowlex.telemetry.request_limits import RateLimit
 from flowlex.telemetry.roster import Roster
 from flowlex.telemetry.security import TokenBook
-from flowlex.telemetry.store import MAX_SKEW_S, Store
+from flowlex.telemetry.store import Store
 from flowlex.telemetry.upkeep import ROLLUP_STEPS
 from flowlex.telemetry.writer import BusyError, Writer
 
@@ -73,7 +74,7 @@ class Service:
         self.store = store
         self.settings = settings
         self.metrics: Metrics = Metrics()
-        self.clock: Clock = store.start_clock()
+        self.clock: Clock = store.clock.start()
         self.tokens: TokenBook = TokenBook(store, self.clock)
         self.writer: Writer = Writer(store, self.clock, self.metrics)
         self.roster: Roster = Roster(store, self.clock, settings.alive_s)
@@ -90,7 +91,7 @@ class Service:
         """Delete a series, or (without a name) all of a node, step by step; return what went."""
         removed = {"series": 0, "samples": 0}
         while True:
-            series, samples = await self.write(lambda: self.store.remove_some(name, node))
+            series, samples = await self.write(lambda: self.store.upkeep.remove_some(name, node))
             if not series and not samples:
                 return removed
             removed["series"] += series
@@ -101,7 +102,7 @@ class Service:
         self.writer.close()
         try:
             self.roster.flush()
-            self.store.keep_clock(self.clock)
+            self.store.clock.keep(self.clock)
         except Exception as error:
             _LOG.error("the last heartbeats are not stored: %s", type(error).__name__)
 
@@ -112,7 +113,7 @@ class Service:
             try:
                 await self.write(self.roster.flush)
                 await asyncio.to_thread(self.roster.refresh)
-                self.ahead_s = await self.write(lambda: self.store.keep_clock(self.clock))
+                self.ahead_s = await self.write(lambda: self.store.clock.keep(self.clock))
             except BusyError:
                 pass  # the database may come back
             except Exception as error:
@@ -135,20 +136,20 @@ class Service:
 
     async def _round_of_upkeep(self) -> None:
         now = self.clock.now()
-        await self.in_steps(lambda: self.store.roll_up(now - 5.0))
+        await self.in_steps(lambda: self.store.upkeep.roll_up(now - 5.0))
         removed = self.metrics.removed
         if self.settings.retention_s is not None:
             before = now - self.settings.retention_s
-            gone = await self.in_steps(lambda: self.store.forget_some(before))
+            gone = await self.in_steps(lambda: self.store.upkeep.forget_some(before))
             removed.labels("sample").inc(gone)
             if gone:
-                await self.write(lambda: self.store.forget_sources(before))
+                await self.write(lambda: self.store.upkeep.forget_sources(before))
         for kind, seconds in self.settings.rollup_retention_s.items():
             old = int(now - seconds)
             step = ROLLUP_STEPS[kind]
-            gone = await self.in_steps(lambda step=step, old=old: self.store.forget_rollups(step, old))  # type: ignore[misc]
+            gone = await self.in_steps(lambda step=step, old=old: self.store.upkeep.forget_rollups(step, old))  # type: ignore[misc]
             removed.labels(kind).inc(gone)
-        await self.in_steps(self.store.give_back)
+        await self.in_steps(self.store.upkeep.give_back)
 
     async def in_steps(self, step: Callable[[], int | bool]) -> int:
         """Repeat a step until it has nothing more to do, with pauses as long as the steps; return the sum."""

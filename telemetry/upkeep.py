@@ -38,13 +38,16 @@ ON CONFLICT (series, step, start) DO UPDATE SET count = rollup.count + excluded.
 """
 
 
-class Upkeep(Database):
+class Upkeep:
     """Steps of upkeep: each is one short transaction and says whether there is more to do."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def roll_up(self, until: float) -> bool:
         """Add some samples that arrived before ``until`` to the aggregates; return whether more wait."""
         table = SAMPLE.c
-        with self._write() as connection:
+        with self._database.write() as connection:
             done = connection.scalar(sa.select(STATE.c.number).where(STATE.c.name == _ROLLED))
             first = done or 0
             ids = sa.select(table.id).where(table.id > first, table.arrived < until).order_by(table.id).limit(CHUNK)
@@ -52,11 +55,11 @@ class Upkeep(Database):
             if not found:
                 return False
             # A cast cuts off on SQLite and rounds on PostgreSQL.
-            roll = sa.text(_ROLL.format(floor="" if self.dialect == "sqlite" else "floor"))
+            roll = sa.text(_ROLL.format(floor="" if self._database.dialect == "sqlite" else "floor"))
             for step in ROLLUP_STEPS.values():
                 connection.execute(roll, {"step": step, "first": first, "last": found[-1]})
             row = {"name": _ROLLED, "number": found[-1]}
-            put = self._insert(STATE).values(row).on_conflict_do_update(index_elements=["name"], set_=row)
+            put = self._database.insert(STATE).values(row).on_conflict_do_update(index_elements=["name"], set_=row)
             connection.execute(put)
             return len(found) == CHUNK
 
@@ -73,7 +76,7 @@ class Upkeep(Database):
 
     def _forget_some(self, arrived: float, limit: int) -> int:
         table = SAMPLE.c
-        with self._write() as connection:
+        with self._database.write() as connection:
             oldest = connection.execute(sa.select(table.id, table.arrived).order_by(table.id).limit(limit)).all()
             ids = [row.id for row in oldest if row.arrived < arrived]
             if not ids:
@@ -86,18 +89,18 @@ class Upkeep(Database):
         table = ROLLUP.c
         old = sa.select(table.series, table.step, table.start).where(table.step == step, table.start < start)
         key = sa.tuple_(table.series, table.step, table.start)
-        return self._change(sa.delete(ROLLUP).where(key.in_(old.limit(CHUNK))))
+        return self._database.change(sa.delete(ROLLUP).where(key.in_(old.limit(CHUNK))))
 
     def forget_sources(self, seen: float) -> int:
         """Drop sources that have been silent since a time and of which no sample is left."""
         left = sa.select(SAMPLE.c.id).where(SAMPLE.c.source == SOURCE.c.id).exists()
-        return self._change(sa.delete(SOURCE).where(SOURCE.c.seen < seen, ~left))
+        return self._database.change(sa.delete(SOURCE).where(SOURCE.c.seen < seen, ~left))
 
     def give_back(self) -> bool:
         """Return some free pages of a SQLite file to the disk, and whether more are free; keep the reserve."""
-        if self.dialect != "sqlite":
+        if self._database.dialect != "sqlite":
             return False
-        with self._engine.connect() as connection:
+        with self._database.engine.connect() as connection:
             # A script is stepped to its end; a statement would give back one page.
             connection.connection.driver_connection.executescript(f"PRAGMA incremental_vacuum({PAGES})")  # type: ignore[union-attr]
             more = (connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0) > PAGES
@@ -115,7 +118,7 @@ class Upkeep(Database):
     def _remove_some(self, name: str | None, node: str, limit: int) -> tuple[int, int]:
         table = SERIES.c
         meant = sa.select(table.id).where(table.node == node).order_by(table.id).limit(1)
-        with self._write() as connection:
+        with self._database.write() as connection:
             number = connection.scalar(meant if name is None else meant.where(table.name == name))
             if number is None:
                 return 0, 0
@@ -128,7 +131,7 @@ class Upkeep(Database):
 
     def _set_aside(self) -> None:
         """Make the reserve, if it is not there and the disk has room for it."""
-        reserve = Path(f"{self.file}.reserve")
+        reserve = Path(f"{self._database.file}.reserve")
         if reserve.exists():
             return
         try:
@@ -142,8 +145,8 @@ class Upkeep(Database):
 
         On a full SQLite disk the reserve makes room for its log; steps are small until there is a reserve again.
         """
-        reserve = Path(f"{self.file}.reserve")
-        if self.dialect != "sqlite" or reserve.exists():
+        reserve = Path(f"{self._database.file}.reserve")
+        if self._database.dialect != "sqlite" or reserve.exists():
             try:
                 return delete(CHUNK)
             except sa.exc.OperationalError as error:

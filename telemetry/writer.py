@@ -176,7 +176,7 @@ class Writer:
     def _commit(self, group: list[_Item]) -> None:
         batches = [item.batch for item in group if item.batch is not None]
         try:
-            counts = self._store.write([(b.node, b.source, b.samples) for b in batches], self._clock.now())
+            counts = self._store.writer.write([(b.node, b.source, b.samples) for b in batches], self._clock.now())
         except UNAVAILABLE as error:
             self._give_up(group, error)
         except Exception as error:

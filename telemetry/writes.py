@@ -14,7 +14,7 @@ from flowlex.telemetry.database import Database
 from flowlex.telemetry.schemas import Sample, encode_value
 from flowlex.telemetry.tables import SAMPLE, SERIES, SOURCE
 
-__all__ = ["Batch", "SequenceConflict", "Writes"]
+__all__ = ["Batch", "SampleWriter", "SequenceConflict"]
 
 #: Known series and sources are kept in memory; at so many they are forgotten and looked up again.
 MAX_KNOWN = 500_000
@@ -143,11 +143,11 @@ _PUT_TOP = BulkStatement(
 )
 
 
-class Writes(Database):
-    """What writers do."""
+class SampleWriter:
+    """Stores samples in a database."""
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
-        super().__init__(url, create=create)
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._writing = threading.Lock()
         self._known_series: dict[tuple[str, str], int] = {}
         self._known_sources: dict[tuple[str, str], _Source] = {}
@@ -190,7 +190,7 @@ class Writes(Database):
             self.forget_known()
         stored: list[int] = []
         try:
-            with self._write() as connection:
+            with self._database.write() as connection:
                 self._learn(connection, batches, now)
                 rows: list[_Row] = []
                 seen: dict[tuple[str, str], dict[int, _Content]] = {}
@@ -214,7 +214,7 @@ class Writes(Database):
         if series:
             # By node, so that what one node sends lies on few pages.
             rows = [{"name": name, "node": node} for node, name in sorted(series)]
-            connection.execute(self._insert(SERIES).on_conflict_do_nothing(), rows)
+            connection.execute(self._database.insert(SERIES).on_conflict_do_nothing(), rows)
             for part in (rows[first : first + 500] for first in range(0, len(rows), 500)):
                 keys = sa.tuple_(_S.name, _S.node).in_([(row["name"], row["node"]) for row in part])
                 found = connection.execute(sa.select(_S.name, _S.node, _S.id).where(keys))
@@ -222,7 +222,7 @@ class Writes(Database):
         numbered = (batch for batch in batches if any(sample.seq is not None for sample in batch[2]))
         for key in {(node, _source(node, source)) for node, source, _ in numbered} - self._known_sources.keys():
             row = {"node": key[0], "source": key[1], "top": 0, "seen": now}
-            connection.execute(self._insert(SOURCE).on_conflict_do_nothing(), row)
+            connection.execute(self._database.insert(SOURCE).on_conflict_do_nothing(), row)
             of = (SOURCE.c.node == key[0], SOURCE.c.source == key[1])
             self._known_sources[key] = _Source(
                 *connection.execute(sa.select(SOURCE.c.id, SOURCE.c.top).where(*of)).one()
@@ -298,7 +298,7 @@ class Writes(Database):
     def sequence_numbers(self, source: str) -> set[int]:
         """Return which numbered samples of the sources that begin so are stored (to prove that none is lost)."""
         ids = sa.select(SOURCE.c.id).where(SOURCE.c.source.startswith(source, autoescape=True))
-        with self._read() as connection:
+        with self._database.read() as connection:
             return set(connection.scalars(sa.select(SAMPLE.c.seq).where(SAMPLE.c.source.in_(ids))))
 
 

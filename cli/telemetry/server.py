@@ -88,7 +88,7 @@ def serve(
             retention_s=retention_days * 86_400 if retention_days else None,
             requests_per_s=at.requests_per_s,
         )
-        listen(create_app(store, settings), at, port, store.place)
+        listen(create_app(store, settings), at, port, store.database.place)
 
 
 def listen(app: Any, at: Listening, port: int, place: str) -> None:
@@ -130,7 +130,7 @@ def first_tokens(store: Any, path: Path, *, agents: str = "flowlex telemetry tok
     """Make an admin's and a reader's token at the first start; ``agents``: the command that makes others."""
     from flowlex.telemetry.security import Role, new_token
 
-    if store.tokens():
+    if store.registry.tokens():
         return
     # Made before the secrets exist, readable by the owner only, never over another file.
     try:
@@ -150,4 +150,4 @@ def migrate(database: Database = DEFAULT_DATABASE) -> None:
 
     log_to_stderr()
     with explained(), contextlib.closing(Store(database)) as store:
-        typer.echo(f"{store.place}: schema {store.migrated_from or 'none'} before, {SCHEMA} now")
+        typer.echo(f"{store.database.place}: schema {store.database.migrated_from or 'none'} before, {SCHEMA} now")

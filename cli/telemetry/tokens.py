@@ -42,7 +42,7 @@ def token_create(
 @with_options(store=stored)
 def token_list(store: Any) -> None:
     """List tokens by the first digits of their digest: role, node, end, label."""
-    for row in store.tokens():
+    for row in store.registry.tokens():
         node = row.node or ("any node" if row.role == "agent" else "-")
         days = None if row.expires is None else (row.expires - time.time()) / 86_400
         left = "never ends" if days is None else f"{days:.1f} days left" if days > 0 else "has ended"
@@ -57,7 +57,7 @@ def token_revoke(
     """Revoke a token; servers refuse it within two seconds."""
     if len(digest) < 8:
         raise ValueError("give at least 8 digits of the digest; `token list` shows 12")
-    if not store.remove_token(digest):
+    if not store.registry.remove_token(digest):
         raise ValueError(f"no token's digest starts with {digest}")
     typer.echo("Revoked")
 

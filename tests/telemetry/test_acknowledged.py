@@ -38,29 +38,29 @@ def test_one_journal_copied_to_two_nodes_stores_both(client: TelemetryClient) ->
 
 
 def test_a_number_with_two_contents_is_refused_and_changes_nothing(store: Store) -> None:
-    store.write([("n", "j", [sample("first", seq=1)])], now=10.0)
+    store.writer.write([("n", "j", [sample("first", seq=1)])], now=10.0)
     for again in (sample("second", seq=1), sample("first", seq=1, exit_code=3), sample("first", seq=1, name="b")):
         with pytest.raises(SequenceConflict, match="number 1 of source j on node n is stored with another content"):
-            store.write([("n", "j", [sample("new", seq=2), again])], now=11.0)
+            store.writer.write([("n", "j", [sample("new", seq=2), again])], now=11.0)
     with pytest.raises(SequenceConflict):
-        store.write([("n", "k", [sample("x", seq=7), sample("y", seq=7)])], now=11.0)
-    assert store.count_samples() == 1
-    row = store.latest_one("a", "n")
+        store.writer.write([("n", "k", [sample("x", seq=7), sample("y", seq=7)])], now=11.0)
+    assert store.reader.count_samples() == 1
+    row = store.reader.latest_one("a", "n")
     assert row is not None and row.value == '"first"'
 
 
 def test_a_duplicate_does_not_move_the_last_value(store: Store) -> None:
-    store.write([("n", "j", [sample("old", 1, seq=1)])], now=10.0)
-    store.write([("n", "j", [sample("new", 2, seq=2)])], now=10.0)
-    assert store.write([("n", "j", [sample("old", 1, seq=1)])], now=12.0) == [0]
-    row = store.latest_one("a", "n")
+    store.writer.write([("n", "j", [sample("old", 1, seq=1)])], now=10.0)
+    store.writer.write([("n", "j", [sample("new", 2, seq=2)])], now=10.0)
+    assert store.writer.write([("n", "j", [sample("old", 1, seq=1)])], now=12.0) == [0]
+    row = store.reader.latest_one("a", "n")
     assert row is not None and (row.value, row.arrived) == ('"new"', 10.0)
 
 
 def test_a_duplicate_in_the_same_transaction_is_known(store: Store) -> None:
     batch = [sample(1, seq=1), sample(2, seq=2)]
-    assert store.write([("n", "j", batch), ("n", "j", batch)], now=10.0) == [2, 0]
-    assert store.count_samples() == 2
+    assert store.writer.write([("n", "j", batch), ("n", "j", batch)], now=10.0) == [2, 0]
+    assert store.reader.count_samples() == 2
 
 
 def test_a_journal_restored_from_an_older_copy_loses_nothing(
@@ -84,7 +84,7 @@ def test_a_journal_restored_from_an_older_copy_loses_nothing(
         left.unlink()
     collect(["h", "i", "j"])
     assert sorted(s.value for s in client.history(["a"]).samples) == list("abcfghij")
-    assert sqlite_store.count_samples() == 8
+    assert sqlite_store.reader.count_samples() == 8
 
 
 def test_two_copies_that_run_at_once_lose_nothing(client: TelemetryClient, tmp_path: Path) -> None:
@@ -125,11 +125,11 @@ def test_a_full_disk_of_the_service_loses_nothing_acknowledged(tmp_path: Path) -
     store = Store(f"sqlite:///{tmp_path}/s.db")
     pages = 120
 
-    @sa.event.listens_for(store._engine, "connect")
+    @sa.event.listens_for(store.database.engine, "connect")
     def small(connection: Any, record: object) -> None:
         connection.execute(f"PRAGMA max_page_count = {pages}")
 
-    store._engine.dispose()
+    store.database.engine.dispose()
     acknowledged = 0
     app = create_app(store, Settings(require_token=False, retention_s=None))
     with TestClient(app, base_url="http://127.0.0.1") as api:
@@ -146,10 +146,10 @@ def test_a_full_disk_of_the_service_loses_nothing_acknowledged(tmp_path: Path) -
                 break
             acknowledged = number
         assert 5 < acknowledged < 90
-        assert store.sequence_numbers("j") == set(range(1, acknowledged + 1))
+        assert store.writer.sequence_numbers("j") == set(range(1, acknowledged + 1))
         assert api.get("/v1/data/a/n").status_code == 200
         pages = 1_000  # room again
-        store._engine.dispose()
+        store.database.engine.dispose()
         assert write(acknowledged + 1) == 200
     store.close()
 
@@ -166,7 +166,7 @@ def test_history_is_deleted_on_a_full_disk(tmp_path: Path) -> None:
         with contextlib.closing(Store(f"sqlite:///{place}/s.db")) as store:
             app = create_app(store, Settings(require_token=False, retention_s=None))
             with TestClient(app, base_url="http://127.0.0.1") as api:
-                store.give_back()
+                store.upkeep.give_back()
                 reserve = place / "s.db.reserve"
                 assert reserve.stat().st_size == RESERVE_BYTES
                 for number in range(1, 1_000):
@@ -180,7 +180,7 @@ def test_history_is_deleted_on_a_full_disk(tmp_path: Path) -> None:
                 assert gone.status_code == 200 and gone.json()["removed"] == 20 * (number - 1)
                 assert api.post("/v1/data", json={"node": "n", "samples": samples}).status_code == 200
                 assert api.get("/readyz").status_code == 200
-                while store.give_back():
+                while store.upkeep.give_back():
                     pass
                 assert reserve.exists()
     finally:

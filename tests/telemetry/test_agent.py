@@ -109,10 +109,10 @@ def test_nothing_collected_is_lost_while_the_server_is_away(
     eventually(lambda: len(values(client, "a")) >= 2)
     line.cut = True
     eventually(lambda: len(agent.journal) >= 5)  # nobody has acknowledged these
-    before = sqlite_store.count_samples()  # what was on its way may have come
+    before = sqlite_store.reader.count_samples()  # what was on its way may have come
     line.cut = False
-    eventually(lambda: sqlite_store.count_samples() >= before + 4)
-    numbers = sqlite_store.sequence_numbers(agent.journal.identity)
+    eventually(lambda: sqlite_store.reader.count_samples() >= before + 4)
+    numbers = sqlite_store.writer.sequence_numbers(agent.journal.identity)
     assert numbers == set(range(1, max(numbers) + 1))
 
 
@@ -122,10 +122,10 @@ def test_a_lost_answer_doubles_nothing(
     line.lose_answers = 3
     register(client, "a", "one")
     agent = agents()
-    eventually(lambda: line.lose_answers == 0 and sqlite_store.count_samples() >= 10)
+    eventually(lambda: line.lose_answers == 0 and sqlite_store.reader.count_samples() >= 10)
     samples = client.history(["a"]).samples
     assert len({s.time for s in samples}) == len(samples)
-    assert sqlite_store.count_samples() == len(sqlite_store.sequence_numbers(agent.journal.identity))
+    assert sqlite_store.reader.count_samples() == len(sqlite_store.writer.sequence_numbers(agent.journal.identity))
 
 
 def test_a_forgotten_node_introduces_itself_again(
@@ -133,7 +133,7 @@ def test_a_forgotten_node_introduces_itself_again(
 ) -> None:
     agents()
     eventually(lambda: len(client.agents()) == 1)
-    sqlite_store.remove_agent("w1")
+    sqlite_store.registry.remove_agent("w1")
     eventually(lambda: len(client.agents()) == 1)
 
 
@@ -171,7 +171,7 @@ def test_one_sample_that_is_refused_blocks_no_other(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sample, "model_validate_json", classmethod(_unchecked))
         assert agent.deliver_once() == 11
-    assert sqlite_store.count_samples() == 11 and len(agent.journal) == 0
+    assert sqlite_store.reader.count_samples() == 11 and len(agent.journal) == 0
     ((number, reason),) = agent.journal.refused()
     assert number == 11 and "greater than or equal to 0" in reason
 

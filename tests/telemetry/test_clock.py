@@ -105,24 +105,24 @@ def test_the_journal_says_how_long_a_sample_waited(tmp_path: Path, monkeypatch: 
 
 def test_a_restart_of_the_service_goes_on_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "clock_gettime", lambda clock: 12_345.0)  # the test takes no time
-    first = store.start_clock()
+    first = store.clock.start()
     step(monkeypatch, -HOUR)
-    store.keep_clock(first)
-    again = store.start_clock()
+    store.clock.keep(first)
+    again = store.clock.start()
     assert again.now() == pytest.approx(first.now(), abs=1e-3) and again.unsure is None
 
 
 def test_a_restart_of_the_machine_asks_the_wall_clock_but_never_goes_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = store.start_clock()
-    store.write([("n", "j", [Sample(name="a", time=1.0, value=1, seq=1)])], first.now())
-    monkeypatch.setattr("flowlex.telemetry.store.boot", lambda: "another boot")
+    first = store.clock.start()
+    store.writer.write([("n", "j", [Sample(name="a", time=1.0, value=1, seq=1)])], first.now())
+    monkeypatch.setattr("flowlex.telemetry.clock_marks.boot", lambda: "another boot")
     with monkeypatch.context() as patch:
-        real = store.wall_s
-        patch.setattr(store, "wall_s", lambda connection: real(connection) - HOUR)
-        back = store.start_clock()
-    row = store.latest_one("a", "n")
+        real = store.clock.wall_s
+        patch.setattr(store.clock, "wall_s", lambda connection: real(connection) - HOUR)
+        back = store.clock.start()
+    row = store.reader.latest_one("a", "n")
     assert row is not None and row.arrived is not None
     assert back.now() >= row.arrived and back.unsure is not None and back.unsure >= row.arrived
     with TestClient(create_app(store, Settings(require_token=False)), base_url="http://127.0.0.1") as api:
@@ -137,15 +137,15 @@ def test_a_restart_of_the_machine_asks_the_wall_clock_but_never_goes_back(
 def test_services_on_two_machines_agree_by_the_clock_of_their_database(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if store.dialect == "sqlite":
+    if store.database.dialect == "sqlite":
         pytest.skip("SQLite serves one machine")
-    first = store.start_clock()
-    store.write([("n", "j", [Sample(name="a", time=time.time(), value=1, seq=1)])], first.now())
+    first = store.clock.start()
+    store.writer.write([("n", "j", [Sample(name="a", time=time.time(), value=1, seq=1)])], first.now())
     for ahead in (HOUR, -HOUR):
         with monkeypatch.context() as patch:
             step(patch, ahead)
-            patch.setattr("flowlex.telemetry.store.boot", lambda ahead=ahead: f"machine at {ahead}")
-            other = store.start_clock()
+            patch.setattr("flowlex.telemetry.clock_marks.boot", lambda ahead=ahead: f"machine at {ahead}")
+            other = store.clock.start()
             assert other.now() == pytest.approx(first.now(), abs=60) and other.unsure is None
             assert f"this machine's clock is {ahead:.0f} s ahead of the database's" in caplog.text
             app = create_app(store, Settings(require_token=False))

@@ -65,7 +65,7 @@ def test_tokens(run: Any, tmp_path: Path) -> None:
     assert "at least 8 digits" in run("token", "revoke", "abc", code=1)
     assert "never ends" in line
     run("token", "revoke", line.split()[0])
-    assert store.tokens() == []
+    assert store.registry.tokens() == []
     assert "only an agent's token is bound" in run("token", "create", "--role", "reader", "--node", "w", code=1)
     assert "an agent's token needs its node" in run("token", "create", "--role", "agent", code=1)
     run("token", "create", "--role", "agent", "--any-node", "--days", "7")

@@ -26,7 +26,7 @@ from flowlex.telemetry.store import Store
 def fill(store: Store, nodes: int = 4, names: int = 3, value: object = 1) -> None:
     for n in range(nodes):
         samples = [Sample.model_validate({"name": f"v{k}", "time": 5.0 + n, "value": value}) for k in range(names)]
-        store.write([(f"n{n}", None, samples)], now=10.0)
+        store.writer.write([(f"n{n}", None, samples)], now=10.0)
 
 
 def test_a_question_for_too_many_values_is_refused(api: TestClient) -> None:
@@ -55,9 +55,9 @@ def test_last_values_come_in_pages(api: TestClient, sqlite_store: Store) -> None
 def test_a_page_ends_where_it_is_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads, "PAGE_CHARS", 1000)
     fill(store, nodes=10, names=1, value="x" * 500)
-    page, more = store.latest()
+    page, more = store.reader.latest()
     assert len(page) == 2 and more
-    rows, truncated = store.history([], [], 0, 100, 100)
+    rows, truncated = store.reader.history([], [], 0, 100, 100)
     assert [row.node for row in rows] == ["n8", "n9"] and truncated
 
 
@@ -74,8 +74,8 @@ def test_histories_of_many_series_merge_by_time(store: Store, monkeypatch: pytes
     times = [float(t) for t in range(60)]
     rng.shuffle(times)
     for t in times:
-        store.write([(f"n{rng.randrange(5)}", None, [Sample(name="a", time=t, value=t)])], now=100.0)
-    rows, truncated = store.history(["a"], [], 10, 50, 25)
+        store.writer.write([(f"n{rng.randrange(5)}", None, [Sample(name="a", time=t, value=t)])], now=100.0)
+    rows, truncated = store.reader.history(["a"], [], 10, 50, 25)
     assert [row.time for row in rows] == [float(t) for t in range(26, 51)] and truncated
 
 
@@ -118,8 +118,8 @@ def test_what_waits_for_a_slow_disk_is_bounded(sqlite_store: Store, monkeypatch:
     monkeypatch.setattr(writer, "MAX_WAITING_BYTES", 100)
     app = create_app(sqlite_store, Settings(require_token=False))
     slow = threading.Event()
-    real = sqlite_store.write
-    monkeypatch.setattr(sqlite_store, "write", lambda *given: (slow.wait(10), real(*given))[1])
+    real = sqlite_store.writer.write
+    monkeypatch.setattr(sqlite_store.writer, "write", lambda *given: (slow.wait(10), real(*given))[1])
     with TestClient(app, base_url="http://127.0.0.1") as api:
         body = {"node": "n", "samples": [{"name": "a", "time": 1.0, "value": 1}]}
         codes: list[int] = []
@@ -158,7 +158,7 @@ def test_misspelt_parameters_are_refused(api: TestClient) -> None:
 def test_errors_of_the_database_say_nothing_of_its_content(
     api: TestClient, sqlite_store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with sqlite_store._write() as connection:
+    with sqlite_store.database.write() as connection:
         connection.exec_driver_sql("DROP TABLE registration")
     caplog.set_level(logging.DEBUG)
     body = {"name": "a", "program": "x", "arguments": ["--password=hunter2"]}
@@ -186,7 +186,7 @@ def test_a_redirection_does_not_get_the_token() -> None:
 
 def test_what_never_succeeded_is_shown(api: TestClient, sqlite_store: Store) -> None:
     failed = Sample(name="gpu", time=1.0, exit_code=69, error="no tool")
-    sqlite_store.write([("n", None, [failed])], now=10.0)
+    sqlite_store.writer.write([("n", None, [failed])], now=10.0)
     page = api.get("/v1/data").json()
     assert page["readings"] == [] and page["no_value"][0]["last_error"] == "no tool"
 

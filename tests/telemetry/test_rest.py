@@ -271,6 +271,6 @@ def test_the_service_keeps_its_retention(sqlite_store: Store, eventually: Any) -
     now = time.time()
     samples = [Sample(name="a", time=now - age, value=age) for age in (100, 1)]
     for sample in samples:
-        sqlite_store.write([("w1", None, [sample])], sample.time)
+        sqlite_store.writer.write([("w1", None, [sample])], sample.time)
     with TestClient(create_app(sqlite_store, Settings(require_token=False, retention_s=50))):
-        eventually(lambda: sqlite_store.count_samples() == 1)
+        eventually(lambda: sqlite_store.reader.count_samples() == 1)

@@ -212,17 +212,17 @@ def _restore_now_and_then(journal: Path, rng: random.Random) -> None:
 
 def _count_losses(url: str, folder: Path, nodes: Sequence[str], acknowledged: set[int]) -> dict[str, int]:
     store = Store(url)
-    lost, delivered, waiting = len(acknowledged - store.sequence_numbers("direct")), 0, 0
+    lost, delivered, waiting = len(acknowledged - store.writer.sequence_numbers("direct")), 0, 0
     missing = doubled = 0
     for node in nodes:
         journal = Journal(folder / f"flowlex-agent-{node}.db", node)
         # A restored journal uses numbers again, under another source: counted by source, then.
-        stored = store.sequence_numbers(journal.identity)
+        stored = store.writer.sequence_numbers(journal.identity)
         pending = {sample.seq for sample in journal.oldest(100_000, 10**9)[1]}
         last = max(stored | {number or 0 for number in pending}, default=0)
         missing += len(set(range(1, last + 1)) - stored - pending)
         delivered, waiting = delivered + len(stored), waiting + len(pending)
-    with store._read() as connection:
+    with store.database.read() as connection:
         # One run has one time: stored twice, under whatever number, it is doubled.
         pairs = sa.select(SAMPLE.c.series, SAMPLE.c.time).group_by(SAMPLE.c.series, SAMPLE.c.time)
         doubled = len(connection.execute(pairs.having(sa.func.count() > 1)).all())

@@ -84,7 +84,7 @@ def test_an_agent_exchanges_its_token_in_time(guarded: TestClient, sqlite_store:
         agent = Agent("w1", client, tmp_path / "j.db", AgentSettings(folders=[], token_file=path))
         agent._renew_token()
         assert path.read_text() == before  # there is time
-        with sqlite_store._write() as connection:
+        with sqlite_store.database.write() as connection:
             connection.exec_driver_sql(f"UPDATE token SET expires = {time.time() + 200}")
         guarded.app.state.service.tokens.refresh(force=True)  # type: ignore[attr-defined]
         agent._ask_token_at = float("-inf")
@@ -111,7 +111,7 @@ def test_health_ready_and_metrics(guarded: TestClient, sqlite_store: Store, monk
     assert figures["flowlex_telemetry_samples_total", "stored"] == 1
     assert figures["flowlex_telemetry_samples_total", "known"] == 1
     assert figures["flowlex_telemetry_requests_total", "/v1/data", "200", "POST"] == 2
-    monkeypatch.setattr(sqlite_store, "ping", lambda: 1 / 0)
+    monkeypatch.setattr(sqlite_store.database, "ping", lambda: 1 / 0)
     assert guarded.get("/healthz").status_code == 200
     assert guarded.get("/readyz").status_code == 503 and guarded.get("/v1/health").status_code == 503
 

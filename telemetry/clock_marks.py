@@ -1,0 +1,63 @@
+"""Where the service's clock stands, in the database; see `flowlex.telemetry.clock`."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import sqlalchemy as sa
+
+from flowlex.telemetry.clock import Clock, boot, boot_s
+from flowlex.telemetry.database import Database
+from flowlex.telemetry.tables import AGENT, CLOCK, SERIES
+
+__all__ = ["MAX_SKEW_S", "ClockMarks"]
+
+_LOG = logging.getLogger(__name__)
+#: A larger difference between two clocks, in seconds, is reported.
+MAX_SKEW_S = 5.0
+
+
+class ClockMarks:
+    """Starts the clock where it stood, and stores where it stands."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def wall_s(self, connection: sa.Connection) -> float:
+        """Return the database's wall clock: PostgreSQL's, or this machine's where SQLite is part of the process."""
+        if self._database.dialect == "sqlite":
+            return time.time()
+        return float(connection.scalar(sa.text("SELECT extract(epoch FROM clock_timestamp())")) or 0.0)
+
+    def start(self) -> Clock:
+        """Return the service's clock: where it stood when this machine was booted, else the database's wall clock.
+
+        A wall clock behind what is stored went back while the machine was off. Then time goes on from what is
+        stored, and what arrived before is of unknown age.
+        """
+        with self._database.write() as connection:
+            row = connection.execute(sa.select(CLOCK).where(CLOCK.c.boot == boot())).one_or_none()
+            if row is not None:
+                return Clock(row.time, row.boot_s, row.unsure)
+            wall = self.wall_s(connection)
+            marks = (sa.func.max(CLOCK.c.time), sa.func.max(SERIES.c.arrived), sa.func.max(AGENT.c.last_seen))
+            stored = max((connection.scalar(sa.select(mark)) or 0.0 for mark in marks), default=0.0)
+            if abs(time.time() - wall) > MAX_SKEW_S:
+                _LOG.warning(
+                    "this machine's clock is %.0f s ahead of the database's; ages follow the database's",
+                    time.time() - wall,
+                )
+            clock = Clock(max(wall, stored), boot_s(), stored if wall < stored else None)
+            connection.execute(sa.insert(CLOCK).values(self._mark(clock)))
+        return clock
+
+    def keep(self, clock: Clock) -> float:
+        """Store where the clock stands, for the next start; return how far it is ahead of the database's wall clock."""
+        with self._database.write() as connection:
+            connection.execute(sa.update(CLOCK).where(CLOCK.c.boot == boot()).values(self._mark(clock)))
+            return clock.now() - self.wall_s(connection)
+
+    @staticmethod
+    def _mark(clock: Clock) -> dict[str, object]:
+        return {"boot": boot(), "boot_s": boot_s(), "time": clock.now(), "unsure": clock.unsure}
