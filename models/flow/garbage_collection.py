@@ -6,7 +6,10 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["collector_paused"]
+__all__ = ["collect_after", "collector_paused"]
+
+#: From so many objects of ours on, a collection takes long enough to hold up a step.
+_MANY = 5000
 
 
 @contextmanager
@@ -19,3 +22,9 @@ def collector_paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def collect_after(objects: int) -> None:
+    """Collect now if so many objects were built that a collection would hold up one of the next steps."""
+    if objects >= _MANY:
+        gc.collect()

@@ -1,49 +1,159 @@
 """Who runs where after each optimum.
 
-Tasks that run through a group of machines are told apart by bookkeeping: the group's flow to a machine says how many
-of its tasks run there, and those that ran there before stay there first.
+Tasks that run through a group of machines are told apart by a roster: the group's flow to a machine says how many of
+its tasks run there, and those that ran there before stay there first.
 """
 
 from __future__ import annotations
 
-from flowlex.formulations.arrays import Integers
-from flowlex.models.flow.goals.base import ClusterView, Spot
-from flowlex.models.flow.live.network_parts import GroupNode, JobNode, MachineNode, Owner, Session, TaskNode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-__all__ = ["Assignment"]
+from flowlex.formulations.arrays import Integers
+from flowlex.models.flow.exclusion_groups import hand_out
+from flowlex.models.flow.goals.base import Spot
+from flowlex.models.flow.live.network_parts import Session, TaskNode
+
+__all__ = ["Arcs", "Assignment", "Owner", "Roster"]
+
+
+@dataclass(slots=True, eq=False)
+class Roster:
+    """The tasks of a group, or of several groups that share their blocks, by machine.
+
+    Attributes
+    ----------
+    name
+        What messages call it.
+    units
+        How many tasks a flow sends to a machine.
+    fits
+        Whether a task may take a place on a machine; None: any may take any.
+    only
+        The machine of all its tasks, which its flow need not tell.
+    held
+        By machine its tasks, in order of arrival.
+    loose
+        Tasks without a machine.
+    changed
+        Machines to which the flow may send more or fewer than are held.
+    """
+
+    name: str
+    units: Callable[[str, Integers], int]
+    fits: Callable[[str, str], bool] | None = None
+    only: str | None = None
+    held: dict[str, dict[str, None]] = field(default_factory=dict)
+    loose: dict[str, None] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+
+    def lose(self, machine: str) -> None:
+        """A machine has gone: its tasks are loose."""
+        self.loose.update(self.held.pop(machine, {}))
+        self.changed.discard(machine)
+
+    def free_places(self, flow: Integers) -> dict[str, int]:
+        """Places by machine that the flow has beyond the tasks held; tasks beyond the flow become loose."""
+        free: dict[str, int] = {}
+        for machine in sorted(self.changed):
+            held, units = self.held.setdefault(machine, {}), self.units(machine, flow)
+            while len(held) > units:
+                self.loose[held.popitem()[0]] = None
+            if units > len(held):
+                free[machine] = units - len(held)
+            if not held:
+                del self.held[machine]
+        self.changed.clear()
+        return free
+
+
+#: What an arc belongs to: a task, or a roster and the machine it leads to.
+Owner = str | tuple[Roster, str]
+
+
+class Arcs:
+    """The arcs of a session, and what each belongs to."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.owners: list[Owner | None] = []
+
+    def add(self, tail: int, head: int, capacity: int, cost: int, owner: Owner | None = None) -> int:
+        """Add an arc; its slot."""
+        slot = self.session.add_arc(tail, head, capacity, cost)
+        while len(self.owners) <= slot:
+            self.owners.append(None)
+        self.owners[slot] = owner
+        return slot
+
+    def drop(self, slot: int) -> None:
+        """Remove an arc."""
+        self.session.remove_arc(slot)
+        self.owners[slot] = None
 
 
 class Assignment:
-    """Tasks, jobs, machines and groups as slots of a session, and the machine of each task."""
+    """The machine of each task, brought up to each optimum.
 
-    def __init__(self, session: Session, cluster: ClusterView) -> None:
-        self.session = session
-        self.cluster = cluster
-        self.tasks: dict[str, TaskNode] = {}
-        self.jobs: dict[str, JobNode] = {}
-        self.machines: dict[str, MachineNode] = {}
-        self.groups: dict[Spot, GroupNode] = {}
-        self._owner: list[Owner | None] = []
-        self._dirty: dict[str, None] = {}
-        self._stirred: dict[GroupNode, None] = {}  # groups with spare machines or loose tasks
+    Parameters
+    ----------
+    arcs
+        The arcs, whose flow says where tasks go.
+    tasks
+        The tasks by name, as the network adds and removes them.
+    """
 
-    def owners(self) -> list[Owner | None]:
-        """The task, or the group and machine, that each arc belongs to."""
-        return self._owner.copy()
+    def __init__(self, arcs: Arcs, tasks: Mapping[str, TaskNode]) -> None:
+        self.rosters: dict[Spot, Roster] = {}
+        self._arcs, self._tasks = arcs, tasks
+        self._touched: dict[str, None] = {}  # tasks whose arcs have changed
+        self._open: dict[Roster, None] = {}  # rosters with changed machines or loose tasks
+
+    def touch(self, name: str) -> None:
+        """Note that the arcs of a task have changed."""
+        self._touched[name] = None
+
+    def change(self, roster: Roster, machine: str) -> None:
+        """Note that a roster's flow to a machine may change."""
+        roster.changed.add(machine)
+        self._open[roster] = None
+
+    def lose(self, roster: Roster, machine: str) -> None:
+        """Note that a machine of a roster has gone."""
+        roster.lose(machine)
+        self._open[roster] = None
+
+    def close(self, roster: Roster) -> None:
+        """Forget a roster without tasks."""
+        self._open.pop(roster, None)
+
+    def displace(self, name: str, machine: str | None) -> None:
+        """Note that a task runs elsewhere than its unit goes; the next `read_changes` tells what the flow wants."""
+        task = self._tasks[name]
+        if isinstance(task.target, Spot):
+            self._leave(name, task)
+            self._loosen(name, task.target)
+        task.machine = machine
+        self._touched[name] = None
+
+    def remove(self, name: str, task: TaskNode) -> None:
+        """Forget a task."""
+        self._leave(name, task)
+        self._touched.pop(name, None)
 
     def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
         """Tasks whose machine is another than at the last call: (then, now)."""
-        flow = self.session.flow
-        dirty, self._dirty = self._dirty, {}
-        for slot in self.session.take_touched()[0].tolist():
-            owner = self._owner[slot]
+        flow = self._arcs.session.flow
+        touched, self._touched = self._touched, {}
+        for slot in self._arcs.session.take_touched()[0].tolist():
+            owner = self._arcs.owners[slot]
             if isinstance(owner, str):
-                dirty[owner] = None
+                touched[owner] = None
             elif owner is not None:
-                self._spare(*owner)
+                self.change(*owner)
         before: dict[str, str | None] = {}
-        for name in dirty:
-            task = self.tasks.get(name)
+        for name in touched:
+            task = self._tasks.get(name)
             if task is None:
                 continue
             target = next((t for t, (slot, _) in task.arcs.items() if flow[slot]), None)
@@ -53,90 +163,58 @@ class Assignment:
             self._leave(name, task)
             task.target = target
             if isinstance(target, Spot):
-                books = self.groups[target].books
-                books.loose[name] = None
-                self._stirred[books] = None
+                self._loosen(name, target)
             else:
                 task.machine = target
-        stirred, self._stirred = self._stirred, {}
-        for group in stirred:
-            self._assign(group, flow, before)
-        return {
-            name: (old, self.tasks[name].machine) for name, old in before.items() if old != self.tasks[name].machine
-        }
+        rosters, self._open = self._open, {}
+        for roster in rosters:
+            self._assign(roster, flow, before)
+        machines = ((name, old, self._tasks[name].machine) for name, old in before.items())
+        return {name: (old, now) for name, old, now in machines if old != now}
 
-    def displace(self, name: str, machine: str | None) -> None:
-        """Note that a task runs elsewhere than its unit goes; the next `read_changes` tells what the flow wants."""
-        task = self.tasks[name]
-        if isinstance(task.target, Spot):
-            self._leave(name, task)
-            books = self.groups[task.target].books
-            books.loose[name] = None
-            self._stirred[books] = None
-        task.machine = machine
-        self._dirty[name] = None
+    def _loosen(self, name: str, target: Spot) -> None:
+        roster = self.rosters[target]
+        roster.loose[name] = None
+        self._open[roster] = None
 
     def _leave(self, name: str, task: TaskNode) -> None:
         if not isinstance(task.target, Spot):
             return
-        group = self.groups[task.target].books
-        group.loose.pop(name, None)
-        if task.machine is not None and name in group.held.get(task.machine, {}):
-            del group.held[task.machine][name]
-            self._spare(group, task.machine)
+        roster = self.rosters[task.target]
+        roster.loose.pop(name, None)
+        if task.machine is not None and name in roster.held.get(task.machine, {}):
+            del roster.held[task.machine][name]
+            self.change(roster, task.machine)
 
-    def _assign(self, group: GroupNode, flow: Integers, before: dict[str, str | None]) -> None:
-        """Hand the group's tasks to the machines its flow goes to, moving as few as possible."""
-        room: dict[str, int] = {}
-        for name in sorted(group.spare):
-            held = group.held.setdefault(name, {})
-            units = group.units(name, flow)
-            while len(held) > units:
-                group.loose[held.popitem()[0]] = None
-            if units > len(held):
-                room[name] = units - len(held)
-            if not held:
-                del group.held[name]
-        group.spare.clear()
-        loose, group.loose = list(group.loose), {}
+    def _assign(self, roster: Roster, flow: Integers, before: dict[str, str | None]) -> None:
+        """Hand the tasks of a roster to the machines its flow goes to, moving as few as possible."""
+        free: dict[str, int] = {}
+        if roster.only is None:
+            free = roster.free_places(flow)
+        roster.changed.clear()
+        loose, roster.loose = list(roster.loose), {}
         rest = []
         for name in loose:
-            machine = before.setdefault(name, self.tasks[name].machine)
-            if machine is not None and room.get(machine, 0) and self._suits(group, name, machine):
-                room[machine] -= 1
-                self._hold(group, machine, name)
+            machine = before.setdefault(name, self._tasks[name].machine)
+            if roster.only is not None:
+                self._hold(roster, roster.only, name)
+            elif machine is not None and free.get(machine, 0) and (roster.fits is None or roster.fits(name, machine)):
+                free[machine] -= 1
+                self._hold(roster, machine, name)
             else:
                 rest.append(name)
-        self._spread(group, rest, room, before)
+        if roster.fits is not None:
+            for name, machine in hand_out(rest, free, roster.held, roster.fits).items():
+                now = self._tasks[name].machine
+                before.setdefault(name, now)
+                roster.held.get(str(now), {}).pop(name, None)
+                self._hold(roster, machine, name)
+            return
+        places = [machine for machine, units in free.items() for _ in range(units)]
+        assert len(places) == len(rest), f"{roster.name}: {len(rest)} tasks for {len(places)} units of flow"
+        for name, machine in zip(rest, places, strict=True):
+            self._hold(roster, machine, name)
 
-    def _spread(self, group: GroupNode, rest: list[str], room: dict[str, int], before: dict[str, str | None]) -> None:
-        """Hand out what is left: any task can take any place."""
-        free = [machine for machine, units in room.items() for _ in range(units)]
-        assert len(free) == len(rest), f"group {group.spot}: {len(rest)} tasks for {len(free)} units of flow"
-        for name, machine in zip(rest, free, strict=True):
-            self._hold(group, machine, name)
-
-    def _suits(self, group: GroupNode, name: str, machine: str) -> bool:
-        """Whether a task of a group can take one of the group's places; a task that runs there already mostly can."""
-        return True
-
-    def _hold(self, group: GroupNode, machine: str, name: str) -> None:
-        group.held.setdefault(machine, {})[name] = None
-        self.tasks[name].machine = machine
-
-    def _spare(self, group: GroupNode, machine: str) -> None:
-        """Note that a group may send more or fewer tasks to a machine than before."""
-        group.spare.add(machine)
-        self._stirred[group] = None
-
-    # Slots ---------------------------------------------------------------------------------------------------
-    def _new_arc(self, tail: int, head: int, capacity: int, cost: int, owner: Owner | None) -> int:
-        slot = self.session.add_arc(tail, head, capacity, cost)
-        while len(self._owner) <= slot:
-            self._owner.append(None)
-        self._owner[slot] = owner
-        return slot
-
-    def _drop_arc(self, slot: int) -> None:
-        self.session.remove_arc(slot)
-        self._owner[slot] = None
+    def _hold(self, roster: Roster, machine: str, name: str) -> None:
+        roster.held.setdefault(machine, {})[name] = None
+        self._tasks[name].machine = machine

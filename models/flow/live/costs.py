@@ -9,8 +9,8 @@ from flowlex.models.flow.arc_costs import Rules, StageWeights, mentioned_machine
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.base import ClusterView, Scale, Spot, TaskView
 from flowlex.models.flow.lexicographic_costs import TOP_CLASS, StrictOrder
-from flowlex.models.flow.live.anti_affinity import ApartNetwork
 from flowlex.models.flow.live.clock import Clock, elapsed_s
+from flowlex.models.flow.live.network import LiveNetwork
 from flowlex.models.flow.live.network_parts import UNBOUND, JobBounds, Session
 from flowlex.models.flow.live.records import EventError, LiveJob, LiveTask
 from flowlex.models.flow.live.shares import JobClaims, live_claims
@@ -48,7 +48,7 @@ class PricedState:
         self.session = session
         self.cluster: ClusterView = ClusterView()
         self._frozen: ClusterView | None = None  # a copy of the cluster, until machines change
-        self.network: ApartNetwork = ApartNetwork(session, self.cluster)
+        self.network: LiveNetwork = LiveNetwork(session, self.cluster)
         self.task_limit = task_limit
         self.now_s: float = 0.0
         self.tasks: dict[str, LiveTask] = {}

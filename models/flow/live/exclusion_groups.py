@@ -1,210 +1,150 @@
-"""The live network with groups that leave machines or racks out, by an arc per block.
+"""Groups that leave machines or racks out, by an arc per block.
 
 See `flowlex.models.flow.machine_tree`. All groups that leave something out of the same machines share one tree of
-blocks and one assignment: what enters the tree is handed out by machine, each task where it may run.
+blocks and one roster: what enters the tree is handed out by machine, each task where it may run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.sessions.residual import ENDLESS
-from flowlex.models.flow.exclusion_groups import base_of, hand_out
-from flowlex.models.flow.goals.base import ClusterView, Spot
-from flowlex.models.flow.live.network import LiveNetwork
-from flowlex.models.flow.live.network_parts import GroupNode, Session
+from flowlex.models.flow.goals.base import Spot
+from flowlex.models.flow.live.assignment import Roster
+from flowlex.models.flow.live.machine_groups import Group, Wiring
 from flowlex.models.flow.machine_tree import Blocks, Path
 
-__all__ = ["AllButNetwork"]
+__all__ = ["BlockTree", "ExclusionGroup"]
 
 
-@dataclass(slots=True, eq=False)
-class _Tree(GroupNode):
-    """Blocks of the machines of one spot; the arcs to machines are those from the innermost blocks."""
+class BlockTree:
+    """Blocks of the machines of one spot, and the groups that enter them.
 
-    blocks: Blocks = field(default_factory=Blocks)
-    nodes: dict[Path, int] = field(default_factory=dict)
-    steps: dict[Path, int] = field(default_factory=dict)  # arc by the block or machine it leads to
-    direct: dict[str, dict[int, None]] = field(default_factory=dict)  # arcs of groups straight to a machine
-    holed: dict[Spot, _AllBut] = field(default_factory=dict)
+    Parameters
+    ----------
+    spot
+        The machines.
+    wiring
+        What it shares with the network.
+    fits
+        Whether a task may run on a machine.
+    """
 
-    def units(self, machine: str, flow: Integers) -> int:
-        """Tasks that it sends to a machine."""
-        arc = self.arcs.get(machine)
-        return sum(int(flow[k]) for k in self.direct.get(machine, ())) + (0 if arc is None else int(flow[arc]))
+    def __init__(self, spot: Spot, wiring: Wiring, fits: Callable[[str, str], bool]) -> None:
+        self.spot, self.wiring = spot, wiring
+        self.roster = Roster(f"groups without some of {spot}", self._units, fits)
+        self.blocks = Blocks()
+        self.groups: dict[Spot, ExclusionGroup] = {}
+        self._node: dict[Path, int] = {}  # vertex of each block but the largest, which groups enter themselves
+        self._step: dict[Path, int] = {}  # arc by the block or machine it leads to
+        self._direct: dict[str, dict[int, None]] = {}  # arcs of groups straight to a machine
+        for name in wiring.members(spot):
+            self.add(name)
 
+    def _units(self, machine: str, flow: Integers) -> int:
+        step = self._step.get(self.blocks.paths[machine]) if machine in self.blocks.paths else None
+        return sum(int(flow[k]) for k in self._direct.get(machine, ())) + (0 if step is None else int(flow[step]))
 
-@dataclass(slots=True, eq=False)
-class _AllBut(GroupNode):
-    """A group with an arc to each block, or machine, of a cover of all but its holes."""
-
-    tree: _Tree | None = None
-    holes: set[Path] = field(default_factory=set)
-    entries: dict[Path, int] = field(default_factory=dict)
-
-    @property
-    def racks(self) -> bool:
-        """Whether it leaves whole racks out."""
-        return any(tag.startswith("rack:") for tag in self.spot.lacks)
-
-    @property
-    def books(self) -> GroupNode:
-        """Those of its tree."""
-        assert self.tree is not None
-        return self.tree
-
-
-class AllButNetwork(LiveNetwork):
-    """Groups that leave machines or racks out enter the blocks beside them."""
-
-    def __init__(self, session: Session, cluster: ClusterView) -> None:
-        super().__init__(session, cluster)
-        self.trees: dict[Spot, _Tree] = {}
-
-    def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
-        """Add a machine that the cluster knows already; groups that it belongs to reach it."""
-        super().add_machine(name, slot_costs)
-        for tree in self.trees.values():
-            if self.cluster.meets(name, tree.spot):
-                self._plant(tree, name)
-            self._mend(tree, name)
-
-    def remove_machine(self, name: str) -> None:
-        """Take a machine out; tasks must not have arcs of their own to it any more."""
-        for tree in self.trees.values():
-            if name in tree.blocks.paths:
-                self._uproot(tree, name)
-            self._mend(tree, name)
-        super().remove_machine(name)
-
-    def _group(self, spot: Spot) -> GroupNode:
-        base = base_of(spot)
-        if base is None or spot in self.groups:
-            return super()._group(spot)
-        tree = self.trees.get(base)
-        if tree is None:
-            tree = self.trees[base] = _Tree(base, -1)
-            for name in self.cluster.members(base):
-                if name in self.machines:
-                    self._plant(tree, name)
-        group = self.groups[spot] = tree.holed[spot] = _AllBut(spot, self.session.add_node(), tree=tree)
-        self._enter(group)
-        return group
-
-    def _dissolve(self, group: GroupNode) -> None:
-        if not isinstance(group, _AllBut):
-            super()._dissolve(group)
-            return
-        tree = group.tree
-        assert tree is not None
-        for path in list(group.entries):
-            self._leave_block(tree, group, path)
-        self.session.remove_node(group.node)
-        del tree.holed[group.spot]
-        if not tree.holed:
-            for arc in tree.steps.values():
-                self._drop_arc(arc)
-            for node in tree.nodes.values():
-                self.session.remove_node(node)
-            self._stirred.pop(tree, None)
-            del self.trees[tree.spot]
-
-    # Blocks ----------------------------------------------------------------------------------------------------
-    def _plant(self, tree: _Tree, name: str) -> None:
-        """Let the blocks reach a machine."""
-        path = self.cluster.layout.path(name)
-        for block, inner in tree.blocks.add(name, path):
+    def add(self, machine: str) -> None:
+        """Let the blocks reach a machine of the spot."""
+        path, wiring = self.wiring.cluster.layout.path(machine), self.wiring
+        for block, inner in self.blocks.add(machine, path):
             if not block:
-                continue  # groups enter the largest blocks themselves
-            if block not in tree.nodes:
-                tree.nodes[block] = self.session.add_node()
-            head = self.machines[name].node if inner == path else tree.nodes[inner]
-            owner = (tree, name) if inner == path else None
-            tree.steps[inner] = self._new_arc(tree.nodes[block], head, ENDLESS, 0, owner)
-        tree.arcs[name] = tree.steps[path]
-        for group in tree.holed.values():
+                continue
+            if block not in self._node:
+                self._node[block] = wiring.new_node()
+            head = wiring.machines[machine].node if inner == path else self._node[inner]
+            owner = (self.roster, machine) if inner == path else None
+            self._step[inner] = wiring.arcs.add(self._node[block], head, ENDLESS, 0, owner)
+        for group in self.groups.values():
             entry = Blocks.entry(path, group.holes)
             if entry is not None and entry not in group.entries:
-                self._enter_block(tree, group, entry)
-        self._spare(tree, name)
+                self.enter(group, entry)
+        wiring.assignment.change(self.roster, machine)
 
-    def _uproot(self, tree: _Tree, name: str) -> None:
+    def remove(self, machine: str) -> None:
         """Take a machine out of the blocks, with those that are empty then."""
-        del tree.arcs[name]
-        for _, inner in tree.blocks.remove(name):
-            for group in tree.holed.values():
+        for _, inner in self.blocks.remove(machine):
+            for group in self.groups.values():
                 if inner in group.entries:
-                    self._leave_block(tree, group, inner, name)
-            if inner in tree.steps:
-                self._drop_arc(tree.steps.pop(inner))
-            if inner in tree.nodes:
-                self.session.remove_node(tree.nodes.pop(inner))
-        tree.loose.update(tree.held.pop(name, {}))
-        tree.spare.discard(name)
-        self._stirred[tree] = None
+                    self.withdraw(group, inner, machine)
+            if inner in self._step:
+                self.wiring.arcs.drop(self._step.pop(inner))
+            if inner in self._node:
+                self.wiring.arcs.session.remove_node(self._node.pop(inner))
+        self.wiring.assignment.lose(self.roster, machine)
 
-    def _mend(self, tree: _Tree, name: str) -> None:
+    def machine_changed(self, machine: str) -> None:
         """A machine, and perhaps its rack, has come or gone: groups that leave it out enter other blocks."""
-        tag = f"machine:{name}"
-        for group in tree.holed.values():
-            if (tag in group.spot.lacks or group.racks) and group.holes != self._holes(group):
-                self._enter(group)
+        tag = f"machine:{machine}"
+        for group in self.groups.values():
+            if (tag in group.spot.lacks or group.leaves_racks_out) and group.holes != self.holes(group):
+                self.update(group)
 
-    def _holes(self, group: _AllBut) -> set[Path]:
-        return self.cluster.layout.holes(group.spot.lacks)
+    def holes(self, group: ExclusionGroup) -> set[Path]:
+        """Paths of the machines and racks that a group leaves out."""
+        return self.wiring.cluster.layout.holes(group.spot.lacks)
 
-    def _enter(self, group: _AllBut) -> None:
+    def update(self, group: ExclusionGroup) -> None:
         """Give a group the arcs that it should have."""
-        tree = group.tree
-        assert tree is not None
-        group.holes = self._holes(group)
-        wanted = dict.fromkeys(tree.blocks.cover(group.holes))
+        group.holes = self.holes(group)
+        wanted = dict.fromkeys(self.blocks.cover(group.holes))
         for path in [path for path in group.entries if path not in wanted]:
-            self._leave_block(tree, group, path)
+            self.withdraw(group, path)
         for path in wanted:
             if path not in group.entries:
-                self._enter_block(tree, group, path)
+                self.enter(group, path)
 
-    def _enter_block(self, tree: _Tree, group: _AllBut, path: Path) -> None:
-        name = tree.blocks.names.get(path)
+    def enter(self, group: ExclusionGroup, path: Path) -> None:
+        """Add the arc of a group to a block or machine."""
+        name, wiring = self.blocks.names.get(path), self.wiring
         if name is None:
-            group.entries[path] = self._new_arc(group.node, tree.nodes[path], ENDLESS, 0, None)
+            group.entries[path] = wiring.arcs.add(group.node, self._node[path], ENDLESS, 0)
             return
-        arc = group.entries[path] = self._new_arc(group.node, self.machines[name].node, ENDLESS, 0, (tree, name))
-        tree.direct.setdefault(name, {})[arc] = None
-        self._spare(tree, name)
+        arc = wiring.arcs.add(group.node, wiring.machines[name].node, ENDLESS, 0, (self.roster, name))
+        group.entries[path] = arc
+        self._direct.setdefault(name, {})[arc] = None
+        wiring.assignment.change(self.roster, name)
 
-    def _leave_block(self, tree: _Tree, group: _AllBut, path: Path, gone: str | None = None) -> None:
+    def withdraw(self, group: ExclusionGroup, path: Path, gone: str | None = None) -> None:
         """Drop the arc of a group to a block or machine; ``gone``: the machine that has left the tree just now."""
         arc = group.entries.pop(path)
-        self._drop_arc(arc)
-        name = tree.blocks.names.get(path) or (gone if gone is not None and arc in tree.direct.get(gone, {}) else None)
+        self.wiring.arcs.drop(arc)
+        direct = gone is not None and arc in self._direct.get(gone, {})
+        name = self.blocks.names.get(path) or (gone if direct else None)
         if name is not None:
-            del tree.direct[name][arc]
-            if not tree.direct[name]:
-                del tree.direct[name]
-            self._spare(tree, name)
+            del self._direct[name][arc]
+            if not self._direct[name]:
+                del self._direct[name]
+            self.wiring.assignment.change(self.roster, name)
 
-    # Answers ---------------------------------------------------------------------------------------------------
-    def _fits(self, name: str, machine: str) -> bool:
-        target = self.tasks[name].target
-        return isinstance(target, Spot) and self.cluster.meets(machine, target)
+    def dissolve(self) -> None:
+        """Take it out; no group enters it."""
+        for arc in self._step.values():
+            self.wiring.arcs.drop(arc)
+        for node in self._node.values():
+            self.wiring.arcs.session.remove_node(node)
+        self.wiring.assignment.close(self.roster)
 
-    def _suits(self, group: GroupNode, name: str, machine: str) -> bool:
-        return not isinstance(group, _Tree) or self._fits(name, machine)
 
-    def _spread(
-        self, group: GroupNode, rest: Iterable[str], room: dict[str, int], before: dict[str, str | None]
-    ) -> None:
-        """Hand out what is left: each task to a machine that it does not leave out."""
-        rest = list(rest)
-        if not isinstance(group, _Tree):
-            super()._spread(group, rest, room, before)
-            return
-        for name, machine in hand_out(rest, room, group.held, self._fits).items():
-            before.setdefault(name, self.tasks[name].machine)
-            held = group.held.get(str(self.tasks[name].machine), {})
-            held.pop(name, None)
-            self._hold(group, machine, name)
+class ExclusionGroup(Group):
+    """The machines of a tree but some: an arc to each block, or machine, of a cover of all but its holes."""
+
+    def __init__(self, spot: Spot, tree: BlockTree) -> None:
+        self.spot, self.tree, self.node = spot, tree, tree.wiring.new_node()
+        self.roster = tree.roster
+        self.holes: set[Path] = set()
+        self.entries: dict[Path, int] = {}
+        #: Whether it leaves whole racks out.
+        self.leaves_racks_out = any(tag.startswith("rack:") for tag in spot.lacks)
+        tree.groups[spot] = self
+        tree.wiring.enter(self)
+        tree.update(self)
+
+    def dissolve(self) -> None:
+        """Take it out; no task uses it."""
+        for path in list(self.entries):
+            self.tree.withdraw(self, path)
+        self.tree.wiring.leave(self)
+        del self.tree.groups[self.spot]

@@ -1,31 +1,68 @@
-"""The live network of the flow scheduler: what its arcs mean. All work here is proportional to what changed."""
+"""The live network of the flow scheduler: what its arcs mean. All work here is proportional to what changed.
+
+Tasks, jobs and machines are vertices of a session; groups of machines (`machine_groups`, `exclusion_groups`) stand
+between, and `assignment` tells who runs where after each optimum.
+"""
 
 from __future__ import annotations
 
+from flowlex.models.flow.exclusion_groups import base_of
 from flowlex.models.flow.goals.base import ClusterView, Spot
-from flowlex.models.flow.live.assignment import Assignment
-from flowlex.models.flow.live.network_parts import GroupNode, JobBounds, JobNode, MachineNode, Session, Target, TaskNode
+from flowlex.models.flow.live.assignment import Arcs, Assignment, Owner
+from flowlex.models.flow.live.exclusion_groups import BlockTree, ExclusionGroup
+from flowlex.models.flow.live.machine_groups import Group, MachineGroup, MachineNode, SingleFile, Wiring
+from flowlex.models.flow.live.network_parts import JobBounds, JobNode, Session, Target, TaskNode
 
 __all__ = ["LiveNetwork"]
 
 
-class LiveNetwork(Assignment):
-    """Tasks, jobs, machines and groups come, change and go."""
+class LiveNetwork:
+    """Tasks, jobs, machines and groups come, change and go.
+
+    Parameters
+    ----------
+    session
+        Keeps the network solved.
+    cluster
+        The machines, which the network hears of after the cluster.
+    """
 
     def __init__(self, session: Session, cluster: ClusterView) -> None:
-        super().__init__(session, cluster)
+        self.session, self.cluster = session, cluster
+        self.tasks: dict[str, TaskNode] = {}
+        self.jobs: dict[str, JobNode] = {}
+        self._arcs = Arcs(session)
+        self._assignment = Assignment(self._arcs, self.tasks)
+        self._wiring = Wiring(cluster, self._arcs, self._assignment)
+        self.single_file = SingleFile(self._wiring)
+        self.trees: dict[Spot, BlockTree] = {}
         self._unused: dict[Spot, None] = {}  # groups that the last task may have left
+
+    @property
+    def machines(self) -> dict[str, MachineNode]:
+        """The machines by name."""
+        return self._wiring.machines
+
+    @property
+    def groups(self) -> dict[Spot, Group]:
+        """The groups by spot."""
+        return self._wiring.groups
+
+    def owners(self) -> list[Owner | None]:
+        """The task, or the roster and machine, that each arc belongs to."""
+        return self._arcs.owners.copy()
 
     # Machines --------------------------------------------------------------------------------------------------
     def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
         """Add a machine that the cluster knows already; groups that it belongs to reach it."""
-        node = self.session.add_node()
-        machine = MachineNode(node, 0, [])
-        self.machines[name] = machine
-        for group in list(self.groups.values()):  # linking may make further groups
-            if group.books is group and name not in group.arcs and self.cluster.meets(name, group.spot):
-                self._link(group, name)
+        self.machines[name] = MachineNode(self.session.add_node(), 0, [])
+        for group in list(self.groups.values()):  # reaching it may make further groups
+            group.reach(name)
         self.set_slots(name, slot_costs)
+        for tree in self.trees.values():
+            if self.cluster.meets(name, tree.spot):
+                tree.add(name)
+            tree.machine_changed(name)
 
     def set_slots(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
         """Set capacity and cost of a machine's arcs to the sink, and the capacity of the arcs to it."""
@@ -34,46 +71,49 @@ class LiveNetwork(Assignment):
             if arc[1:] != (capacity, cost):
                 self.session.change_arc(arc[0], machine.node, 0, capacity, cost)
         for slot, _, _ in machine.arcs[len(slot_costs) :]:
-            self._drop_arc(slot)
-        kept = [(slot, *arc) for (slot, _, _), arc in zip(machine.arcs, slot_costs, strict=False)]
-        for capacity, cost in slot_costs[len(kept) :]:
-            kept.append((self._new_arc(machine.node, 0, capacity, cost, None), capacity, cost))
-        machine.arcs = kept
+            self._arcs.drop(slot)
+        arcs = [(slot, *arc) for (slot, _, _), arc in zip(machine.arcs, slot_costs, strict=False)]
+        for capacity, cost in slot_costs[len(arcs) :]:
+            arcs.append((self._arcs.add(machine.node, 0, capacity, cost), capacity, cost))
+        machine.arcs = arcs
         slots = sum(capacity for capacity, _ in slot_costs)
         if slots != machine.slots:
             machine.slots = slots
-            for spot in machine.groups:
-                group = self.groups[spot]
-                self.session.change_arc(group.arcs[name], group.node, machine.node, slots, 0)
-                self._spare(group, name)
+            for group in machine.groups.values():
+                group.set_slots(name, slots)
 
     def remove_machine(self, name: str) -> None:
         """Take a machine out; tasks must not have arcs of their own to it any more."""
+        for tree in self.trees.values():
+            if name in tree.blocks.paths:
+                tree.remove(name)
+            tree.machine_changed(name)
         machine = self.machines.pop(name)
-        for spot in machine.groups:
-            group = self.groups[spot]
-            self._drop_arc(group.arcs.pop(name))
-            group.loose.update(group.held.pop(name, {}))
-            group.spare.discard(name)
-            self._stirred[group] = None
+        for group in machine.groups.values():
+            group.unlink(name)
         for slot, _, _ in machine.arcs:
-            self._drop_arc(slot)
+            self._arcs.drop(slot)
         self.session.remove_node(machine.node)
 
-    def _link(self, group: GroupNode, name: str) -> None:
-        machine = self.machines[name]
-        group.arcs[name] = self._new_arc(group.node, machine.node, machine.slots, 0, (group, name))
-        machine.groups[group.spot] = None
-        self._spare(group, name)
+    def _group(self, spot: Spot) -> Group:
+        """The group of a spot, made where there is none."""
+        if (group := self.groups.get(spot)) is not None:
+            return group
+        if spot.once:
+            return self.single_file.group(spot)
+        if (base := base_of(spot)) is None:
+            return MachineGroup(spot, self._wiring)
+        if base not in self.trees:
+            self.trees[base] = BlockTree(base, self._wiring, self._fits)
+        return ExclusionGroup(spot, self.trees[base])
 
-    def _group(self, spot: Spot) -> GroupNode:
-        group = self.groups.get(spot)
-        if group is None:
-            group = self.groups[spot] = GroupNode(spot, self.session.add_node())
-            for name in self.cluster.members(spot):
-                if name in self.machines:
-                    self._link(group, name)
-        return group
+    def _fits(self, task: str, machine: str) -> bool:
+        target = self.tasks[task].target
+        return isinstance(target, Spot) and self.cluster.meets(machine, target)
+
+    def forget(self, once: str) -> None:
+        """Drop the groups of tasks that kept apart and are all out."""
+        self.single_file.forget(once)
 
     # Jobs ------------------------------------------------------------------------------------------------------
     def set_job(self, name: str, bounds: JobBounds) -> None:
@@ -82,8 +122,8 @@ class LiveNetwork(Assignment):
         session = self.session
         if job is None:
             node = session.add_node()
-            share = self._new_arc(node, 0, bounds.free, bounds.wait_cost, None)
-            short = self._new_arc(node, 0, bounds.short, bounds.short_cost, None)
+            share = self._arcs.add(node, 0, bounds.free, bounds.wait_cost)
+            short = self._arcs.add(node, 0, bounds.short, bounds.short_cost)
             session.add_supply(node, -bounds.must)
             self.jobs[name] = JobNode(node, bounds, share, short)
             return
@@ -101,10 +141,10 @@ class LiveNetwork(Assignment):
     def remove_job(self, name: str) -> None:
         """Take a job out; its tasks must be out already."""
         job = self.jobs.pop(name)
-        self._drop_arc(job.share_arc)
-        self._drop_arc(job.short_arc)
+        self._arcs.drop(job.share_arc)
+        self._arcs.drop(job.short_arc)
         if job.gate is not None:
-            self._drop_arc(job.gate[1])
+            self._arcs.drop(job.gate[1])
             self.session.remove_node(job.gate[0])
         if job.bounds.must:
             self.session.add_supply(job.node, job.bounds.must)
@@ -115,7 +155,7 @@ class LiveNetwork(Assignment):
         job = self.jobs[name]
         if job.gate is None:
             node = self.session.add_node()
-            job.gate = node, self._new_arc(node, job.node, passes, 0, None)
+            job.gate = node, self._arcs.add(node, job.node, passes, 0)
         elif job.passes != passes:
             self.session.change_arc(job.gate[1], job.gate[0], job.node, passes, 0)
         job.passes = passes
@@ -137,30 +177,29 @@ class LiveNetwork(Assignment):
     def add_task(self, name: str, job: str, offers: dict[Target, int], wait_cost: int) -> None:
         """Add a waiting task; its job must be in."""
         node = self.session.add_node()
-        wait = self._new_arc(node, self.jobs[job].node, 1, wait_cost, name)
+        wait = self._arcs.add(node, self.jobs[job].node, 1, wait_cost, name)
         self.tasks[name] = TaskNode(node, job, wait, wait_cost, {})
         self.reprice(name, offers, wait_cost)
         self.session.add_supply(node, 1)
-        self._dirty[name] = None
+        self._assignment.touch(name)
 
     def reprice(self, name: str, offers: dict[Target, int], wait_cost: int) -> None:
         """Give a task the arcs it should have."""
         task, session = self.tasks[name], self.session
         for target in [t for t in task.arcs if t not in offers]:
             self._drop_offer(target, task.arcs.pop(target)[0])
-            self._dirty[name] = None
+            self._assignment.touch(name)
         for target, cost in offers.items():
             present = task.arcs.get(target)
             if present is not None and present[1] == cost:
                 continue
             place = self.machines[target] if isinstance(target, str) else self._group(target)
-            head = place.node
             if present is None:
-                if isinstance(place, GroupNode):
+                if isinstance(place, Group):
                     place.users += 1
-                task.arcs[target] = (self._new_arc(task.node, head, 1, cost, name), cost)
+                task.arcs[target] = (self._arcs.add(task.node, place.node, 1, cost, name), cost)
             else:
-                session.change_arc(present[0], task.node, head, 1, cost)
+                session.change_arc(present[0], task.node, place.node, 1, cost)
                 task.arcs[target] = (present[0], cost)
         if wait_cost != task.wait_cost:
             self._set_wait(task, wait_cost)
@@ -177,44 +216,42 @@ class LiveNetwork(Assignment):
     def remove_task(self, name: str) -> None:
         """Take a task out, wherever it is."""
         task = self.tasks.pop(name)
-        self._leave(name, task)
+        self._assignment.remove(name, task)
         for target, (slot, _) in task.arcs.items():
             self._drop_offer(target, slot)
-        self._drop_arc(task.wait_arc)
+        self._arcs.drop(task.wait_arc)
         self.session.add_supply(task.node, -1)
         self.session.remove_node(task.node)
-        self._dirty.pop(name, None)
+
+    def displace(self, name: str, machine: str | None) -> None:
+        """Note that a task runs elsewhere than its unit goes; the next `read_changes` tells what the flow wants."""
+        self._assignment.displace(name, machine)
+
+    def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
+        """Tasks whose machine is another than at the last call: (then, now)."""
+        changes = self._assignment.read_changes()
+        self._remove_unused()
+        return changes
 
     def _drop_offer(self, target: Target, slot: int) -> None:
-        self._drop_arc(slot)
+        self._arcs.drop(slot)
         if isinstance(target, Spot):
             self.groups[target].users -= 1
-            self.note_unused(target)
+            self._note_unused(target)
 
-    def note_unused(self, spot: Spot) -> None:
-        """Note a group for `_free` if no task uses it; whole cluster, racks and labels stay, as others will come."""
+    def _note_unused(self, spot: Spot) -> None:
+        """Note a group to be given up if no task uses it; cluster, racks and labels stay, as others will come."""
         if not self.groups[spot].users and not spot.once and (spot.lacks or len(spot.has) > 1):
             self._unused[spot] = None
 
-    def _free(self) -> None:
-        """Give up the groups that no task uses any more, with their arcs."""
+    def _remove_unused(self) -> None:
+        """Give up the groups that no task uses any more, with their arcs, and the trees that no group enters."""
         unused, self._unused = self._unused, {}
         for spot in unused:
             group = self.groups.get(spot)
             if group is None or group.users:
                 continue
-            self._dissolve(group)
-            del self.groups[spot]
-            self._stirred.pop(group, None)
-
-    def _dissolve(self, group: GroupNode) -> None:
-        for name, arc in group.arcs.items():
-            self._drop_arc(arc)
-            del self.machines[name].groups[group.spot]
-        self.session.remove_node(group.node)
-
-    def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
-        """Tasks whose machine is another than at the last call: (then, now)."""
-        changes = super().read_changes()
-        self._free()
-        return changes
+            group.dissolve()
+            if isinstance(group, ExclusionGroup) and not group.tree.groups:
+                group.tree.dissolve()
+                del self.trees[group.tree.spot]

@@ -14,7 +14,6 @@ taken where it keeps them, as nothing can be better; otherwise a step costs a wh
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -23,7 +22,7 @@ from flowlex.instances import events as ev
 from flowlex.instances.base import Part
 from flowlex.instances.flow import FlowInstance, Queue, check_queues
 from flowlex.models.base import ModelError
-from flowlex.models.flow.garbage_collection import collector_paused
+from flowlex.models.flow.garbage_collection import collect_after, collector_paused
 from flowlex.models.flow.goals import Goal, preset
 from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.flow.goals.scale import common_scale
@@ -111,7 +110,7 @@ class FlowScheduler(Answers):
             self.tie(*cluster.gangs, *cluster.spreads, *cluster.affinities)
             self._settle_running(cluster)
         self._timed = Timed()
-        gc.collect()  # or a collection of all that was built falls into one of the first steps
+        collect_after(tasks + len(cluster.machines))
 
     def _plan(self, goals: tuple[Goal, ...]) -> tuple[StrictOrder, tuple[int, ...], str]:
         """Order of the goals, how it is cut into stages, and what to say of it."""
@@ -276,7 +275,7 @@ class FlowScheduler(Answers):
         parts = self._take(changes)
         self.state.beyond.settled()
         if not self.steps:
-            gc.collect()  # the first step places everything, so the same holds as after building
+            collect_after(len(self.state.tasks))  # the first step places everything
         done = time.perf_counter()
         seconds = {
             "events": self._timed.seconds + prepared - started,
@@ -368,8 +367,12 @@ def _preset(name: str) -> tuple[Goal, ...]:
 
 def _lasting(goals: Iterable[Goal]) -> tuple[Goal, ...]:
     """Goals that do not depend on the jobs of the start."""
-    goals = tuple(goals)
+    goals = (goals,) if isinstance(goals, str) else tuple(goals)
     for goal in goals:
+        if not isinstance(goal, Goal):
+            raise ModelError(
+                f"goals: expected goals such as (FairShares(), Priority()), got {goal!r}; see preset(name)"
+            )
         if isinstance(goal, Priority) and goal.mode == "weighted" and goal.lowest is None:
             raise ModelError(
                 "jobs come later, so a live Priority(mode='weighted') needs its largest number: pass lowest=..."

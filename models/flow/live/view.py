@@ -19,7 +19,8 @@ from flowlex.formulations.arrays import Integers
 from flowlex.instances.flow import FlowJob
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.base import ClusterView, Spot
-from flowlex.models.flow.live.network_parts import Owner, Session, Target, TaskNode
+from flowlex.models.flow.live.assignment import Owner
+from flowlex.models.flow.live.network_parts import Session, Target, TaskNode
 from flowlex.models.flow.live.records import EventError, LiveTask
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE

@@ -104,7 +104,7 @@ def test_jobs_with_one_rule_are_kept_apart_from_the_second_on():
     scheduler.step()
     groups = len(scheduler.state.network.groups)
     assert scheduler.machine_of("t") == "a"
-    assert not scheduler.state.network.apart  # alone, it needs no vertices of its own
+    assert not scheduler.state.network.single_file.groups  # alone, it needs no vertices of its own
     scheduler.submit(spread_job(FlowTask(name="u", data=near), name="k"))
     scheduler.submit(spread_job(FlowTask(name="v", data=near), name="l", rule="other"))
     scheduler.step()
@@ -112,7 +112,7 @@ def test_jobs_with_one_rule_are_kept_apart_from_the_second_on():
     scheduler.cancel(job="j")
     scheduler.cancel(task="u")
     scheduler.step()
-    assert not scheduler.state.network.apart
+    assert not scheduler.state.network.single_file.groups
     assert len(scheduler.state.network.groups) == groups
 
 

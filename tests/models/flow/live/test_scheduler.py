@@ -231,3 +231,9 @@ def test_a_cold_start_gives_the_optimum_of_pylmcf_a_tree():
         for task, _, _ in delta.stopped:
             del placements[task]
         assert placements == scheduler.placements()
+
+
+@pytest.mark.parametrize("goals", ["borg", ("borg",), (Priority,)])
+def test_what_is_no_goal_is_refused(goals):
+    with pytest.raises(ModelError, match="expected goals such as"):
+        FlowScheduler(FlowInstance(machines=(Machine(name="a"),)), goals)
