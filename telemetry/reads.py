@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from flowlex.telemetry.database import Database
-from flowlex.telemetry.tables import ROLLUP, SAMPLE, SERIES
+from flowlex.telemetry.tables import ROLLUP, SERIES
 
 __all__ = ["LatestRow", "Reader", "RollupRow", "SampleRow", "TooMuch"]
 
@@ -138,11 +138,6 @@ class Reader:
             statement = statement.where(table.series.in_(list(series))).order_by(table.start, table.series)
             rows = [RollupRow(*series[row[0]], *row[1:]) for row in connection.execute(statement.limit(limit + 1))]
         return rows[:limit], len(rows) > limit
-
-    def count_samples(self) -> int:
-        """Return the number of samples in the history."""
-        with self._database.read() as connection:
-            return connection.scalar(sa.select(sa.func.count()).select_from(SAMPLE)) or 0
 
     def stored_names(self, names: Sequence[str]) -> set[str]:
         """Return which of these data names are stored on any node."""

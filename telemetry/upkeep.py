@@ -63,13 +63,6 @@ class Upkeep:
             connection.execute(put)
             return len(found) == CHUNK
 
-    def forget_before(self, arrived: float) -> int:
-        """Drop the whole history that arrived before, step by step; return how many samples went."""
-        removed = 0
-        while gone := self.forget_some(arrived):
-            removed += gone
-        return removed
-
     def forget_some(self, arrived: float) -> int:
         """Drop the oldest samples that arrived before a time, aggregated or not; return how many went."""
         return self._freeing(lambda limit: self._forget_some(arrived, limit))

@@ -295,12 +295,6 @@ class SampleWriter:
             _PUT_VALUE.run(connection, list(values.values()))
         _PUT_TOP.run(connection, [(number, top, now) for number, top in tops.items()])
 
-    def sequence_numbers(self, source: str) -> set[int]:
-        """Return which numbered samples of the sources that begin so are stored (to prove that none is lost)."""
-        ids = sa.select(SOURCE.c.id).where(SOURCE.c.source.startswith(source, autoescape=True))
-        with self._database.read() as connection:
-            return set(connection.scalars(sa.select(SAMPLE.c.seq).where(SAMPLE.c.source.in_(ids))))
-
 
 def _source(node: str, source: str | None) -> str:
     return source or f"node {node}"

@@ -16,6 +16,7 @@ from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreacha
 from flowlex.telemetry.journal import Journal
 from flowlex.telemetry.schemas import AgentHello, Registration, Sample
 from flowlex.telemetry.store import Store
+from tests.telemetry.stored import count_samples, sequence_numbers
 
 Eventually = Callable[..., None]
 
@@ -109,10 +110,10 @@ def test_nothing_collected_is_lost_while_the_server_is_away(
     eventually(lambda: len(values(client, "a")) >= 2)
     line.cut = True
     eventually(lambda: len(agent.journal) >= 5)  # nobody has acknowledged these
-    before = sqlite_store.reader.count_samples()  # what was on its way may have come
+    before = count_samples(sqlite_store)  # what was on its way may have come
     line.cut = False
-    eventually(lambda: sqlite_store.reader.count_samples() >= before + 4)
-    numbers = sqlite_store.writer.sequence_numbers(agent.journal.identity)
+    eventually(lambda: count_samples(sqlite_store) >= before + 4)
+    numbers = sequence_numbers(sqlite_store, agent.journal.identity)
     assert numbers == set(range(1, max(numbers) + 1))
 
 
@@ -122,10 +123,10 @@ def test_a_lost_answer_doubles_nothing(
     line.lose_answers = 3
     register(client, "a", "one")
     agent = agents()
-    eventually(lambda: line.lose_answers == 0 and sqlite_store.reader.count_samples() >= 10)
+    eventually(lambda: line.lose_answers == 0 and count_samples(sqlite_store) >= 10)
     samples = client.history(["a"]).samples
     assert len({s.time for s in samples}) == len(samples)
-    assert sqlite_store.reader.count_samples() == len(sqlite_store.writer.sequence_numbers(agent.journal.identity))
+    assert count_samples(sqlite_store) == len(sequence_numbers(sqlite_store, agent.journal.identity))
 
 
 def test_a_forgotten_node_introduces_itself_again(
@@ -171,7 +172,7 @@ def test_one_sample_that_is_refused_blocks_no_other(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sample, "model_validate_json", classmethod(_unchecked))
         assert agent.deliver_once() == 11
-    assert sqlite_store.reader.count_samples() == 11 and len(agent.journal) == 0
+    assert count_samples(sqlite_store) == 11 and len(agent.journal) == 0
     ((number, reason),) = agent.journal.refused()
     assert number == 11 and "greater than or equal to 0" in reason
 

@@ -13,6 +13,7 @@ from flowlex.telemetry.schemas import MAX_VALUE_BYTES, Sample
 from flowlex.telemetry.security import Role, new_token
 from flowlex.telemetry.service import Settings
 from flowlex.telemetry.store import Store
+from tests.telemetry.stored import count_samples
 
 CPU = {"name": "cpu_free", "program": "cpu_free", "interval_s": 1.0, "unit": "fraction"}
 
@@ -273,4 +274,4 @@ def test_the_service_keeps_its_retention(sqlite_store: Store, eventually: Any) -
     for sample in samples:
         sqlite_store.writer.write([("w1", None, [sample])], sample.time)
     with TestClient(create_app(sqlite_store, Settings(require_token=False, retention_s=50))):
-        eventually(lambda: sqlite_store.reader.count_samples() == 1)
+        eventually(lambda: count_samples(sqlite_store) == 1)

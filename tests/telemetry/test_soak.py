@@ -28,6 +28,7 @@ from flowlex.telemetry.journal import Journal
 from flowlex.telemetry.schemas import Registration, Sample
 from flowlex.telemetry.store import Store
 from flowlex.telemetry.tables import SAMPLE, SOURCE
+from tests.telemetry.stored import sequence_numbers
 
 NODES = [f"worker-{i}" for i in range(1, 5)]
 SERVE = ("--no-auth", "--alive-s", "2")
@@ -212,12 +213,12 @@ def _restore_now_and_then(journal: Path, rng: random.Random) -> None:
 
 def _count_losses(url: str, folder: Path, nodes: Sequence[str], acknowledged: set[int]) -> dict[str, int]:
     store = Store(url)
-    lost, delivered, waiting = len(acknowledged - store.writer.sequence_numbers("direct")), 0, 0
+    lost, delivered, waiting = len(acknowledged - sequence_numbers(store, "direct")), 0, 0
     missing = doubled = 0
     for node in nodes:
         journal = Journal(folder / f"flowlex-agent-{node}.db", node)
         # A restored journal uses numbers again, under another source: counted by source, then.
-        stored = store.writer.sequence_numbers(journal.identity)
+        stored = sequence_numbers(store, journal.identity)
         pending = {sample.seq for sample in journal.oldest(100_000, 10**9)[1]}
         last = max(stored | {number or 0 for number in pending}, default=0)
         missing += len(set(range(1, last + 1)) - stored - pending)

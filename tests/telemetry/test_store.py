@@ -12,6 +12,7 @@ from flowlex.telemetry.registry import AgentRow, DuplicateRegistration
 from flowlex.telemetry.schemas import Registration, Sample
 from flowlex.telemetry.security import Role, TokenBook, new_token
 from flowlex.telemetry.store import Store
+from tests.telemetry.stored import count_samples, forget_before, sequence_numbers
 
 
 def sample(time: float, value: object = 1, **more: object) -> Sample:
@@ -23,7 +24,7 @@ def test_a_numbered_sample_is_stored_once(store: Store) -> None:
     assert store.writer.write([("n", "journal", batch)], now=10.0) == [3]
     again = [*batch[1:], sample(4, seq=4)]
     assert store.writer.write([("n", "journal", again)], now=10.0) == [1]
-    assert store.writer.sequence_numbers("journal") == {1, 2, 3, 4}
+    assert sequence_numbers(store, "journal") == {1, 2, 3, 4}
     assert store.writer.write([("n", "another", batch)], now=10.0) == [3]
     assert store.writer.write([("n", None, [sample(1), sample(1)])], now=10.0) == [2]
 
@@ -74,9 +75,9 @@ def test_history_is_a_window_newest_kept_oldest_first(store: Store) -> None:
 def test_retention_drops_history_and_keeps_last_values(store: Store) -> None:
     for t in range(10):
         store.writer.write([("n", None, [sample(t, t)])], now=float(t))
-    assert store.upkeep.forget_before(8) == 8
-    assert store.reader.count_samples() == 2
-    assert store.upkeep.forget_before(1000) == 2
+    assert forget_before(store, 8) == 8
+    assert count_samples(store) == 2
+    assert forget_before(store, 1000) == 2
     row = store.reader.latest_one("a", "n")
     assert row is not None and row.value == "9"
 
@@ -134,7 +135,7 @@ def test_writers_from_many_threads_lose_nothing(store: Store) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-    assert store.reader.count_samples() == 4 * 10 * 5
+    assert count_samples(store) == 4 * 10 * 5
 
 
 @pytest.mark.parametrize(
