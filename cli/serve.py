@@ -44,7 +44,7 @@ def paced(
         typer.Option("--max-events-per-step", min=1, help="Events between two decisions; more of them wait for one."),
     ] = 2000,
 ) -> dict[str, Any]:
-    """When a service decides, and what it keeps until then, as `Worker` takes it."""
+    """When a service decides, as `Worker` takes it, and ``snapshot_every``."""
     every_s, idle_s = None if on_request else every_ms / 1000, None if idle_ms is None else idle_ms / 1000
     return {"every_s": every_s, "idle_s": idle_s, "snapshot_every": snapshot_every, "max_events": max_events}
 
@@ -191,8 +191,11 @@ def _started(
     from flowlex.service.metrics import Metrics
     from flowlex.service.read_back import start_read_back
     from flowlex.service.setup import settled
+    from flowlex.service.snapshots import Snapshots
     from flowlex.service.worker import Worker
 
+    pace = dict(pace)
+    snapshot_every = pace.pop("snapshot_every")
     kind, options, load = loader[:3]
     try:
         with contextlib.ExitStack() as undo:
@@ -200,11 +203,9 @@ def _started(
             undo.callback(journal.close)
             facts = settled(state, kind, options, given)
             worker = Worker(
-                journal,
-                load(facts["options"], without),
+                Snapshots(journal, load(facts["options"], without), snapshot_every, partial(start_read_back, state)),
                 Metrics(),
                 epoch_s=facts["epoch_s"],
-                read_back=partial(start_read_back, state),
                 **pace,
             )
             undo.pop_all()  # the worker closes the journal

@@ -34,32 +34,32 @@ class Snapshots(Generic[C]):
         self,
         journal: Journal,
         load: Callable[[Path | None], C],
-        every: int,
-        read_back: Callable[[Path], subprocess.Popen[bytes]] | None,
+        every: int = 10_000,
+        read_back: Callable[[Path], subprocess.Popen[bytes]] | None = None,
     ) -> None:
-        self._journal, self._load, self._every, self._read_back = journal, load, every, read_back
+        self.journal, self._load, self._every, self._read_back = journal, load, every, read_back
         self._reading: subprocess.Popen[bytes] | None = None  # of the newest state
 
     @property
     def due(self) -> bool:
         """Whether a snapshot is to be taken; never while one is read back, as it drops older ones afterwards."""
-        return self._is_read_back() and self._journal.records >= self._every
+        return self._is_read_back() and self.journal.records >= self._every
 
     def take(self, core: C, carried: Iterable[Document]) -> None:
         """Take a snapshot; the log that it begins starts with the ``carried`` records."""
         try:
-            path = self._journal.snapshot(core.save, carried)
+            path = self.journal.snapshot(core.save, carried)
             if self._read_back is not None:
                 self._reading = self._read_back(path)
             elif self._readable(path):
-                self._journal.accept()
+                self.journal.accept()
         except OSError as error:
             _LOG.error("no snapshot: %s", error)
 
     def newest(self) -> tuple[int, C]:
         """The newest state that can be read, and its number."""
         first: Exception | None = None
-        for number, path in self._journal.states():
+        for number, path in self.journal.states():
             try:
                 core = self._load(path)
             except Exception as error:
@@ -67,7 +67,7 @@ class Snapshots(Generic[C]):
                 first = first or error
             else:
                 if first is None:
-                    self._journal.accept()
+                    self.journal.accept()
                 return number, core
         assert first is not None
         raise first
@@ -75,8 +75,8 @@ class Snapshots(Generic[C]):
     def close(self, core: C, carried: Iterable[Document]) -> None:
         """Take a last snapshot, which the next start reads back."""
         try:
-            if self._journal.records:
-                self._journal.snapshot(core.save, carried)
+            if self.journal.records:
+                self.journal.snapshot(core.save, carried)
         except OSError as error:
             _LOG.error("no last snapshot: %s", error)
 
@@ -94,7 +94,7 @@ class Snapshots(Generic[C]):
             return False
         self._reading = None
         if code == 0:
-            self._journal.accept()
+            self.journal.accept()
         else:
             _LOG.error("the newest state cannot be read back (exit code %s); the older ones and their logs stay", code)
         return True

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import queue
-import subprocess
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from flowlex.service.journal import Journal
@@ -58,43 +56,34 @@ class Worker(Generic[C]):
 
     Parameters
     ----------
-    journal
-        Read first: the core takes what it holds.
-    load
-        Makes the core from a snapshot, or (None) from nothing.
+    snapshots
+        Of the journal, which is read first: the core takes what it holds.
     epoch_s
         Wall-clock time of the service's second 0; its time goes on while it is down.
     every_s
         Decide so long after the last decision when events have come; None: only when asked.
     idle_s
         Decide so long after the last decision even when none have come, as time alone may place what waits.
-    snapshot_every
-        Records after which a snapshot is taken.
     keep
         Decisions that `decisions` remembers.
     max_events
         Events between two decisions; where more come, a decision is made first.
-    read_back
-        Starts a process that ends with 0 if a state can be read back; None reads it back in this one.
     """
 
     def __init__(
         self,
-        journal: Journal,
-        load: Callable[[Path | None], C],
+        snapshots: Snapshots[C],
         metrics: Metrics,
         *,
         epoch_s: float = 0.0,
         every_s: float | None = None,
         idle_s: float | None = None,
-        snapshot_every: int = 10_000,
         keep: int = 1000,
         max_events: int = 2000,
-        read_back: Callable[[Path], subprocess.Popen[bytes]] | None = None,
     ) -> None:
         self.metrics: Metrics
-        self.journal, self.metrics = journal, metrics
-        self._snapshots = Snapshots(journal, load, snapshot_every, read_back)
+        self._snapshots, self.metrics = snapshots, metrics
+        self.journal: Journal = snapshots.journal
         self._every_s, self._idle_s = every_s, idle_s
         self._decided_at: deque[tuple[Position, Document]] = deque(maxlen=keep)
         self._records: list[Document] = []
@@ -105,11 +94,11 @@ class Worker(Generic[C]):
         self._decided = time.monotonic()
         self._refusal: StorageError | None = None  # what all further requests are answered
         self._retired = False  # set by the thread: nothing is done any more
-        self.replication: Replication = Replication(journal.folder / "attached-standby")
+        self.replication: Replication = Replication(self.journal.folder / "attached-standby")
         self.failing = ""  # why the last automatic decision failed
         self.core: C = self._recover()
         if self.replication.standby:
-            self.replication.needed = journal.end
+            self.replication.needed = self.journal.end
             _LOG.warning("a standby was attached: nothing is acknowledged until it follows again")
         self._base = time.monotonic() - max(self.core.now_s, time.time() - epoch_s)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)

@@ -14,6 +14,10 @@ if any(find_spec(module) is None for module in ("fastapi", "sqlalchemy", "uvicor
     collect_ignore_glob = ["test_*.py"]  # the extra `telemetry` is not installed
 
 
+#: Options of `start` that are the snapshots'.
+_SNAPSHOTS = {"snapshot_every": "every", "read_back": "read_back"}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "state"
@@ -27,6 +31,7 @@ def start(folder: Path) -> Iterator[Callable[..., Any]]:
     from flowlex.service.app import create_app
     from flowlex.service.journal import Journal
     from flowlex.service.metrics import Metrics
+    from flowlex.service.snapshots import Snapshots
     from flowlex.service.worker import Worker
     from flowlex.telemetry.service import Settings
     from flowlex.telemetry.store import Store
@@ -34,7 +39,8 @@ def start(folder: Path) -> Iterator[Callable[..., Any]]:
     with contextlib.ExitStack() as stack:
 
         def begin(load: Any, routes: Any, *, auth: bool = False, **timing: Any) -> TestClient:
-            worker = Worker(Journal(folder), load, Metrics(), **timing)
+            kept = {name: timing.pop(old) for old, name in _SNAPSHOTS.items() if old in timing}
+            worker = Worker(Snapshots(Journal(folder), load, **kept), Metrics(), **timing)
             store = stack.enter_context(contextlib.closing(Store(f"sqlite:///{folder}/tokens.db")))
             app = create_app(worker, store, routes, "a test", Settings(require_token=auth, requests_per_s=None))
             client = TestClient(app, base_url="http://127.0.0.1")
