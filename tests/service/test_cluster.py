@@ -156,11 +156,11 @@ def test_rules_and_capacities_over_http(start, monkeypatch):
     assert sorted(task for task, *_ in third["stopped"]) == ["g0", "g1", "g2", "g3"]
     api.worker.journal.close()  # no last snapshot, no goodbye
     api.worker.close = lambda: None
-    monkeypatch.setattr("flowlex.models.flow.live.scheduler.solve_whole", None)  # decisions of the log are not solved
+    monkeypatch.setattr("flowlex.models.flow.live.scheduler.solve_fully", None)  # decisions of the log are not solved
     again = start(load, router)
     assert again.get("/v1/placements").json() == {"number": 3, "places": {"f0": "m0"}}
     scheduler = again.worker.core.scheduler
-    assert scheduler.state.goals == preset("borg") and list(scheduler.state.beyond.rules) == [("gang", "g")]
+    assert scheduler.state.goals == preset("borg") and list(scheduler.state.side_constraints.rules) == [("gang", "g")]
     assert "needs 4 places" in again.get("/v1/task", params={"name": "g1"}).json()["reason"]
     assert not any(each.get("reread") for each in again.get("/v1/decisions").json())
     send(again, {"event": "untie", "kind": "gang", "name": "g"})

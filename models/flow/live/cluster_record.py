@@ -75,7 +75,7 @@ class Record:
                 if (recent := _of_last_hour(live.preempted, state.now_s))
             },
             {name: (task.machine, task.started_s) for name, task in tasks.items() if task.machine is not None},
-            tuple((kind, rule) for (kind, _), rule in state.beyond.rules.items()),
+            tuple((kind, rule) for (kind, _), rule in state.side_constraints.rules.items()),
             tuple(state.fresh),
         )
 
@@ -90,7 +90,7 @@ class Record:
                 state.preempted(job.name, list(self.preempted[job.name]))
         for name, (place, started_s) in self.places.items():
             state.resume(name, place, started_s)
-        state.beyond.tie((rule for _, rule in self.rules), known=True)
+        state.side_constraints.tie((rule for _, rule in self.rules), known=True)
         state.fresh = dict.fromkeys(self.fresh)
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from flowlex.models.flow.live.network import LiveNetwork
 from flowlex.models.flow.live.network_parts import UNBOUND, JobBounds, Session
 from flowlex.models.flow.live.records import EventError, LiveJob, LiveTask
 from flowlex.models.flow.live.shares import JobClaims, live_claims
-from flowlex.models.flow.live.side_constraints import Beyond
+from flowlex.models.flow.live.side_constraints import SideConstraints
 from flowlex.models.flow.preemption import left
 from flowlex.models.flow.share_claims import rule_of
 
-__all__ = ["PricedState"]
+__all__ = ["StateWithCosts"]
 
 
 #: Slots of all machines; each may be an arc.
@@ -26,7 +26,7 @@ _SLOT_LIMIT = 2**21
 _MACHINE_LIMIT = 2**18
 
 
-class PricedState:
+class StateWithCosts:
     """Machines, jobs and tasks, and the arcs and bounds that the goals ask for now."""
 
     def __init__(
@@ -59,8 +59,8 @@ class PricedState:
         self.running = 0
         self.slots = 0
         self.fresh: dict[str, None] = {}  # tasks to be reported if they wait
-        self.beyond: Beyond = Beyond(self.cluster.machines, self.jobs, self.tasks)
-        self._mentions: dict[str, dict[str, None]] = {}
+        self.side_constraints: SideConstraints = SideConstraints(self.cluster.machines, self.jobs, self.tasks)
+        self._named_in_costs: dict[str, dict[str, None]] = {}
         self._on: dict[str, dict[str, None]] = {}
         self._apart: dict[str, dict[str, None]] = {}  # tasks by `FlowJob.different_machines`
         self.limits: dict[str, None] = {}  # jobs that limit preemptions, or did
@@ -68,7 +68,7 @@ class PricedState:
         self._gates: dict[str, None] = {}  # jobs whose gates and bounds may be others
         self._spent: dict[str, None] = {}  # jobs with preemptions of the last hour
 
-    def claim_anew(self) -> None:
+    def recompute_claims(self) -> None:
         """Claims of all jobs under the present goals and queues; the next step hands all bounds on."""
         self.claims = claims = live_claims(self.rules.shares, self.queues)
         if claims is not None:
@@ -172,7 +172,7 @@ class PricedState:
             worst = max(wait, -wait, max(found, default=0), credit - min(found, default=0))
             self._check(worst, f"task {task.task.name!r}")
         task.moving = moving
-        return {} if task.task.name in self.beyond.barred else offers, wait
+        return {} if task.task.name in self.side_constraints.blocked else offers, wait
 
     def _check(self, worst: int, what: str) -> None:
         if worst > self.order.limit:
@@ -187,7 +187,7 @@ class PricedState:
         present = mentioned_machines(self.rules, task, task.moving)
         if present == task.mentions:
             return
-        index = self._mentions
+        index = self._named_in_costs
         for machine in task.mentions:
             if machine not in present:
                 del index[machine][name]

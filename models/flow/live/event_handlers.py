@@ -13,10 +13,10 @@ from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.side_constraints import TieRule
 from flowlex.models.flow.live.state import LiveState
 
-__all__ = ["Intake", "Timed"]
+__all__ = ["EventHandlers", "Stopwatch"]
 
 
-class Timed:
+class Stopwatch:
     """Counts the events that were taken, and their seconds."""
 
     __slots__ = ("events", "seconds", "started")
@@ -33,16 +33,16 @@ class Timed:
             self.seconds += time.perf_counter() - self.started
 
 
-class Intake:
+class EventHandlers:
     """The events of `FlowScheduler`: each changes the network at once, the optimum waits for a step."""
 
     state: LiveState
-    _timed: Timed
+    _stopwatch: Stopwatch
     _why: dict[str, str]
 
     def submit(self, job: FlowJob, *rules: TieRule) -> None:
         """A job arrives, with rules over its tasks; they wait until the next step."""
-        with self._timed:
+        with self._stopwatch:
             if job.name in self.state.jobs:
                 raise EventError(f"job {job.name!r} is here already; a job is submitted once")
             for task in job.tasks:
@@ -68,29 +68,29 @@ class Intake:
         EventError
             A rule names what is not here, or contradicts another; nothing has changed.
         """
-        with self._timed:
+        with self._stopwatch:
             self._tie(rules)
 
     def _tie(self, rules: tuple[TieRule, ...]) -> None:
         if rules:
-            self.state.beyond.refuse_beside(rules[0])
-            self.state.beyond.tie(rules)
+            self.state.side_constraints.refuse_beside(rules[0])
+            self.state.side_constraints.tie(rules)
 
     def untie(self, kind: str, name: str) -> None:
         """Drop a rule (``gang``, ``spread`` or ``affinity``) from the next step on."""
-        with self._timed:
-            self.state.beyond.untie(kind, name)
+        with self._stopwatch:
+            self.state.side_constraints.untie(kind, name)
 
     def finish(self, task: str) -> None:
         """A running task has ended."""
-        with self._timed:
+        with self._stopwatch:
             if self.state.task(task).machine is None:
                 raise EventError(f"task {task!r} waits, so it cannot finish; cancel it instead")
             self.state.take_task(task)
 
     def cancel(self, *, task: str | None = None, job: str | None = None) -> None:
         """A task or a whole job is withdrawn."""
-        with self._timed:
+        with self._stopwatch:
             if (task is None) == (job is None):
                 raise EventError("cancel names a task or a job, one of the two")
             names = [task] if task is not None else list(self.state.job(str(job)).tasks)
@@ -100,14 +100,14 @@ class Intake:
 
     def add_machine(self, machine: Machine) -> None:
         """A machine joins or returns."""
-        with self._timed:
+        with self._stopwatch:
             if machine.name in self.state.cluster.machines:
                 raise EventError(f"machine {machine.name!r} is here already; use set_slots to change it")
             self.state.put_machine(machine)
 
     def remove_machine(self, machine: str) -> None:
         """A machine leaves; its tasks stop or move in the next step."""
-        with self._timed:
+        with self._stopwatch:
             self.state.machine(machine)
             for name in self.state.held(machine):
                 self._why[name] = f"machine {machine!r} was removed"
@@ -115,7 +115,7 @@ class Intake:
 
     def set_slots(self, machine: str, slots: int) -> None:
         """A machine runs more or fewer tasks from now on; what is beyond stops or moves in the next step."""
-        with self._timed:
+        with self._stopwatch:
             if not isinstance(slots, int) or not 0 <= slots <= MOST_SLOTS:
                 raise EventError(f"machine {machine!r}: slots must be a whole number in 0..{MOST_SLOTS}, got {slots!r}")
             old = self.state.machine(machine)
@@ -136,7 +136,7 @@ class Intake:
 
     def set_priority(self, job: str, priority: int) -> None:
         """A job becomes more or less important."""
-        with self._timed:
+        with self._stopwatch:
             live = self.state.job(job)
             if not isinstance(priority, int) or not 0 <= priority <= LOWEST:
                 raise EventError(f"job {job!r}: priority must be a whole number in 0..{LOWEST}, got {priority!r}")
@@ -149,7 +149,7 @@ class Intake:
 
         `Continuity` is on top as ever: a task that runs there has its credit for staying.
         """
-        with self._timed:
+        with self._stopwatch:
             live = self.state.task(task)
             self.state.machine(machine)
             old = live.costs
@@ -164,7 +164,7 @@ class Intake:
         self, job: str, *, weight: int | None = None, min_tasks: int | None = None, max_tasks: int | str | None = "keep"
     ) -> None:
         """Change a job's claim to the cluster; what is not given stays."""
-        with self._timed:
+        with self._stopwatch:
             live = self.state.job(job)
             changes: dict[str, Any] = {"weight": weight, "min_tasks": min_tasks}
             changes = {name: value for name, value in changes.items() if value is not None}
@@ -183,7 +183,7 @@ class Intake:
 
         ``per_hour``: 0 for never, None for no limit; what is not given stays.
         """
-        with self._timed:
+        with self._stopwatch:
             live = self.state.job(job)
             changes: dict[str, Any] = {} if cost is None else {"preempt_cost": cost}
             if per_hour != "keep":
@@ -200,7 +200,7 @@ class Intake:
         Costs what the arcs of this machine cost. A task that must not run there any more stops or moves in the next
         step.
         """
-        with self._timed:
+        with self._stopwatch:
             old = self.state.machine(machine).model_dump()
             changes = {"labels": None if labels is None else tuple(labels), "rack": rack}
             try:

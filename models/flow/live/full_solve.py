@@ -20,11 +20,11 @@ from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.contract import verify
 
-__all__ = ["Decided", "Whole", "audited_anew", "solve_whole"]
+__all__ = ["Decided", "FullSolve", "audit_schedule", "solve_fully"]
 
 
 @dataclass(frozen=True)
-class Whole:
+class FullSolve:
     """What is kept of a decision made by a whole solve.
 
     Attributes
@@ -46,19 +46,19 @@ class Whole:
     certificate: Certificate | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, solution: FlowSolution) -> Whole:
+    def of(cls, solution: FlowSolution) -> FullSolve:
         """What a solution leaves."""
         best = solution.status is Status.OPTIMAL
         return cls(solution.method, best, dict(solution.waiting), solution.score, solution.certificate)
 
     def to_dict(self) -> dict[str, Any]:
         """For a state file; a certificate is of a step and is not kept."""
-        found: dict[str, Any] = TypeAdapter(Whole).dump_python(replace(self, certificate=None), mode="json")
+        found: dict[str, Any] = TypeAdapter(FullSolve).dump_python(replace(self, certificate=None), mode="json")
         del found["certificate"]
         return found
 
     @classmethod
-    def of_dict(cls, found: Mapping[str, Any]) -> Whole:
+    def of_dict(cls, found: Mapping[str, Any]) -> FullSolve:
         """What `to_dict` gave, from a file."""
         return TypeAdapter(cls).validate_python(found)
 
@@ -70,10 +70,10 @@ class Decided:
     places: Mapping[str, str | None]
     waiting: Mapping[str, str]
 
-    def whole(self, before: Whole | None) -> Whole:
+    def as_full_solve(self, before: FullSolve | None) -> FullSolve:
         """What is known of it."""
         known = {} if before is None else before.waiting
-        return Whole("as decided before", waiting={**known, **self.waiting})
+        return FullSolve("as decided before", waiting={**known, **self.waiting})
 
 
 def _model(state: LiveState, options: Mapping[str, Any]) -> FlowScheduling:
@@ -81,7 +81,7 @@ def _model(state: LiveState, options: Mapping[str, Any]) -> FlowScheduling:
     return FlowScheduling(present_instance(state), goals=tuple(state.goals), **kept)
 
 
-def solve_whole(state: LiveState, options: Mapping[str, Any], *, certify: bool) -> FlowSolution:
+def solve_fully(state: LiveState, options: Mapping[str, Any], *, certify: bool) -> FlowSolution:
     """The best schedule of the present instance.
 
     Raises
@@ -89,7 +89,7 @@ def solve_whole(state: LiveState, options: Mapping[str, Any], *, certify: bool) 
     ModelError
         There is none within the limits of the solver; nothing has changed.
     """
-    program = bool(state.beyond)
+    program = bool(state.side_constraints)
     solver = options["solver"] if program else {}
     solution = _model(state, options).solve("highs" if program else "network", certify=certify, **solver)
     if not solution.status.has_answer:
@@ -97,7 +97,7 @@ def solve_whole(state: LiveState, options: Mapping[str, Any], *, certify: bool) 
     return solution
 
 
-def audited_anew(state: LiveState, options: Mapping[str, Any], waiting: Mapping[str, str]) -> FlowSolution:
+def audit_schedule(state: LiveState, options: Mapping[str, Any], waiting: Mapping[str, str]) -> FlowSolution:
     """The schedule in force, judged by the proof of a fresh solve of the present instance.
 
     What runs has its credit for staying by now, so that an optimum of the last step is one of the present instance.
@@ -111,7 +111,7 @@ def audited_anew(state: LiveState, options: Mapping[str, Any], waiting: Mapping[
     CertificateError
         The schedule does not stand up to the instance (a defect, never an input error).
     """
-    fresh, instance = solve_whole(state, options, certify=False), present_instance(state)
+    fresh, instance = solve_fully(state, options, certify=False), present_instance(state)
     running = {name: task.machine for name, task in state.tasks.items() if task.machine is not None}
     if fresh.status is not Status.OPTIMAL and fresh.machine_of != running:
         raise ModelError(f"{fresh.message}; give the solver more time or steps to judge the schedule in force")

@@ -6,24 +6,24 @@ from math import inf
 from typing import Any
 
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.live.event_handlers import Intake
+from flowlex.models.flow.live.event_handlers import EventHandlers
 from flowlex.models.flow.live.explain import Explanation, explain_task
-from flowlex.models.flow.live.full_solve import Whole, audited_anew
+from flowlex.models.flow.live.full_solve import FullSolve, audit_schedule
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state_queries import present_instance, present_score, waiting_reason
 from flowlex.models.flow.live.view import View
 from flowlex.models.flow.solution import FlowSolution, Score
 
-__all__ = ["Answers"]
+__all__ = ["Queries"]
 
 
-class Answers(Intake):
+class Queries(EventHandlers):
     """Questions to `FlowScheduler`; none of them decides anything."""
 
     options: dict[str, Any]
     certify: bool
     steps: int
-    _whole: Whole | None  # the last decision, where the network could not make it
+    _full_solve: FullSolve | None  # the last decision, where the network could not make it
 
     def prepare(self, now_s: float | None = None) -> None:
         """Let time pass and bring the network up to the events, without deciding yet.
@@ -47,7 +47,7 @@ class Answers(Intake):
             state.now_s = now_s
         for started_s, names in state.clock.due(state.now_s):
             state.grow_older(started_s, names)
-        for name in state.beyond.bar():
+        for name in state.side_constraints.update_blocked():
             state.reprice(state.tasks[name])
         state.hold()
         state.update_bounds()
@@ -67,7 +67,7 @@ class Answers(Intake):
 
     def reason(self, task: str) -> str:
         """Why a task waits, as of the last step."""
-        return self._beyond_reason(task) or waiting_reason(self.state, task)
+        return self._side_constraint_reason(task) or waiting_reason(self.state, task)
 
     def explain(self, task: str) -> Explanation:
         """Why a task waits, what would have to change, and at what price; see `Explanation`.
@@ -86,17 +86,20 @@ class Answers(Intake):
         self.prepare()
         state = self.state
         waiting = (name for name, task in state.tasks.items() if task.machine is None) if self._tied() else ()
-        known = {name: reason for name in waiting if (reason := self._beyond_reason(name)) is not None}
-        return View.of(state, number=self.steps, pending=self._timed.events, known=known, side_constraints=self._tied())
+        known = {name: reason for name in waiting if (reason := self._side_constraint_reason(name)) is not None}
+        return View.of(
+            state, number=self.steps, pending=self._stopwatch.events, known=known, side_constraints=self._tied()
+        )
 
     def _tied(self) -> bool:
         """Whether rules, capacities or a whole solve are in force."""
-        return bool(self.state.beyond) or self._whole is not None
+        return bool(self.state.side_constraints) or self._full_solve is not None
 
-    def _beyond_reason(self, task: str) -> str | None:
+    def _side_constraint_reason(self, task: str) -> str | None:
         """Why a task waits, where the network does not say so."""
-        beyond, known = self.state.beyond, None if self._whole is None else self._whole.waiting.get(task)
-        return beyond.placeless(task) or known or beyond.hopeless(task)
+        rules = self.state.side_constraints
+        solved = None if self._full_solve is None else self._full_solve.waiting.get(task)
+        return rules.missing_domain_reason(task) or solved or rules.blocked_reason(task)
 
     def score(self) -> Score:
         """What the last step minimised; where a whole solve still holds, the figures of that solve.
@@ -106,11 +109,11 @@ class Answers(Intake):
         EventError
             The last decision was taken over from a log.
         """
-        if self._whole is None:
+        if self._full_solve is None:
             return present_score(self.state)
-        if self._whole.score is None:
+        if self._full_solve.score is None:
             raise EventError("the last decision was taken over from a log; step first")
-        return self._whole.score
+        return self._full_solve.score
 
     def audit(self) -> FlowSolution:
         """The schedule of the last step as a solution, certified from the instance instead of the network.
@@ -128,9 +131,9 @@ class Answers(Intake):
         CertificateError
             The schedule does not stand up to the instance (a defect, never an input error).
         """
-        if self._timed.events or not self.steps:
+        if self._stopwatch.events or not self.steps:
             raise EventError("events have come since the last step; step first")
-        return audited_anew(self.state, self.options, self.waiting())
+        return audit_schedule(self.state, self.options, self.waiting())
 
     def instance(self) -> FlowInstance:
         """The present state as an instance."""

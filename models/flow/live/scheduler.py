@@ -31,9 +31,9 @@ from flowlex.models.flow.live.cluster_record import Record
 from flowlex.models.flow.live.delta import Delta
 from flowlex.models.flow.live.engines import Method, make_session, plan_stages, prove
 from flowlex.models.flow.live.equal_schedules import without_idle_changes
-from flowlex.models.flow.live.event_handlers import Timed
-from flowlex.models.flow.live.full_solve import Decided, Whole, solve_whole
-from flowlex.models.flow.live.queries import Answers
+from flowlex.models.flow.live.event_handlers import Stopwatch
+from flowlex.models.flow.live.full_solve import Decided, FullSolve, solve_fully
+from flowlex.models.flow.live.queries import Queries
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.side_constraints import Changes
 from flowlex.models.flow.live.state import LiveState
@@ -41,7 +41,7 @@ from flowlex.models.flow.live.state import LiveState
 __all__ = ["Delta", "EventError", "FlowScheduler"]
 
 
-class FlowScheduler(Answers):
+class FlowScheduler(Queries):
     """See the module.
 
     Parameters
@@ -92,8 +92,8 @@ class FlowScheduler(Answers):
         self.certify = certify
         self.steps = 0
         self._why: dict[str, str] = {}
-        self._timed: Timed = Timed()
-        self._whole: Whole | None = None  # the last decision, where the network could not make it
+        self._stopwatch: Stopwatch = Stopwatch()
+        self._full_solve: FullSolve | None = None  # the last decision, where the network could not make it
         tasks = sum(len(job.tasks) for job in cluster.jobs)
         goals = _lasting(goals)
         if scale is None:
@@ -109,7 +109,7 @@ class FlowScheduler(Answers):
                 self.state.put_job(job)
             self.tie(*cluster.gangs, *cluster.spreads, *cluster.affinities)
             self._settle_running(cluster)
-        self._timed = Timed()
+        self._stopwatch = Stopwatch()
         collect_after(tasks + len(cluster.machines))
 
     def _plan(self, goals: tuple[Goal, ...]) -> tuple[StrictOrder, tuple[int, ...], str]:
@@ -142,7 +142,7 @@ class FlowScheduler(Answers):
         ModelError
             The goals cannot be used, or a cost is no multiple of 1 / scale or beyond the limit; nothing has changed.
         """
-        with self._timed:
+        with self._stopwatch:
             goals = _lasting(goals)
             order, divisors, method = self._plan(goals)
             state, wait_cost = self.state, self.options["wait_cost"]
@@ -166,14 +166,14 @@ class FlowScheduler(Answers):
         EventError
             The queues are no tree, or lack that of a job; nothing has changed.
         """
-        with self._timed:
+        with self._stopwatch:
             queues, state = tuple(queues), self.state
             try:
                 check_queues(queues, (live.job for live in state.jobs.values()))
             except ValueError as error:
                 raise EventError(str(error)) from error
             state.queues = queues
-            state.claim_anew()
+            state.recompute_claims()
 
     def handle(self, event: Part) -> None:
         """Take one event of a log (all but ``cluster`` and ``step``, which say what to do, not what happened).
@@ -235,7 +235,7 @@ class FlowScheduler(Answers):
         """Decide: the new optimum, and what it changes.
 
         Where the network's optimum keeps all rules and capacities, it is the best schedule. Otherwise the present
-        instance is solved anew (`solve_whole`); if nothing but time has passed since that was done, what it found
+        instance is solved anew (`solve_fully`); if nothing but time has passed since that was done, what it found
         stays.
 
         Parameters
@@ -253,7 +253,7 @@ class FlowScheduler(Answers):
             The optimum does not stand up to the check (a defect, never an input error).
         """
         started = time.perf_counter()
-        quiet = not self._timed.events and self._whole is not None and self._whole.best
+        quiet = not self._stopwatch.events and self._full_solve is not None and self._full_solve.best
         self.prepare(now_s)
         prepared = time.perf_counter()
         self.state.session.solve()
@@ -263,32 +263,32 @@ class FlowScheduler(Answers):
         kept = None if decided is not None or quiet else self._steady(changes, prefer or {})
         if kept is not None:
             changes = kept
-            self._whole, method = None, self.method
+            self._full_solve, method = None, self.method
             if self.certify:
                 certificate = prove(self.state.session, f"step {self.steps + 1} of {self.state.name}")
                 check_s = time.perf_counter() - solved
         else:
-            changes, check_s = self._beyond(changes, quiet=quiet, decided=decided)
-            assert self._whole is not None
-            certificate, method = self._whole.certificate, self._whole.method
+            changes, check_s = self._solve_with_side_constraints(changes, quiet=quiet, decided=decided)
+            assert self._full_solve is not None
+            certificate, method = self._full_solve.certificate, self._full_solve.method
         decided_at = time.perf_counter()
         parts = self._take(changes)
-        self.state.beyond.settled()
+        self.state.side_constraints.settled()
         if not self.steps:
             collect_after(len(self.state.tasks))  # the first step places everything
         done = time.perf_counter()
         seconds = {
-            "events": self._timed.seconds + prepared - started,
+            "events": self._stopwatch.seconds + prepared - started,
             "solve": decided_at - prepared - check_s,
             "read": done - decided_at,
             "check": check_s,
-            "total": self._timed.seconds + done - started,
+            "total": self._stopwatch.seconds + done - started,
         }
-        events, self._timed = self._timed.events, Timed()
+        events, self._stopwatch = self._stopwatch.events, Stopwatch()
         self.steps += 1
         state = self.state
         totals = (state.running, len(state.tasks) - state.running)
-        whole = self._whole is not None
+        whole = self._full_solve is not None
         return Delta(self.steps, state.now_s, events, *parts, *totals, seconds, certificate, method, whole)
 
     def _steady(self, changes: Changes, prefer: Mapping[str, str | None]) -> Changes | None:
@@ -308,21 +308,23 @@ class FlowScheduler(Answers):
         state = self.state
         if state.rules.shares is not None and state.rules.shares.kind == "dominant":
             return False
-        return not state.beyond or state.beyond.breach(changes, state._on) is None
+        return not state.side_constraints or state.side_constraints.breach(changes, state._on) is None
 
-    def _beyond(self, changes: Changes, *, quiet: bool, decided: Decided | None) -> tuple[Changes, float]:
+    def _solve_with_side_constraints(
+        self, changes: Changes, *, quiet: bool, decided: Decided | None
+    ) -> tuple[Changes, float]:
         """Decide what the network cannot; returns the changes, and the seconds of checking."""
         state, check_s = self.state, 0.0
         here = {name: state.tasks[name].machine for name in changes}
         next_of: Mapping[str, str | None] = here
         try:
             if decided is not None:
-                self._whole = decided.whole(self._whole)
+                self._full_solve = decided.as_full_solve(self._full_solve)
                 known = here | dict(decided.places)
                 next_of = {name: known[name] for name in state.tasks if name in known}  # in the order of a solve
             elif not quiet:
-                solution = solve_whole(state, self.options, certify=self.certify)
-                self._whole = Whole.of(solution)
+                solution = solve_fully(state, self.options, certify=self.certify)
+                self._full_solve = FullSolve.of(solution)
                 next_of = {name: solution.machine_of.get(name) for name in state.tasks}
                 check_s = 0.0 if solution.seconds is None else solution.seconds.check
         finally:  # also where there is no schedule: what the network wants is asked again at the next step

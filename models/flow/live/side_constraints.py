@@ -16,7 +16,7 @@ from flowlex.instances.flow import FlowJob, Machine
 from flowlex.instances.flow_rules import RACK, Affinity, Gang, TaskSpread, check_rules, domain_tags, members_of
 from flowlex.models.flow.live.records import EventError, LiveJob, LiveTask
 
-__all__ = ["Beyond", "Changes", "TieRule"]
+__all__ = ["Changes", "SideConstraints", "TieRule"]
 
 TieRule = Gang | TaskSpread | Affinity
 #: Machine of each task that changes: (now, next).
@@ -25,7 +25,7 @@ _MOST_RULES = 2**16
 _exact = lru_cache(maxsize=4096)(rational)
 
 
-class Beyond:
+class SideConstraints:
     """Rules and capacities in force; ``machines``, ``jobs`` and ``tasks`` are those of the living cluster."""
 
     def __init__(
@@ -35,20 +35,20 @@ class Beyond:
         self.rules: dict[tuple[str, str], TieRule] = {}
         self._members: dict[tuple[str, str], dict[str, None]] = {}
         self._rules_of: dict[str, dict[tuple[str, str], None]] = {}
-        self._stale = False  # whether other tasks may be barred
+        self._stale = False  # whether other tasks may be blocked
         self._tags: dict[str, dict[str, str]] = {}  # of domains by machine and key, until a machine comes or goes
-        self._room: dict[str | None, tuple[int, str]] = {}  # most slots in one domain, by key, until machines change
-        self.barred: dict[str, None] = {}  # tasks of gangs that no domain has slots for: they wait whatever happens
-        self._stating: Counter[str] = Counter()  # machines that state each resource
-        self.doubtful: dict[str, None] = {}  # machines that may hold more than they have
+        self._most_slots: dict[str | None, tuple[int, str]] = {}  # in one domain, by key
+        self.blocked: dict[str, None] = {}  # tasks of gangs that no domain has slots for: they wait whatever happens
+        self._resources: Counter[str] = Counter()  # machines that state each resource
+        self.unchecked: dict[str, None] = {}  # machines that may hold more than they have
 
     def __bool__(self) -> bool:
-        return bool(self.rules or self._stating)
+        return bool(self.rules or self._resources)
 
     @property
     def capacities(self) -> bool:
         """Whether machines have capacities."""
-        return bool(self._stating)
+        return bool(self._resources)
 
     # Rules -----------------------------------------------------------------------------------------------------
     def tie(self, rules: Iterable[TieRule], *, known: bool = False) -> None:
@@ -99,7 +99,7 @@ class Beyond:
 
     def forget(self, task: str, job: str) -> None:
         """A task ends: rules keep what is left of their tasks, and go with the last of them."""
-        self.barred.pop(task, None)
+        self.blocked.pop(task, None)
         for key in list(self._rules_of.get(task, ())):
             self._stale = True
             rule, members = self.rules[key], self._members[key]
@@ -135,60 +135,60 @@ class Beyond:
     def put_machine(self, machine: Machine) -> None:
         """A machine comes; what counted for nothing before may be a resource now."""
         self._tags.clear()
-        fresh = machine.capacity.keys() - self._stating.keys()
-        self._stating.update(machine.capacity.keys())
-        self.doubtful |= dict.fromkeys(self._machines) if fresh else {machine.name: None}
+        fresh = machine.capacity.keys() - self._resources.keys()
+        self._resources.update(machine.capacity.keys())
+        self.unchecked |= dict.fromkeys(self._machines) if fresh else {machine.name: None}
 
     def take_machine(self, machine: Machine) -> None:
         """A machine goes."""
         self._tags.clear()
-        self.doubtful.pop(machine.name, None)
-        self._stating -= Counter(machine.capacity.keys())
+        self.unchecked.pop(machine.name, None)
+        self._resources -= Counter(machine.capacity.keys())
 
     def refuse_job(self, job: FlowJob) -> None:
         """Raise `EventError` where a job limits preemptions, which whole solves do not know."""
         if job.preemptions_per_hour is not None and self:
-            other = next(iter(self.rules.values()), None) or self._capacious()
+            other = next(iter(self.rules.values()), None) or self._machine_with_capacity()
             assert other is not None
-            raise _clash(job, _says(other))
+            raise _clash(job, _description(other))
 
     def refuse_beside(self, what: TieRule | Machine) -> None:
         """Raise `EventError` where a rule, or a machine with a capacity, comes beside what it does not go with."""
-        says, limited = _says(what), self._limited()
+        says, limited = _description(what), self._limited()
         if limited is not None:
             raise _clash(limited, says)
         rule = next(iter(self.rules.values()), None)
-        other = rule if isinstance(what, Machine) else self._capacious()
+        other = rule if isinstance(what, Machine) else self._machine_with_capacity()
         if other is not None:
-            beside = _says(other)
+            beside = _description(other)
             raise EventError(f"{says} does not go with {beside}; drop one of the two, or give slots of a fitting size")
 
     def _limited(self) -> FlowJob | None:
         return next((live.job for live in self._jobs.values() if live.job.preemptions_per_hour is not None), None)
 
-    def _capacious(self) -> Machine | None:
-        return next((m for m in self._machines.values() if m.capacity), None) if self._stating else None
+    def _machine_with_capacity(self) -> Machine | None:
+        return next((m for m in self._machines.values() if m.capacity), None) if self._resources else None
 
     # Gangs without room ----------------------------------------------------------------------------------------
     def changed_slots(self) -> None:
         """Machines came, went, or have other slots."""
-        self._room.clear()
-        self._stale = bool(self.rules or self.barred)
+        self._most_slots.clear()
+        self._stale = bool(self.rules or self.blocked)
 
-    def bar(self) -> list[str]:
+    def update_blocked(self) -> list[str]:
         """Find the tasks that wait whatever happens; returns those that are among them, or were, unlike before."""
         if not self._stale:
             return []
         self._stale = False
-        before, self.barred = self.barred, {}
+        before, self.blocked = self.blocked, {}
         for key, rule in self.rules.items():
             if isinstance(rule, Gang) and len(self._members[key]) > self._most(rule.key)[0]:
-                self.barred |= self._members[key]
-        return [task for task in (*before, *self.barred) if (task in before) != (task in self.barred)]
+                self.blocked |= self._members[key]
+        return [task for task in (*before, *self.blocked) if (task in before) != (task in self.blocked)]
 
-    def hopeless(self, task: str) -> str | None:
+    def blocked_reason(self, task: str) -> str | None:
         """Why a task waits whatever happens."""
-        if task not in self.barred:
+        if task not in self.blocked:
             return None
         key = next(key for key in self._rules_of[task] if key[0] == "gang")
         within = self.rules[key].key
@@ -198,7 +198,7 @@ class Beyond:
         says, count = self.rules[key].says, len(self._members[key])
         return f"{says} runs whole or not at all and needs {count} places at once{one}; {there}"
 
-    def placeless(self, task: str) -> str | None:
+    def missing_domain_reason(self, task: str) -> str | None:
         """Why a task waits whose rule is about places that are gone."""
         for rule in (self.rules[each] for each in self._rules_of.get(task, ())):
             if rule.key is not None and self._machines and not self._tags_of(rule.key):
@@ -207,13 +207,13 @@ class Beyond:
 
     def _most(self, key: str | None) -> tuple[int, str]:
         """Most slots in one domain, and its tag."""
-        if key not in self._room:
+        if key not in self._most_slots:
             slots: Counter[str] = Counter()
             tags = dict.fromkeys(self._machines, "") if key is None else self._tags_of(key)
             for machine, tag in tags.items():
                 slots[tag] += self._machines[machine].slots
-            self._room[key] = max(((count, tag) for tag, count in slots.items()), default=(0, ""))
-        return self._room[key]
+            self._most_slots[key] = max(((count, tag) for tag, count in slots.items()), default=(0, ""))
+        return self._most_slots[key]
 
     def _tags_of(self, key: str) -> dict[str, str]:
         if key not in self._tags:
@@ -225,18 +225,18 @@ class Beyond:
         """What a schedule would break; None where it keeps all. ``on``: tasks by machine before the changes."""
         for key, rule in self.rules.items():
             places = [self._next(task, changes) for task in self._members[key]]
-            if not self._kept(rule, [place for place in places if place is not None], len(places)):
+            if not self._holds(rule, [place for place in places if place is not None], len(places)):
                 return rule.says
-        return self._overfull(changes, on) if self._stating else None
+        return self._overfull(changes, on) if self._resources else None
 
     def settled(self) -> None:
         """A schedule that keeps everything is in force."""
-        self.doubtful.clear()
+        self.unchecked.clear()
 
     def _next(self, task: str, changes: Changes) -> str | None:
         return changes[task][1] if task in changes else self._tasks[task].machine
 
-    def _kept(self, rule: TieRule, used: list[str], wanted: int) -> bool:
+    def _holds(self, rule: TieRule, used: list[str], wanted: int) -> bool:
         if isinstance(rule, Gang) and 0 < len(used) < wanted:
             return False
         if rule.key is None:
@@ -254,11 +254,11 @@ class Beyond:
         for task, (_, machine) in changes.items():
             if machine is not None:
                 comes.setdefault(machine, []).append(task)
-        for machine in comes.keys() | self.doubtful.keys():
+        for machine in comes.keys() | self.unchecked.keys():
             stays = [task for task in on.get(machine, ()) if task not in changes]
             demands = [self._tasks[task].task.demands for task in (*stays, *comes.get(machine, ()))]
             capacity = self._machines[machine].capacity
-            for name in self._stating:
+            for name in self._resources:
                 asked = sum((_exact(each[name]) for each in demands if name in each), Fraction(0))
                 if asked > _exact(capacity.get(name, 0)):
                     return f"{name} of machine {machine!r}"
@@ -269,7 +269,7 @@ def _kind(rule: TieRule) -> str:
     return rule.says.partition(" ")[0]
 
 
-def _says(what: TieRule | Machine) -> str:
+def _description(what: TieRule | Machine) -> str:
     return f"the capacity of machine {what.name!r}" if isinstance(what, Machine) else what.says
 
 

@@ -23,7 +23,7 @@ from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.identity import AbsentGoalError, described, revived
 from flowlex.models.flow.live.cluster_record import Record
-from flowlex.models.flow.live.full_solve import Whole
+from flowlex.models.flow.live.full_solve import FullSolve
 from flowlex.models.flow.live.scheduler import FlowScheduler
 
 __all__ = ["load_scheduler", "save_scheduler"]
@@ -41,9 +41,9 @@ def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
         "options": scheduler.options,
         "queues": [queue.model_dump(mode="json") for queue in state.queues],
         "steps": scheduler.steps,
-        "events": scheduler._timed.events,
+        "events": scheduler._stopwatch.events,
         "why": scheduler._why,
-        "whole": None if scheduler._whole is None else scheduler._whole.to_dict(),
+        "whole": None if scheduler._full_solve is None else scheduler._full_solve.to_dict(),
         **Record.of(state).to_dict(),
     }
     write_atomically(path, gzip.compress(json.dumps(document).encode(), 1, mtime=0))
@@ -105,8 +105,8 @@ def _made(document: Mapping[str, Any], goals: tuple[Goal, ...], certify: bool) -
     scheduler = FlowScheduler(empty, goals, certify=certify, **document["options"])
     Record.of_dict(document).refill(scheduler.state)
     scheduler.steps, scheduler._why = int(document["steps"]), dict(document["why"])
-    scheduler._timed.events = int(document["events"])
-    scheduler._whole = None if document["whole"] is None else Whole.of_dict(document["whole"])
+    scheduler._stopwatch.events = int(document["events"])
+    scheduler._full_solve = None if document["whole"] is None else FullSolve.of_dict(document["whole"])
     with contextlib.suppress(NoFlowError):  # the next step says so
         scheduler.prepare()
         scheduler.state.session.solve()  # so that questions are answered from now on

@@ -6,7 +6,7 @@ from flowlex.instances.flow import FlowJob, Machine
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.base import TaskView
 from flowlex.models.flow.live.clock import elapsed_s
-from flowlex.models.flow.live.costs import PricedState
+from flowlex.models.flow.live.costs import StateWithCosts
 from flowlex.models.flow.live.records import EventError, LiveJob, LiveTask
 from flowlex.models.flow.preemption import HOUR_S, kept_tasks
 from flowlex.models.flow.share_claims import places_of, rule_of
@@ -14,18 +14,18 @@ from flowlex.models.flow.share_claims import places_of, rule_of
 __all__ = ["LiveState"]
 
 
-class LiveState(PricedState):
+class LiveState(StateWithCosts):
     """Every change here goes to the network at once, the optimum waits for a step."""
 
     def put_machine(self, machine: Machine) -> None:
         """Add a machine."""
         if machine.capacity:
-            self.beyond.refuse_beside(machine)
-        self.beyond.check_machine(machine)
+            self.side_constraints.refuse_beside(machine)
+        self.side_constraints.check_machine(machine)
         self.refuse_slots(machine.name, machine.slots)
         costs = self.slot_costs(machine)
         self.cluster.add(machine)
-        self.beyond.put_machine(machine)
+        self.side_constraints.put_machine(machine)
         self.slots += machine.slots
         self.note_machines()
         self.network.add_machine(machine.name, costs)
@@ -39,7 +39,7 @@ class LiveState(PricedState):
     def take_machine(self, name: str) -> None:
         """Take a machine out."""
         self.slots -= self.cluster.machines[name].slots
-        self.beyond.take_machine(self.cluster.machines[name])
+        self.side_constraints.take_machine(self.cluster.machines[name])
         self.cluster.remove(name)
         self.note_machines()
         self.doubt(name)
@@ -49,17 +49,17 @@ class LiveState(PricedState):
     def note_machines(self) -> None:
         """Shares, and gangs that find no room, depend on the machines, which have changed."""
         self._frozen = None
-        self.beyond.changed_slots()
+        self.side_constraints.changed_slots()
         if self.claims is not None:
             self.claims.changed_machines()
 
     def _reprice_around(self, machine: str) -> None:
         """Reprice the tasks whose arcs depend on whether a machine is there."""
         each = self.rules.asks_each
-        for name in self.tasks if each else {**self._mentions.get(machine, {}), **self._on.get(machine, {})}:
+        for name in self.tasks if each else {**self._named_in_costs.get(machine, {}), **self._on.get(machine, {})}:
             self.reprice(self.tasks[name])
         if each and self.claims is not None:
-            self.claim_anew()
+            self.recompute_claims()
 
     def put_job(self, job: FlowJob) -> None:
         """Add a job with all its tasks; a refused cost leaves nothing behind."""
@@ -67,7 +67,7 @@ class LiveState(PricedState):
             raise EventError(f"job {job.name!r}: there would be more than {self.task_limit} tasks; raise task_limit")
         if job.queue is not None and all(queue.name != job.queue for queue in self.queues):
             raise EventError(f"job {job.name!r} is in queue {job.queue!r}, which does not exist; see set_queues")
-        self.beyond.refuse_job(job)
+        self.side_constraints.refuse_job(job)
         rule = job.different_machines or ""
         present = self._apart.get(rule, {})
         apart = rule if len(present) + len(job.tasks) > 1 else ""
@@ -106,17 +106,17 @@ class LiveState(PricedState):
         job = self.jobs[task.job]
         self.network.remove_task(name)
         for machine in task.mentions:
-            del self._mentions[machine][name]
-            if not self._mentions[machine]:
-                del self._mentions[machine]
+            del self._named_in_costs[machine][name]
+            if not self._named_in_costs[machine]:
+                del self._named_in_costs[machine]
         if task.machine is not None:
             self.running -= 1
             del self._on[task.machine][name]
             self.doubt(task.machine)
-            self._let_go(task)
+            self._release(task)
         self.clock.stop(name)
         self.fresh.pop(name, None)
-        self.beyond.forget(name, task.job)
+        self.side_constraints.forget(name, task.job)
         rule = job.job.different_machines
         if rule:
             del self._apart[rule][name]
@@ -143,7 +143,7 @@ class LiveState(PricedState):
             del self._on[task.machine][name]
             self.clock.stop(name)
             self.doubt(task.machine)
-            if self._let_go(task) and machine is None:
+            if self._release(task) and machine is None:
                 live = self.jobs[task.job]
                 self._note_preempted(live, [*live.preempted, self.now_s])
         task.machine, task.started_s, task.elapsed_s = machine, self.now_s, 0.0
@@ -210,7 +210,7 @@ class LiveState(PricedState):
     def limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
         """Set what preempting a job costs and how often it may happen; a refused cost leaves all as before."""
         old, times = live.job, live.preempted
-        self.beyond.refuse_job(old.model_copy(update={"preemptions_per_hour": per_hour}))
+        self.side_constraints.refuse_job(old.model_copy(update={"preemptions_per_hour": per_hour}))
         try:
             self._set_limit(live, cost, per_hour)
         except ModelError:
@@ -258,7 +258,7 @@ class LiveState(PricedState):
             names = {task.task.name for task in kept}
             for task in tasks:
                 if task.task.name not in names:
-                    self._let_go(task)
+                    self._release(task)
                 elif not task.held:
                     live = self.jobs[task.job]
                     task.held, live.held = True, live.held + 1
@@ -278,7 +278,7 @@ class LiveState(PricedState):
     def _may_stay(self, task: TaskView) -> bool:
         return self.rules.may_stay(task, self.rules.moving(task, self.cluster), self.cluster)
 
-    def _let_go(self, task: LiveTask) -> bool:
+    def _release(self, task: LiveTask) -> bool:
         """Hold a task no more; whether it was held."""
         if not task.held:
             return False

@@ -10,7 +10,7 @@ import numpy as np
 from flowlex.instances.flow import FlowInstance, FlowTask, RunningOn
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
 from flowlex.models.flow.live.clock import elapsed_s
-from flowlex.models.flow.live.costs import PricedState
+from flowlex.models.flow.live.costs import StateWithCosts
 from flowlex.models.flow.live.engines import solved_costs
 from flowlex.models.flow.live.records import LiveTask
 from flowlex.models.flow.live.side_constraints import TieRule
@@ -23,7 +23,7 @@ __all__ = ["present_instance", "present_score", "waiting_reason"]
 _KINDS: dict[str, type[TieRule]] = {"gangs": Gang, "spreads": TaskSpread, "affinities": Affinity}
 
 
-def waiting_reason(state: PricedState, name: str) -> str:
+def waiting_reason(state: StateWithCosts, name: str) -> str:
     """Why a task waits."""
     view = state.task(name)
     job, others = state.jobs[view.job], state._apart.get(view.apart, ())
@@ -37,7 +37,7 @@ def waiting_reason(state: PricedState, name: str) -> str:
     return WORTH_MORE
 
 
-def present_score(state: PricedState) -> Score:
+def present_score(state: StateWithCosts) -> Score:
     """What the schedule of the last step minimises, recomputed (work in proportion to the cluster)."""
     strict = state.rules.priority is not None and state.rules.priority.mode == "strict"
     waiting: Counter[int] = Counter()
@@ -54,7 +54,7 @@ def present_score(state: PricedState) -> Score:
     return Score(shortfall, tuple(sorted(waiting.items())), by_goal, cost)
 
 
-def _cost_by_goal(state: PricedState) -> tuple[tuple[str, int], ...]:
+def _cost_by_goal(state: StateWithCosts) -> tuple[tuple[str, int], ...]:
     """Cost of each rank, arc by arc, as sums over many arcs cannot be told apart by rank."""
     if state.rules.order is None:
         return ()
@@ -67,7 +67,7 @@ def _cost_by_goal(state: PricedState) -> tuple[tuple[str, int], ...]:
     return tuple(zip(state.order.names, total, strict=True))
 
 
-def present_instance(state: PricedState) -> FlowInstance:
+def present_instance(state: StateWithCosts) -> FlowInstance:
     """The present state as an instance: what runs where, for how long, and what waits."""
     jobs = [
         live.job.model_copy(
@@ -80,13 +80,13 @@ def present_instance(state: PricedState) -> FlowInstance:
     ]
     machines = tuple(state.cluster.machines.values())
     # Between a loss of slots and the next step a machine may hold more than it has, so nothing is checked here.
-    rules: dict[str, Any] = {name: state.beyond.of_kind(kind) for name, kind in _KINDS.items()}
+    rules: dict[str, Any] = {name: state.side_constraints.of_kind(kind) for name, kind in _KINDS.items()}
     return FlowInstance.model_construct(
         name=state.name, machines=machines, jobs=tuple(jobs), queues=state.queues, **rules
     )
 
 
-def _snapshot(state: PricedState, task: LiveTask) -> FlowTask:
+def _snapshot(state: StateWithCosts, task: LiveTask) -> FlowTask:
     known = state.cluster.machines
     running = None
     if task.machine in known:

@@ -13,7 +13,7 @@ from flowlex.models.flow.goals import PRESETS, Continuity, FairShares, LoadSprea
 from flowlex.models.flow.live import scheduler as stepping
 from flowlex.models.flow.live.replay import replay_events
 from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
-from flowlex.models.flow.live.side_constraints import Beyond
+from flowlex.models.flow.live.side_constraints import SideConstraints
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.validation.certificates import CertificateError
 from tests.models.flow.capacity_cases import cluster
@@ -61,7 +61,7 @@ def steps(s, seed, tmp_path, best_of, count=3, claims=("optimal",)):
         assert FlowInstance.model_validate(s.instance().model_dump())
         audit = s.audit()
         assert audit.certificate.claim in claims and audit.machine_of == before
-        for task in list(s.waiting())[: 1 if s.state.beyond else 0]:
+        for task in list(s.waiting())[: 1 if s.state.side_constraints else 0]:
             assert s.explain(task).reason == s.waiting()[task]
     return whole
 
@@ -74,8 +74,8 @@ def happen(s, rng, fresh):
         s.cancel(task=task) if s.machine_of(task) is None else s.finish(task)
     elif kind == 1 and len(machines) > 1:
         s.remove_machine(str(rng.choice(machines)))
-    elif kind == 2 and s.state.beyond.rules:
-        rules = list(s.state.beyond.rules)
+    elif kind == 2 and s.state.side_constraints.rules:
+        rules = list(s.state.side_constraints.rules)
         s.untie(*rules[int(rng.integers(len(rules)))])
     elif kind == 3 and fresh:
         s.add_machine(fresh.pop())
@@ -96,7 +96,7 @@ def test_lives_with_capacities_are_the_best_of_all_schedules(seed, tmp_path):
 
 def test_the_network_is_enough_where_it_keeps_the_rules(monkeypatch):
     s = live(machine("m0"), machine("m1"))
-    monkeypatch.setattr(stepping, "solve_whole", None)  # would fail when called
+    monkeypatch.setattr(stepping, "solve_fully", None)  # would fail when called
     s.submit(job("g", 2), Gang(name="g", jobs=("g",)), TaskSpread(name="s", jobs=("g",), most=1))
     assert len(s.step(1.0).placed) == 2
     assert s.audit().certificate.claim == "optimal"
@@ -107,7 +107,7 @@ def test_a_gang_without_room_costs_no_solve(monkeypatch):
     s.submit(job("g", 3), Gang(name="g", jobs=("g",), within="rack"))
     s.submit(job("a", 3))
     with monkeypatch.context() as patch:
-        patch.setattr(stepping, "solve_whole", None)  # would fail when called
+        patch.setattr(stepping, "solve_fully", None)  # would fail when called
         assert s.step(1.0).running == 3
     why = s.explain("g-1")
     assert why.rule == "gang"
@@ -116,7 +116,7 @@ def test_a_gang_without_room_costs_no_solve(monkeypatch):
     s.set_slots("m1", 3)
     assert s.step(2.0).running == 3
     s.set_slots("m1", 2)
-    monkeypatch.setattr(stepping, "solve_whole", None)
+    monkeypatch.setattr(stepping, "solve_fully", None)
     assert len(s.step(3.0).stopped) == 3
 
 
@@ -126,7 +126,7 @@ def test_while_only_time_passes_a_whole_solve_holds(monkeypatch):
     s.submit(job("g", 3, priority=1), Gang(name="g", jobs=("g",)))
     assert s.step(1.0).whole and s.placements() == {"a-0": "m0"}
     with monkeypatch.context() as patch:
-        patch.setattr(stepping, "solve_whole", None)
+        patch.setattr(stepping, "solve_fully", None)
         later = s.step(500.0)
     assert later.whole and later.certificate.claim == "optimal" and not (later.placed or later.moved or later.stopped)
     s.set_slots("m0", 4)
@@ -142,7 +142,7 @@ def test_a_step_without_a_schedule_can_be_repeated(monkeypatch):
         raise ModelError("no schedule (time)")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stepping, "solve_whole", out_of_time)
+        patch.setattr(stepping, "solve_fully", out_of_time)
         for _ in range(2):
             with pytest.raises(ModelError, match="no schedule"):
                 s.step(1.0)
@@ -152,7 +152,7 @@ def test_a_step_without_a_schedule_can_be_repeated(monkeypatch):
 
 def test_a_rule_that_is_not_looked_at_is_found_out(tmp_path, monkeypatch):
     """The network's answer is refused by the oracle where nobody looks at the rules."""
-    monkeypatch.setattr(Beyond, "breach", lambda *_: None)
+    monkeypatch.setattr(SideConstraints, "breach", lambda *_: None)
     with pytest.raises(AssertionError):
         for seed in range(20):
             steps(FlowScheduler(tied_cluster(seed, most_tasks=4), GOALS), seed, tmp_path, best, count=1)
@@ -182,7 +182,7 @@ def test_a_gang_starts_when_the_last_of_its_places_comes_and_ends_task_by_task()
     assert s.step(5.0).running == 3
     for k in range(1, 5):
         s.cancel(task=f"big-{k}")
-    assert not s.state.beyond and not s.state.tasks
+    assert not s.state.side_constraints and not s.state.tasks
 
 
 def test_rules_that_make_no_sense_change_nothing():
@@ -201,7 +201,7 @@ def test_rules_that_make_no_sense_change_nothing():
             s.tie(rule)
         with pytest.raises(EventError):
             s.submit(job("b", 2), rule)
-        assert list(s.state.beyond.rules) == [("gang", "g")] and list(s.state.jobs) == ["a"]
+        assert list(s.state.side_constraints.rules) == [("gang", "g")] and list(s.state.jobs) == ["a"]
     with pytest.raises(EventError, match="there is no gang 'h'"):
         s.untie("gang", "h")
     s.tie(TaskSpread(name="s", jobs=("a",), over="rack", most=2))
@@ -243,7 +243,7 @@ def test_a_resource_that_comes_late_counts_for_all_machines():
     s.step(2.0)
     assert s.placements() == {"a": "m1", "b": "m0"}
     s.remove_machine("m1")
-    assert not s.state.beyond and s.step(3.0).running == 2  # no machine states it any more
+    assert not s.state.side_constraints and s.step(3.0).running == 2  # no machine states it any more
 
 
 def test_dominant_shares_are_those_of_a_fresh_solve():
@@ -279,7 +279,7 @@ def test_rules_travel_through_a_log_and_goals_through_events(tmp_path):
     assert [d.running for d in deltas] == [2, 4, 4]
     assert report.refused == [(8, "no cost model is named 'nothing'; one of: " + ", ".join(PRESETS))]
     s = report.scheduler
-    assert s.state.goals == PRESETS["quincy"] and s.state.beyond.rules == {("gang", "g"): gang}
+    assert s.state.goals == PRESETS["quincy"] and s.state.side_constraints.rules == {("gang", "g"): gang}
     save_scheduler(s, tmp_path / "state")
     assert load_scheduler(tmp_path / "state").state.goals == PRESETS["quincy"]
 
