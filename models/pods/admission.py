@@ -32,6 +32,8 @@ __all__ = ["Admission", "Admitting", "remaining"]
 
 #: Share of the time that admission may use, where time is limited.
 _SHARE = 0.6
+#: Of that time for first placements, so that most is left to improve the best; and the policies that are tried first.
+_FIRST_SHARE, _PROMISING = 0.25, ("fgd", "gpu-packing", "first-fit")
 #: Steps of ruin and recreate per pod that is to be placed, at least and at most; and of one call.
 _STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 300, 5_000, 500_000, 10_000
 #: Nodes of the search tree of one integer program.
@@ -142,10 +144,13 @@ class Admitting:
         )
 
     def _first(self, start: Cluster) -> Cluster:
-        """The even placement if it places all, else the best of all policies as listed."""
+        """The even placement if it places all, else the best of the policies, the promising first."""
+        began = processor_seconds()
         best = place_by(EVEN, start, in_order(self.levels.of, self.view.load.most()))
-        for policy in (*POLICIES.values(), EVEN):
-            if self.count(best) == self.wanted or self.late:
+        names = dict.fromkeys((*_PROMISING, *POLICIES))
+        for policy in (*(POLICIES[name] for name in names), EVEN):
+            late = self.until is not None and processor_seconds() - began > _FIRST_SHARE * (self.until - began)
+            if self.count(best) == self.wanted or late:
                 return best
             trial = Placing(start, policy, self.options.seed)
             trial.place(in_order(self.levels.of))

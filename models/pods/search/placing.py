@@ -11,7 +11,7 @@ from flowlex.instances.pod_group_rules import GANG, SKEW
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.group_rules import room
-from flowlex.models.pods.search.policies import EVEN, POLICIES, Scores, in_order
+from flowlex.models.pods.search.policies import POLICIES, Scores, in_order
 from flowlex.models.pods.search.state import SearchState
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Placing:
         self.view: PodArrays
         self.start, self.policy, self.view = start, policy, start.view
         self.scores: Scores
-        self.state, self.scores = SearchState.of(start), Scores.of(start, keep=policy != EVEN)
+        self.state, self.scores = SearchState.of(start), Scores.of(start)
         self.rng = np.random.default_rng(seed)
         self.alone: Booleans
         self.alone, self.skewed = tied(start.view), start.view.rules.members(SKEW)

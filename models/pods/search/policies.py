@@ -85,12 +85,12 @@ class Scores(NamedTuple):
     total: Floats
 
     @classmethod
-    def of(cls, cluster: Cluster, *, keep: bool = True) -> Scores:
-        """Nothing known yet; ``keep`` remembers scores, where the table is not too large."""
+    def of(cls, cluster: Cluster) -> Scores:
+        """Nothing known yet; scores are remembered where the table is not too large."""
         view, exact = cluster.view, cluster.view.exact
         units = [_unit(sizes, held) for sizes, held in zip(exact.node.T, view.capacity.T[1:], strict=True)]
         rows, nodes = exact.gpu.table.shape[0], len(view.cards)
-        rows_kept = rows if keep and rows * nodes <= _TABLE else 1
+        rows_kept = rows if rows * nodes <= _TABLE else 1
         gpu = exact.card * view.cards
         return cls(
             exact.node,

@@ -180,7 +180,7 @@ def _kubernetes(s, pod, node, whole, default):
 
 @njit(cache=True)
 def _score(s, t, policy, pod, node):
-    """Smaller is better."""
+    """Smaller is better. Under EVEN without what the sum of all loads takes off, which `choose` adds."""
     if policy == FIRST:
         return float(node)
     if policy == BEST:
@@ -198,7 +198,7 @@ def _score(s, t, policy, pod, node):
     if policy == RANDOM:
         return 0.0
     added, load = s.load[s.row[pod], s.column[node]], s.loads[node]
-    return (2.0 * load + added) * added - (2.0 * t.total[0] * added + added * added) / len(s.head)
+    return (2.0 * load + added) * added - added * added / len(s.head)
 
 
 @njit(cache=True)
@@ -217,7 +217,8 @@ def choose(s, t, policy, pod, but, rng):
     """The node with the least score that the pod fits (one of the equals, drawn), none of ``but``; or -1."""
     row, best, spot, met = s.row[pod], _INFINITE, -1, 0
     ruled = s.rule_start[pod + 1] > s.rule_start[pod]  # what it may use changes without its nodes
-    kept = t.cost.shape[0] > 1 and policy != EVEN and not ruled
+    kept = t.cost.shape[0] > 1 and not ruled
+    taken_off = 2.0 * t.total[0] / len(s.head) if policy == EVEN else 0.0
     for n in range(len(s.head)):
         if len(but) and n in but:
             continue
@@ -229,6 +230,8 @@ def choose(s, t, policy, pod, but, rng):
                 points = _score(s, t, policy, pod, n)
             if kept:
                 t.cost[row, n], t.known[row, n] = points, t.version[n]
+        if policy == EVEN:
+            points -= taken_off * s.load[row, s.column[n]]
         if points < best:
             best, spot, met = points, n, 1
             if policy == FIRST:
