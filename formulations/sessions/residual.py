@@ -32,7 +32,6 @@ __all__ = [
     "change_supplies",
     "empty",
     "kernel",
-    "list_arcs",
     "price_fresh",
     "put_flow",
     "put_flows",
@@ -156,14 +155,6 @@ def put_flows(t, flow):
     for arc in range(len(flow)):
         if t.flow[arc] != flow[arc]:
             put_flow(t, arc, flow[arc])
-
-
-@kernel
-def list_arcs(t, arcs):
-    """Make the lists anew, from arcs and flows."""
-    t.first_out[:] = t.first_in[:] = t.last_out[:] = t.last_in[:] = -1
-    for arc in range(arcs):
-        _list(t, arc)
 
 
 @kernel

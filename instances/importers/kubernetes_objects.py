@@ -187,10 +187,6 @@ class Cluster:
         """Leave a pod pending."""
         self.pending.setdefault(pod.name, reason)
 
-    def drop_pending(self) -> None:
-        """Take out of ``waiting`` what is left pending."""
-        self.waiting = [pod for pod in self.waiting if pod.name not in self.pending]
-
 
 def label_map(meta: Item) -> dict[str, str]:
     """Labels of an object."""

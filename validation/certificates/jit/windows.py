@@ -15,7 +15,7 @@ from flowlex.instances.exact import rational
 from flowlex.instances.jit import JitInstance, Job
 from flowlex.instances.rounding import WHOLE
 
-__all__ = ["TransferWindows", "latest_offsets", "overloaded", "planned_transfers", "transfer_windows"]
+__all__ = ["TransferWindows", "overloaded", "planned_transfers", "transfer_windows"]
 
 #: A quotient this near to a whole number counts as whole.
 _WHOLE = Fraction(1, 10**9)
@@ -89,15 +89,6 @@ def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
         most,
         np.asarray(latest),
     )
-
-
-def latest_offsets(instance: JitInstance, rule: str) -> list[float]:
-    """Latest arrival of every transfer, seconds from its job's arrival, job by job.
-
-    ``critical``: when the computation it feeds could start at the earliest, were every transfer sent at full rate.
-    ``paper``: algorithm 1 of Shi et al., as reconstructed in shared/papers.
-    """
-    return _latest_and_ready(instance, rule)[0]
 
 
 def _precedence(job: Job) -> dict[str, list[str]]:
