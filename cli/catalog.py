@@ -20,7 +20,7 @@ from flowlex.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 __all__ = ["example", "library", "schema"]
 
@@ -57,8 +57,7 @@ def schema(
     elif kind in kinds():
         document = json_schema(kind)
     else:
-        known = ", ".join((*kinds(), _SOLUTION, _CHANGES))
-        raise typer.BadParameter(f"unknown kind {kind!r}; one of: {known}", param_hint="KIND")
+        raise _unknown(kind, (*kinds(), _SOLUTION, _CHANGES))
     write_output(output, (json.dumps(document, indent=1) + "\n").encode())
 
 
@@ -104,7 +103,7 @@ def example(
     elif kind in kinds():
         raise typer.BadParameter(f"no example of {kind!r}; `flowlex schema {kind}` describes it", param_hint="KIND")
     else:
-        raise typer.BadParameter(f"unknown kind {kind!r}; one of: {', '.join(kinds())}", param_hint="KIND")
+        raise _unknown(kind, kinds())
     write_instance_output(made, output)
 
 
@@ -133,3 +132,10 @@ def _shipped() -> Iterator[Path]:
     with resources.as_file(resources.files("flowlex.instances") / "library") as folder:
         if folder.is_dir():
             yield from sorted(path for path in folder.rglob("*") if has_instance_name(path) and path.is_file())
+
+
+def _unknown(kind: str, known: Collection[str]) -> typer.BadParameter:
+    from flowlex.instances.errors import did_you_mean
+
+    text = f"unknown kind {kind!r}; one of: {', '.join(known)}{did_you_mean(kind, known)}"
+    return typer.BadParameter(text, param_hint="KIND")

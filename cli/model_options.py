@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import Annotated
 
@@ -24,6 +23,7 @@ def options(
     """List the options of a kind of problem: what ``--set NAME=VALUE`` takes, the default, and what it means."""
     import dataclasses
 
+    from flowlex.instances.errors import did_you_mean
     from flowlex.instances.extensions import added_names, kinds
     from flowlex.models.base import ModelError
     from flowlex.models.options import Option, options_of
@@ -42,8 +42,7 @@ def options(
     if name:
         known = [option.name for option in found[kind]]
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, known)
             raise ModelError(f"{kind} has no option {name!r}; it has: {', '.join(known) or 'none'}{hint}")
         found = {kind: [option for option in found[kind] if option.name == name]}
     if as_json:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
 import numpy as np
 
 from flowlex.instances.changes import Changes
-from flowlex.instances.errors import InstanceError
+from flowlex.instances.errors import InstanceError, did_you_mean
 from flowlex.instances.fields import Name, NonNegative, Part, Positive
 from flowlex.instances.tables import frames_of, instance_of_frames
 
@@ -187,4 +187,5 @@ def require_known(name: str | None, among: Collection[str], says: str, what: str
     """Raise ``ValueError`` unless a name is known, or None; it follows what ``says`` who names it."""
     if name is not None and name not in among:
         some = ", ".join(list(among)[:10]) + (", ..." if len(among) > 10 else "")
-        raise ValueError(f"{says} {name!r}, which does not exist; the {what} are: {some or 'none'}")
+        hint = did_you_mean(name, among)
+        raise ValueError(f"{says} {name!r}, which does not exist; the {what} are: {some or 'none'}{hint}")

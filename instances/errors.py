@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = ["InstanceError", "first_fault", "shortened"]
+__all__ = ["InstanceError", "did_you_mean", "first_fault", "shortened"]
 
 
 class InstanceError(ValueError):
@@ -48,6 +51,12 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
     """Place and reason of the first fault that a validation found."""
     first = error.errors(include_url=False)[0]
     return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` with the nearest of the first 5000 known names; empty where none is near."""
+    near = difflib.get_close_matches(name, list(islice(known, 5000)), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def shortened(text: str) -> str:

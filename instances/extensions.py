@@ -24,7 +24,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from flowlex.instances.base import Instance
-from flowlex.instances.errors import InstanceError, shortened
+from flowlex.instances.errors import InstanceError, did_you_mean, shortened
 
 __all__ = ["added", "added_names", "instance_class", "kinds", "load_added", "owner"]
 
@@ -60,7 +60,8 @@ def instance_class(kind: Any) -> type[Instance]:
     elif not isinstance(kind, str) or (kind not in Instance.registry and added("flowlex.instances", kind) is None):
         if isinstance(kind, str) and (solved := kind.removesuffix("-solution")) != kind and solved in kinds():
             raise InstanceError(f"this is a solution of a {solved!r} instance; name the instance itself", place="kind")
-        raise InstanceError(f"unknown kind {shortened(repr(kind))}; one of: {', '.join(kinds())}", place="kind")
+        hint = did_you_mean(kind, kinds()) if isinstance(kind, str) else ""
+        raise InstanceError(f"unknown kind {shortened(repr(kind))}; one of: {', '.join(kinds())}{hint}", place="kind")
     if kind not in Instance.registry:
         found = added("flowlex.instances", kind)
         reason = f"{owner('flowlex.instances', kind)} offers kind {kind!r} but {found!r} is no Instance of that kind"

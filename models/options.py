@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
 import types
 import typing
@@ -17,6 +16,7 @@ from pydantic.errors import PydanticUserError
 
 from flowlex.instances.changes import read_changes
 from flowlex.instances.docstrings import parameters
+from flowlex.instances.errors import did_you_mean
 from flowlex.models.answer import ModelError
 
 __all__ = ["Option", "check_option", "option_types", "options_of", "plain_options", "require_known"]
@@ -83,8 +83,7 @@ def require_known(cls: type, names: typing.Iterable[str]) -> None:
     known = option_types(cls)
     for name in names:
         if name not in known and name != "changes":
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, known)
             raise ModelError(f"{cls.__name__} has no option {name!r}; it has: {', '.join(known) or 'none'}{hint}")
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from flowlex.instances.base import Instance
-from flowlex.instances.errors import InstanceError, first_fault
+from flowlex.instances.errors import InstanceError, did_you_mean, first_fault
 from flowlex.instances.extensions import added, load_added, owner
 
 __all__ = [
@@ -126,7 +126,8 @@ def generate(name: str, *, seed: int = 0, **parameters: Any) -> Instance:
     """
     spec = find(name)
     if spec is None:
-        raise InstanceError(f"no generator is named {name!r}; one of: {', '.join(all_generators())}")
+        known = all_generators()
+        raise InstanceError(f"no generator is named {name!r}; one of: {', '.join(known)}{did_you_mean(name, known)}")
     if seed < 0:
         raise InstanceError(f"the seed must not be negative (got {seed})", place=name)
     values: dict[str, Any] = {}

@@ -161,6 +161,7 @@ def test_assignment_choices_are_different_machines(machines, choices):
     ("name", "parameters", "reason"),
     [
         ("gpu-none", {}, "no generator is named 'gpu-none'; one of: cluster-"),
+        ("gpu-tesbed", {}, "pods-scale; did you mean 'gpu-testbed'?"),
         ("gpu-testbed", {"seed": -1}, "the seed must not be negative"),
         ("gpu-testbed", {"actve": 3}, "gpu-testbed: no parameter 'actve'; it has: active, jobs"),
         ("gpu-testbed", {"active": "many"}, "active='many': Input should be a valid integer"),
