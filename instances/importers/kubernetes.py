@@ -31,7 +31,7 @@ from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_fit import read_capacities, read_volumes
 from flowlex.instances.importers.kubernetes_limits import read_gangs, read_queues, read_scoped_quotas
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod, read_cluster
-from flowlex.instances.importers.kubernetes_resources import quantity
+from flowlex.instances.importers.kubernetes_resources import gigabytes, quantity
 from flowlex.instances.importers.kubernetes_selectors import Taint, tolerates
 from flowlex.instances.importers.kubernetes_topology import read_affinity, read_anti_affinity, read_spreads
 from flowlex.instances.pod_group_rules import PodGang
@@ -227,7 +227,7 @@ def _node(draft: Draft, cards: Cards, name: str, extra: Mapping[str, int]) -> Po
     return PodNode(
         name=name,
         cpu_cores=node.allocatable["cpu"] / 1000,
-        memory_gb=node.allocatable["memory"] / 1024**3,
+        memory_gb=gigabytes(node.allocatable["memory"], up=True),
         cards=many,
         card_gb=memory if many else 0.0,
         card_model=model if many else None,
@@ -248,7 +248,7 @@ def _waiting(
         return Pod(
             name=pod.name,
             cpu_cores=pod.requests.get("cpu", 0) / 1000,
-            memory_gb=pod.requests.get("memory", 0) / 1024**3,
+            memory_gb=gigabytes(pod.requests.get("memory", 0)),
             priority=pod.priority if modest is None or pod.preempts else min(modest, pod.priority),
             spreads=draft.spread_of.get(pod.name, ()),
             resources=draft.resources_of.get(pod.name, {}),

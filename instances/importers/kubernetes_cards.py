@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_limits import exhausted
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod
+from flowlex.instances.importers.kubernetes_resources import gigabytes
 from flowlex.instances.pods import Pod
 
 __all__ = ["Cards", "card_notes", "cards_in_use", "cards_of_nodes"]
@@ -82,7 +83,7 @@ class Cards:
                 made[pod.name] = Pod(
                     name=_short(pod.name),
                     cpu_cores=held["cpu"] / 1000,
-                    memory_gb=held["memory"] / 1024**3,
+                    memory_gb=gigabytes(held["memory"]),
                     priority=pod.priority,
                     tolerations=tuple(sorted(taints)),
                     spreads=draft.spread_of.get(pod.name, ()),

@@ -9,13 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from flowlex.instances.importers.kubernetes_draft import Draft
-from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubePod
+from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubePod, label_map
 from flowlex.instances.importers.kubernetes_selectors import matches_node
 from flowlex.instances.pod_group_rules import PodResource
 
 __all__ = ["read_capacities", "read_volumes"]
 
 _ANY = "0.0.0.0"
+#: Labels of nodes and volumes that name zone and region, older names too, and the names of today.
+_PLACES = {
+    f"{prefix}/{what}": f"topology.kubernetes.io/{what}"
+    for prefix in ("failure-domain.beta.kubernetes.io", "topology.kubernetes.io")
+    for what in ("zone", "region")
+}
 
 
 def read_capacities(draft: Draft, stated: frozenset[str]) -> dict[str, dict[str, int]]:
@@ -147,6 +153,7 @@ def _bind(draft: Draft, pod: KubePod, name: str, claim: Item) -> None:
             return
         required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
         _restrict(draft, pod, name, required)
+        _keep_zone(draft, pod, name, label_map(volume["metadata"]))
         return
     if "StorageClass" not in listed:
         draft.cluster.counts[_UNTOLD] += 1
@@ -167,6 +174,17 @@ def _bind(draft: Draft, pod: KubePod, name: str, claim: Item) -> None:
             for term in topologies
         ]
         _restrict(draft, pod, name, {"nodeSelectorTerms": terms})
+
+
+def _keep_zone(draft: Draft, pod: KubePod, name: str, labels: Mapping[str, str]) -> None:
+    """Only nodes in the zones and regions that labels of a volume name, or in none at all (VolumeZone)."""
+    places = {key: set(labels[key].split("__")) for key in _PLACES if key in labels}
+    there = 0
+    for node in draft.cluster.nodes.values():
+        of = {_PLACES[key]: node.labels[key] for key in _PLACES if key in node.labels}
+        if not of or all(of.get(_PLACES[key]) in values for key, values in places.items()):
+            there |= draft.bit[node.name]
+    draft.forbid(pod, ~there, f"the volume of its claim {name} is in a zone that no node that takes it is in")
 
 
 def _restrict(draft: Draft, pod: KubePod, name: str, required: Item | None) -> None:

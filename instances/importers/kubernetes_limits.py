@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod
-from flowlex.instances.importers.kubernetes_resources import quantity
+from flowlex.instances.importers.kubernetes_resources import gigabytes, quantity
 from flowlex.instances.importers.kubernetes_selectors import selects
 from flowlex.instances.pod_group_rules import PodQueue, PodResource
 
@@ -34,7 +36,10 @@ _QUOTAS = {
     "gpus": ("requests.nvidia.com/gpu",),
     "pods": ("pods", "count/pods"),
 }
+_OF_QUEUES = {name for names in _QUOTAS.values() for name in names}
 _COUNTED = {"count/pods": "pods"}
+#: What pods may request of a quota; the others are about objects of other kinds.
+_OF_PODS = re.compile(r"cpu|memory|pods|ephemeral-storage|hugepages-.*|(?!count/|limits\.).*/.*")
 _WHEN = "DuringSchedulingIgnoredDuringExecution"
 
 
@@ -97,30 +102,34 @@ def read_queues(cluster: Cluster) -> tuple[PodQueue, ...]:
             mine = limits.setdefault(str(item["metadata"].get("namespace", "default")), {})
             for field, names in _QUOTAS.items():
                 for name in set(names) & (spec.get("hard") or {}).keys():
-                    amount = quantity(spec["hard"][name]) / (1024**3 if field == "memory_gb" else 1)
-                    value = max(0, int(amount)) if field == "pods" else max(0.0, float(amount))
+                    value = _most(field, quantity(spec["hard"][name]))
                     mine[field] = min(value, mine.get(field, value))
         except ANY_ERROR:
             cluster.counts["resource quotas that cannot be read"] += 1
     return tuple(PodQueue(name=space, **fields) for space, fields in limits.items())
 
 
+def _most(field: str, amount: Fraction) -> float:
+    if field == "memory_gb":
+        return gigabytes(max(0, math.floor(amount)), up=True)
+    return max(0, math.floor(amount)) if field == "pods" else max(0.0, float(amount))
+
+
 def read_scoped_quotas(draft: Draft) -> None:
-    """Quotas with scopes, each a resource of the whole cluster that the pods in scope compete for."""
+    """What `PodQueue` does not say: quotas with scopes or of other resources, which the pods in scope compete for."""
     number = 0
     for item in draft.cluster.others.get("ResourceQuota", ()):
         try:
             spec, space = item.get("spec") or {}, str(item["metadata"].get("namespace") or "default")
             scopes = [{"scopeName": str(name), "operator": "Exists"} for name in spec.get("scopes") or ()]
             scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
-            if not scopes:
-                continue
             pods = [pod for pod in (*draft.cluster.running, *draft.waiting) if pod.namespace == space]
             mine = [pod for pod in pods if all(_in_scope(pod, scope) for scope in scopes)]
             for hard, limit in (spec.get("hard") or {}).items():
                 what = _COUNTED.get(hard, hard.removeprefix("requests."))
-                if hard.startswith("limits.") or (what not in ("cpu", "memory", "pods") and "/" not in what):
-                    draft.cluster.counts[f"limits of {hard} of resource quotas, which are not read"] += 1
+                if hard.startswith("limits."):
+                    draft.cluster.counts[f"quotas of {hard}, which are not read"] += 1
+                if not _OF_PODS.fullmatch(what) or (hard in _OF_QUEUES and not scopes):
                     continue
                 number += 1
                 amount = max(0, math.floor(quantity(limit) * (1000 if what == "cpu" else 1)))

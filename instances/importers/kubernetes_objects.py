@@ -25,8 +25,9 @@ Item = Mapping[str, Any]
 _T = TypeVar("_T")
 #: What an object of another shape than Kubernetes documents raises when it is read.
 ANY_ERROR = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
+_NOT_READY = "node.kubernetes.io/not-ready"
 _CONDITIONS = {
-    "Ready": ("True", "node.kubernetes.io/not-ready"),
+    "Ready": ("True", _NOT_READY),
     "NetworkUnavailable": ("False", "node.kubernetes.io/network-unavailable"),
 }
 #: Fields of a pod that are read, and those of the objects in its lists.
@@ -35,16 +36,17 @@ _POD = {
     "spec": "nodeName nodeSelector affinity tolerations topologySpreadConstraints priority priorityClassName "
     "preemptionPolicy overhead resources containers initContainers volumes schedulingGates resourceClaims hostNetwork "
     "terminationGracePeriodSeconds activeDeadlineSeconds schedulerName",
-    "status": "phase conditions containerStatuses initContainerStatuses",
+    "status": "phase conditions resize containerStatuses initContainerStatuses",
 }
 _LISTED = {
     "containers": "name resources ports restartPolicy",
     "initContainers": "name resources ports restartPolicy",
     "volumes": "name persistentVolumeClaim ephemeral",
-    "conditions": "type status",
+    "conditions": "type status reason",
     "containerStatuses": "name resources allocatedResources",
     "initContainerStatuses": "name resources allocatedResources",
 }
+_POD_CONDITIONS = ("Ready", "PodResizePending")
 _IN_STATUS = ("containerStatuses", "initContainerStatuses")
 _OTHERS = (
     *("Namespace", "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget", "PodGroup", "PriorityClass"),
@@ -246,7 +248,9 @@ def _short_pod(item: Item) -> Item:
         if isinstance(part, dict) and isinstance(part.get(name), list):
             part[name] = [each for each in part[name] if not isinstance(each, dict) or len(each) > 1]
     if isinstance(status, dict) and isinstance(listed := status.get("conditions"), list):
-        status["conditions"] = [each for each in listed if not isinstance(each, dict) or each.get("type") == "Ready"]
+        status["conditions"] = [
+            each for each in listed if not isinstance(each, dict) or each.get("type") in _POD_CONDITIONS
+        ]
     if isinstance(meta, dict) and isinstance(meta.get("annotations"), dict):
         meta["annotations"] = {k: v for k, v in meta["annotations"].items() if len(str(v)) < 1000}
     return found
@@ -297,6 +301,8 @@ def _node(item: Item) -> KubeNode:
     for condition in status.get("conditions") or ():
         good, key = _CONDITIONS.get(condition.get("type"), (None, ""))
         if good is not None and condition.get("status") != good:
+            if condition.get("status") == "Unknown" and key == _NOT_READY:
+                key = "node.kubernetes.io/unreachable"
             closed.append(Taint(key, "", "NoSchedule"))
     known = {(taint.key, taint.effect) for taint in taints}
     closed = [taint for taint in closed if (taint.key, taint.effect) not in known]

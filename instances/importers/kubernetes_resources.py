@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Amounts", "allocatable", "host_ports", "quantity", "requests"]
+__all__ = ["Amounts", "allocatable", "gigabytes", "host_ports", "quantity", "requests"]
 
 Amounts = dict[str, int]
 
@@ -37,7 +37,7 @@ def quantity(text: object) -> Fraction:
 
 
 def _amounts(listed: object) -> Amounts:
-    """Resources by name in the scheduler's units: thousandths of a core, else whole units, both rounded up."""
+    """Resources by name in thousandths, rounded up as the API server does."""
     if listed is None:
         return {}
     if not isinstance(listed, Mapping):
@@ -47,13 +47,27 @@ def _amounts(listed: object) -> Amounts:
         amount = quantity(text)
         if amount < 0:
             raise ValueError(f"{name} is {text}; a quantity must be at least 0")
-        found[str(name)] = math.ceil(amount * 1000 if name == "cpu" else amount)
+        found[str(name)] = math.ceil(amount * 1000)
     return found
+
+
+def _units(thousandths: Amounts) -> Amounts:
+    """Resources in the scheduler's units, rounded up: thousandths of a core, whole units of everything else."""
+    return {name: amount if name == "cpu" else -(-amount // 1000) for name, amount in thousandths.items()}
 
 
 def allocatable(node: Mapping[str, Any]) -> Amounts:
     """What the pods of a node may request together."""
-    return _amounts(node["status"]["allocatable"])
+    return _units(_amounts(node["status"]["allocatable"]))
+
+
+def gigabytes(size: int, *, up: bool = False) -> float:
+    """Bytes as GB of an instance, to 12 decimals: up for nodes and down for pods, so that an exact fit stays one.
+
+    A thousand pods on a node differ from their bytes by one byte at most.
+    """
+    scaled = size * 10**12
+    return float((-(-scaled >> 30) if up else scaled >> 30) / 10**12)
 
 
 def requests(pod: Mapping[str, Any]) -> Amounts:
@@ -61,18 +75,20 @@ def requests(pod: Mapping[str, Any]) -> Amounts:
 
     Containers and sidecars together, or an init container beside the sidecars before it where that is more; the
     request of the pod itself where it states one; the overhead. A container that was resized counts the larger of
-    what is asked for and what it has.
+    what is asked for and what it has; where its node cannot resize it, what it has.
     """
     spec, status = pod["spec"], pod.get("status") or {}
     has = _resized([*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())])
+    stuck = _infeasible(status)
     total: Amounts = {}
     for container in spec["containers"]:
-        _add(total, _of(container, has))
+        _add(total, _of(container, has, stuck))
     sidecars: Amounts = {}
     largest: Amounts = {}
     for container in spec.get("initContainers") or ():
-        own = _of(container, has)
-        if container.get("restartPolicy") == "Always":
+        sidecar = container.get("restartPolicy") == "Always"
+        own = _of(container, has if sidecar else {}, stuck)
+        if sidecar:
             _add(total, own)
             _add(sidecars, own)
             own = {}
@@ -82,7 +98,7 @@ def requests(pod: Mapping[str, Any]) -> Amounts:
     _raise(total, largest)
     total |= _of_pod(spec, total)
     _add(total, _amounts(spec.get("overhead")))
-    return {name: amount for name, amount in total.items() if amount}
+    return {name: amount for name, amount in _units(total).items() if amount}
 
 
 def _of_pod(spec: Mapping[str, Any], total: Amounts) -> Amounts:
@@ -92,12 +108,23 @@ def _of_pod(spec: Mapping[str, Any], total: Amounts) -> Amounts:
     return limits | _amounts(resources.get("requests"))
 
 
-def _of(container: Mapping[str, Any], has: Mapping[str, Amounts]) -> Amounts:
-    """Requests of a container; where there is none, its limit is the request."""
+def _of(container: Mapping[str, Any], has: Mapping[str, Amounts], stuck: bool) -> Amounts:
+    """Requests of a container; where there is none, its limit is the request. ``stuck``: a resize is infeasible."""
     resources = container.get("resources") or {}
     found = _amounts(resources.get("limits")) | _amounts(resources.get("requests"))
-    _raise(found, has.get(str(container.get("name")), {}))
+    now = has.get(str(container.get("name")), {})
+    if stuck and now:
+        return dict(now)
+    _raise(found, now)
     return found
+
+
+def _infeasible(status: Mapping[str, Any]) -> bool:
+    """Whether the node of a pod can never resize it as it asks."""
+    return status.get("resize") == "Infeasible" or any(
+        each.get("type") == "PodResizePending" and each.get("reason") == "Infeasible"
+        for each in status.get("conditions") or ()
+    )
 
 
 def _resized(statuses: list[Mapping[str, Any]]) -> dict[str, Amounts]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -43,15 +44,16 @@ def _met(rule: Mapping[str, Any], labels: Mapping[str, str], what: str, *, numbe
 def _compared(operator: str, label: str | None, values: list[str]) -> bool:
     if len(values) != 1:
         raise ValueError(f"node affinity {operator} with {len(values)} values; one number is expected")
-    try:
-        bound = int(values[0])
-    except ValueError:
-        raise ValueError(f"node affinity {operator} {values[0]!r}; a whole number is expected") from None
-    try:
-        number = int(label or "")
-    except ValueError:
-        return False
-    return number > bound if operator == "Gt" else number < bound
+    bound, number = _whole(values[0]), _whole(label or "")
+    if bound is None:
+        raise ValueError(f"node affinity {operator} {values[0]!r}; a whole number is expected")
+    return number is not None and (number > bound if operator == "Gt" else number < bound)
+
+
+def _whole(text: str) -> int | None:
+    """A whole number of 64 bits, as Kubernetes reads labels; None for any other text."""
+    number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,30}", text) else 2**63
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:

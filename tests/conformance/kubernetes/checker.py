@@ -20,14 +20,19 @@ UNITS |= {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", 1)}
 UNITS |= {"m": Decimal("1e-3"), "u": Decimal("1e-6"), "n": Decimal("1e-9")}
 
 
-def amount(name: str, text: Any) -> int:
-    """Thousandths of a core, whole units of all else, rounded up."""
+def amount(text: Any) -> int:
+    """Thousandths, rounded up, as the API server keeps them."""
     number, unit = re.fullmatch(r"([-+.\d]+(?:[eE]-?\d+)?)([A-Za-z]*)", str(text)).groups()  # type: ignore[union-attr]
-    return math.ceil(Decimal(number) * UNITS[unit] * (1000 if name == "cpu" else 1))
+    return math.ceil(Decimal(number) * UNITS[unit] * 1000)
 
 
 def amounts(texts: Json | None) -> Json:
-    return {name: amount(name, text) for name, text in (texts or {}).items()}
+    return {name: amount(text) for name, text in (texts or {}).items()}
+
+
+def counted(thousandths: Json) -> Json:
+    """Thousandths of a core, whole units of all else, rounded up: what the scheduler counts with."""
+    return {name: much if name == "cpu" else math.ceil(Decimal(much) / 1000) for name, much in thousandths.items()}
 
 
 def key_of(pod: Json) -> tuple[str, str]:
@@ -36,13 +41,15 @@ def key_of(pod: Json) -> tuple[str, str]:
 
 def requested(pod: Json) -> Json:
     """KEP-753 and KEP-2837: containers and sidecars, or an init container with the sidecars started before it."""
-    spec = pod["spec"]
+    spec, state = pod["spec"], pod.get("status", {})
+    reasons = [each.get("reason") for each in state.get("conditions", []) if each["type"] == "PodResizePending"]
 
     def of(container: Json) -> Json:
         resources = container.get("resources", {})
         asked = {**amounts(resources.get("limits")), **amounts(resources.get("requests"))}
-        for status in pod.get("status", {}).get("containerStatuses", []):
-            if status["name"] == container["name"]:
+        for status in state.get("containerStatuses", []):
+            if status["name"] == container["name"] and "resources" in status:
+                asked = {} if reasons == ["Infeasible"] else asked
                 for name, has in amounts(status.get("resources", {}).get("requests")).items():
                     asked[name] = max(has, asked.get(name, 0))
         return asked
@@ -64,7 +71,7 @@ def requested(pod: Json) -> Json:
     total = {**amounts(own.get("limits")), **total, **amounts(own.get("requests"))}
     for name, more in amounts(spec.get("overhead")).items():
         total[name] = total.get(name, 0) + more
-    return {**total, "pods": 1}
+    return {**counted(total), "pods": 1}
 
 
 def stored(pod: Json, minor: int) -> Json:
@@ -101,7 +108,7 @@ def expression(rule: Json, labels: Json) -> bool:
         case "DoesNotExist":
             return not has
         case "Gt" | "Lt" as sense:
-            if not has or not re.fullmatch(r"-?\d+", value or ""):
+            if not has or not re.fullmatch(r"-?\d+", value or "") or not -(2**63) <= int(value or "") < 2**63:
                 return False
             return int(value) > int(rule["values"][0]) if sense == "Gt" else int(value) < int(rule["values"][0])
     raise AssertionError(rule)
@@ -190,7 +197,7 @@ class Scheduler:
 
     # -- filters: True lets the pod pass
     def NodeResourcesFit(self, pod: Json, node: str) -> bool:
-        has = amounts(self.nodes[node]["status"]["allocatable"])
+        has = counted(amounts(self.nodes[node]["status"]["allocatable"]))
         used: dict[str, int] = defaultdict(int)
         for other in self.there(node):
             for name, much in requested(other).items():
@@ -212,10 +219,11 @@ class Scheduler:
         return not self.nodes[node].get("spec", {}).get("unschedulable") or tolerated(pod, key)
 
     def NodeReady(self, pod: Json, node: str) -> bool:
-        """The taint that the node controller sets on nodes that are not ready."""
-        key = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-        conditions = self.nodes[node]["status"].get("conditions", [])
-        return all(c["type"] != "Ready" or c["status"] == "True" for c in conditions) or tolerated(pod, key)
+        """The taint that the node controller sets on nodes that are not ready, or that it does not hear from."""
+        taints = {"True": None, "False": "not-ready", "Unknown": "unreachable"}
+        states = [c["status"] for c in self.nodes[node]["status"].get("conditions", []) if c["type"] == "Ready"]
+        found = [{"key": f"node.kubernetes.io/{taints[s]}", "effect": "NoSchedule"} for s in states if taints[s]]
+        return all(tolerated(pod, taint) for taint in found)
 
     def NodePorts(self, pod: Json, node: str) -> bool:
         def ports(one: Json) -> list[tuple[str, int, str]]:
@@ -253,6 +261,21 @@ class Scheduler:
             for each in volumes:
                 required = each["spec"].get("nodeAffinity", {}).get("required")
                 if required and not node_terms(required["nodeSelectorTerms"], self.nodes[node]):
+                    return False
+                if not self.zone_of_volume(each["metadata"].get("labels", {}), self.labels(node)):
+                    return False
+        return True
+
+    @staticmethod
+    def zone_of_volume(volume: Json, node: Json) -> bool:
+        """The filter VolumeZone: zones and regions that a volume is labelled with, older labels too."""
+        old, new = "failure-domain.beta.kubernetes.io", "topology.kubernetes.io"
+        if not any(f"{prefix}/{what}" in node for prefix in (old, new) for what in ("zone", "region")):
+            return True
+        for key, value in volume.items():
+            if key.partition("/")[0] in (old, new) and key.partition("/")[2] in ("zone", "region"):
+                where = node.get(key, node.get(key.replace(old, new)))
+                if where not in value.split("__"):
                     return False
         return True
 
