@@ -26,6 +26,7 @@ _GROUPS = (
     "scheduling.k8s.io/group-name",
     "scheduling.volcano.sh/group-name",
     "kueue.x-k8s.io/pod-group-name",
+    "kueue.x-k8s.io/workload",
 )
 #: Those that say how many pods the group has at least.
 _LEAST = ("pod-group.scheduling.sigs.k8s.io/min-available", "kueue.x-k8s.io/pod-group-total-count")
@@ -59,10 +60,12 @@ def read_gangs(cluster: Cluster) -> dict[str, str]:
     runs = {group_of(pod) for pod in cluster.running}
     left = {group_of(pod) for pod in cluster.waiting if pod.name in cluster.pending}
     least = {}
-    for item in cluster.others.get("PodGroup", ()):
+    for item in (*cluster.others.get("PodGroup", ()), *cluster.others.get("Workload", ())):
         try:
             name = f"{item['metadata'].get('namespace', 'default')}/{item['metadata']['name']}"
-            least[name] = int((item.get("spec") or {}).get("minMember", 0))
+            spec = item.get("spec") or {}
+            sets = sum(int(each.get("minCount") or each.get("count", 1)) for each in spec.get("podSets") or ())
+            least[name] = int(spec.get("minMember", sets))
         except ANY_ERROR:
             cluster.counts["pod groups that cannot be read"] += 1
     for pod in (*cluster.running, *cluster.waiting):

@@ -179,6 +179,25 @@ def test_a_quota_with_scopes_limits_the_pods_in_scope(tmp_path: Path, spec: Any,
     assert waits == counted
 
 
+@pytest.mark.parametrize(
+    ("hard", "asked"),
+    [
+        ({"requests.x.io/fpga": "1"}, {"x.io/fpga": "1"}),
+        ({"ephemeral-storage": "1Gi"}, {"ephemeral-storage": "1Gi"}),
+        ({"hugepages-2Mi": "2Mi"}, {"hugepages-2Mi": "2Mi"}),
+        ({"requests.memory": "500M"}, {"memory": "500M"}),
+        ({"count/pods": "1"}, {}),
+    ],
+)
+def test_a_quota_of_any_resource_lets_one_of_two_pods_run(tmp_path: Path, hard: Any, asked: dict[str, str]) -> None:
+    one = node("n")
+    one["status"]["allocatable"] |= {"x.io/fpga": "4", "ephemeral-storage": "8Gi", "hugepages-2Mi": "8Mi"}
+    items = [one, quota({**hard, "count/services": "0", "limits.cpu": "0"}), *(pod(name, asked) for name in "ab")]
+    with pytest.warns(KubernetesWarning, match=r"1 quotas of limits\.cpu, which are not read"):
+        instance = read_kubernetes(write(tmp_path, {"items": items}))
+    assert (place(instance, "priority-queue").node >= 0).sum() == 1
+
+
 @pytest.mark.parametrize("stated", ["pod", "class"])
 def test_a_pod_that_must_not_preempt_stops_nobody(tmp_path: Path, stated: str) -> None:
     policy = {"preemptionPolicy": "Never"} if stated == "pod" else {"priorityClassName": "modest"}
@@ -202,10 +221,12 @@ def test_a_pod_that_must_not_preempt_stops_nobody(tmp_path: Path, stated: str) -
             [],
         ),
         ({"kueue.x-k8s.io/pod-group-name": "g"}, {"kueue.x-k8s.io/pod-group-total-count": "3"}, []),
+        ({}, {"kueue.x-k8s.io/workload": "g"}, [{"podSets": [{"count": 1}, {"count": 4, "minCount": 2}]}]),
     ],
 )
 def test_groups_of_three_schedulers_are_gangs(tmp_path: Path, labels: Any, notes: Any, objects: Any) -> None:
-    groups = [{"kind": "PodGroup", "metadata": {"name": "g", "namespace": "team-a"}, "spec": spec} for spec in objects]
+    meta = {"name": "g", "namespace": "team-a"}
+    groups = [{"kind": "Workload" if "podSets" in o else "PodGroup", "metadata": meta, "spec": o} for o in objects]
     for many in (2, 3):
         pods = [pod(f"p{k}", {"cpu": "1"}, meta={"labels": labels}, annotations=notes) for k in range(many)]
         instance = read_kubernetes(write(tmp_path, {"items": [node("n"), *groups, *pods]}))
