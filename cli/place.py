@@ -170,7 +170,9 @@ def _report(cluster: Cluster, rounds: list[PlacementSolution]) -> list[str]:
         f"{len(cluster.running)} pods run, {len(cluster.waiting)} wait"
     ]
     placed, wanted, most = _totals(first)
-    lines.append(f"bound: {placed} of {wanted} waiting pods, {_proven(placed, most, wanted)}{_by_priority(first)}")
+    out = len(first.source.pending)
+    proven = f"all but {out} left out" if out and placed == wanted else _proven(placed, most, wanted)
+    lines.append(f"bound: {placed} of {wanted + out} waiting pods, {proven}{_by_priority(first)}")
     if later := sum(_totals(each)[0] for each in rounds[1:]):
         lines.append(f"then: {later} more, whose rules count these as running")
     lines += _limited("waits", [str(each) for each in shortfalls(solution) if each.pods])

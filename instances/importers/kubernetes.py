@@ -263,6 +263,8 @@ def _waiting(
 
 
 _HOST = "kubernetes.io/hostname"
+#: Taints that say in what state a node is: cordoned, not ready, short of memory, starting, going.
+_STATES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
 _MORE = re.compile(r"\s*(\d{1,4})\s+nodes?\s+of\s+(\S+)\s*")
 
 
@@ -290,7 +292,8 @@ def with_nodes(cluster: Cluster, wanted: str) -> tuple[Cluster, int]:
     for number in range(1, many + 1):
         own = f"{name}-new-{number}"
         labels = node.labels | ({_HOST: own} if _HOST in node.labels else {})
-        nodes[own] = replace(node, name=own, labels=labels, closed=())
+        taints = tuple(taint for taint in node.taints if not taint.key.startswith(_STATES))
+        nodes[own] = replace(node, name=own, labels=labels, taints=taints, closed=())
     return replace(cluster, nodes=nodes), many
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubePod, label_map
+from flowlex.instances.importers.kubernetes_resources import shown
 from flowlex.instances.importers.kubernetes_selectors import matches_node
 from flowlex.instances.pod_group_rules import PodResource
 
@@ -29,13 +30,19 @@ def read_capacities(draft: Draft, stated: frozenset[str]) -> dict[str, dict[str,
 
     ``stated`` are resources that the instance has fields for: of these only what a node does not have closes it.
     """
-    free, short = draft.free, dict[tuple[str, int], int]()
+    short = dict[tuple[str, int], int]()
+    has = {name: node.allocatable for name, node in draft.cluster.nodes.items()}
     for pod in draft.waiting:
         for what, amount in pod.requests.items():
+            left = has if what in stated else draft.free
             if (what, amount) not in short:
-                has = {n: draft.cluster.nodes[n].allocatable if what in stated else free[n] for n in draft.names}
-                short[what, amount] = draft.mask(n for n in draft.names if amount > has[n].get(what, 0))
-            draft.forbid(pod, short[what, amount], f"no node that it may run on has enough {what} left")
+                short[what, amount] = draft.mask(n for n in draft.names if amount > left[n].get(what, 0))
+            open_to = draft.allowed[pod.name] & draft.usable
+            if not open_to & ~short[what, amount]:
+                most = max((left[n].get(what, 0) for n in draft.names if draft.bit[n] & open_to), default=0)
+                said = f"it asks for {shown(what, amount)}, the most is {shown(what, max(0, most))}"
+                draft.cluster.leave(pod, f"no node that it may run on has enough {what}: {said}")
+            draft.forbid(pod, short[what, amount], "no node is left")
     found: dict[str, dict[str, int]] = {}
     _contended(draft, stated, found)
     _ports(draft, found)

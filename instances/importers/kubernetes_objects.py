@@ -287,6 +287,12 @@ def _without_label_keys(found: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in ("matchLabelKeys", "mismatchLabelKeys")}
 
 
+def _text(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ValueError(f"a name must be text, got {str(name)[:40]!r}")
+    return name
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, KeyError | TypeError | AttributeError):
         return f"a field is missing or of another type ({error})"
@@ -319,7 +325,7 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
     for item, place in sorted(pods, key=lambda pod: not _bound(pod[0])):
         try:
             meta = item["metadata"]
-            name = f"{meta.get('namespace') or 'default'}/{meta['name']}"
+            name = f"{_text(meta.get('namespace') or 'default')}/{_text(meta['name'])}"
             if (item.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
                 continue
             item = _as_of(item, minor)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Amounts", "allocatable", "gigabytes", "host_ports", "quantity", "requests"]
+__all__ = ["Amounts", "allocatable", "gigabytes", "host_ports", "quantity", "requests", "shown"]
 
 Amounts = dict[str, int]
 
@@ -59,6 +59,14 @@ def _units(thousandths: Amounts) -> Amounts:
 def allocatable(node: Mapping[str, Any]) -> Amounts:
     """What the pods of a node may request together."""
     return _units(_amounts(node["status"]["allocatable"]))
+
+
+def shown(name: str, amount: int) -> str:
+    """An amount in the scheduler's units, for a message."""
+    if name == "cpu":
+        return f"{amount / 1000:g} cores"
+    bytes_of = name in ("memory", "ephemeral-storage") or name.startswith("hugepages-")
+    return f"{amount / 1024**3:.4g} GB" if bytes_of else f"{amount}"
 
 
 def gigabytes(size: int, *, up: bool = False) -> float:

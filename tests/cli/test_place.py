@@ -73,6 +73,24 @@ def test_a_node_more_is_worth_what_it_takes(tmp_path: Path) -> None:
     assert "4 for 2 to 4 cores, 2 of 2 nodes are short (such as s/large)" in "\n".join(lines)
 
 
+def test_a_node_more_is_ready_whatever_state_its_model_is_in(tmp_path: Path) -> None:
+    """A cordoned node carries a taint in its specification too; the new node like it has neither."""
+    cordoned = node("n1", cpu="8")
+    cordoned["spec"] = {"unschedulable": True, "taints": [{"key": _CORDONED, "effect": "NoSchedule"}]}
+    cordoned["spec"]["taints"].append({"key": "team", "value": "a", "effect": "NoSchedule"})
+    tolerant = [{"key": "team", "operator": "Exists"}]
+    items = [cordoned, node("n2"), pod("large", "6", tolerations=tolerant), pod("other", "6")]
+    lines = run(tmp_path, items, "--what-if", "1 node of n1").splitlines()
+    assert lines[1] == "bound: 0 of 2 waiting pods, all but 2 left out"
+    assert lines[2] == (
+        "left out: 2: no node that it may run on has enough cpu: it asks for 6 cores, the most is 4 cores (s/large)"
+    )
+    assert lines[-1] == "what if 1 node of n1: 1 more pods are bound (proven), 1 for each node"
+
+
+_CORDONED = "node.kubernetes.io/unschedulable"
+
+
 @pytest.mark.parametrize("wish", ["n1", "0 nodes of n1", "two nodes of n1", "1 node of n9", "-1 nodes of n1"])
 def test_a_wish_that_makes_no_sense_is_refused(tmp_path: Path, wish: str) -> None:
     run(tmp_path, CROWDED, "--what-if", wish, code=2)

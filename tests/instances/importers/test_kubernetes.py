@@ -97,7 +97,7 @@ def test_objects_become_an_instance(tmp_path: Path) -> None:
     assert (train.gpu_share, train.gpu_cards, train.priority) == (1.0, 1, 1000)
     assert train.tolerations == share.tolerations == gpu.taints
     assert instance.pending == {
-        "team-a/intolerant": "no node that it may run on has enough nvidia.com/gpu left",
+        "team-a/intolerant": "no node that it may run on has enough nvidia.com/gpu: it asks for 1, the most is 0",
         "team-a/gated": "scheduling gates hold it: quota",
     }
     assert instance.summary()["left pending"] == 2
@@ -198,7 +198,10 @@ def test_one_object_ends_no_import(tmp_path: Path, item: Any, message: str) -> N
     [
         (pod("x", {"cpu": "much"}), "'much' is no quantity; such as 500m, 2 or 16Gi is expected"),
         (pod("x", {"cpu": "-1"}), "cpu is -1; a quantity must be at least 0"),
-        (pod("x", {"memory": "1e99"}), "no node that it may run on has enough memory left"),
+        (
+            pod("x", {"memory": "1e99"}),
+            "it asks for 9.313e+89 GB, the most is 64 GB",
+        ),
         (pod("x", {}, resourceClaims=[{"name": "gpu"}]), "it claims devices by ResourceClaims, which are not read"),
         (pod("x", {}, affinity=[1]), "its rules cannot be read: 'list' object has no attribute 'values'"),
         (
