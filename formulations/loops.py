@@ -66,7 +66,7 @@ class Loop:
 
     def __call__(self, *arguments: Any) -> Any:
         if self._ready is None:
-            if _work.plain(self):
+            if _work.small and (self in _work.uncached or _work.uses_plain(self)) and _work.in_time():
                 return self.py_func(*arguments)
             self._ready = self.twin()
         return self._ready(*arguments)
@@ -136,7 +136,8 @@ def run(
         import numba
 
         twin = function.twin()
-        twin.compile(tuple(numba.typeof(argument) for argument in arguments))
+        if hasattr(twin, "compile"):  # not where NUMBA_DISABLE_JIT is set
+            twin.compile(tuple(numba.typeof(argument) for argument in arguments))
         _ready.add(function)
     return twin(*arguments)
 
@@ -152,15 +153,22 @@ class _Work:
 
     def __init__(self) -> None:
         self.small, self.began, self.spent = False, 0.0, 0.0
-        self._cached: dict[Loop, bool] = {}
+        self.calls, self.late = 0, False
+        #: Loops that no cache holds.
+        self.uncached: set[Loop] = set()
 
-    def plain(self, loop: Loop) -> bool:
-        """Whether a loop that is not compiled in this process should run as it is."""
-        if not self.small or self.spent + time.thread_time() - self.began > SMALL_SECONDS:
-            return False
-        if loop not in self._cached:
-            self._cached[loop] = loop.cached
-        return not self._cached[loop]
+    def uses_plain(self, loop: Loop) -> bool:
+        """Whether a loop that is not compiled in this process is in no cache either."""
+        if not loop.cached:
+            self.uncached.add(loop)
+        return loop in self.uncached
+
+    def in_time(self) -> bool:
+        """Whether plain loops may go on; the clock is read at every 64th call, since reading it takes a microsecond."""
+        self.calls += 1
+        if self.calls % 64 == 1:
+            self.late = self.spent + time.thread_time() - self.began > SMALL_SECONDS
+        return not self.late
 
 
 _work = _Work()

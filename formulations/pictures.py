@@ -11,13 +11,19 @@ from contextlib import contextmanager
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from flowlex.formulations.arrays import Floats
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
 __all__ = [
     "BLACK", "BLUE", "FORMATS", "GREEN", "GREY", "LIGHT", "MOST_BARS", "MOST_NAMES", "ORANGE", "PALETTE", "PURPLE",
-    "RED", "SKY", "YELLOW", "axes_for", "colours", "legend", "name_places", "part", "picture_bytes", "quiet_backend",
+    "RED", "SKY", "YELLOW", "axes_for", "colours", "count_ticks", "legend", "moved_apart", "name_places", "part",
+    "picture_bytes", "quiet_backend",
 ]  # fmt: skip
 
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
@@ -29,10 +35,11 @@ PALETTE = (BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW, RED, BLACK)
 FORMATS = ("png", "svg", "pdf")
 #: Names written along an axis; of more, every n-th.
 MOST_NAMES = 40
+_NAMES_PER_INCH = 5
 #: Bars beside each other; more are drawn as lines, or put together.
 MOST_BARS = 120
 #: Inches: no picture grows beyond what a screen or page can show.
-_SMALLEST, _LARGEST = (4.0, 2.5), (16.0, 14.0)
+_SMALLEST, _LARGEST = (4.0, 2.5), (11.0, 14.0)
 
 
 def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
@@ -66,13 +73,46 @@ def legend(axes: Axes, **more: Any) -> Axes:
 
 def name_places(axis: Axis, names: Sequence[str], most: int = MOST_NAMES) -> None:
     """Write names at the places 0, 1, ... of an axis: all that are readable, else every n-th."""
-    every = max(1, -(-len(names) // most))
+    box = axis.axes.get_window_extent()
+    inches = (box.width if axis is axis.axes.xaxis else box.height) / axis.axes.figure.dpi
+    every = max(1, -(-len(names) // max(2, min(most, int(_NAMES_PER_INCH * inches)))))
     shown = list(range(0, len(names), every))
     axis.set_ticks(shown, labels=[str(names[k]) for k in shown], fontsize=9 if len(shown) <= 15 else 7)
     if axis is axis.axes.xaxis and sum(len(str(names[k])) for k in shown) > 60:
         axis.set_tick_params(rotation=60)
         for label in axis.get_ticklabels():
             label.set(ha="right", rotation_mode="anchor")
+
+
+def count_ticks(axis: Axis) -> None:
+    """Ticks at integers only, for an axis that counts."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def moved_apart(points: ArrayLike, least: float) -> Floats:
+    """Points (n, 2) pushed apart until any two are ``least`` apart, or nearly so.
+
+    Examples
+    --------
+    >>> moved_apart([[0.0, 0.0], [0.0, 0.5], [3.0, 0.0]], 1.0).tolist()
+    [[0.0, -0.25], [0.0, 0.75], [3.0, 0.0]]
+    """
+    places = np.array(points, float)
+    for _ in range(200):
+        gap = places[:, None] - places
+        distance = np.hypot(gap[..., 0], gap[..., 1])
+        near = np.triu(distance < least, 1)
+        if not near.any():
+            break
+        one, two = np.nonzero(near)
+        away = np.where(distance[one, two, None] > 0, gap[one, two], (1e-9, 0.0))
+        away /= np.hypot(away[:, 0], away[:, 1])[:, None]
+        step = away * ((least - distance[one, two]) / 2)[:, None]
+        np.add.at(places, one, step)
+        np.add.at(places, two, -step)
+    return places
 
 
 def part(shown: int, total: int, what: str, which: str) -> str:

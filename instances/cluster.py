@@ -162,6 +162,11 @@ class ClusterWorkload(Instance):
         """All tasks, job by job."""
         return (task for job in self.jobs for task in job.tasks)
 
+    @property
+    def cells(self) -> int:
+        """Nodes times tasks."""
+        return len(self.nodes) * sum(len(job.tasks) for job in self.jobs)
+
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals, in the order they should be printed."""
         tasks = list(self.tasks)

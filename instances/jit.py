@@ -252,6 +252,11 @@ class JitInstance(Instance):
             size_added_share=float(added.sum() / total) if total else 0.0,
         )
 
+    @property
+    def cells(self) -> int:
+        """Machines times transfers."""
+        return len(self.machines) * sum(len(job.transfers) for job in self.jobs)
+
     def summary(self) -> dict[str, str | int | float]:
         """Sizes and totals for `flowlex show`."""
         arrays = self.arrays

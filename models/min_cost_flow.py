@@ -14,7 +14,7 @@ import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
-from flowlex.formulations.pictures import BLUE, LIGHT, ORANGE, SKY, axes_for, legend
+from flowlex.formulations.pictures import BLUE, LIGHT, ORANGE, SKY, axes_for, count_ticks, legend, moved_apart
 from flowlex.instances.network import NetworkInstance
 from flowlex.models.base import Dual, Equation, Model, Run, Solution, Symbol
 from flowlex.models.statement.labels import Index
@@ -28,6 +28,8 @@ __all__ = ["MinCostFlow", "NetworkFlow"]
 _DRAWABLE = 60
 #: More arcs than this are drawn without their amounts, which would cover each other.
 _LABELLED = 40
+#: Distance between nodes of a drawing, which is about 2 wide.
+_APART = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +92,7 @@ class NetworkFlow(Solution):
         assert self.flow is not None
         if self.network.node_count > _DRAWABLE:
             axes.hist(self.flow[self.flow != 0], bins=40, color=BLUE)
+            count_ticks(axes.xaxis)
             axes.set(
                 xlabel="flow on an arc",
                 ylabel="arcs",
@@ -198,18 +201,29 @@ def _draw_network(network: FlowNetwork, flow: Integers, axes: Axes, title: str) 
     for tail, head, amount in zip(network.tail.tolist(), network.head.tolist(), flow.tolist(), strict=True):
         if amount:
             graph.add_edge(tail, head, flow=graph.get_edge_data(tail, head, {"flow": 0})["flow"] + amount)
-    place = nx.kamada_kawai_layout(graph.to_undirected())
+    found = nx.kamada_kawai_layout(graph.to_undirected())
+    place = dict(enumerate(moved_apart(np.array([found[v] for v in graph]), _APART)))
     amounts = {(tail, head): amount for tail, head, amount in graph.edges(data="flow")}
     most = max(amounts.values(), default=1)
     widths = [0.5 + 3.5 * amount / most for amount in amounts.values()]
     nx.draw_networkx_edges(graph, place, ax=axes, width=widths, edge_color=BLUE, node_size=250)
-    supplies, supply = {"supplies": SKY, "demands": ORANGE, "passes on": LIGHT}, network.supply.tolist()
-    for label, colour in supplies.items():
+    supply, looks = (
+        network.supply.tolist(),
+        {"supplies": (SKY, "o"), "demands": (ORANGE, "s"), "passes on": (LIGHT, "o")},
+    )
+    for label, (colour, shape) in looks.items():
         sort = [
             v for v, s in enumerate(supply) if label == ("supplies" if s > 0 else "demands" if s < 0 else "passes on")
         ]
         nx.draw_networkx_nodes(
-            graph, place, sort, ax=axes, node_color=colour, node_size=250, label=label if sort else None
+            graph,
+            place,
+            sort,
+            ax=axes,
+            node_color=colour,
+            node_shape=shape,
+            node_size=250,
+            label=label if sort else None,
         )
     names = {v: name.removeprefix("node[").removesuffix("]") for v, name in enumerate(network.node_names)}
     nx.draw_networkx_labels(graph, place, names, ax=axes, font_size=7)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowlex.formulations.arrays import Floats
-from flowlex.formulations.pictures import GREY, MOST_BARS, axes_for, colours, legend, name_places
+from flowlex.formulations.pictures import GREY, MOST_BARS, axes_for, colours, count_ticks, legend, name_places
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +45,7 @@ def plot_machines(
     most = np.bincount(bar_of, weights=width, minlength=bars) / members
     ax.step(np.arange(bars), most, where="mid", color="black", lw=0.8, label="slots")
     if bars == len(width):
+        count_ticks(ax.yaxis)
         name_places(ax.xaxis, list(slots))
     else:
         ax.set(xlabel=f"{len(width)} machines in {bars} rows of neighbours", xticks=[])

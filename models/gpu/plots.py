@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_network", "plot_placements"]
 
-#: Worst level a task reads from: colour and meaning.
-_COLOURS = {
-    "data on its node": GREEN,
-    "data in its rack": ORANGE,
-    "data in another rack": RED,
-    "kept running": SKY,
-    "idle": LIGHT,
+#: Worst level a task reads from: meaning, colour, and hatches where colours are alike in grey print.
+_LOOKS = {
+    "data on its node": (GREEN, ""),
+    "data in its rack": (ORANGE, ""),
+    "data in another rack": (RED, "///"),
+    "kept running": (SKY, "..."),
+    "idle": (LIGHT, ""),
 }
 #: Blocks of nodes from left to right; those of one column stand below one another.
 _COLUMNS = (
@@ -56,7 +56,12 @@ def plot_placements(placement: Placement, title: str, ax: Axes | None = None) ->
     ax = draw(placement, task_of, rack, ax)
     ax.set_title(f"{title}: {len(placed)} of {len(rack)} GPUs run a task")
     ax.spines[:].set_visible(False)
-    return legend(ax, handles=[Patch(color=colour, label=meaning) for meaning, colour in _COLOURS.items()])
+    return legend(ax, handles=[Patch(**_look(meaning), label=meaning) for meaning in _LOOKS])
+
+
+def _look(meaning: str) -> dict[str, Any]:
+    colour, hatch = _LOOKS[meaning]
+    return {"facecolor": colour, "hatch": hatch, "edgecolor": "white"}
 
 
 def _cells(placement: Placement, task_of: Integers, rack: Integers, ax: Axes | None) -> Axes:
@@ -66,9 +71,10 @@ def _cells(placement: Placement, task_of: Integers, rack: Integers, ax: Axes | N
     ax = axes_for(ax, 2.2 * racks, 0.3 * (height.max(initial=0) + 1) + 1.2)
     for gpu, row in zip(order.tolist(), height.tolist(), strict=True):
         task, column = int(task_of[gpu]), int(rack[gpu])
-        ax.barh(-row, 0.94, left=column, height=0.9, color=_COLOURS[_meaning(placement, task)], edgecolor="white")
+        ax.barh(-row, 0.94, left=column, height=0.9, **_look(_meaning(placement, task)))
         text = f"{view.gpu_names[gpu]}: {'idle' if task < 0 else view.task_names[task]}"
-        ax.text(column + 0.03, -row, text, va="center", fontsize=7, clip_on=True)
+        label = ax.text(column + 0.03, -row, text, va="center", fontsize=7, clip_on=True)
+        label.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.6, "pad": 0.8})
     ax.set_xticks(np.arange(racks) + 0.47, view.rack_names)
     ax.set_yticks([])
     return ax
@@ -78,12 +84,12 @@ def _counts(placement: Placement, task_of: Integers, rack: Integers, ax: Axes | 
     racks = len(placement.view.rack_names)
     bars = min(racks, MOST_BARS)
     bar = rack * bars // racks
-    meanings = np.array([list(_COLOURS).index(_meaning(placement, task)) for task in task_of.tolist()])
-    counts = np.zeros((len(_COLOURS), bars), np.int64)
+    meanings = np.array([list(_LOOKS).index(_meaning(placement, task)) for task in task_of.tolist()])
+    counts = np.zeros((len(_LOOKS), bars), np.int64)
     np.add.at(counts, (meanings, bar), 1)
     ax, left = axes_for(ax, 8, 1.2 + 0.22 * bars), np.zeros(bars, np.int64)
-    for row, colour in zip(counts, _COLOURS.values(), strict=True):
-        ax.barh(np.arange(bars), row, 0.85, left=left, color=colour)
+    for row, meaning in zip(counts, _LOOKS, strict=True):
+        ax.barh(np.arange(bars), row, 0.85, left=left, **_look(meaning))
         left += row
     if bars == racks:
         name_places(ax.yaxis, placement.view.rack_names)

@@ -170,7 +170,7 @@ class PartitionSolution(Solution):
     def _draw(self, ax: Axes | None) -> Axes:
         """Items per node before and after, with the expected finish above each bar."""
         axes, place = axes_for(ax, 6 + 0.2 * len(self.before), 4.5), np.arange(len(self.before))
-        if len(place) > MOST_BARS:
+        if 2 * len(place) > MOST_BARS:
             for items, colour, label in ((self.before, GREY, "before"), (self.after, BLUE, "after")):
                 axes.step(place, np.sort(items)[::-1], where="mid", color=colour, label=label)
             axes.set_xlabel(f"{len(place)} nodes, each line sorted")
@@ -178,7 +178,8 @@ class PartitionSolution(Solution):
             axes.bar(place - 0.2, self.before, 0.4, label="before", color=GREY)
             bars = axes.bar(place + 0.2, self.after, 0.4, label="after, with its expected finish", color=BLUE)
             if len(place) <= 30:
-                axes.bar_label(bars, [f"{time:.3g} s" for time in self.finish], fontsize=7)
+                for label in axes.bar_label(bars, [f"{time:.3g} s" for time in self.finish], fontsize=7, padding=2):
+                    label.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5})
             name_places(axes.xaxis, [n.name for n in self.source.nodes])
         axes.set(ylabel="items", title=f"{self.instance}: {self.moved_items} items move")
         return legend(axes)

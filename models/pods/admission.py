@@ -36,6 +36,8 @@ _SHARE = 0.6
 _FIRST_SHARE, _PROMISING = 0.25, ("fgd", "gpu-packing", "first-fit")
 #: Steps of ruin and recreate per pod that is to be placed, at least and at most; and of one call.
 _STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 300, 5_000, 500_000, 10_000
+#: Up to so many columns (pod on node) patterns and the integer program follow at once: they are faster than the search.
+_TINY = 150
 #: Nodes of the search tree of one integer program.
 NODES = 3_000
 
@@ -125,7 +127,7 @@ class Admitting:
             self.better(lambda: self._result(best, most))
             found = self.count(best)
             most = self._bound(found)
-            if found != tuple(most) and not self.late:
+            if found != tuple(most) and not self.late and self.builder.columns > min(_TINY, self.direct):
                 best = self._improve(best, most)
                 self.better(lambda: self._result(best, list(self.wanted), {}))
                 if self.count(best)[:-1] != found[:-1]:

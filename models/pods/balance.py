@@ -190,7 +190,8 @@ class Balancing:
         if not len(demand.pod):
             return
         unpriced = len(demand.pod) > self.limits.kinds  # else patterns find more than a long run of a large cluster
-        found = self._even(longer=unpriced or self.steps < self.limits.most)
+        evened_exactly = len(self.builder.pairs[0]) <= self.limits.direct  # by the integer program that follows
+        found = self._even(longer=unpriced or (not evened_exactly and self.steps < self.limits.most))
         self.best = found[0]
         self.better(self.best, self.bound, self.proof)
         if self.closed or self.late or unpriced:

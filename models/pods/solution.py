@@ -226,7 +226,7 @@ class PlacementSolution(Solution):
     def _draw(self, ax: Axes | None) -> Axes:
         """Used share of each resource per node and the weighted load, with its mean."""
         frame = self.node_frame()
-        axes, place, few = axes_for(ax, 6 + 0.2 * len(frame), 4.5), np.arange(len(frame)), len(frame) <= MOST_BARS
+        axes, place, few = axes_for(ax, 6 + 0.2 * len(frame), 4.5), np.arange(len(frame)), 3 * len(frame) <= MOST_BARS
         if not few:  # lines in order of load
             frame = frame.sort_values("load", ascending=False, kind="stable")
         for i, (column, colour) in enumerate(zip(("gpu_memory", "cores", "memory"), PALETTE, strict=False)):
@@ -234,7 +234,7 @@ class PlacementSolution(Solution):
             if few:
                 axes.bar(place + 0.25 * (i - 1), frame[column], 0.25, **look)
             else:
-                axes.plot(place, frame[column], ".", markersize=2, **look)
+                axes.plot(place, frame[column], "ovs"[i], markersize=3, **look)
         axes.plot(place, frame["load"], "k_" if few else "k-", markersize=10, label="weighted load")
         axes.axhline(float(self.loads.mean()), color=GREY, linestyle=":", label="mean load")
         if few:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
+from flowlex.formulations.loops import small_work
 from flowlex.instances.base import Instance, InstanceError, Part
 from flowlex.instances.cluster import ClusterWorkload
 from flowlex.instances.scenario import Decision
@@ -33,7 +34,8 @@ class ClusterSimulator:
             raise InstanceError(f"the cluster simulator takes cluster-workload instances, this is {instance.kind!r}")
         if not isinstance(policy, Policy):
             raise InstanceError(f"{type(policy).__name__} is no cluster policy; make it a subclass of cluster.Policy")
-        return ClusterRun(instance, policy, run).simulate()
+        with small_work(instance.cells):
+            return ClusterRun(instance, policy, run).simulate()
 
     def figures(self, log: RunLog) -> dict[str, float]:
         """From the log alone."""

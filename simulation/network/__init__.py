@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from flowlex.formulations.loops import small_work
 from flowlex.instances.base import Instance, InstanceError, Part
 from flowlex.instances.events import events_of
 from flowlex.instances.jit import JitInstance
@@ -53,7 +54,8 @@ class _NetworkSimulator:
             raise InstanceError(reason, place="workload")
         self.check(run.parameters)
         bin_s = run.parameters.get("bin_s", instance.slot_s)
-        done = simulate_traffic(Traffic.of(instance), policy, run, bin_s=float(bin_s))
+        with small_work(instance.cells):
+            done = simulate_traffic(Traffic.of(instance), policy, run, bin_s=float(bin_s))
         header = {"workload": instance.fingerprint, "seed": run.seed, "policy": type(policy).__name__}
         header |= {"comment": instance.comment} if instance.comment else {}
         return to_log(done, header)
