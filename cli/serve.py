@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flowlex.cli.options import typed, with_options
 from flowlex.cli.telemetry.common import Authority, TokenFile, explained, token_of
 from flowlex.cli.telemetry.server import Listening, first_tokens, listen, listening
+from flowlex.instances.gpu_policy import GpuPolicy
 
 if TYPE_CHECKING:
     from flowlex.service.worker import Worker
@@ -107,7 +108,7 @@ def scheduler(
 def gpu(
     context: typer.Context,
     state: State,
-    policy: Annotated[Literal["FSP", "FS", "FSU"], typer.Option(help="Fairness and preemption.")] = "FSP",
+    policy: Annotated[GpuPolicy, typer.Option(help="Fairness and preemption.")] = GpuPolicy.FSP,
     disk_mb_per_s: Annotated[
         float, typer.Option(min=1e-6, help="A node's disk, until transfers are reported.")
     ] = 500.0,
@@ -131,7 +132,7 @@ def gpu(
     from flowlex.service.setup import gpu_loader
 
     with explained():
-        options = {"policy": policy, "most_jobs": most_jobs, "disk_mb_per_s": disk_mb_per_s}
+        options: dict[str, Any] = {"policy": policy.value, "most_jobs": most_jobs, "disk_mb_per_s": disk_mb_per_s}
         options |= {"rack_mb_per_s": rack_mb_per_s, "between_racks_mb_per_s": between_racks_mb_per_s}
         loader = "gpu", options, gpu_loader, gpu_router, "flowlex GPU rounds"
         _serve(context, state, loader, pace, at, port)

@@ -17,9 +17,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from flowlex.instances.gpu import GpuInstance, Job, Node, Running, Shard, Task
+from flowlex.instances.gpu_policy import GpuPolicy as Policy
 from flowlex.instances.storage import write_atomically
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.models.gpu.round import Policy
 from flowlex.models.gpu.solution import GpuSolution
 from flowlex.service.bandwidth import Bandwidths
 from flowlex.service.gpu_events import GPU_EVENT, JobPart, NodeGone, NodeReport, TaskEnd, Transfer, Withdrawn

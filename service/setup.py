@@ -10,9 +10,9 @@ from typing import Any
 
 from flowlex.instances.files import read_instance
 from flowlex.instances.flow import FlowInstance
+from flowlex.instances.gpu_policy import GpuPolicy as Policy
 from flowlex.instances.storage import write_atomically
 from flowlex.models.flow.goals import preset
-from flowlex.models.gpu.round import Policy
 from flowlex.service.bandwidth import Bandwidths
 from flowlex.service.cluster import ClusterCore
 from flowlex.service.gpu import GpuCore

@@ -14,6 +14,7 @@ import grimp
 import networkx as nx
 import pytest
 
+from flowlex.instances.gpu_policy import GpuPolicy
 from tests.documents import ROOT, SOURCE
 
 PACKAGES = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "testing", "validation")
@@ -115,3 +116,17 @@ def test_the_library_never_prints():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
     assert printing == []
+
+
+def test_a_policy_of_gpu_assignment_is_asked_for_its_properties():
+    """Another policy touches the object and the rules that are new, so nothing may compare with one by name."""
+    told_apart = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for path in files()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare)
+        for side in ast.walk(node)
+        if (isinstance(side, ast.Constant) and side.value in {policy.value for policy in GpuPolicy})
+        or (isinstance(side, ast.Attribute) and side.attr in GpuPolicy.__members__)
+    ]
+    assert told_apart == []

@@ -153,7 +153,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             "price of the share at a fixed total: what one GPU more for this job, taken from others, costs at least",
             "s per GPU",
             when="with fair shares",
-            exists=lambda model: model.policy is not Policy.FSU,
+            exists=lambda model: model.policy.fair,
         ),
         Equation(
             "running",
@@ -183,10 +183,12 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     def _check(self) -> None:
         if not (math.isfinite(self.stop_price) and self.stop_price >= 0):
             raise ModelError(f"stop_price must be a finite number of at least 0, got {self.stop_price}")
-        if self.stop_price and self.policy is not Policy.FSP:
-            raise ModelError(f"policy {self.policy} stops no task; stop_price goes with FSP")
-        if self.waiting == "priced" and self.policy is Policy.FSU:
-            raise ModelError("policy FSU runs as many tasks as can; waiting='priced' goes with FSP or FS")
+        if self.stop_price and not self.policy.preemptive:
+            able = Policy.names(lambda policy: policy.preemptive)
+            raise ModelError(f"policy {self.policy} stops no task; stop_price goes with {able}")
+        if self.waiting == "priced" and not self.policy.fair:
+            able = Policy.names(lambda policy: policy.fair)
+            raise ModelError(f"policy {self.policy} runs as many tasks as can; waiting='priced' goes with {able}")
         if self.stage not in self.stages:
             names = ", ".join(self.stages)
             raise ModelError(f"there is no stage {self.stage!r}; the stages are: {names}")
@@ -194,7 +196,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     @property
     def stages(self) -> tuple[str, ...]:
         """What is minimised, one after the other, once shares are fair."""
-        stops = self.policy is Policy.FSP and bool((self.instance.arrays.task_running_gpu >= 0).any())
+        stops = self.policy.preemptive and bool((self.instance.arrays.task_running_gpu >= 0).any())
         return ("transfer", *(["stops"] if stops else []), *(["waiting"] if self.waiting == "priced" else []))
 
     @cached_property

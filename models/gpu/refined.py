@@ -19,7 +19,7 @@ import scipy.sparse
 
 from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays
 from flowlex.models.gpu.costs import TransferCosts
-from flowlex.models.gpu.round import Policy, Round
+from flowlex.models.gpu.round import Round
 from flowlex.models.gpu.rules import Rules
 from flowlex.models.gpu.statement import order_pairs
 
@@ -140,11 +140,11 @@ class Refined:
         mine = Landing(run, held, own)
         used = ((place[each.gpu], each.columns, 1) for each in (*into, mine))
         p.rows("gpu_out", len(capacity), -np.inf, capacity, *used)
-        steps = p.columns(np.ones(len(self.step) if plan.policy is not Policy.FSU else 0))
+        steps = p.columns(np.ones(len(self.step) if plan.policy.fair else 0))
         if len(steps):
             counted = ((view.task_job[each.task], each.columns, 1) for each in (starts, mine))
             p.rows("share", jobs, 0, 0, *counted, (self.step_job, steps, -1))
-        if plan.policy is not Policy.FSP:
+        if not plan.policy.preemptive:
             p.rows("running", len(held), 1, 1, (np.arange(len(held)), run, 1))
         else:
             count = np.bincount(view.task_job[held], minlength=jobs)

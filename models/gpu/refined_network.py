@@ -10,7 +10,6 @@ import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.models.gpu.refined import Landing, Program, Refined, classes, cost_of
-from flowlex.models.gpu.round import Policy
 
 __all__ = ["Network"]
 
@@ -95,7 +94,7 @@ class Network:
     def _transfer(self, p: Program, parts: Sequence[tuple[Integers, Floats]]) -> tuple[Fraction, Floats]:
         """Seconds of one unit, and whole costs of all columns: data, waiting, lost work, own costs."""
         model, costs = self.model, self.costs
-        waiting = 0 if model.plan.policy is Policy.FSU else costs.waiting
+        waiting = costs.waiting if model.plan.policy.fair else 0
         added = [term.coefficient / costs.unit_s for term in model.rules.costs]
         factor = lcm(1, *(each.denominator for each in added))
         cost = cost_of(p, *((columns, (value - waiting) * factor) for columns, value in parts))

@@ -18,7 +18,7 @@ from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.placement import Placement
 from flowlex.models.gpu.refined import Program, Refined
 from flowlex.models.gpu.refined_network import Network
-from flowlex.models.gpu.round import Policy, Round
+from flowlex.models.gpu.round import Round
 from flowlex.models.gpu.rules import Rules
 
 __all__ = ["RefinedRun", "run_refined"]
@@ -76,7 +76,7 @@ def run_refined(
     network = Network(model)
     kept = dict(zip(names, (result.value for result in first.stages), strict=True))
     second, transfer, stops, unit = network.build(kept)
-    costs_of = [transfer, stops] if plan.policy is Policy.FSP and len(model.held) else [transfer]
+    costs_of = [transfer, stops] if plan.policy.preemptive and len(model.held) else [transfer]
     left = options.time_limit_s and max(options.time_limit_s - (processor_seconds() - started), 0.1)
     found = solve_stages(second.arrays(), costs_of, replace(options, max_steps=1, time_limit_s=left))
     if found.values is None:
@@ -126,14 +126,14 @@ def _stage_values(model: Refined, gpu: Integers) -> dict[str, Fraction]:
     view, policy = model.view, model.plan.policy
     placed = Placement(view, model.costs, gpu)
     counts, values = placed.running_by_job, {}
-    if policy is not Policy.FSU:
+    if policy.fair:
         last = int(model.step.max(initial=0))
         values = {f"share_{k}": Fraction(int((counts >= k).sum())) for k in range(1, last + 1)}
     values["running"] = Fraction(int((gpu >= 0).sum()))
-    waits = 0 if policy is Policy.FSU else int((gpu < 0).sum())
+    waits = int((gpu < 0).sum()) if policy.fair else 0
     own = sum((term.coefficient * _counted(term, gpu) for term in model.rules.costs), Fraction(0))
     values["transfer"] = placed.exact_transfer_s + placed.lost_work_s + waits * model.costs.waiting_s + own
-    if policy is Policy.FSP and len(model.held):
+    if policy.preemptive and len(model.held):
         values["stops"] = Fraction(len(placed.preempted))
     return values
 
@@ -148,7 +148,7 @@ def _values(model: Refined, gpu: Integers) -> dict[str, dict[str, int]]:
     view = model.view
     at = np.flatnonzero(gpu >= 0).tolist()
     document = {"x": {f"{view.task_names[t]},{view.gpu_names[gpu[t]]}": 1 for t in at}}
-    if model.plan.policy is not Policy.FSU:
+    if model.plan.policy.fair:
         counts = np.bincount(view.task_job[gpu >= 0], minlength=len(view.job_names)).tolist()
         steps = {f"{job},{k}": 1 for job, n in zip(view.job_names, counts, strict=True) for k in range(1, n + 1)}
         document["share_step"] = steps

@@ -1,12 +1,11 @@
 """One scheduling round of GPU assignment: who may keep running, who may start, and how many of each job.
 
-The policies differ only here. Whatever they decide, what is left is a minimum-cost flow over free GPUs.
+Whatever a policy decides, what remains is a minimum-cost flow over free GPUs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
@@ -15,19 +14,9 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.shares import Shares, shares_of_claims
 from flowlex.instances.gpu import GpuArrays
+from flowlex.instances.gpu_policy import GpuPolicy as Policy
 
 __all__ = ["Policy", "Round", "plan_round"]
-
-
-class Policy(StrEnum):
-    """How fairness and running tasks are treated (Tang et al. 2022, section on policies)."""
-
-    #: Preemptive fair sharing: a job above its share, and no other, may lose its shortest-running tasks.
-    FSP = "FSP"
-    #: Fair sharing without preemption: running tasks stay, new tasks start up to the share.
-    FS = "FS"
-    #: No fairness: as many tasks as possible, at least cost.
-    FSU = "FSU"
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,17 +127,17 @@ def plan_round(
 ) -> Round:
     """Apply a policy to the running tasks and find the shares of what remains.
 
-    FS and FSU keep all running tasks. Under FSP a job that runs no more than its share, rounded down, keeps all as
-    well. A job above its share starts nothing, and may lose its shortest-running tasks down to that number, but not
-    its last one. Those that are already decided (``kept``, ``stopped``) are not open any more. Shares count kept tasks
-    as floors, so that the GPUs there are go to the jobs furthest below their share (an addition to the paper, whose
-    caps alone let one of two needy jobs take everything).
+    Without preemption all running tasks stay. With it, a job that runs no more than its share, rounded down, keeps all
+    of them as well. A job above its share starts nothing, and may lose its shortest-running tasks down to that number,
+    but not its last one. Tasks that are already decided (``kept``, ``stopped``) are not open any more. Shares count
+    kept tasks as floors, so that the GPUs there are go to the jobs furthest below their share (an addition to the
+    paper, whose caps alone let one of two needy jobs take everything).
     """
     running, jobs = view.task_running_gpu >= 0, len(view.job_names)
     startable = np.flatnonzero(~running)
     keep, stop, idle = running, np.zeros(len(running), bool), np.zeros(0, np.int64)
     fair, stoppable = None, np.zeros(jobs, np.int64)
-    if policy is Policy.FSP:
+    if policy.preemptive:
         fair = _shares(view, policy, np.arange(len(view.gpu_node)), stoppable, np.flatnonzero(running), startable)
         count = np.bincount(view.task_job[running], minlength=jobs)
         stoppable = np.maximum(count - np.maximum(fair.least, fair.most > 0), 0)
@@ -162,8 +151,8 @@ def plan_round(
     shares = fair
     if shares is None or running.any():
         shares = _shares(view, policy, free, kept_by_job, optional, startable)
-    total = shares.total - (0 if policy is Policy.FSU else int(kept_by_job.sum()))
-    left = None if policy is Policy.FSU else shares
+    total = shares.total - (int(kept_by_job.sum()) if policy.fair else 0)
+    left = shares if policy.fair else None
     return Round(
         view, policy, keep, optional, startable, idle, free, fair or left, left, stoppable, total, priced, given=priced
     )
@@ -195,8 +184,8 @@ def _shares(
     memory, units = np.unique(view.gpu_memory[free], return_counts=True)
     needed = np.searchsorted(memory, need)
     fits = needed < len(memory)  # tasks that no GPU here can hold do not count
-    job = np.zeros(len(tasks), np.int64) if policy is Policy.FSU else view.task_job[tasks]
-    held = np.zeros(1, np.int64) if policy is Policy.FSU else kept_by_job
+    job = view.task_job[tasks] if policy.fair else np.zeros(len(tasks), np.int64)
+    held = kept_by_job if policy.fair else np.zeros(1, np.int64)
     key, amount = np.unique(job[fits] * len(memory) + needed[fits], return_counts=True)
     of_job, of_class = np.divmod(key, max(len(memory), 1))
     return shares_of_claims(of_job, of_class, amount, units, held)

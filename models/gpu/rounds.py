@@ -48,7 +48,7 @@ class Rounds:
     @cached_property
     def ties(self) -> Ties:
         """Weights of transfer, stops, starts and elapsed time."""
-        return Ties.of(self.instance.arrays, preemptive=self.policy is Policy.FSP, priced=self.priced)
+        return Ties.of(self.instance.arrays, preemptive=self.policy.preemptive, priced=self.priced)
 
     @cached_property
     def assignment(self) -> AssignmentNetwork:

@@ -21,7 +21,7 @@ from flowlex.instances.gpu import GpuArrays, GpuInstance
 from flowlex.models.answer import ModelError
 from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.pairs import LARGEST, LargeStatement, labels_of, pair_count, pairs_of
-from flowlex.models.gpu.round import Policy, Round
+from flowlex.models.gpu.round import Round
 from flowlex.models.statement.labels import Index
 from flowlex.models.statement.statement import Stage, Statement
 
@@ -56,12 +56,12 @@ def state(instance: GpuInstance, plan: Round, costs: TransferCosts, rows: Collec
     s.constrain("task", runs[some], "<=", 1, Index.of(task=names[some]))
     s.constrain("gpu_out", x.sum_by(gpu, len(view.gpu_names)), "<=", 1, Index.of(gpu=view.gpu_names))
     held = np.flatnonzero(view.task_running_gpu >= 0)
-    if plan.policy is not Policy.FSP:
+    if not plan.policy.preemptive:
         s.constrain("running", runs[held], "==", 1, Index.of(task=names[held]))
     else:
         _preemption(s, view, runs, held, plan.stoppable)
     by_job = x.sum_by(view.task_job[task], len(jobs))
-    stages = [] if plan.policy is Policy.FSU else _shares(s, view, by_job)
+    stages = _shares(s, view, by_job) if plan.policy.fair else []
     stages.append(Stage("running", x.sum(), maximize=True))
     return s.with_stages(*stages, *_costs(plan, costs, x, task, gpu, runs, held))
 
@@ -120,16 +120,16 @@ def _costs(
     plan: Round, costs: TransferCosts, x: Variables, task: Integers, gpu: Integers, runs: Expression, held: Integers
 ) -> list[Stage]:
     """Transfer with the prices of waiting and lost work, then the number of stops."""
-    view, unfair = plan.view, plan.policy is Policy.FSU
+    view, waiting = plan.view, costs.waiting if plan.policy.fair else 0
     started = view.task_running_gpu[task] < 0
     cost = np.where(started, costs.dense()[task, view.gpu_node[gpu]], 0)
-    saved = np.where(started, 0, costs.stop[task]) + (0 if unfair else costs.waiting)
-    constant = int(costs.stop[held].sum()) + (0 if unfair else costs.waiting * len(view.task_names))
+    saved = np.where(started, 0, costs.stop[task]) + waiting
+    constant = int(costs.stop[held].sum()) + waiting * len(view.task_names)
     weight = (cost - saved).astype(object)
     if max((abs(int(w)) for w in weight), default=0) * (len(view.task_names) + 1) >= 2**53:
         raise ModelError("transfer costs have no common unit that is exact in a program; write sizes with fewer digits")
     transfer = (x * weight.astype(np.float64)).sum() + float(constant)
     stages = [Stage("transfer", transfer, unit=costs.unit_s)]
-    if plan.policy is Policy.FSP and len(held):
+    if plan.policy.preemptive and len(held):
         stages.append(Stage("stops", runs[held].sum() * -1.0 + float(len(held))))
     return stages

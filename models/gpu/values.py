@@ -16,7 +16,6 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.shares import Shares
 from flowlex.instances.gpu import Gpu, GpuInstance
 from flowlex.models.base import ModelError
-from flowlex.models.gpu.round import Policy
 from flowlex.models.gpu.rounds import Rounds
 from flowlex.models.gpu.search import Leaf
 from flowlex.models.statement.labels import nearest
@@ -69,7 +68,7 @@ def _figures(rounds: Rounds, leaf: Leaf) -> tuple[Fraction, Fraction, int]:
     started = (leaf.gpu >= 0) & (view.task_running_gpu < 0)
     transfer = rounds.costs.seconds(np.where(started, view.gpu_node[leaf.gpu], -1))
     running = int(np.count_nonzero(leaf.gpu >= 0))
-    waiting = 0 if rounds.policy is Policy.FSU else len(leaf.gpu) - running
+    waiting = len(leaf.gpu) - running if rounds.policy.fair else 0
     stopped = np.flatnonzero((leaf.gpu < 0) & (view.task_running_gpu >= 0)).tolist()
     lost = sum((rounds.costs.stop_s[task] for task in stopped), Fraction())
     return transfer + waiting * rounds.costs.waiting_s + lost, transfer, running
@@ -110,7 +109,7 @@ def _with_share(rounds: Rounds, name: str) -> tuple[Fraction, Fraction, int]:
     view, plan, leaf = rounds.instance.arrays, rounds.round, rounds.best
     job = _number(view.job_names, name, "job")
     if plan.shares is None:
-        raise ModelError("policy FSU knows no shares; ask for the value of a GPU or a task")
+        raise ModelError(f"policy {plan.policy} knows no shares; ask for the value of a GPU or a task")
     count = np.bincount(view.task_job[leaf.gpu >= 0], minlength=len(view.job_names))
     if count[job] == np.count_nonzero(view.task_job == job):
         raise ModelError(f"all tasks of job {name!r} run already")

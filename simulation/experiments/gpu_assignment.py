@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from flowlex.instances.generators import generate
+from flowlex.instances.gpu_policy import GpuPolicy as Fairness
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.models.gpu.round import Policy as Fairness
 from flowlex.simulation.cluster.run_metrics import figures
 from flowlex.simulation.experiments._runs import alone_seconds, fairness_rates, made, run, simulated, workload
 

@@ -8,7 +8,7 @@ import pytest
 
 from flowlex.instances import generate
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.models.gpu.round import Policy
+from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.service.bandwidth import Bandwidths
 from flowlex.service.gpu import GpuCore
 from flowlex.service.routes import gpu_router as router
@@ -18,7 +18,7 @@ RATES = {"disk": 500.0, "rack": 125.0, "between_racks": 125.0}
 
 
 def core(**options):
-    return GpuCore(Policy.FSP, Bandwidths(RATES), **options)
+    return GpuCore(GpuPolicy.FSP, Bandwidths(RATES), **options)
 
 
 def load(state):
@@ -44,7 +44,7 @@ def tell(made, *events):
 def test_a_round_places_what_the_model_of_the_merged_instance_does():
     instance = generate("gpu-figure4", seed=2)
     given = {"disk": instance.disk_mb_per_s, "rack": instance.rack_mb_per_s}
-    made = GpuCore(Policy.FSP, Bandwidths(given | {"between_racks": instance.between_racks_mb_per_s}))
+    made = GpuCore(GpuPolicy.FSP, Bandwidths(given | {"between_racks": instance.between_racks_mb_per_s}))
     document = json.loads(instance.model_dump_json())
     tell(made, *({"event": "node", "node": each} for each in document["nodes"]))
     tell(made, *({"event": "job", "job": each} for each in document["jobs"]))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.exact import rational
+from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
@@ -55,10 +56,10 @@ def _judge(claimed: Claimed) -> Finding:
     costs = Costs.read(instance, weights, stop_price)
     fair, level = _fair_shares(cluster, answer, policy)
     stops = Stops.of(cluster, policy, level)
-    checks = [*_feasible(cluster, answer, policy), *(stops.checks() if fair.ok and policy == "FSP" else ())]
+    checks = [*_feasible(cluster, answer, policy), *(stops.checks() if fair.ok and policy.preemptive else ())]
     started = (cluster.at >= 0) & (cluster.own < 0)
     read = costs.levels(started, cluster.gpu_node[cluster.at])
-    waits = 0 if policy == "FSU" else int(np.count_nonzero(cluster.at < 0))
+    waits = int(np.count_nonzero(cluster.at < 0)) if policy.fair else 0
     transfer = costs.seconds(read)
     lost = np.flatnonzero((cluster.own >= 0) & (cluster.at < 0)).tolist()
     objective = transfer + costs.waiting_s * waits + sum((costs.stop_s[t] for t in lost), Fraction(0))
@@ -66,7 +67,7 @@ def _judge(claimed: Claimed) -> Finding:
     parts = costs.unit_s / rational(answer.cost_unit_s) if rational(answer.cost_unit_s) > 0 else Fraction(1, 2)
     checks.append(Check("all costs are whole multiples of the unit", parts.denominator == 1, detail=answer.cost_unit_s))
     if document.duals and fair.ok:
-        startable = None if policy == "FSU" else stops.startable
+        startable = stops.startable if policy.fair else None
         checks.append(check_duals(cluster, costs, document.duals, startable, transfer))
     figures: dict[str, Any] = {"metrics": _metrics(cluster, costs.read_mb(read), transfer)}
     figures["stages"] = _stages(cluster, policy, priced, objective)
@@ -95,30 +96,28 @@ def _proven(
     return Finding("feasible" if late else claim, (*checks, *proof), objective, bound, **figures)
 
 
-def _options(options: dict[str, Any]) -> tuple[str, tuple[Fraction, Fraction, Fraction], bool, Fraction]:
-    policy, penalties, waiting = str(options["policy"]), options["penalties"], options.get("waiting", "least")
-    if policy not in ("FSP", "FS", "FSU"):
-        raise ValueError(f"policy {policy!r} is none of FSP, FS, FSU")
-    if waiting not in ("least", "priced") or (waiting == "priced" and policy == "FSU"):
-        raise ValueError(f"waiting {waiting!r} is neither least nor (FSP, FS) priced")
+def _options(options: dict[str, Any]) -> tuple[GpuPolicy, tuple[Fraction, Fraction, Fraction], bool, Fraction]:
+    policy, penalties, waiting = GpuPolicy(options["policy"]), options["penalties"], options.get("waiting", "least")
+    if waiting not in ("least", "priced") or (waiting == "priced" and not policy.fair):
+        raise ValueError(f"waiting must be 'least', or with fair shares 'priced', got {waiting!r}")
     a1, a2, a3 = (rational(penalties[name]) for name in ("rack", "between_racks", "waiting"))
     if min(a1, a2, a3) < 0:
         raise ValueError("penalties must not be negative")
     stop_price = rational(options.get("stop_price", 0))
-    if stop_price < 0 or (stop_price and policy != "FSP"):
+    if stop_price < 0 or (stop_price and not policy.preemptive):
         raise ValueError(f"stop_price must be at least 0, and 0 where no task may stop, got {stop_price}")
     return policy, (a1, a2, a3), waiting == "priced", stop_price
 
 
-def _stages(cluster: Cluster, policy: str, priced: bool, objective: Fraction) -> dict[str, Fraction | int]:
+def _stages(cluster: Cluster, policy: GpuPolicy, priced: bool, objective: Fraction) -> dict[str, Fraction | int]:
     """What is minimised one after the other, where it is more than the objective."""
     out, running = cluster.at < 0, cluster.own >= 0
-    stops = {"stops": int(np.count_nonzero(out & running))} if policy == "FSP" and running.any() else {}
+    stops = {"stops": int(np.count_nonzero(out & running))} if policy.preemptive and running.any() else {}
     waits = {"waiting": int(np.count_nonzero(out & ~running))} if priced else {}
     return {"transfer": objective, **stops, **waits} if stops or waits else {}
 
 
-def _feasible(cluster: Cluster, answer: GpuAnswer, policy: str) -> Iterator[Check]:
+def _feasible(cluster: Cluster, answer: GpuAnswer, policy: GpuPolicy) -> Iterator[Check]:
     at, own, names = cluster.at, cluster.own, cluster.names
     twice = [g for g, times in Counter(answer.placements.values()).items() if times > 1]
     yield none("every GPU runs at most one task", twice)
@@ -126,7 +125,7 @@ def _feasible(cluster: Cluster, answer: GpuAnswer, policy: str) -> Iterator[Chec
     yield none("every task fits the memory of its GPU", [names[t] for t in small.tolist()])
     yield none("no running task is moved", [names[t] for t in np.flatnonzero((own >= 0) & (at >= 0) & (at != own))])
     stopped = (own >= 0) & (at < 0)
-    if policy != "FSP":
+    if not policy.preemptive:
         yield none("no running task is stopped", [names[t] for t in np.flatnonzero(stopped)])
     longest = np.full(len(cluster.job), -1.0)
     np.maximum.at(longest, cluster.job_of[stopped], cluster.elapsed[stopped])
@@ -164,18 +163,18 @@ def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -
     yield none("the table of jobs", wrong)
 
 
-def _fair_shares(cluster: Cluster, answer: GpuAnswer, policy: str) -> tuple[Check, list[Fraction] | None]:
+def _fair_shares(cluster: Cluster, answer: GpuAnswer, policy: GpuPolicy) -> tuple[Check, list[Fraction] | None]:
     """A share is a sum of GPUs split among some of the jobs, which tells the fraction that a float stands for."""
     name = "fair shares of the table"
     stated: dict[str, Any] = {str(row.get("job")): row.get("fair_share") for row in answer.jobs}
-    if policy == "FSU":
+    if not policy.fair:
         return none("no job has a fair share", [job for job, share in stated.items() if share is not None]), None
     if strange := [job for job in cluster.job if not isinstance(stated.get(job), (int, float, str))]:
         return none(name, strange), None
     level = [rational(stated[job]).limit_denominator(len(cluster.job)) for job in cluster.job]
     wrong = [job for job, x in zip(cluster.job, level, strict=True) if not agrees(stated[job], x)]
     running = cluster.own >= 0
-    kept = running & (policy != "FSP")
+    kept = running & (not policy.preemptive)
     return none(name, wrong or fair_limits(cluster, kept, ~kept, level)[0]), level
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from flowlex.instances.changes import Changes
 from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuInstance
+from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.instances.gpu_units import largest_unit
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
@@ -30,7 +31,7 @@ class Large:
     """A round and its changes, with what a bound needs of them."""
 
     def __init__(self, instance: GpuInstance, options: Mapping[str, Any], changes: Changes) -> None:
-        self.policy, penalties = str(options.get("policy", "FSP")), options.get("penalties", {})
+        self.policy, penalties = GpuPolicy(options.get("policy", "FSP")), options.get("penalties", {})
         self.cluster = cluster = Cluster(instance, {})
         a1, a2, a3 = (rational(penalties.get(name, 1)) for name in ("rack", "between_racks", "waiting"))
         self.costs = Costs.read(instance, (a1, a2, a3), rational(options.get("stop_price", 0)))
@@ -41,11 +42,11 @@ class Large:
         self.most = [min(int(n), len(cluster.gpu)) for n in cluster.counts(cluster.own >= -1)]
         coefficients = [part.coefficient for part in self.rules.costs]
         self.unit = largest_unit([self.costs.unit_s, *coefficients])
-        self.waiting = Fraction(0) if self.policy == "FSU" else self.costs.waiting_s
+        self.waiting = self.costs.waiting_s if self.policy.fair else Fraction(0)
         self.constant = self.waiting * len(cluster.names) + sum(self.costs.stop_s)
-        last = max(self.most) if self.policy != "FSU" else 0
+        last = max(self.most) if self.policy.fair else 0
         self.names = [*(f"share_{k}" for k in range(1, last + 1)), "running", "transfer"]
-        self.names += ["stops"] if self.policy == "FSP" and self.held.any() else []
+        self.names += ["stops"] if self.policy.preemptive and self.held.any() else []
         self._group()
 
     def _group(self) -> None:
@@ -121,7 +122,7 @@ class Large:
         forced = np.flatnonzero(self.low.any(axis=1))
         tasks = np.flatnonzero(self.starts & np.isin(self.task_code, forced))
         twice = any(self._fixed_gpus(t, int(self.task_code[t])) > 1 for t in tasks.tolist())
-        return twice or (self.policy != "FSP" and bool(shut.any()))
+        return twice or (not self.policy.preemptive and bool(shut.any()))
 
     def _fixed_gpus(self, task: int, code: int) -> int:
         """How many GPUs a waiting task is fixed to."""
@@ -131,7 +132,7 @@ class Large:
     def _disordered(self, runs: NDArray[np.bool_]) -> list[int]:
         """Running tasks that go on although one of their job that ran longer stops."""
         cluster, found = self.cluster, []
-        if self.policy == "FSP":
+        if self.policy.preemptive:
             for job in np.unique(cluster.job_of[self.held & ~runs]).tolist():
                 mine = self.held & (cluster.job_of == job)
                 longest = cluster.elapsed[mine & ~runs].max()
@@ -144,13 +145,13 @@ class Large:
         found, wrong = dict.fromkeys(self.cluster.job, 0), []
         for label, value in steps.items():
             job, _, step = label.rpartition(",")
-            most = self.most[self.cluster.job[job]] if job in found and self.policy != "FSU" else 0
+            most = self.most[self.cluster.job[job]] if job in found and self.policy.fair else 0
             if value != 1 or not step.isdecimal() or str(int(step)) != step or not 1 <= int(step) <= most:
                 wrong.append(label)
                 continue
             found[job] += 1
             self.reached[int(step)] += 1
-        if self.policy != "FSU":
+        if self.policy.fair:
             wrong += [job for (job, n), k in zip(found.items(), count, strict=True) if n != k]
         yield none("rows share", wrong)
 

@@ -14,6 +14,7 @@ from math import floor
 
 import numpy as np
 
+from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu_cluster import Cluster, none
 from flowlex.validation.certificates.gpu_shares import Mask
@@ -31,13 +32,13 @@ class Stops:
     startable: Mask
 
     @classmethod
-    def of(cls, cluster: Cluster, policy: str, level: list[Fraction] | None) -> Stops:
+    def of(cls, cluster: Cluster, policy: GpuPolicy, level: list[Fraction] | None) -> Stops:
         """Read off the fair shares (None without)."""
         running: list[list[int]] = [[] for _ in cluster.job]
         for t in sorted(np.flatnonzero(cluster.own >= 0).tolist(), key=lambda t: float(cluster.elapsed[t])):
             running[int(cluster.job_of[t])].append(t)
         waits = cluster.own < 0
-        if policy != "FSP" or level is None:
+        if not policy.preemptive or level is None:
             return cls(cluster, running, [0] * len(running), waits)
         must = [max(floor(x), int(x > 0)) for x in level]
         above = np.array([len(mine) > floor(x) for mine, x in zip(running, level, strict=True)], dtype=bool)

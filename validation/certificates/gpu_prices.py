@@ -64,13 +64,13 @@ class Prices:
         elif name == "gpu_out":
             self.gpu[cluster.gpu[label]] += int(y)
             relation, side = "<=", Fraction(1)
-        elif name == "share" and large.policy != "FSU":
+        elif name == "share" and large.policy.fair:
             self.share[cluster.job[label]] += int(y)
-        elif name == "stops" and large.policy == "FSP":
+        elif name == "stops" and large.policy.preemptive:
             for t in np.flatnonzero(large.held & (cluster.job_of == cluster.job[label])).tolist():
                 self.stays[t] += int(y)
             relation, side = ">=", Fraction(large.least[cluster.job[label]])
-        elif name == "order" and large.policy == "FSP":
+        elif name == "order" and large.policy.preemptive:
             longer, shorter = self._ordered(label)
             self.stays[longer] += int(y)
             self.stays[shorter] -= int(y)
@@ -96,7 +96,7 @@ class Prices:
         return (self.fixed + sum(self._tasks()) + sum(self._running()) + sum(self._steps())) / self.whole * self.size
 
     def _steps(self) -> Iterator[int]:
-        for j, most in enumerate(self.large.most if self.large.policy != "FSU" else ()):
+        for j, most in enumerate(self.large.most if self.large.policy.fair else ()):
             for step in range(1, most + 1):
                 yield min(0, self.share[j] - self.weight[f"share_{step}"])
 
@@ -154,7 +154,7 @@ class Prices:
             worth = int((large.costs.stop_s[t] + large.waiting) / large.unit) * weight["transfer"]
             total = self.groups[code] - worth - weight["running"] - weight.get("stops", 0)
             total -= self.share[cluster.job_of[t]] + self.gpu[g] + self.stays[t]
-            stays = large.policy != "FSP" or large.low[code] > 0
+            stays = not large.policy.preemptive or large.low[code] > 0
             yield total if stays else min(0, total) if large.high[code] else 0
 
 

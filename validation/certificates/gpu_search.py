@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.instances.exact import rational
+from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.instances.gpu_units import largest_unit
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check
@@ -60,7 +61,7 @@ class SearchProof:
     cluster: Cluster
     costs: Costs
     proof: GpuProof
-    policy: str
+    policy: GpuPolicy
     stops: Stops
     objective: Fraction
     priced: bool
@@ -75,7 +76,7 @@ class SearchProof:
         keep = _by_position({} if wrong else proof.keep, cluster.task)
         # A task that goes on counts more than all that could start; where their number is given, starts do not count.
         steps = int(np.count_nonzero(~running)) + 1 if self.priced else 1
-        kept = running if self.policy == "FSP" else np.zeros(len(running), bool)
+        kept = running if self.policy.preemptive else np.zeros(len(running), bool)
         sound = proof.factor >= 1 and proof.base >= 1 and all(k >= proof.base * steps for k in keep[kept].tolist())
         unit = rational(proof.unit_s)
         checks = [
@@ -135,7 +136,7 @@ class SearchProof:
                 return f"a part holds {', '.join(node):.60}"
             if "task" in node:
                 t = cluster.task.get(node["task"], -1)
-                if t < 0 or cluster.own[t] < 0 or self.policy != "FSP":
+                if t < 0 or cluster.own[t] < 0 or not self.policy.preemptive:
                     return f"{node['task']!r} cannot be stopped"
                 same = (cluster.own >= 0) & (cluster.job_of == cluster.job_of[t])
                 longer, shorter = (
@@ -190,7 +191,7 @@ class SearchProof:
         if self.limits is not None:
             each = [p - self.waiting for p in price]
             return self.limits.least(each, low, high), self.waiting * everyone
-        if self.policy == "FSU":
+        if not self.policy.fair:
             most = most_tasks(cluster, kept, candidate)
             fairer = f"a part may run {most} tasks, here {ours} run"
             return (fairer if most > ours else None if most < ours else _fill(price, low, high, ours)), 0

@@ -12,6 +12,7 @@ import numpy as np
 
 from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuInstance
+from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.gpu_cluster import Cluster
 from flowlex.validation.certificates.gpu_costs import Costs
 from flowlex.validation.certificates.statement.program import ExactStatement
@@ -21,7 +22,7 @@ __all__ = ["fair_levels", "state_gpu", "stops_of"]
 
 def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStatement:
     """Variables ``x`` by task and GPU, ``share_step`` by job and step; see the model's docstring for the rows."""
-    policy, penalties = str(options.get("policy", "FSP")), options.get("penalties", {})
+    policy, penalties = GpuPolicy(options.get("policy", "FSP")), options.get("penalties", {})
     if options.get("waiting", "least") != "least":
         raise ValueError("waiting at a price takes no changes")
     a1, a2, a3 = (rational(penalties.get(name, 1)) for name in ("rack", "between_racks", "waiting"))
@@ -32,26 +33,26 @@ def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStateme
     columns = _variables(statement, instance, cluster, above)
     _rows(statement, cluster, columns)
     running = [t for t, g in enumerate(own) if g >= 0]
-    if policy == "FSP":
+    if policy.preemptive:
         _preemption(statement, cluster, columns, running, least)
     else:
         for t in running:
             statement.row("running", cluster.names[t], dict.fromkeys(columns[t].values(), 1), "==", 1)
-    if policy != "FSU":
+    if policy.fair:
         _shares(statement, cluster, columns)
     every = [column for mine in columns for column in mine.values()]
     statement.stage("running", dict.fromkeys(every, 1), maximize=True)
     _costs(statement, cluster, costs, columns, policy)
-    if policy == "FSP" and running:
+    if policy.preemptive and running:
         stops = {column: -1 for t in running for column in columns[t].values()}
         statement.stage("stops", stops, len(running))
     return statement
 
 
-def stops_of(cluster: Cluster, policy: str) -> tuple[list[bool], list[int]]:
+def stops_of(cluster: Cluster, policy: GpuPolicy) -> tuple[list[bool], list[int]]:
     """Of each job: whether it is above its share, so that it starts nothing, and how many running tasks it keeps."""
     count = cluster.counts(cluster.own >= 0).tolist()
-    if policy != "FSP":
+    if not policy.preemptive:
         return [False] * len(count), count
     level = fair_levels(cluster)
     above = [n > floor(x) for n, x in zip(count, level, strict=True)]
@@ -124,9 +125,9 @@ def _shares(statement: ExactStatement, cluster: Cluster, columns: list[dict[int,
 
 
 def _costs(
-    statement: ExactStatement, cluster: Cluster, costs: Costs, columns: list[dict[int, int]], policy: str
+    statement: ExactStatement, cluster: Cluster, costs: Costs, columns: list[dict[int, int]], policy: GpuPolicy
 ) -> None:
-    waiting = Fraction(0) if policy == "FSU" else costs.waiting_s
+    waiting = costs.waiting_s if policy.fair else Fraction(0)
     nodes = sorted({int(n) for n in cluster.gpu_node})
     on_node = {}
     for node in nodes:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.contract import Numeric, Strict
 
 __all__ = [
@@ -39,7 +40,7 @@ class NoOptions(Strict):
 class GpuOptions(Strict):
     """GPU assignment."""
 
-    policy: Literal["FSP", "FS", "FSU"] = "FSP"
+    policy: Annotated[GpuPolicy, Field(strict=False)] = GpuPolicy.FSP
     network: Literal["compact", "paper"] = "compact"
     penalties: _Penalties = _Penalties()
     stop_price: Numeric = 0.0

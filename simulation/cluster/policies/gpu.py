@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import Field
 
 from flowlex.instances.gpu import Gpu, GpuInstance, Job, Node, Running, Shard, Task
+from flowlex.instances.gpu_policy import GpuPolicy as Fairness
 from flowlex.models.gpu.costs import Penalties
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.models.gpu.round import Policy as Fairness
 from flowlex.simulation.cluster.policies.queues import start_where_cheapest
 from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LiveNode, LiveTask, Policy, State, reads_of
 from flowlex.simulation.decision import Each, EveryNth
@@ -63,7 +63,7 @@ class Assignment(Policy):
         yield from start_where_cheapest(state, (task for task in state.waiting() if not on_gpu(task)))
         waits = any(on_gpu(task) for task in state.waiting())
         free = any(place.free.get(GPU, 0) for place in state.open_places())
-        if waits and (free or self.fairness is Fairness.FSP):
+        if waits and (free or self.fairness.preemptive):
             yield from self._optimum(state)
 
     def _optimum(self, state: State) -> Iterator[Action]:

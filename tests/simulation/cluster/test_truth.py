@@ -17,7 +17,7 @@ from flowlex.instances.scenario import Decision, PolicyChoice
 from flowlex.models.flow.goals import preset
 from flowlex.models.flow.live.replay import replay_events
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.models.gpu.round import Policy as Fairness
+from flowlex.instances.gpu_policy import GpuPolicy as Fairness
 from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.simulation.cluster.policies.gpu import round_instance
 from flowlex.simulation.cluster.run_metrics import figures, job_spans, megabytes, stays
