@@ -7,8 +7,8 @@ import json
 import pytest
 
 from flowlex.instances import generate
-from flowlex.models.gpu.model import GpuAssignment
 from flowlex.instances.gpu_policy import GpuPolicy
+from flowlex.models.gpu.model import GpuAssignment
 from flowlex.service.bandwidth import Bandwidths
 from flowlex.service.gpu import GpuCore
 from flowlex.service.routes import gpu_router as router

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from flowlex import generate
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
 from flowlex.instances.gpu import GpuInstance
+from flowlex.instances.gpu_policy import GpuPolicy as Fairness
 from flowlex.instances.scenario import Decision, PolicyChoice
 from flowlex.models.flow.goals import preset
 from flowlex.models.flow.live.replay import replay_events
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.instances.gpu_policy import GpuPolicy as Fairness
 from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.simulation.cluster.policies.gpu import round_instance
 from flowlex.simulation.cluster.run_metrics import figures, job_spans, megabytes, stays
