@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
@@ -94,6 +95,10 @@ class SolveOptions:
     offer: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for name in ("time_limit_s", "gap", "seed", "threads"):
+            given: Any = getattr(self, name)
+            if given is not None and not isinstance(given, Real):
+                raise ValueError(f"{name} must be a number, got {given!r}")
         if self.time_limit_s is not None and not 0 < self.time_limit_s < math.inf:
             raise ValueError(f"time_limit_s must be a positive number of seconds, got {self.time_limit_s}")
         if self.max_steps is not None and (not isinstance(self.max_steps, int) or self.max_steps < 1):
@@ -106,7 +111,6 @@ class SolveOptions:
             raise ValueError(f"threads must be at least 1, got {self.threads}")
         if self.algorithm not in ("auto", "simplex", "ipm", "hipo", "pdlp"):
             raise ValueError(f"unknown algorithm {self.algorithm!r}; one of auto, simplex, ipm, hipo, pdlp")
-
         if self.solver is not None and not isinstance(self.solver, str) and not hasattr(self.solver, "actualSolve"):
             raise ValueError(f"solver must be a PuLP solver or the name of one, got {self.solver!r}")
 

@@ -92,6 +92,8 @@ def read_instance(path: str | Path) -> Instance:
         for the content of a file.
     """
     path = location(path)
+    if path.suffix.lower() in (".lp", ".mps"):
+        raise InstanceError("a program, not an instance; `flowlex.check` and `flowlex tu` read it", path=str(path))
     try:
         text = read_text(path)
         for text_format in _text_formats(json=_OBJECT.match(text) is not None):
@@ -302,10 +304,14 @@ def read(source: str | Path | Mapping[str, Any] | Instance) -> Instance:
     if isinstance(source, str | Path):
         return read_instance(source)
     if not isinstance(source, Mapping):
-        tables = "{'kind': 'gpu-assignment', 'nodes': frame, ...}" if hasattr(source, "columns") else "a path"
-        raise InstanceError(
-            f"expected a path, tables by name or an instance, got {type(source).__name__}; give {tables}"
-        )
+        remedy = "give a path"
+        if hasattr(source, "columns"):
+            remedy = "give {'kind': 'gpu-assignment', 'nodes': frame, ...}"
+        elif hasattr(source, "solve"):
+            remedy = "a model or program has its own solve()"
+        elif hasattr(source, "number_of_edges"):
+            remedy = "give {'kind': 'min-cost-flow', 'supply': ..., 'tail': ..., 'head': ..., ...}"
+        raise InstanceError(f"expected a path, tables by name or an instance, got {type(source).__name__}; {remedy}")
     tables = {name: value for name, value in source.items() if hasattr(value, "columns")}
     if not tables:
         return instance_from_document(dict(source))

@@ -177,9 +177,11 @@ class Solution:
         Raises
         ------
         ModelError
-            There is no answer.
+            There is no answer, or ``ax`` is something else.
         """
         self.require_answer()
+        if ax is not None and not hasattr(ax, "get_figure"):
+            raise ModelError(f"plot: expected axes of matplotlib, got {ax!r}")
         return self._draw(ax)
 
     def metrics(self) -> dict[str, float | int | str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -61,11 +62,6 @@ def test_the_public_names_are_these_and_no_others():
 
 def test_the_version_is_that_of_the_package():
     assert flowlex.__version__ == importlib.metadata.version("flowlex")
-
-
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = flowlex.nonsense
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
@@ -177,3 +173,28 @@ def test_a_solution_is_saved_and_shown(tmp_path, monkeypatch):
     assert shown == [f"file://{page}"] and page.parent == tmp_path and "<svg" in page.read_text()
     with pytest.raises(OSError, match="cannot be written"):
         solution.save(saved / "a.json")  # a file is no folder
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: flowlex.slove, "flowlex has no name 'slove'; did you mean 'solve'?"),
+        (lambda: flowlex.check([[1, 0], [1]]), "rows of one length are expected: row 0 has 2 entries, row 1 has 1"),
+        (lambda: flowlex.check(None), "cannot take a matrix from NoneType"),
+        (
+            lambda: flowlex.read("two.lp"),
+            "two.lp: a program, not an instance; `flowlex.check` and `flowlex tu` read it",
+        ),
+        (lambda: flowlex.read(pd.DataFrame()), "give {'kind': 'gpu-assignment', 'nodes': frame, ...}"),
+        (lambda: flowlex.solve(nx.MultiDiGraph()), "got MultiDiGraph; give {'kind': 'min-cost-flow'"),
+        (lambda: flowlex.solve(pulp.LpProblem()), "got LpProblem; a model or program has its own solve()"),
+        (lambda: flowlex.solve(flowlex.generate("gpu-figure1"), polcy="FS"), "no option 'polcy'"),
+        (lambda: flowlex.solve(flowlex.generate("gpu-figure1"), time_limit_s="3"), "must be a number, got '3'"),
+        (lambda: flowlex.generate("gpu-figure1", seed="a"), "the seed must be an integer, got 'a'"),
+        (lambda: flowlex.FlowScheduler(flowlex.generate("gpu-figure1")), "takes a flow-scheduling instance, got"),
+        (lambda: flowlex.solve(flowlex.generate("gpu-figure1")).plot("x"), "expected axes of matplotlib, got 'x'"),
+    ],
+)
+def test_an_odd_call_says_what_was_expected(call, says):
+    with pytest.raises((AttributeError, ValueError, RuntimeError), match=re.escape(says)):
+        call()

@@ -7,6 +7,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -128,6 +129,8 @@ def generate(name: str, *, seed: int = 0, **parameters: Any) -> Instance:
     if spec is None:
         known = all_generators()
         raise InstanceError(f"no generator is named {name!r}; one of: {', '.join(known)}{did_you_mean(name, known)}")
+    if not isinstance(seed, Integral):
+        raise InstanceError(f"the seed must be an integer, got {seed!r}", place=name)
     if seed < 0:
         raise InstanceError(f"the seed must not be negative (got {seed})", place=name)
     values: dict[str, Any] = {}

@@ -178,8 +178,8 @@ class PartitionSolution(Solution):
             axes.bar(place - 0.2, self.before, 0.4, label="before", color=GREY)
             bars = axes.bar(place + 0.2, self.after, 0.4, label="after, with its expected finish", color=BLUE)
             if len(place) <= 30:
-                for label in axes.bar_label(bars, [f"{time:.3g} s" for time in self.finish], fontsize=7, padding=2):
-                    label.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5})
+                for above in axes.bar_label(bars, [f"{time:.3g} s" for time in self.finish], fontsize=7, padding=2):
+                    above.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5})
             name_places(axes.xaxis, [n.name for n in self.source.nodes])
         axes.set(ylabel="items", title=f"{self.instance}: {self.moved_items} items move")
         return legend(axes)

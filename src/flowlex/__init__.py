@@ -13,4 +13,11 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version(__name__)
-    return _public(name)
+    try:
+        return _public(name)
+    except AttributeError:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, __all__, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"flowlex has no name {name!r}{hint}", name=name) from None

@@ -182,7 +182,10 @@ def _dense(source: Any) -> np.ndarray:
     try:
         array = np.asarray(source)
     except ValueError as error:
-        raise MatrixError(f"ragged rows: {error}") from error
+        lengths = [len(row) for row in source if hasattr(row, "__len__")] if isinstance(source, list | tuple) else []
+        odd = next((k for k, length in enumerate(lengths) if length != lengths[0]), None)
+        found = str(error) if odd is None else f"row 0 has {lengths[0]} entries, row {odd} has {lengths[odd]}"
+        raise MatrixError(f"rows of one length are expected: {found}") from error
     if array.ndim != 2:
         raise MatrixError(f"a matrix has two dimensions, this has {array.ndim}")
     if array.dtype.kind not in "biufcO":

@@ -80,6 +80,8 @@ class FlowScheduler(Queries):
         method: Method = "auto",
         solver: dict[str, Any] | None = None,
     ) -> None:
+        if not isinstance(cluster, FlowInstance):
+            raise ModelError(f"FlowScheduler takes a flow-scheduling instance, got {cluster!r}")
         self.options: dict[str, Any] = {
             "wait_cost": wait_cost,
             "scale": scale,
