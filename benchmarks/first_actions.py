@@ -1,100 +1,164 @@
-"""The twenty most likely first actions of a newcomer, each as a process of its own, and what an installation holds.
+"""The first actions of a newcomer, each as a process of its own: with empty caches ("cold"), then again ("warm").
 
-Every action runs in a folder of its own that earlier actions have filled, first with empty caches of compiled loops
-("cold"), then again ("warm"). With ``FLOWLEX_BENCH_BEFORE=DIR`` (a checkout of an older commit) the same is done with
-that tree's package by this interpreter, so that "before" and "after" are of one machine and one minute.
+Before each action the packages are copied without bytecode, and numba's cache is an empty folder, as after an
+installation. Seconds are those of the processor, of the command and its children. The last table runs every notebook
+once with empty caches and gives its slowest cell.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
-__all__ = ["ACTIONS", "tables"]
+__all__ = ["actions", "tables"]
 
 _ROOT = Path(__file__).resolve().parents[1]
-#: What a newcomer types, in this order; later lines use what earlier ones wrote.
-ACTIONS = (
-    "flowlex --version",
-    "flowlex --help",
-    "flowlex library",
-    "flowlex generate gpu-testbed --seed 1 -o testbed.json",
-    "flowlex show testbed.json",
-    "flowlex solve testbed.json",
-    "flowlex solve testbed.json --compare -o solutions",
-    "flowlex solve solutions",
-    "flowlex verify solutions/testbed.solution.json testbed.json",
-    "flowlex plot testbed.json -o testbed.png",
-    "flowlex plot testbed.json -o testbed.html",
-    "flowlex export testbed.json -o testbed.lp",
-    "flowlex solve nothing.json",
-    "flowlex solve testbed.json --set policy=FPS",
-    "flowlex options gpu-assignment",
-    "flowlex schema gpu-assignment",
-    "flowlex generate pods-scale --seed 1 --set nodes=5 --set pods=20 -o pods.json",
-    "flowlex solve pods.json --time-limit 10",
-    "flowlex tu testbed.json",
-    'python -c "from flowlex.instances import generate; from flowlex.models import model_for; '
-    "print(model_for(generate('gpu-testbed')).solve())\"",
-)
 _RUN = "import sys; sys.argv[0] = 'flowlex'; from flowlex.cli import main; main()"
+_KINDS = (
+    "allocation",
+    "flow-scheduling",
+    "gpu-assignment",
+    "jit-bandwidth",
+    "load-partition",
+    "min-cost-flow",
+    "pod-placement",
+)
+#: What is done with the example of every kind.
+_EACH = (
+    "solve {kind}.json",
+    "solve {kind}.json --compare",
+    "show {kind}.json",
+    "verify {kind}.solution.json {kind}.json",
+    "plot {kind}.json -o {kind}.png",
+    "plot {kind}.json -o {kind}.html",
+    "export {kind}.json -o {kind}.lp",
+    "tu {kind}.json --explain",
+    "integers {kind}.json",
+)
+#: Parameters that make the large generators small.
+_SMALL = {
+    "cluster-day": {"machines": 20, "tasks": 100},
+    "cluster-queue": {"tasks": 200},
+    "flow-scale": {"machines": 20, "tasks": 30},
+    "gpu-scale": {"gpus": 80, "tasks": 100, "jobs": 5},
+    "network-assignment": {"machines": 20, "tasks": 40},
+    "network-netgen": {"nodes": 100, "arcs": 400, "sources": 5, "sinks": 5, "supply": 100},
+    "pods-scale": {"nodes": 5, "pods": 20},
+}
+_PROGRAM = "Minimize\n x + y + z\nSubject To\n a: x + y >= 1\n b: y + z >= 1\nGeneral\n x y z\nEnd\n"
+_NODE = {
+    "kind": "Node",
+    "metadata": {"name": "n"},
+    "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}},
+}
+_POD = {
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "s"},
+    "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
+    "status": {"phase": "Pending"},
+}
+_LIVE = "scheduler = flowlex.FlowScheduler(flowlex.generate('flow-random', seed=4)); scheduler.step(now_s=0.0)"
+_OTHERS = (
+    "--version",
+    "--help",
+    "library",
+    "options gpu-assignment",
+    "schema gpu-assignment",
+    "tu model.lp",
+    "integers model.lp",
+    "place objects.json",
+    "solve flow-scheduling.json gpu-assignment.json jit-bandwidth.json load-partition.json -o out",
+    "study gpu-assignment.json --over policy=FS,FSP -o study",
+    "simulate scenario.json -o runs --pictures",
+    "replay flow-scheduling.json --steps 3 --save state.npz",
+    "replay pod-placement.json",
+    "run-partition --instance load-partition.json -- true {node}",
+    "claims",
+)
+_PYTHON = (
+    "import flowlex",
+    "import flowlex; flowlex.check([[1, 1, 0], [0, 1, 1], [1, 0, 1]])",
+    "import flowlex; flowlex.implied_integers('model.lp')",
+    f"import flowlex; {_LIVE}",
+    "import flowlex; m = flowlex.model_for(flowlex.read('gpu-assignment.json'));"
+    " m.with_constraint('few', m.variables['x'].sum() <= 2).solve()",
+)
 
 Row = dict[str, object]
 
 
+def actions() -> list[str]:
+    """What is measured: command lines of ``flowlex`` and of ``python -c``."""
+    from flowlex.instances.generators import all_generators
+
+    found = [f"flowlex {line}" for line in _OTHERS] + [f'python -c "{line}"' for line in _PYTHON]
+    found += [f"flowlex {line.format(kind=kind)}" for line in _EACH for kind in _KINDS]
+    for name in all_generators():
+        if name != "openb-arrivals":  # needs files of the trace
+            values = "".join(f" --set {key}={value}" for key, value in _SMALL.get(name, {}).items())
+            found.append(f"flowlex generate {name}{values} -o instance.json")
+    return found
+
+
 def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
     """Title and rows of every table."""
-    actions = ACTIONS[:3] if quick else ACTIONS
-    before = os.environ.get("FLOWLEX_BENCH_BEFORE")
-    now = list(_measured(actions, _ROOT))
-    old = list(_measured(actions, Path(before))) if before else [{}] * len(now)
-    rows = [
-        {"action": action, **{f"before: {key}": value for key, value in was.items()}, **done}
-        for action, was, done in zip(actions, old, now, strict=True)
-    ]
-    return [
-        (f"The first {len(actions)} actions of a newcomer, seconds", rows),
-        ("An installation without extras by package, MB", _sizes()),
-    ]
+    chosen = actions()[:3] if quick else actions()
+    with tempfile.TemporaryDirectory() as folder:
+        start = Path(folder, "start")
+        start.mkdir()
+        _prepare(start, () if quick else _KINDS)
+        rows = [_measured(action, start) for action in chosen]
+    made = [(f"The first {len(chosen)} actions of a newcomer, processor seconds (at most 3)", rows)]
+    return made if quick else [*made, ("Every notebook with empty caches", _notebooks())]
 
 
-def _measured(actions: tuple[str, ...], tree: Path) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch, "work")
-        folder.mkdir()
-        environment = os.environ | {"NUMBA_CACHE_DIR": f"{scratch}/loops", "PYTHONPATH": str(tree / "src")}
-        for action in actions:
-            cold, _, code, said = _run(action, folder, environment)
-            warm, processor, *_ = _run(action, folder, environment, again=True)
-            figures = {"cold": cold, "warm": warm, "warm, processor": processor}
-            yield {**{name: round(seconds, 2) for name, seconds in figures.items()}, "exit": code, "says": said}
+def _prepare(folder: Path, kinds: tuple[str, ...]) -> None:
+    """Files that the actions read."""
+    (folder / "model.lp").write_text(_PROGRAM)
+    (folder / "objects.json").write_text(json.dumps({"kind": "List", "items": [_NODE, _POD]}))
+    for kind in (*kinds, *(("scenario",) if kinds else ())):
+        _run(f"flowlex example {kind} -o {kind}.json", folder, dict(os.environ))
+    if kinds:
+        _run(f"flowlex solve {' '.join(f'{kind}.json' for kind in kinds)} -o .", folder, dict(os.environ))
 
 
-def _run(
-    action: str, folder: Path, environment: dict[str, str], *, again: bool = False
-) -> tuple[float, float, int, str]:
-    """Wall and processor seconds, exit code, and the first words of what it says (of the error, when it fails)."""
-    if again:  # what the first run wrote may be written over
-        for name in re.findall(r"-o (\S+\.\w+)", action):
-            (folder / name).unlink(missing_ok=True)
+def _measured(action: str, start: Path) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        environment = _fresh(Path(folder))
+        seconds, code = [], 0
+        for name in ("first", "again"):
+            shutil.copytree(start, work := Path(folder, name))
+            used, code = _run(action, work, environment)
+            seconds.append(used)
+        loops = sum(1 for _ in Path(folder, "loops").rglob("*.nbi"))
+    cold, warm = seconds
+    return {"action": action, "cold": round(cold, 2), "warm": round(warm, 2), "loops compiled": loops, "exit": code}
+
+
+def _fresh(folder: Path) -> dict[str, str]:
+    """An environment with the packages as after an installation: no bytecode, no compiled loops."""
+    tree = folder / "tree"
+    for link in (_ROOT / "src" / "flowlex").iterdir():
+        if link.is_dir() and link.name != "__pycache__":
+            shutil.copytree(_ROOT / link.name, tree / link.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(_ROOT / "src", tree / "src", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    return os.environ | {"NUMBA_CACHE_DIR": f"{folder}/loops", "PYTHONPATH": f"{tree}/src", "MPLBACKEND": "Agg"}
+
+
+def _run(action: str, folder: Path, environment: dict[str, str]) -> tuple[float, int]:
+    """Processor seconds and exit code."""
     line = action.replace("flowlex ", f'{sys.executable} -P -c "{_RUN}" ', 1) if action[:1] == "f" else action
     line = line.replace("python ", f"{sys.executable} -P ", 1) if action[:1] == "p" else line
-    started, used = time.perf_counter(), _processor()
-    done = subprocess.run(
-        line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
-    took = time.perf_counter() - started
-    words = (done.stderr if done.returncode else done.stdout or done.stderr).strip()
-    lines = [line for line in words.splitlines() if re.search(r"\w", line)] or [""]
-    return took, _processor() - used, done.returncode, (lines[-1] if "Traceback" in words else lines[0]).strip()[:60]
+    used = _processor()
+    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, timeout=600, check=False)
+    return _processor() - used, done.returncode
 
 
 def _processor() -> float:
@@ -103,31 +167,29 @@ def _processor() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _sizes() -> list[Row]:
-    """Megabytes of the files of flowlex's requirements, the largest first; small ones together."""
-    found: dict[str, float] = {}
-    waiting = ["flowlex"]
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        try:
-            package = metadata.distribution(name)
-        except metadata.PackageNotFoundError:  # only needed elsewhere
-            continue
-        paths = [Path(str(package.locate_file(file))) for file in package.files or ()]
-        found[name] = sum(path.stat().st_size for path in paths if path.is_file()) / 1e6
-        for requirement in package.requires or ():
-            if "extra ==" not in requirement:
-                waiting.append(re.split(r"[ ;<>=!~\[(]", requirement, maxsplit=1)[0].lower())
-    found["flowlex"] = sum(path.stat().st_size for path in (_ROOT / "src" / "flowlex").rglob("*.py")) / 1e6
-    large = {name: size for name, size in found.items() if size >= 5}
-    rows: list[Row] = [
-        {"package": name, "MB": round(size, 1)} for name, size in sorted(large.items(), key=lambda pair: -pair[1])
-    ]
-    rest = sum(found.values()) - sum(large.values())
-    return [
-        *rows,
-        {"package": f"{len(found) - len(large)} others", "MB": round(rest, 1)},
-        {"package": "all", "MB": round(sum(found.values()), 1)},
-    ]
+def _notebooks() -> list[Row]:
+    import nbformat
+    from nbclient import NotebookClient
+
+    rows: list[Row] = []
+    for path in sorted((_ROOT / "notebooks").glob("*.ipynb")):
+        with tempfile.TemporaryDirectory() as folder:
+            environment, seconds = _fresh(Path(folder)), list[float]()
+            book = nbformat.read(path, as_version=4)
+            client = NotebookClient(book, timeout=600, resources={"metadata": {"path": folder}})
+            with client.setup_kernel(env=environment):
+                for number, cell in enumerate(book.cells):
+                    began = time.perf_counter()
+                    client.execute_cell(cell, number)
+                    seconds.append(time.perf_counter() - began)
+        slowest = max(range(len(seconds)), key=seconds.__getitem__)
+        first = next((line for line in book.cells[slowest].source.splitlines() if line.strip()), "")
+        rows.append(
+            {
+                "notebook": path.stem,
+                "seconds": round(sum(seconds), 1),
+                "slowest cell, seconds": round(seconds[slowest], 1),
+                "begins": first[:60],
+            }
+        )
+    return rows
