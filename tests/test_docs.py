@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -21,6 +22,16 @@ PAGES = [
 #: What a page may fetch when it is opened: an address in one of these places.
 ADDRESS = r"""\s*=\s*["'](?:https?:)?//"""
 FETCHED = re.compile(rf"src{ADDRESS}|srcset{ADDRESS}|<link[^>]+href{ADDRESS}|@import|url\([\s\"']*(?:https?:)?//")
+
+
+def test_pages_begin_with_what_one_can_do_after_them_and_notebooks_with_a_question():
+    for page in sorted((DOCS / "howto").glob("[!i]*.md")):
+        title, first = page.read_text().split("\n\n")[:2]
+        assert title.startswith("# ") and first.startswith("After this page you can"), page.stem
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
+        question = re.match(r"# .+\n\n\*[^*]+\?\*|# .+\?", cells[0])
+        assert question and cells[-1].startswith("## Try next"), path.stem
 
 
 @pytest.mark.timeout(600)
