@@ -7,7 +7,7 @@ Nothing here is optimal or proven: the integer program starts from it, and judge
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,9 +29,11 @@ class Greedy:
         Classes, kinds and costs.
     tight
         Large tasks come first, and take the machine that is left fullest; otherwise small ones, the cheapest machine.
+    stops
+        Tasks that may only stay or stop (`TaskView.held`), and stop; the others of these stay.
     """
 
-    def __init__(self, program: CountedProgram, *, tight: bool) -> None:
+    def __init__(self, program: CountedProgram, *, tight: bool, stops: Collection[int] = ()) -> None:
         self.program, self.tight, instance = program, tight, program.instance
         self.kind, self.task_class, count = program.classes.machine, program.classes.task, len(instance.machines)
         self.demand, self.free = program.resources.demand, program.resources.capacity.copy()
@@ -51,7 +53,8 @@ class Greedy:
             for t in tasks:
                 self._limits[t].append(number)
         for t in np.flatnonzero([view.held for view in program.views]).tolist():
-            self.take(t, program.own[t])  # it stays, whatever else
+            if t not in stops:
+                self.take(t, program.own[t])
 
     def deal(self, kind: Integers) -> bool:
         """Let tasks take machines of their (T,) kind, -1 for none, as far as they fit; whether all of them did.

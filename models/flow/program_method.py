@@ -222,7 +222,8 @@ class _Search:
             members = np.flatnonzero(program.classes.task == k)
             kinds = np.repeat(np.arange(len(each)), each)[: len(members)]
             kind[members[: len(kinds)]] = kinds
-        greedy = Greedy(program, tight=True)
+        stops = {t for t, view in enumerate(program.views) if view.held and kind[t] < 0}
+        greedy = Greedy(program, tight=True, stops=stops)
         return self._known(program, greedy.at if greedy.deal(kind) else greedy.fill())
 
     def _overfull(self, program: CountedProgram, start: Floats, sizes_known: Sequence[Size]) -> list[Size]:

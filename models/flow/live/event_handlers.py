@@ -54,7 +54,7 @@ class EventHandlers:
                 raise EventError(f"job {job.name!r} is new, so none of its tasks was preempted; leave out preempted_s")
             self.state.put_job(job)
             try:
-                self._tie(rules)
+                self.state.side_constraints.tie(rules)
             except EventError:
                 for task in job.tasks:
                     self.state.take_task(task.name)
@@ -69,11 +69,6 @@ class EventHandlers:
             A rule names what is not here, or contradicts another; nothing has changed.
         """
         with self._stopwatch:
-            self._tie(rules)
-
-    def _tie(self, rules: tuple[TieRule, ...]) -> None:
-        if rules:
-            self.state.side_constraints.refuse_beside(rules[0])
             self.state.side_constraints.tie(rules)
 
     def untie(self, kind: str, name: str) -> None:

@@ -60,6 +60,8 @@ class SideConstraints:
             A rule names what is not here, or contradicts another.
         """
         rules = tuple(rules)
+        if rules and not known:
+            self._refuse_beside_limits(rules[0])
         new = [(_kind(rule), rule.name) for rule in rules]
         if len(self.rules) + len(new) > _MOST_RULES:
             raise EventError(f"there would be more than {_MOST_RULES} rules; untie some first")
@@ -146,28 +148,16 @@ class SideConstraints:
         self._resources -= Counter(machine.capacity.keys())
 
     def refuse_job(self, job: FlowJob) -> None:
-        """Raise `EventError` where a job limits preemptions, which whole solves do not know."""
-        if job.preemptions_per_hour is not None and self:
-            other = next(iter(self.rules.values()), None) or self._machine_with_capacity()
-            assert other is not None
-            raise _clash(job, _description(other))
-
-    def refuse_beside(self, what: TieRule | Machine) -> None:
-        """Raise `EventError` where a rule, or a machine with a capacity, comes beside what it does not go with."""
-        says, limited = _description(what), self._limited()
-        if limited is not None:
-            raise _clash(limited, says)
+        """Raise `EventError` where a job limits preemptions beside rules across tasks."""
         rule = next(iter(self.rules.values()), None)
-        other = rule if isinstance(what, Machine) else self._machine_with_capacity()
-        if other is not None:
-            beside = _description(other)
-            raise EventError(f"{says} does not go with {beside}; drop one of the two, or give slots of a fitting size")
+        if job.preemptions_per_hour is not None and rule is not None:
+            raise _clash(job, rule)
 
-    def _limited(self) -> FlowJob | None:
-        return next((live.job for live in self._jobs.values() if live.job.preemptions_per_hour is not None), None)
-
-    def _machine_with_capacity(self) -> Machine | None:
-        return next((m for m in self._machines.values() if m.capacity), None) if self._resources else None
+    def _refuse_beside_limits(self, rule: TieRule) -> None:
+        """Raise `EventError` where a job limits preemptions: what may not stop could break the rule."""
+        for live in self._jobs.values():
+            if live.job.preemptions_per_hour is not None:
+                raise _clash(live.job, rule)
 
     # Gangs without room ----------------------------------------------------------------------------------------
     def changed_slots(self) -> None:
@@ -269,12 +259,8 @@ def _kind(rule: TieRule) -> str:
     return rule.says.partition(" ")[0]
 
 
-def _description(what: TieRule | Machine) -> str:
-    return f"the capacity of machine {what.name!r}" if isinstance(what, Machine) else what.says
-
-
-def _clash(job: FlowJob, other: str) -> EventError:
+def _clash(job: FlowJob, rule: TieRule) -> EventError:
     return EventError(
-        f"job {job.name!r} limits preemptions, which {other} does not go with; leave preemptions_per_hour out "
+        f"job {job.name!r} limits preemptions, which {rule.says} does not go with; leave preemptions_per_hour out "
         "(preempt_cost may stay)"
     )

@@ -19,8 +19,6 @@ class LiveState(StateWithCosts):
 
     def put_machine(self, machine: Machine) -> None:
         """Add a machine."""
-        if machine.capacity:
-            self.side_constraints.refuse_beside(machine)
         self.side_constraints.check_machine(machine)
         self.refuse_slots(machine.name, machine.slots)
         costs = self.slot_costs(machine)

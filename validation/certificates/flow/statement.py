@@ -173,12 +173,12 @@ class _Stated:
             one = Prices(dict.fromkeys(problem.goals.ranks, 0) | {rank: 1}, [0] * len(machines), [])
             self.cost[rank] = survey.costs(tasks, one)[0]
         if self.counting:
-            self._require_alike(fits)
             for row, t in enumerate(self.order):
                 asked = {name: rational(amount) for name, amount in problem.tasks[t].task.demands.items()}
                 for m in np.flatnonzero(fits[row]).tolist():
                     has = machines[m].capacity
                     fits[row, m] = all(asked.get(r, 0) <= rational(has.get(r, 0)) for r in problem.instance.resources)
+            self._require_alike(fits)
         fits &= np.isin(np.arange(len(machines)), list(self.times))
         self.row_of = {t: row for row, t in enumerate(self.order)}
         self.pairs = [(t, m) for row, t in enumerate(self.order) for m in np.flatnonzero(fits[row]).tolist()]

@@ -18,7 +18,7 @@ from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.validation.certificates import CertificateError
 from tests.models.flow.capacity_cases import cluster
 from tests.models.flow.changes_oracle import best
-from tests.models.flow.ties import GOALS, tied_cluster
+from tests.models.flow.ties import GOALS, tied_cluster, with_capacities
 from tests.seeds import seeds
 
 LIVE = (Priority(), Placement(), LoadSpread(), Continuity())
@@ -90,8 +90,35 @@ def test_lives_with_rules_are_the_best_of_all_schedules(seed, tmp_path):
 
 @pytest.mark.parametrize("seed", seeds(4, 60))
 def test_lives_with_capacities_are_the_best_of_all_schedules(seed, tmp_path):
-    s = FlowScheduler(cluster(seed, tasks=4), GOALS)
-    steps(s, seed, tmp_path, best, claims=("optimal", "bounded"))  # where the solver is taken at its word
+    """Capacities alone, and beside gangs, affinities and spreads."""
+    for instance in (cluster(seed, tasks=4), with_capacities(tied_cluster(seed, most_tasks=4), seed)):
+        s = FlowScheduler(instance, GOALS)
+        steps(s, seed, tmp_path, best, claims=("optimal", "bounded"))  # where the solver is taken at its word
+
+
+@pytest.mark.parametrize("seed", seeds(4, 60))
+def test_limits_of_preemptions_hold_beside_capacities(seed):
+    """A random life: every step is the best that stops no more tasks of a job than it may lose within an hour."""
+    rng, s = np.random.default_rng(seed), FlowScheduler(cluster(seed, tasks=2), GOALS)
+    whole = 0
+    for number in range(4):
+        tasks = tuple(FlowTask(name=f"{number}-{k}", demands={"cpu": int(rng.integers(1, 3))}) for k in range(2))
+        limit = int(rng.integers(0, 2)) if rng.random() < 0.6 else None
+        s.submit(FlowJob(name=f"n{number}", tasks=tasks, priority=3 - number, preemptions_per_hour=limit))
+        running = sorted(s.placements())
+        if number % 2 and running:
+            s.finish(str(rng.choice(running)))
+        s.prepare(1000.0 * number)
+        instance, before = s.instance(), s.placements()
+        delta = s.step()
+        whole += delta.whole
+        score = s.score()
+        assert (score.shortfall, *(n for _, n in score.waiting), score.cost) == best(instance)
+        for live in s.state.jobs.values():
+            if (limit := live.job.preemptions_per_hour) is not None:
+                lost = [t for t, *_ in delta.stopped if t in live.tasks]
+                assert len(live.preempted) <= limit and all(live.preempted.count(s.state.now_s) == len(lost) for _ in "x")
+                assert not any(t in live.tasks and before[t] != now for t, _, now, _ in delta.moved)
 
 
 def test_the_network_is_enough_where_it_keeps_the_rules(monkeypatch):
@@ -214,24 +241,19 @@ def test_rules_that_make_no_sense_change_nothing():
     assert s.step(1.0).running == 2
 
 
-@pytest.mark.parametrize("first", ["gang", "capacity", "limit"])
-def test_what_does_not_go_together_is_refused_before_anything_changes(first):
+def test_rules_beside_limits_of_preemptions_are_refused_before_anything_changes():
     s = live(machine("m0"))
     s.submit(job("a", 1))
-    acts = {
-        "gang": lambda: s.tie(Gang(name="g", jobs=("a",))),
-        "capacity": lambda: s.add_machine(machine("m1", capacity={"cpu": 1})),
-        "limit": lambda: s.submit(job("b", 1, preemptions_per_hour=0)),
-    }
-    acts.pop(first)()
-    for name, act in acts.items():
-        with pytest.raises(EventError, match="does not go with"):
-            act()
-        assert name
-    if first != "limit":
-        with pytest.raises(EventError, match="limits preemptions"):
-            s.set_preemption("a", per_hour=1)
-    assert len(s.state.jobs) == 1 + (first == "limit") and len(s.state.cluster.machines) == 1 + (first == "capacity")
+    s.tie(Gang(name="g", jobs=("a",)))
+    with pytest.raises(EventError, match="gang 'g' does not go with"):
+        s.submit(job("b", 1, preemptions_per_hour=0))
+    with pytest.raises(EventError, match="limits preemptions"):
+        s.set_preemption("a", per_hour=1)
+    s.untie("gang", "g")
+    s.set_preemption("a", per_hour=1)
+    with pytest.raises(EventError, match="job 'a' limits preemptions, which gang 'g' does not go with"):
+        s.tie(Gang(name="g", jobs=("a",)))
+    assert list(s.state.jobs) == ["a"] and not s.state.side_constraints
 
 
 def test_a_resource_that_comes_late_counts_for_all_machines():
