@@ -10,9 +10,9 @@ from typing import Annotated, Any, Generic, TypeVar
 from fastapi import Depends, Header, Request
 from fastapi.concurrency import run_in_threadpool
 
-from flowlex.service.documents import Taken
+from flowlex.service.documents import Decision, Taken
 from flowlex.service.metrics import Metrics
-from flowlex.service.scheduler_protocol import Core
+from flowlex.service.scheduler_protocol import Core, Document
 from flowlex.service.worker import Worker
 from flowlex.telemetry.answers import Problem, refuse
 from flowlex.telemetry.request_limits import RateLimit
@@ -25,6 +25,8 @@ __all__ = ["REFUSED", "Key", "Served", "ServedDep", "Writer", "hand_over", "serv
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Core)
+#: Decisions kept as JSON.
+_MOST_JSON = 1000
 #: Documented on routes that change state.
 REFUSED: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "It does not fit the state"}}
 Writer = Annotated[Identity, Depends(require(Role.ADMIN, Role.AGENT))]
@@ -48,6 +50,7 @@ class Served(Generic[C]):
         self.tokens: TokenBook = TokenBook(store)
         self.rate: RateLimit = RateLimit(settings.requests_per_s)
         self._readers = ThreadPoolExecutor(1, "reader")
+        self._json: dict[tuple[int, bool], bytes] = {}
 
     async def write(self, function: Callable[[], T]) -> T:
         """Change the store of tokens."""
@@ -63,8 +66,22 @@ class Served(Generic[C]):
         return await asyncio.wrap_future(self.worker.view(lambda view: task is None or task in view))
 
     async def read(self, question: Callable[[], T]) -> T:
-        """Answer a question that takes long, one at a time, so that decisions keep the processor."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, question)
+        """Answer a question that takes long, one at a time and between decisions, which keep the processor so."""
+
+        def between() -> T:
+            self.worker.between_decisions.wait(1.0)
+            return question()
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, between)
+
+    def json_of(self, decision: Document) -> bytes:
+        """A decision as JSON, written once for all readers."""
+        key = decision["number"], bool(decision.get("reread"))
+        if key not in self._json:
+            while len(self._json) >= _MOST_JSON:
+                del self._json[next(iter(self._json))]
+            self._json[key] = Decision.model_validate(decision).model_dump_json(exclude_none=True).encode()
+        return self._json[key]
 
 
 def served(request: Request) -> Any:

@@ -94,6 +94,8 @@ class Worker(Generic[C]):
         self._decided = time.monotonic()
         self._refusal: StorageError | None = None  # what all further requests are answered
         self._retired = False  # set by the thread: nothing is done any more
+        self.between_decisions: threading.Event = threading.Event()
+        self.between_decisions.set()
         self.replication: Replication = Replication(self.journal.folder / "attached-standby")
         self.failing = ""  # why the last automatic decision failed
         self.core: C = self._recover()
@@ -223,7 +225,11 @@ class Worker(Generic[C]):
         self._require_standby()
         at_s = self._now()
         started = time.perf_counter()
-        decision = self.core.decide(at_s)
+        self.between_decisions.clear()
+        try:
+            decision = self.core.decide(at_s)
+        finally:
+            self.between_decisions.set()
         self.metrics.decision.observe(time.perf_counter() - started)
         self._decided = time.monotonic()
         self._remember(key, Taken(decision["number"]))

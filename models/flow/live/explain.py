@@ -17,13 +17,11 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
 from flowlex.formulations.sessions.network import NetworkSession
-from flowlex.formulations.sessions.phased import PhasedSession
 from flowlex.models.flow.live.engines import solved_costs
 from flowlex.models.flow.live.records import EventError
+from flowlex.models.flow.live.residual_paths import Paths, Residual
 from flowlex.models.flow.live.view import View
 from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.reasons import NO_ROOM, SHARE_USED, TOO_LARGE, WORTH_MORE
@@ -91,63 +89,6 @@ class Explanation:
         return f"{self.task} waits: {self.reason}. {self.remedy[:1].upper()}{self.remedy[1:]}."
 
 
-@dataclass(frozen=True)
-class _Residual:
-    """Arcs with room (A,), forward ones first, without the waiting arc of the task in question."""
-
-    slot: Integers
-    tail: Integers
-    head: Integers
-    cost: NDArray[Any]  # int64, or Python integers where the order needs more
-    forward: NDArray[np.bool_]
-    nodes: int
-
-    @classmethod
-    def of(cls, session: NetworkSession | PhasedSession, without: int) -> _Residual:
-        tail, head, capacity = session.arcs()[:3]
-        dtype: Any = np.int64 if isinstance(session, NetworkSession) else object
-        cost: NDArray[Any] = np.array(solved_costs(session, np.arange(len(tail))), dtype)
-        flow = session.flow
-        there, back = np.flatnonzero(flow < capacity), np.flatnonzero(flow > 0)
-        there, back = there[there != without], back[back != without]
-        return cls(
-            np.concatenate((there, back)),
-            np.concatenate((tail[there], head[back])),
-            np.concatenate((head[there], tail[back])),
-            np.concatenate((cost[there], -cost[back])),
-            np.arange(len(there) + len(back)) < len(there),
-            session.node_count,
-        )
-
-    def cheapest(self, source: int) -> _Paths:
-        """Cheapest paths to all nodes (Bellman and Ford, a round at a time); no cycle is negative at an optimum."""
-        found = _Paths(np.zeros(self.nodes, self.cost.dtype), np.full(self.nodes, -1), np.zeros(self.nodes, bool))
-        active = np.zeros(self.nodes, bool)
-        active[source] = found.reached[source] = True
-        for _ in range(self.nodes):
-            arcs = np.flatnonzero(active[self.tail])
-            new = found.distance[self.tail[arcs]] + self.cost[arcs]
-            ends = self.head[arcs]
-            better = ~found.reached[ends] | (new < found.distance[ends]).astype(bool)
-            arcs, new = arcs[better], new[better]
-            by_cost = np.argsort(new, kind="stable")
-            heads, first = np.unique(self.head[arcs][by_cost], return_index=True)
-            chosen = by_cost[first]
-            found.distance[heads], found.link[heads], found.reached[heads] = new[chosen], arcs[chosen], True
-            active[:] = False
-            active[heads] = True
-            if not len(heads):
-                break
-        return found
-
-
-@dataclass(frozen=True)
-class _Paths:
-    distance: NDArray[Any]  # (N,), where reached
-    link: Integers  # (N,) arc by which a node is reached
-    reached: NDArray[np.bool_]
-
-
 def explain_task(view: View, name: str) -> Explanation:
     """Explain why a task waits.
 
@@ -173,9 +114,9 @@ def explain_task(view: View, name: str) -> Explanation:
     gives_way = _stopped_freely(view, name)
     if gives_way:
         return _held(view, name, gives_way)
-    residual = _Residual.of(session, wait_arc)
+    residual = view.residual
     source, job = view.nodes[name].node, view.jobs[task.job].node
-    out = residual.cheapest(source)
+    out = residual.cheapest(source, wait_arc)
     if not out.reached[job]:
         return Explanation(
             name, task.job, "placement", "no machine it may take has a slot", "give one of these machines slots"
@@ -229,7 +170,7 @@ def _held(view: View, name: str, stops: tuple[str, ...]) -> Explanation:
     return Explanation(name, view.tasks[name].job, "preemption", reason, remedy, stops=stops)
 
 
-def _trail(residual: _Residual, paths: _Paths, source: int, node: int) -> list[int]:
+def _trail(residual: Residual, paths: Paths, source: int, node: int) -> list[int]:
     """The arcs of the cheapest path, in order."""
     arcs: list[int] = []
     while node != source:
@@ -238,14 +179,14 @@ def _trail(residual: _Residual, paths: _Paths, source: int, node: int) -> list[i
     return arcs[::-1]
 
 
-def _first_place(view: View, residual: _Residual, trail: list[int]) -> str | None:
+def _first_place(view: View, residual: Residual, trail: list[int]) -> str | None:
     """The machine that a path enters first, by itself or in the place of a task of the same group."""
     places = view.place_of_node
     found = next((places[end] for end in residual.head[trail].tolist() if end in places), None)
     return found if found in view.cluster.machines else None
 
 
-def _displaced(view: View, residual: _Residual, trail: list[int], name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _displaced(view: View, residual: Residual, trail: list[int], name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Tasks that stop and that move when the unit goes along a path."""
     stops: list[str] = []
     moves: list[str] = []
@@ -257,12 +198,10 @@ def _displaced(view: View, residual: _Residual, trail: list[int], name: str) -> 
     return tuple(stops), tuple(moves)
 
 
-def _blocker(
-    view: View, name: str, residual: _Residual, out: _Paths, waiting: int, stops: tuple[str, ...]
-) -> str | None:
+def _blocker(view: View, name: str, residual: Residual, out: Paths, waiting: int, stops: tuple[str, ...]) -> str | None:
     """A running task with whose end every optimum runs ``name``, rather one of ``stops``."""
     job = view.jobs[view.tasks[name].job].node
-    others = residual.cheapest(NetworkSession.root)
+    others = residual.cheapest(NetworkSession.root, view.nodes[name].wait_arc)
     if not others.reached[job]:
         return None
     names, nodes, wait_arcs = view.task_arrays

@@ -22,6 +22,7 @@ from flowlex.models.flow.goals.base import ClusterView, Spot
 from flowlex.models.flow.live.assignment import Owner
 from flowlex.models.flow.live.network_parts import Session, Target, TaskNode
 from flowlex.models.flow.live.records import EventError, LiveTask
+from flowlex.models.flow.live.residual_paths import Residual
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE
 
@@ -179,6 +180,11 @@ class View:
         """The network's optimum, with the events that have come since the last step."""
         self.session.solve()
         return self.session
+
+    @cached_property
+    def residual(self) -> Residual:
+        """The residual network of that optimum."""
+        return Residual.of(self.solved)
 
     @cached_property
     def place_of_node(self) -> dict[int, str | None]:

@@ -1,0 +1,86 @@
+"""Cheapest paths in the residual network of an optimum, whose arcs are laid out by tail once for all questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.arrays import Integers
+from flowlex.formulations.sessions.network import NetworkSession
+from flowlex.models.flow.live.engines import solved_costs
+from flowlex.models.flow.live.network_parts import Session
+
+__all__ = ["Paths", "Residual"]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Cheapest paths from a vertex to all others."""
+
+    distance: NDArray[Any]  # (N,), where reached
+    link: Integers  # (N,) arc by which a node is reached
+    reached: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Arcs with capacity left (A,), by tail: those of node n stand at ``start[n]`` to ``start[n + 1]``."""
+
+    slot: Integers
+    tail: Integers
+    head: Integers
+    cost: NDArray[Any]  # int64, or Python integers where the order needs more
+    forward: NDArray[np.bool_]
+    start: Integers
+
+    @classmethod
+    def of(cls, session: Session) -> Residual:
+        """All arcs of a solved session, with their flow taken into account."""
+        tail, head, capacity = session.arcs()[:3]
+        cost: NDArray[Any] = (
+            session.arcs()[3]
+            if isinstance(session, NetworkSession)
+            else np.array(solved_costs(session, np.arange(len(tail))), object)
+        )
+        there, back = np.flatnonzero(session.flow < capacity), np.flatnonzero(session.flow > 0)
+        tails = np.concatenate((tail[there], head[back]))
+        by_tail = np.argsort(tails, kind="stable")
+        return cls(
+            np.concatenate((there, back))[by_tail],
+            tails[by_tail],
+            np.concatenate((head[there], tail[back]))[by_tail],
+            np.concatenate((cost[there], -cost[back]))[by_tail],
+            by_tail < len(there),
+            np.searchsorted(tails[by_tail], np.arange(session.node_count + 1)),
+        )
+
+    def cheapest(self, source: int, without: int) -> Paths:
+        """Cheapest paths but through one arc of the session (Bellman and Ford, a round at a time).
+
+        No cycle is negative at an optimum.
+        """
+        nodes = len(self.start) - 1
+        found = Paths(np.zeros(nodes, self.cost.dtype), np.full(nodes, -1), np.zeros(nodes, bool))
+        found.reached[source] = True
+        active = np.array([source])
+        while len(active):
+            arcs = _ranges(self.start[active], self.start[active + 1])
+            arcs = arcs[self.slot[arcs] != without]
+            new = found.distance[self.tail[arcs]] + self.cost[arcs]
+            ends = self.head[arcs]
+            better = ~found.reached[ends] | (new < found.distance[ends]).astype(bool)
+            arcs, new = arcs[better], new[better]
+            by_cost = np.argsort(new, kind="stable")
+            active, first = np.unique(self.head[arcs][by_cost], return_index=True)
+            chosen = by_cost[first]
+            found.distance[active], found.link[active], found.reached[active] = new[chosen], arcs[chosen], True
+        return found
+
+
+def _ranges(starts: Integers, ends: Integers) -> Integers:
+    """All integers from each start up to its end, one range after the other."""
+    count = ends - starts
+    return np.arange(count.sum()) + np.repeat(ends - np.cumsum(count), count)
