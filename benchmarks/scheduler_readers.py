@@ -1,7 +1,10 @@
-"""The scheduler service beside readers: decisions over HTTP alone, and while 50 clients ask.
+"""The scheduler service over HTTP: decisions beside 50 clients that ask, and ten minutes of 200 events a second.
 
 The service runs in a process of its own, the readers in another. Each reader asks twice a second: where a task is, and
 every tenth time why a task waits. The cluster is nearly full; each decision takes 100 events.
+
+Under pressure tasks come and end for ten minutes while the service decides twice a second; at the end the clients'
+ledger of tasks is compared with the service's. Slowest decision and memory of each minute are given.
 """
 
 from __future__ import annotations
@@ -13,12 +16,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import numpy as np
 
 from flowlex.client import Refused, Scheduler
-from flowlex.instances.events import Finish, Submit
+from flowlex.instances.events import Cancel, Finish, Submit
 from flowlex.instances.files import write_instance
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 
@@ -33,24 +39,77 @@ _SERVE = "from flowlex.cli import main; main()"
 def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
     """Title and rows of every table."""
     machines, steps, readers = (50, 5, 3) if quick else (10_000, 100, 50)
-    title = f"{machines:,} machines, {2 * machines:,} slots, {2 * _EVENTS} events a decision, {readers} readers"
-    return [(title, _rows(machines, steps, readers))]
+    size = f"{machines:,} machines, {2 * machines:,} slots"
+    seconds = 5 if quick else 600
+    return [
+        (f"{size}, {2 * _EVENTS} events a decision, {readers} readers", _beside(machines, steps, readers)),
+        (f"{size}, 200 events a second for {seconds} s", _under_pressure(machines, seconds)),
+    ]
 
 
-def _rows(machines: int, steps: int, readers: int) -> list[Row]:
+def _beside(machines: int, steps: int, readers: int) -> list[Row]:
+    with _service(machines, "--on-request") as (url, _):
+        return _measured(url, machines, steps, readers)
+
+
+def _under_pressure(machines: int, seconds: int) -> list[Row]:
+    rng, rows = random.Random(0), list[Row]()
+    with (
+        _service(machines, "--every-ms", "500") as (url, process),
+        Scheduler(url, patience_s=300.0, timeout_s=300.0) as scheduler,
+    ):
+        here = [f"first{k}" for k in range(2 * machines)]
+        for at in range(0, len(here), 500):
+            scheduler.send(*(_submit(name) for name in here[at : at + 500]))
+        scheduler.step()
+        late, before, started = 0.0, _decisions(url), time.monotonic()
+        for turn in range(2 * seconds):
+            wait = started + turn / 2 - time.monotonic()
+            late = max(late, -wait)
+            time.sleep(max(wait, 0.0))
+            rng.shuffle(here)
+            gone, fresh = here[-_EVENTS:], [f"at{turn}-{k}" for k in range(_EVENTS)]
+            scheduler.send(*(Cancel(task=task) for task in gone), *(_submit(name) for name in fresh))
+            here[-_EVENTS:] = fresh
+            if (turn + 1) % max(seconds // 5, 1) == 0:
+                now = _decisions(url)
+                steps = {bound: count - before[bound] for bound, count in now.items()}
+                slowest = next(bound for bound, count in steps.items() if count == steps["+Inf"])
+                rows.append({"s": (turn + 1) // 2, "decisions": int(steps["+Inf"]), "all within s": slowest})
+                rows[-1] |= {"resident MB": _resident_mb(process.pid), "clients behind by s": round(late, 2)}
+                late, before = 0.0, now
+        scheduler.step()
+        found = set(scheduler.placements().places)
+        waiting = {name for decision in scheduler.decisions() for name, _ in decision.waiting}
+        assert found <= set(here) and set(here) - found <= waiting, "tasks were lost or came twice"
+    return rows
+
+
+def _decisions(url: str) -> dict[str, float]:
+    """By seconds, how many decisions took at most so long."""
+    text = httpx.get(f"{url}/metrics", timeout=60.0).text
+    return {bound: float(count) for bound, count in re.findall(r'decision_seconds_bucket{le="(\S+?)"} (\S+)', text)}
+
+
+def _resident_mb(process: int) -> int:
+    return int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text())[0]) // 1024
+
+
+@contextmanager
+def _service(machines: int, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A service in a process of its own: its address, and the process."""
     with tempfile.TemporaryDirectory() as place:
         cluster = Path(place, "cluster.json")
         racks = (Machine(name=f"m{k}", slots=2, rack=f"r{k // 40}") for k in range(machines))
         write_instance(FlowInstance(name="readers", machines=tuple(racks)), cluster)
-        options = ["--no-auth", "--port", "0", "--on-request", "--requests-per-s", "0", "--goals", "quincy"]
         command = [sys.executable, "-c", _SERVE, "serve", "scheduler", "--state", f"{place}/state", *options]
-        command += ["--cluster", str(cluster)]
+        command += ["--no-auth", "--port", "0", "--requests-per-s", "0", "--goals", "quincy", "--cluster", str(cluster)]
         quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
         with subprocess.Popen(command, **quiet) as service:
             assert service.stdout is not None
             url = next(found[1] for line in service.stdout if (found := re.search(r"Serving (\S+)", line)))
             try:
-                return _measured(url, machines, steps, readers)
+                yield url, service
             finally:
                 service.terminate()
 
