@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Iterator
 
 from flowlex.instances.cluster import ClusterTask
-from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
-from flowlex.models.flow.goals import Goal, Preset, preset
+from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, Queue
+from flowlex.models.flow.goals import FairShares, Goal, Preset, preset
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.simulation.cluster.policy_interface import Action, LiveNode, LivePlace, LiveTask, Policy, State, reads_of
 from flowlex.simulation.decision import Each, EveryNth
@@ -33,11 +33,16 @@ class Flow(Policy):
         Goals in strict order instead of their weighted sum.
     certify
         Certify every so manieth round; 0: none.
+    queues
+        Whether each user's jobs are in a queue of their own (for `FairShares`).
     """
 
-    def __init__(self, goals: Iterable[Goal], *, lexicographic: bool = False, certify: int = 1) -> None:
+    def __init__(
+        self, goals: Iterable[Goal], *, lexicographic: bool = False, certify: int = 1, queues: bool = False
+    ) -> None:
         self.turn: EveryNth
         self.goals, self.lexicographic, self.turn = tuple(goals), lexicographic, EveryNth(certify)
+        self.queues = queues
         self.parts: dict[str, _OfResource] = {}
 
     def decide(self, state: State) -> Iterable[Action]:
@@ -47,8 +52,11 @@ class Flow(Policy):
             for place in state.places:
                 places.setdefault(_resource(place), []).append(place)
             for resource, mine in places.items():
+                users = dict.fromkeys(job.user for job in state.workload.jobs) if self.queues else ()
                 cluster = FlowInstance(
-                    name=state.workload.name, machines=tuple(machine_of(place) for place in mine if place.node.up)
+                    name=state.workload.name,
+                    machines=tuple(machine_of(place) for place in mine if place.node.up),
+                    queues=tuple(Queue(name=user) for user in users),
                 )
                 scheduler = FlowScheduler(cluster, self.goals, lexicographic=self.lexicographic)
                 self.parts[resource] = _OfResource(resource, mine, scheduler)
@@ -124,7 +132,9 @@ class _OfResource:
                 self._waves += 1
                 self._known.update((task.name, task) for task in tasks)
                 parts = tuple(flow_task(task, state) for task in tasks)
-                scheduler.submit(FlowJob(name=f"{job.name}/{self._waves}", tasks=parts, priority=job.job.priority))
+                queue = job.job.user if scheduler.state.queues else None
+                name = f"{job.name}/{self._waves}"
+                scheduler.submit(FlowJob(name=name, tasks=parts, priority=job.job.priority, queue=queue))
 
     def _is_new(self, task: LiveTask) -> bool:
         return task.name not in self._known and self.resource in task.task.demand
@@ -187,9 +197,10 @@ def _wishes(task: ClusterTask) -> Iterator[Constraint]:
 
 
 @policy("cluster", "FlowScheduler")
-def flow(goals: Preset = "borg", lexicographic: bool = False, certify: Each = 1) -> Flow:
-    """The live flow scheduler with a named cost model."""
-    return Flow(preset(goals), lexicographic=lexicographic, certify=certify)
+def flow(goals: Preset = "borg", lexicographic: bool = False, certify: Each = 1, fair: bool = False) -> Flow:
+    """The live flow scheduler with a named cost model; ``fair``: users have max-min fair shares before all else."""
+    chosen = (FairShares(), *preset(goals)) if fair else preset(goals)
+    return Flow(chosen, lexicographic=lexicographic, certify=certify, queues=fair)
 
 
 @policy("cluster", "Quincy")

@@ -15,7 +15,15 @@ from pydantic import Field
 from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LivePlace, LiveTask, Policy, State
 from flowlex.simulation.registry import policy
 
-__all__ = ["Queue", "Where", "cheapest_place", "start_where_cheapest"]
+__all__ = [
+    "Queue",
+    "Where",
+    "cheapest_place",
+    "fair_shares",
+    "places_after_stops",
+    "start_where_cheapest",
+    "victims_rank",
+]
 
 #: Where a task goes: to the cheapest free place for its data, to the node with the least that runs, to the one with
 #: the most that is free, to the first, or anywhere.
@@ -163,31 +171,33 @@ class PriorityQueue(Queue):
             like = task.job.job.priority, tuple(sorted(task.task.demand.items()))
             if task in given or like in full:
                 continue
-            room = min(
-                ((_least(victims), place.number, place, victims) for place, victims in _rooms(state, task, given)),
-                default=None,
-            )
-            if room is None:
+            mine = task.job.job.priority
+            found = places_after_stops(state, task, lambda o, mine=mine: o.job.job.priority > mine and o not in given)
+            best = min(found, key=lambda each: (victims_rank(each[1]), each[0].number), default=None)
+            if best is None:
                 full.add(like)
                 continue
-            given.update(room[3])
-            yield from (state.stop(other) for other in room[3])
-            yield state.start(task, room[2])
+            place, victims = best
+            given.update(victims)
+            yield from (state.stop(other) for other in victims)
+            yield state.start(task, place)
 
 
-def _least(victims: list[LiveTask]) -> int:
+def victims_rank(victims: list[LiveTask]) -> int:
     """The most important of those to be stopped, negated: the smaller, the less important they all are."""
     return -min(other.job.job.priority for other in victims)
 
 
-def _rooms(state: State, task: LiveTask, spared: set[LiveTask]) -> Iterator[tuple[LivePlace, list[LiveTask]]]:
-    """Places on which a task fits when less important ones stop, and these: the least important, youngest, first."""
+def places_after_stops(
+    state: State, task: LiveTask, may_stop: Callable[[LiveTask], bool]
+) -> Iterator[tuple[LivePlace, list[LiveTask]]]:
+    """Places on which a task fits when others stop, and these: the least important, youngest, first."""
     for place in state.places:
         if not place.node.up or any(name not in place.place.capacity for name in task.task.demand):
             continue
         lacking = {name: much - place.free[name] for name, much in task.task.demand.items()}
         victims = []
-        below = [o for o in place.tasks if o.job.job.priority > task.job.job.priority and o not in spared]
+        below = filter(may_stop, place.tasks)
         for other in sorted(below, key=lambda other: (-other.job.job.priority, -other.started_s, -other.number)):
             if all(much <= 0 for much in lacking.values()):
                 break
@@ -258,7 +268,7 @@ class YarnFair(_UserQueues):
 
     def rank(self, wanted: Mapping[str, int], total: int) -> Callable[[str, int], float]:
         """What a user holds less its fair share of the places."""
-        shares = _fair_shares(np.array(list(wanted.values()), np.int64), total)
+        shares = fair_shares(np.array(list(wanted.values()), np.int64), total)
         share = dict(zip(wanted, shares.tolist(), strict=True))
         return lambda user, held: held - share[user]
 
@@ -287,7 +297,7 @@ class YarnCapacity(_UserQueues):
         return lambda user, held: held / self.guarantees.get(user, 1.0)
 
 
-def _fair_shares(
+def fair_shares(
     demand: np.ndarray[tuple[int], np.dtype[np.int64]], total: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Water filling of ``total`` over the demands."""
