@@ -171,8 +171,11 @@ class PriorityQueue(Queue):
             like = task.job.job.priority, tuple(sorted(task.task.demand.items()))
             if task in given or like in full:
                 continue
-            mine = task.job.job.priority
-            found = places_after_stops(state, task, lambda o, mine=mine: o.job.job.priority > mine and o not in given)
+
+            def may_stop(other: LiveTask, than: LiveTask = task) -> bool:
+                return other.job.job.priority > than.job.job.priority and other not in given
+
+            found = places_after_stops(state, task, may_stop)
             best = min(found, key=lambda each: (victims_rank(each[1]), each[0].number), default=None)
             if best is None:
                 full.add(like)
