@@ -68,6 +68,9 @@ def legend(axes: Axes, **more: Any) -> Axes:
     """Put the legend right of the data; none where nothing has a name."""
     if "handles" in more or axes.get_legend_handles_labels()[0]:
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, frameon=False, fontsize=8, **more)
+        figure = axes.get_figure(root=True)
+        if figure is not None and figure.get_layout_engine() is None:  # so that it covers no neighbour
+            figure.set_layout_engine("tight")
     return axes
 
 

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -77,3 +78,13 @@ def test_nodes_of_a_drawing_stand_apart() -> None:
     gap = moved[:, None] - moved
     distance = np.hypot(gap[..., 0], gap[..., 1]) + np.eye(41)
     assert distance.min() > 0.12 and np.abs(moved[:40] - points).max() < 0.5
+
+
+def test_the_legend_of_given_axes_covers_no_neighbour() -> None:
+    with quiet_backend():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4))
+        model_for(generate("jit-figure4")).solve().plot(left)
+        model_for(generate("inference-cluster")).solve().plot(right)
+        figure.canvas.draw()
+        assert left.get_legend().get_window_extent().x1 < right.get_tightbbox().x0
+        assert right.get_legend().get_window_extent().x1 <= figure.bbox.x1
