@@ -12,7 +12,7 @@ import typer
 from flowlex.cli.output import complain, note, write_output
 
 if TYPE_CHECKING:
-    from flowlex.models.network_live import LiveOptimum
+    from flowlex.models.dimacs_stream import LiveOptimum
 
 __all__ = ["flow"]
 
@@ -57,7 +57,7 @@ def _answer(stream: BinaryIO, name: str, live: bool, assignments: bool, quiet: b
     """Answer round after round; return how many have no flow."""
     from flowlex.instances.base import InstanceError
     from flowlex.instances.dimacs_live import rounds
-    from flowlex.models.network_live import LiveFlow
+    from flowlex.models.dimacs_stream import LiveFlow
 
     network, infeasible, done = LiveFlow(), 0, 0
     try:

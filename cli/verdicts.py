@@ -13,7 +13,7 @@ from flowlex.cli.options import positive
 from flowlex.cli.output import complain, console
 
 if TYPE_CHECKING:
-    from flowlex.validation.unimodularity.recheck import Judged
+    from flowlex.validation.unimodularity.proof_checks import Judged
 
 __all__ = ["EXIT_CODES", "UNREADABLE", "AcceptQuoted", "SearchLimit", "SearchSeed", "exit_code", "report_judgement"]
 

@@ -95,7 +95,7 @@ def _document(path: Path) -> Any:
     """What a solution file holds; an instance in its place is named as such, of whatever format."""
     from flowlex.instances.base import InstanceError
     from flowlex.instances.files import read_instance, read_json
-    from flowlex.validation.certificates.contract import require_solution
+    from flowlex.validation.certificates.verifier_interface import require_solution
 
     try:
         document = read_json(path)

@@ -85,7 +85,7 @@ def warm_up(
 
     They are kept beside the package or in the user's cache folder (NUMBA_CACHE_DIR names another).
     """
-    from flowlex.formulations.compiled import announce, compilations
+    from flowlex.formulations.numba_cache import announce, compilations
 
     announce(False)
 

@@ -64,7 +64,7 @@ def _preload(task: dict[str, Any]) -> None:
     """Import what solving needs, outside the instance's limits: by its kind, or where that is not seen for all."""
     from flowlex.instances.extensions import instance_class, kinds
     from flowlex.models.registry import model_class
-    from flowlex.validation.certificates.contract import verifier_for
+    from flowlex.validation.certificates.verifier_interface import verifier_for
 
     importlib.import_module(f"flowlex.formulations.engines.{task['engine']}")
     head = read_head(Path(task["path"]))

@@ -74,7 +74,7 @@ class Loop:
     def twin(self) -> Any:
         """The compiled function; the loops that it calls are compiled, too."""
         if self not in _twins:
-            from flowlex.formulations.compiled import dispatcher
+            from flowlex.formulations.numba_cache import dispatcher
 
             _twins[self] = dispatcher(self._calling(compiled=True), self._options)
         return _twins[self]

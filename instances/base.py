@@ -20,7 +20,7 @@ import numpy as np
 
 from flowlex.instances.changes import Changes
 from flowlex.instances.errors import InstanceError, did_you_mean
-from flowlex.instances.fields import Name, NonNegative, Part, Positive
+from flowlex.instances.field_types import Name, NonNegative, Part, Positive
 from flowlex.instances.tables import frames_of, instance_of_frames
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, Wi
 
 from flowlex.instances.errors import InstanceError, first_fault
 from flowlex.instances.exact import rational
-from flowlex.instances.fields import Name, Part
+from flowlex.instances.field_types import Name, Part
 
 __all__ = [
     "Bounds",

@@ -2,8 +2,8 @@
 
 A float read from a file is the binary number next to what was written; the shortest decimal that names it is the text
 itself (up to 15 digits, and the text again to 17). So ``0.1`` is one tenth here. Reading belongs to the instances;
-bringing several rationals to a common unit is arithmetic and lives in `flowlex.formulations.exact`: neither room may
-import the other, and both speak `fractions.Fraction`.
+bringing several rationals to a common unit is arithmetic and lives in `flowlex.formulations.common_unit`. Neither
+package may import the other; both use `fractions.Fraction`.
 """
 
 from __future__ import annotations

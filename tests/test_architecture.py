@@ -22,7 +22,7 @@ LONGEST = 400
 #: One import that each contract of pyproject.toml forbids.
 FORBIDDEN = [
     ("instances/rounding.py", "flowlex.models.base"),
-    ("formulations/shares.py", "flowlex.instances.base"),
+    ("formulations/fair_shares.py", "flowlex.instances.base"),
     ("formulations/engines/highs.py", "flowlex.models.base"),
     ("models/gpu/costs.py", "flowlex.validation.unimodularity.matrix"),
     ("models/load/capacity.py", "flowlex.cli.record"),
@@ -38,7 +38,7 @@ FORBIDDEN = [
     ("simulation/registry.py", "flowlex.simulation.experiments.base"),
     ("instances/rounding.py", "flowlex.telemetry.request_limits"),
     ("models/gpu/costs.py", "flowlex.testing.names"),
-    ("testing/names.py", "flowlex.validation.certificates.contract"),
+    ("testing/names.py", "flowlex.validation.certificates.verifier_interface"),
 ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flowlex.instances.base import Instance
-from flowlex.validation.certificates.contract import SolutionError, verify
+from flowlex.validation.certificates.verifier_interface import SolutionError, verify
 
 
 def assert_refused(touch: Callable[[dict[str, Any]], object], document: dict[str, Any], instance: Instance) -> None:

@@ -34,7 +34,7 @@ from flowlex.models.flow.resources import Resources
 from flowlex.models.flow.stages import score_of, waiting_by_job
 from flowlex.models.flow.statement import Size
 from flowlex.models.flow.task_rules import TaskRules
-from flowlex.models.statement.solving import proof_leaves
+from flowlex.models.statement.solve_statement import proof_leaves
 from flowlex.models.statement.statement import Statement
 
 __all__ = ["ProgramMethod"]

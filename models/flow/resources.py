@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.exact import common_unit
+from flowlex.formulations.common_unit import common_unit
 from flowlex.instances.exact import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.engines.wide import fits
+from flowlex.formulations.engines.wide_integers import fits
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.models.gpu.costs import TransferCosts

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from flowlex.models.gpu.costs import TransferCosts
+from flowlex.models.gpu.preemption_search import GpuRun, Leaf, Node
 from flowlex.models.gpu.round import Round
-from flowlex.models.gpu.search import GpuRun, Leaf, Node
-from flowlex.models.gpu.ties import Ties
+from flowlex.models.gpu.tie_weights import Ties
 
 __all__ = ["proof_of"]
 

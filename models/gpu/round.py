@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.shares import Shares, shares_of_claims
+from flowlex.formulations.fair_shares import Shares, shares_of_claims
 from flowlex.instances.gpu import GpuArrays
 from flowlex.instances.gpu_policy import GpuPolicy as Policy
 

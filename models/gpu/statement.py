@@ -20,8 +20,8 @@ from flowlex.formulations.expression import Expression, Variables
 from flowlex.instances.gpu import GpuArrays, GpuInstance
 from flowlex.models.answer import ModelError
 from flowlex.models.gpu.costs import TransferCosts
-from flowlex.models.gpu.pairs import LARGEST, LargeStatement, labels_of, pair_count, pairs_of
 from flowlex.models.gpu.round import Round
+from flowlex.models.gpu.task_gpu_pairs import LARGEST, LargeStatement, labels_of, pair_count, pairs_of
 from flowlex.models.statement.labels import Index
 from flowlex.models.statement.statement import Stage, Statement
 

@@ -46,8 +46,8 @@ from flowlex.models.jit.search import Plan, Search, SearchState
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.models.jit.statement import rate_cells, state_bandwidth
 from flowlex.models.jit.tie_break import break_ties
-from flowlex.models.statement.apply import apply_changes
-from flowlex.models.statement.solving import StatementRun
+from flowlex.models.statement.apply_changes import apply_changes
+from flowlex.models.statement.solve_statement import StatementRun
 from flowlex.models.statement.statement import Statement
 
 __all__ = ["JitBandwidth", "ProgramName"]

@@ -24,7 +24,7 @@ from flowlex.models.jit.levels import find_plan
 from flowlex.models.jit.search import Plan, Search
 from flowlex.models.jit.solution import by_slot
 from flowlex.models.jit.statement import rate_cells
-from flowlex.models.statement.solving import StatementRun, run_statement
+from flowlex.models.statement.solve_statement import StatementRun, run_statement
 from flowlex.models.statement.statement import Statement
 from flowlex.validation.certificates.jit import SchedulePart
 

@@ -15,8 +15,8 @@ from fractions import Fraction
 import numpy as np
 
 from flowlex.formulations.arrays import Booleans, Integers
+from flowlex.formulations.common_unit import InUnits, common_unit
 from flowlex.formulations.engines.exact_integers import exact_potentials
-from flowlex.formulations.exact import InUnits, common_unit
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.formulations.outcome import EngineError

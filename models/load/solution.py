@@ -13,7 +13,7 @@ from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.pictures import BLUE, GREY, MOST_BARS, axes_for, legend, name_places
 from flowlex.instances.load import LoadPartitionInstance
 from flowlex.models.base import Solution
-from flowlex.validation.certificates.numbers import text, written
+from flowlex.validation.certificates.exact_numbers import text, written
 
 if TYPE_CHECKING:
     import pandas as pd

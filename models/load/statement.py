@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.exact import common_unit
+from flowlex.formulations.common_unit import common_unit
 from flowlex.formulations.expression import Expression
 from flowlex.instances.load import LoadPartitionInstance
 from flowlex.models.answer import ModelError

@@ -49,7 +49,7 @@ from flowlex.models.pods.search.annealing import Annealing
 from flowlex.models.pods.search.placing import with_waiting
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.models.pods.statement import placement_statement, pods_of_values, run_with_tangents, with_squares
-from flowlex.models.statement.solving import StatementRun, start_values
+from flowlex.models.statement.solve_statement import StatementRun, start_values
 from flowlex.models.statement.statement import Statement
 from flowlex.validation.certificates import verify
 

@@ -21,7 +21,7 @@ from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import MEASURES, SCALE, Balance
 from flowlex.models.pods.problem.program import PlacementProgram, partition
 from flowlex.models.pods.statement_labels import column_labels, row_labels
-from flowlex.models.statement.solving import StatementRun, run_statement
+from flowlex.models.statement.solve_statement import StatementRun, run_statement
 from flowlex.models.statement.statement import Stage, Statement
 
 __all__ = ["placement_statement", "pods_of_values", "run_with_tangents", "with_squares"]

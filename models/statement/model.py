@@ -15,8 +15,8 @@ from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions
 from flowlex.instances.changes import Cost
 from flowlex.models.answer import ModelError, Solution, Stated, plain
 from flowlex.models.options import plain_options
-from flowlex.models.statement.changing import Changeable
-from flowlex.models.statement.solving import (
+from flowlex.models.statement.changeable_model import Changeable
+from flowlex.models.statement.solve_statement import (
     StatementRun,
     feasible_run,
     read_values,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowlex.formulations.exact import common_unit
+from flowlex.formulations.common_unit import common_unit
 from flowlex.instances.exact import rational, rationals
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations.shares import Shares, shares_of_claims, whole_shares
+from flowlex.formulations.fair_shares import Shares, shares_of_claims, whole_shares
 
 
 def max_min_shares(demand: object, supply: object, floor: object = 0) -> Shares:

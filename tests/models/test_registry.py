@@ -22,7 +22,7 @@ from flowlex.models.flow.goals import FairShares
 from flowlex.models.gpu.solution import GpuSolution
 from flowlex.models.options import options_of
 from flowlex.models.registry import model_class, model_options
-from flowlex.validation.certificates import contract
+from flowlex.validation.certificates import verifier_interface
 
 TINY = {
     "allocation": "gavel-like",
@@ -273,7 +273,7 @@ def test_each_stage_has_a_program_of_its_own(generator: str, options: dict[str, 
 
 def test_figures_and_certificate_are_worked_out_once_a_solve(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    for owner, name in ((GpuSolution, "_metrics"), (contract, "_bindings")):
+    for owner, name in ((GpuSolution, "_metrics"), (verifier_interface, "_bindings")):
         true = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *given, name=name, true=true: calls.append(name) or true(*given))
     solution = solve(generate("gpu-figure1"), "network")

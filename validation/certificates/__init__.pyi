@@ -2,11 +2,11 @@ from .budget import Budget as Budget
 from .certificate import Certificate as Certificate
 from .certificate import CertificateError as CertificateError
 from .certificate import Check as Check
-from .contract import Finding as Finding
-from .contract import SolutionError as SolutionError
-from .contract import Verifier as Verifier
-from .contract import verifier_for as verifier_for
-from .contract import verify as verify
 from .network import certify_network as certify_network
 from .program import certify_program as certify_program
 from .schema import solution_schema as solution_schema
+from .verifier_interface import Finding as Finding
+from .verifier_interface import SolutionError as SolutionError
+from .verifier_interface import Verifier as Verifier
+from .verifier_interface import verifier_for as verifier_for
+from .verifier_interface import verify as verify

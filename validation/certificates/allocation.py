@@ -33,11 +33,11 @@ from flowlex.validation.certificates.allocation_bounds import Data, Floats, Pric
 from flowlex.validation.certificates.allocation_statement import shortest_makespan, state_allocation
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check, Claim
-from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.document import Document
-from flowlex.validation.certificates.numbers import Number
+from flowlex.validation.certificates.exact_numbers import Number
 from flowlex.validation.certificates.options import AllocationOptions
 from flowlex.validation.certificates.statement.judge import in_measure
+from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
 __all__ = ["VERIFIER"]
 

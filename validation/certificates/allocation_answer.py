@@ -9,7 +9,7 @@ import numpy as np
 
 from flowlex.validation.certificates.allocation_bounds import Data, Floats
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.contract import Strict
+from flowlex.validation.certificates.verifier_interface import Strict
 
 __all__ = ["TOLERANCE", "AllocationAnswer", "Share", "Use", "feasible", "small", "used"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats
 from flowlex.instances.allocation import AllocationInstance, Limit
-from flowlex.validation.certificates.contract import Strict
+from flowlex.validation.certificates.verifier_interface import Strict
 
 __all__ = ["Data", "Floats", "PricedStep", "Prices", "most_gain", "priced"]
 

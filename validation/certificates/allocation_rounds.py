@@ -15,7 +15,7 @@ from flowlex.instances.allocation import AllocationInstance
 from flowlex.validation.certificates.allocation_answer import Share
 from flowlex.validation.certificates.allocation_bounds import Data, Floats
 from flowlex.validation.certificates.certificate import Certificate, Check
-from flowlex.validation.certificates.contract import SolutionError, Strict
+from flowlex.validation.certificates.verifier_interface import SolutionError, Strict
 
 __all__ = ["certify_rounds"]
 

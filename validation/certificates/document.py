@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 from flowlex.instances.docstrings import describe
 from flowlex.instances.exact import rational
 from flowlex.validation.certificates.certificate import Claim
-from flowlex.validation.certificates.numbers import Number
+from flowlex.validation.certificates.exact_numbers import Number
 
 __all__ = ["Document", "Numeric", "SolutionError", "Stated", "StatedCheck", "Strict", "read_as"]
 

@@ -26,10 +26,10 @@ from flowlex.formulations.outcome import Outcome, Status
 from flowlex.instances.exact import rational
 from flowlex.instances.network import NetworkInstance
 from flowlex.validation.certificates.certificate import Certificate, Check
-from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
-from flowlex.validation.certificates.numbers import dot, whole, wide
+from flowlex.validation.certificates.exact_numbers import dot, whole, wide
 from flowlex.validation.certificates.options import NoOptions
 from flowlex.validation.certificates.statement.program import ExactStatement
+from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
 __all__ = ["VERIFIER", "certify_network"]
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from flowlex.instances.gpu_policy import GpuPolicy
-from flowlex.validation.certificates.contract import Numeric, Strict
+from flowlex.validation.certificates.verifier_interface import Numeric, Strict
 
 __all__ = [
     "AllocationOptions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowlex.validation.certificates.contract import Document, verifier_for, verifier_kinds
+from flowlex.validation.certificates.verifier_interface import Document, verifier_for, verifier_kinds
 
 __all__ = ["solution_schema"]
 

@@ -18,16 +18,16 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.blocks import Found, whole, witness_of
 from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.equations import line_of, senses_of
 from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint, ternary
-from flowlex.validation.unimodularity.network.part import network_part
+from flowlex.validation.unimodularity.network.largest_part import network_part
 from flowlex.validation.unimodularity.proof import Answer, Certificate, Step, Witness
 from flowlex.validation.unimodularity.reductions import bad_entry
 from flowlex.validation.unimodularity.scaling import divided, divisors_of
 from flowlex.validation.unimodularity.search import METHODS, Search
 from flowlex.validation.unimodularity.sources import constraints_of
+from flowlex.validation.unimodularity.submatrix import Found, whole, witness_of
 from flowlex.validation.unimodularity.verdict import Scaled, Verdict, conclusion_of
 
 __all__ = ["METHODS", "check"]

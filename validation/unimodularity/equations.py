@@ -38,7 +38,7 @@ from flowlex.validation.unimodularity.proof import (
     describe_certificate,
     indices,
 )
-from flowlex.validation.unimodularity.recheck import require
+from flowlex.validation.unimodularity.proof_checks import require
 from flowlex.validation.unimodularity.scaling import divided
 from flowlex.validation.unimodularity.verify import check_certificate
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from flowlex.validation.unimodularity.matrix import canonical, exact
 from flowlex.validation.unimodularity.proof import Number
-from flowlex.validation.unimodularity.recheck import require
+from flowlex.validation.unimodularity.proof_checks import require
 
 __all__ = ["check_divisors", "divided", "divisors_of", "unit_scaling"]
 

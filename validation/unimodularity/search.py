@@ -9,13 +9,13 @@ from typing import Any
 import scipy.sparse as sp
 
 from flowlex.formulations.arrays import Integers
-from flowlex.validation.unimodularity.blocks import Found, Part, whole
 from flowlex.validation.unimodularity.camion import camion, hole_through
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 from flowlex.validation.unimodularity.ghouila_houri import LIMIT, square_part, uncolourable_rows
 from flowlex.validation.unimodularity.network.matrix import network_matrix
 from flowlex.validation.unimodularity.proof import Certificate, Step
 from flowlex.validation.unimodularity.reductions import REASONS, reduce_matrix, split_blocks
+from flowlex.validation.unimodularity.submatrix import Found, Part, whole
 from flowlex.validation.unimodularity.sums import Separation, operands, two_sum_parts
 from flowlex.validation.unimodularity.three_separations import find_core, three_sum_parts
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flowlex.validation.unimodularity.conclusion import Line, conclude
-from flowlex.validation.unimodularity.documents import read, write
 from flowlex.validation.unimodularity.equations import Senses, check_line, check_senses
+from flowlex.validation.unimodularity.json_documents import read, write
 from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint
-from flowlex.validation.unimodularity.network.part import Extent, NetworkPart, check_extent, check_network_part
+from flowlex.validation.unimodularity.network.largest_part import Extent, NetworkPart, check_extent, check_network_part
 from flowlex.validation.unimodularity.plotting import plot_proof
 from flowlex.validation.unimodularity.proof import (
     Answer,
@@ -28,7 +28,7 @@ from flowlex.validation.unimodularity.proof import (
     describe_certificate,
     describe_witness,
 )
-from flowlex.validation.unimodularity.recheck import Judged, Standing, judged, require
+from flowlex.validation.unimodularity.proof_checks import Judged, Standing, judged, require
 from flowlex.validation.unimodularity.scaling import check_divisors, divided
 from flowlex.validation.unimodularity.sources import constraints_of
 from flowlex.validation.unimodularity.verify import check_certificate, check_witness

@@ -28,7 +28,7 @@ from flowlex.validation.unimodularity import verify_sums
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.matrix import NamedMatrix, bipartite
 from flowlex.validation.unimodularity.proof import Certificate, Witness, indices
-from flowlex.validation.unimodularity.recheck import ProofError, integers, lines_of, malformed, require, submatrix
+from flowlex.validation.unimodularity.proof_checks import ProofError, integers, lines_of, malformed, require, submatrix
 
 __all__ = ["check_certificate", "check_witness", "kind_of"]
 

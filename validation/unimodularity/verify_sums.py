@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from flowlex.formulations.arrays import Integers
 from flowlex.validation.unimodularity.proof import Certificate, indices
-from flowlex.validation.unimodularity.recheck import lines_of, require, submatrix
+from flowlex.validation.unimodularity.proof_checks import lines_of, require, submatrix
 
 __all__ = ["ghouila_houri", "three_sum", "two_sum"]
 

@@ -18,7 +18,7 @@ from flowlex.models.flow.live.state_queries import present_instance
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.validation.certificates import Certificate
-from flowlex.validation.certificates.contract import verify
+from flowlex.validation.certificates.verifier_interface import verify
 
 __all__ = ["Decided", "FullSolve", "audit_schedule", "solve_fully"]
 

@@ -13,7 +13,7 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.statement.solving import run_statement
+from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 from tests.models.flow.changes_oracle import Program
 from tests.models.flow.ties import GOALS, tied_cluster

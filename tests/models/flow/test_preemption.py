@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flowlex import FlowScheduling
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.flow.goals import FairShares, LoadSpread, Placement, Priority
-from flowlex.validation.certificates.contract import verify
+from flowlex.validation.certificates.verifier_interface import verify
 from tests.models.flow.changes_oracle import best, stated
 from tests.models.flow.ties import GOALS
 

@@ -15,7 +15,7 @@ from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.base import ModelError
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.models.statement.solving import run_statement
+from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 from tests.models.gpu.cases import random_round
 from tests.models.gpu.changes_oracle import Program

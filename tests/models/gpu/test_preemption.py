@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.gpu import search
+from flowlex.models.gpu import preemption_search as search
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.validation.certificates import verify
 from tests.models.gpu.cases import fairness, random_round, ways

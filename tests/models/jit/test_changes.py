@@ -13,7 +13,7 @@ from flowlex.instances.generators.jit import jit_random
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.base import ModelError
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.models.statement.solving import run_statement
+from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 from tests.models.jit.changes_oracle import plain_program
 from tests.models.jit.random_changes import LOADS, changed_at_random, model_of, spread

@@ -16,7 +16,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.validation.certificates.contract import verify
+from flowlex.validation.certificates.verifier_interface import verify
 from tests.touched import assert_refused
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.base import ModelError
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.validation.certificates.contract import verify
+from flowlex.validation.certificates.verifier_interface import verify
 
 #: Sender, units, due slot; the receiver is c.
 Flow = tuple[str, int, int]

@@ -13,7 +13,7 @@ from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance
 from flowlex.models.answer import ModelError
 from flowlex.models.load.model import LoadPartition
-from flowlex.models.statement.solving import run_statement
+from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 
 VARIANTS = [(objective, level) for objective in ("targets", "makespan") for level in ("node", "item")]

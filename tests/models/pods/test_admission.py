@@ -19,7 +19,7 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import POLICIES, place
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.validation.certificates.contract import verify
+from flowlex.validation.certificates.verifier_interface import verify
 from tests.models.pods.oracles import BySearch
 
 TRACE = Path(__file__).parents[3].parent / "shared" / "data" / "openb"

@@ -14,7 +14,7 @@ from flowlex.instances.pod_group_rules import PodGang, PodQueue, PodResource, Po
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.answer import ModelError
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.statement.solving import run_statement
+from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 
 

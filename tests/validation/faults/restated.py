@@ -18,9 +18,9 @@ import pytest
 from flowlex.formulations.outcome import EngineName
 from flowlex.instances.base import Instance
 from flowlex.models.registry import model_for
-from flowlex.validation.certificates.contract import Claimed, Verifier, read_document, verifier_for
 from flowlex.validation.certificates.document import read_as
-from flowlex.validation.certificates.numbers import written
+from flowlex.validation.certificates.exact_numbers import written
+from flowlex.validation.certificates.verifier_interface import Claimed, Verifier, read_document, verifier_for
 from tests.validation.faults.seeding import Change, seed
 
 __all__ = ["Document", "by_fault", "by_options", "mutant", "restated", "solved"]

@@ -16,8 +16,8 @@ from flowlex.models.jit.search import Plan
 from flowlex.models.options import option_types
 from flowlex.models.registry import model_class, model_for
 from flowlex.validation.certificates import verifier_for, verify
-from flowlex.validation.certificates.contract import SolutionError, verifier_kinds
 from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices, SchedulePart
+from flowlex.validation.certificates.verifier_interface import SolutionError, verifier_kinds
 
 SEEDS = range(12)
 

@@ -12,7 +12,7 @@ import pytest
 from flowlex.instances import generate
 from flowlex.instances.base import Instance
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.validation.certificates.contract import verify
+from flowlex.validation.certificates.verifier_interface import verify
 from tests.touched import assert_refused
 
 Document = dict[str, Any]

@@ -11,7 +11,7 @@ import pytest
 
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
-from flowlex.validation.certificates.contract import verify
+from flowlex.validation.certificates.verifier_interface import verify
 
 NODES = (
     PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),

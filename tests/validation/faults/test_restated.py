@@ -91,7 +91,7 @@ ALLOCATION = random_instance(2, limits=False)
 NETWORKED = ("gpu", "load", "flow", "network")
 #: Instance, options, and worse answers.
 CASES: dict[str, tuple[Instance, dict[str, Any], Callable[[Any, Any], Iterator[Document]]]] = {
-    "gpu": (GPU, {}, lambda i, o: by_fault(i, o, _of("flowlex.models.gpu.compact:build_compact", _in("cost")))),
+    "gpu": (GPU, {}, lambda i, o: by_fault(i, o, _of("flowlex.models.gpu.compact_network:build_compact", _in("cost")))),
     "load": (LOAD, {}, lambda i, o: by_fault(i, o, _of("flowlex.models.load.network:build_network", _costs_of))),
     "flow": (
         FLOW,

@@ -156,7 +156,7 @@ GPU: dict[str, dict[str, Change]] = {
         "one unit fewer": field("group_total", DOWN),
         "one unit more": field("group_total", UP),
     },
-    "flowlex.formulations.shares:shares_of_claims": {"floors forgotten": field("least", ZERO)},
+    "flowlex.formulations.fair_shares:shares_of_claims": {"floors forgotten": field("least", ZERO)},
     f"{_GPU}.costs:TransferCosts.cost": {
         "node and rack swapped": _units(lambda a, b, c: (b, a, c)),
         "racks as far": _units(lambda a, b, c: (a, c, c)),

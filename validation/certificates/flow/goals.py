@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from flowlex.instances.exact import rational
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask
+from flowlex.validation.certificates.exact_numbers import Number, times, whole, wide
 from flowlex.validation.certificates.flow.goal_options import Goals
 from flowlex.validation.certificates.flow.locality import Blocks, Locality, Reach
 from flowlex.validation.certificates.flow.own_goals import OwnGoal, OwnGoals, Wishes
-from flowlex.validation.certificates.numbers import Number, times, whole, wide
 
 __all__ = ["Problem", "Task"]
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.validation.certificates.numbers import times, wide
+from flowlex.validation.certificates.exact_numbers import times, wide
 
 __all__ = ["Blocks", "Locality", "Reach", "Rows"]
 

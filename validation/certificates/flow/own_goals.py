@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.flow import Constraint, FlowInstance, FlowTask
-from flowlex.validation.certificates.numbers import whole
+from flowlex.validation.certificates.exact_numbers import whole
 
 __all__ = ["OwnGoal", "OwnGoals", "Wishes"]
 

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.validation.certificates.exact_numbers import dot, times, total, whole, wide
 from flowlex.validation.certificates.flow.goals import Problem
-from flowlex.validation.certificates.numbers import dot, times, total, whole, wide
 
 __all__ = ["Prices", "Survey", "bound", "strict", "weighed"]
 

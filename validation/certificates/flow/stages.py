@@ -13,9 +13,9 @@ from pydantic import Field
 
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.prices import Prices, Survey, bound
+from flowlex.validation.certificates.verifier_interface import Strict
 
 __all__ = ["PriceProof", "StageProof", "proven"]
 

@@ -14,7 +14,6 @@ from flowlex.instances.changes import Changes
 from flowlex.instances.exact import rational
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.jit import (
     JitSchedule,
     LevelProof,
@@ -35,6 +34,7 @@ from flowlex.validation.certificates.jit.ties import tie_figures
 from flowlex.validation.certificates.jit.windows import overloaded, transfer_windows
 from flowlex.validation.certificates.options import JitOptions
 from flowlex.validation.certificates.statement.proof import StatementProof
+from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
 __all__ = ["VERIFIER", "Answer", "Proof", "schedule_of"]
 

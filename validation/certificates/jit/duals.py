@@ -13,9 +13,9 @@ from typing import Any
 
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.jit import SchedulePart
 from flowlex.validation.certificates.jit.prices import LATENESS, LevelProof
-from flowlex.validation.certificates.numbers import agrees
 
 __all__ = ["check_duals"]
 

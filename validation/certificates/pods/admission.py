@@ -19,12 +19,12 @@ from fractions import Fraction
 
 from pydantic import Field
 
-from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.pods.gang_bounds import GangBounds
 from flowlex.validation.certificates.pods.node_classes import node_classes
 from flowlex.validation.certificates.pods.price_bound import Population, Price, PriceBound, Priced
 from flowlex.validation.certificates.pods.rules import RuleBook
 from flowlex.validation.certificates.pods.sizes import TOLERANCE
+from flowlex.validation.certificates.verifier_interface import Strict
 
 __all__ = ["AdmissionProof", "most_by_prices"]
 

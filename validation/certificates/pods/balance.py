@@ -31,9 +31,9 @@ from fractions import Fraction
 from pydantic import Field
 
 from flowlex.validation.certificates.budget import Budget
-from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.pods.node_classes import node_classes
 from flowlex.validation.certificates.pods.price_bound import Population, Price, PriceBound, Priced
+from flowlex.validation.certificates.verifier_interface import Strict
 
 __all__ = ["Piece", "least_balance"]
 

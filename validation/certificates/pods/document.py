@@ -21,9 +21,8 @@ from flowlex.instances.exact import rational
 from flowlex.instances.pods import PodInstance
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check, Claim
-from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
 from flowlex.validation.certificates.document import Document
-from flowlex.validation.certificates.numbers import Number, agrees
+from flowlex.validation.certificates.exact_numbers import Number, agrees
 from flowlex.validation.certificates.options import PodOptions
 from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.balance import Piece, least_balance
@@ -41,6 +40,7 @@ from flowlex.validation.certificates.pods.sizes import (
 from flowlex.validation.certificates.pods.statement import judge_pods, state_pods
 from flowlex.validation.certificates.pods.values import QueueShares, levels_of
 from flowlex.validation.certificates.statement.judge import in_measure
+from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
 __all__ = ["VERIFIER", "PlacementAnswer", "PlacementProof", "check_placement", "judge_placement"]
 

@@ -15,7 +15,6 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field
 
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
-from flowlex.validation.certificates.contract import Strict
 from flowlex.validation.certificates.pods.sizes import (
     Level,
     kind_of,
@@ -26,6 +25,7 @@ from flowlex.validation.certificates.pods.sizes import (
     units_of,
 )
 from flowlex.validation.certificates.pods.values import levels_of
+from flowlex.validation.certificates.verifier_interface import Strict
 
 __all__ = ["Population", "Price", "PriceBound", "Priced"]
 

@@ -12,7 +12,7 @@ from flowlex.instances.changes import Change, Changes, Cost
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check, Claim, Finding
 from flowlex.validation.certificates.document import Document
-from flowlex.validation.certificates.numbers import Number as Stated
+from flowlex.validation.certificates.exact_numbers import Number as Stated
 from flowlex.validation.certificates.statement.changes import change
 from flowlex.validation.certificates.statement.program import ExactStatement, Number, Stage
 from flowlex.validation.certificates.statement.proof import Bounded, StatementProof, least

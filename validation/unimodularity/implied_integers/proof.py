@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.documents import read, write
+from flowlex.validation.unimodularity.json_documents import read, write
 from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical, exact, fingerprint
 from flowlex.validation.unimodularity.proof import (
     Certificate,
@@ -31,7 +31,7 @@ from flowlex.validation.unimodularity.proof import (
     describe_certificate,
     listed,
 )
-from flowlex.validation.unimodularity.recheck import Judged, Standing, judged, require
+from flowlex.validation.unimodularity.proof_checks import Judged, Standing, judged, require
 from flowlex.validation.unimodularity.sources import matrix_of
 from flowlex.validation.unimodularity.verify import check_certificate
 

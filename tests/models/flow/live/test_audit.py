@@ -9,7 +9,7 @@ from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
 from flowlex.models.flow.live.scheduler import EventError
 from flowlex.validation.certificates import CertificateError
-from flowlex.validation.certificates.contract import verify
+from flowlex.validation.certificates.verifier_interface import verify
 from tests.seeds import seeds
 
 GOALS = {

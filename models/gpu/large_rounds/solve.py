@@ -15,11 +15,11 @@ from flowlex.formulations.outcome import Infeasibility, Outcome, SolveOptions, S
 from flowlex.formulations.processor_time import processor_seconds
 from flowlex.models.answer import Dual
 from flowlex.models.gpu.costs import TransferCosts
+from flowlex.models.gpu.large_rounds.class_network import Network
+from flowlex.models.gpu.large_rounds.class_program import Program, Refined
+from flowlex.models.gpu.large_rounds.user_rules import Rules
 from flowlex.models.gpu.placement import Placement
-from flowlex.models.gpu.refined import Program, Refined
-from flowlex.models.gpu.refined_network import Network
 from flowlex.models.gpu.round import Round
-from flowlex.models.gpu.rules import Rules
 
 __all__ = ["RefinedRun", "run_refined"]
 
@@ -28,7 +28,7 @@ METHOD = "compact network, classes refined by the rules"
 
 @dataclass(frozen=True, eq=False)
 class RefinedRun:
-    """What solving left; see `flowlex.models.statement.solving.StatementRun`. ``gpu`` is None without an answer."""
+    """The result, like `flowlex.models.statement.solve_statement.StatementRun`; ``gpu`` is None without an answer."""
 
     outcome: Outcome
     gpu: Integers | None

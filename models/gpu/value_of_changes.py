@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.shares import Shares
+from flowlex.formulations.fair_shares import Shares
 from flowlex.instances.gpu import Gpu, GpuInstance
 from flowlex.models.base import ModelError
-from flowlex.models.gpu.rounds import Rounds
-from flowlex.models.gpu.search import Leaf
+from flowlex.models.gpu.preemption_search import Leaf
+from flowlex.models.gpu.round_solver import Rounds
 from flowlex.models.statement.labels import nearest
 
 __all__ = ["Value", "value_of"]

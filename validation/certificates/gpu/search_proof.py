@@ -5,7 +5,7 @@ The proof is a search tree: an inner node splits on a running ``task`` (it and a
 
 ``shares``
     Fair shares of the jobs in what is open, kept tasks counted: they tell the sorted numbers of tasks of its fairest
-    answers, and the number of each job up to odd GPUs (see `gpu_shares`). With FSU the number of tasks is counted.
+    answers, and the number of each job up to odd GPUs (see `fair_shares`). With FSU the number of tasks is counted.
 ``gpu_price`` (not negative) and ``job_price``
     With costs ``factor c - keep`` (``keep`` for a running task that goes on, ``factor`` above their sum), whatever runs
     costs at least  ``sum_j price_j n_j - sum_g price_g - sum_t max(0, price_j(t) - min over all fitting g of (cost +
@@ -30,12 +30,12 @@ from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.instances.gpu_units import largest_unit
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.contract import Strict
-from flowlex.validation.certificates.gpu_cluster import Cluster, none
-from flowlex.validation.certificates.gpu_costs import Costs
-from flowlex.validation.certificates.gpu_preemption import Stops
-from flowlex.validation.certificates.gpu_shares import Limits, Mask, fair_limits, most_tasks
-from flowlex.validation.certificates.numbers import whole
+from flowlex.validation.certificates.exact_numbers import whole
+from flowlex.validation.certificates.gpu.cluster import Cluster, none
+from flowlex.validation.certificates.gpu.costs import Costs
+from flowlex.validation.certificates.gpu.fair_shares import Limits, Mask, fair_limits, most_tasks
+from flowlex.validation.certificates.gpu.preemption import Stops
+from flowlex.validation.certificates.verifier_interface import Strict
 
 __all__ = ["GpuProof", "SearchProof"]
 

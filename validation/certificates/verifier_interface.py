@@ -38,7 +38,7 @@ from flowlex.validation.certificates.document import (
     Strict,
     read_as,
 )
-from flowlex.validation.certificates.numbers import Number, agrees
+from flowlex.validation.certificates.exact_numbers import Number, agrees
 from flowlex.validation.certificates.statement.judge import State, judge_statement
 from flowlex.validation.certificates.statement.proof import StatementProof
 

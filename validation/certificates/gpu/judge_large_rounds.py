@@ -16,9 +16,9 @@ from flowlex.instances.changes import Changes
 from flowlex.instances.gpu import GpuInstance
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check, Claim, Finding
-from flowlex.validation.certificates.gpu_large import Large, Values
-from flowlex.validation.certificates.gpu_prices import Prices
-from flowlex.validation.certificates.gpu_rules import GpuRules
+from flowlex.validation.certificates.gpu.large_round_bounds import Prices
+from flowlex.validation.certificates.gpu.large_rounds import Large, Values
+from flowlex.validation.certificates.gpu.user_rules import GpuRules
 from flowlex.validation.certificates.statement.proof import StatementProof
 
 __all__ = ["LARGE", "judge_refined"]

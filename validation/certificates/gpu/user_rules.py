@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from flowlex.instances.changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Relaxed, Term, Variable
 from flowlex.instances.gpu import GpuInstance
-from flowlex.validation.certificates.gpu_cluster import Cluster
+from flowlex.validation.certificates.gpu.cluster import Cluster
 
 __all__ = ["GpuRules", "OwnRow", "Part"]
 

@@ -23,7 +23,7 @@ from flowlex.formulations.outcome import Outcome
 from flowlex.models.base import Run
 from flowlex.models.gpu.network import AssignmentNetwork
 from flowlex.models.gpu.round import Round
-from flowlex.models.gpu.ties import Ties
+from flowlex.models.gpu.tie_weights import Ties
 
 __all__ = ["GpuRun", "Leaf", "Node", "search"]
 

@@ -22,7 +22,7 @@ from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 from flowlex.validation.unimodularity.matrix import NamedMatrix, canonical, ternary
 from flowlex.validation.unimodularity.network.matrix import network_matrix
 from flowlex.validation.unimodularity.proof import Certificate, indices, listed
-from flowlex.validation.unimodularity.recheck import require, submatrix
+from flowlex.validation.unimodularity.proof_checks import require, submatrix
 from flowlex.validation.unimodularity.sources import matrix_of
 from flowlex.validation.unimodularity.verify import prove
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import flowlex.models.gpu.model
-import flowlex.validation.certificates.gpu_refined
+import flowlex.validation.certificates.gpu.judge_large_rounds
 from flowlex import generate
 from flowlex.models.base import ModelError
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.models.gpu.pairs import LARGEST
+from flowlex.models.gpu.task_gpu_pairs import LARGEST
 from flowlex.validation.certificates import verify
 from tests.models.gpu.test_changes import figures, hand, random_changes
 
@@ -22,7 +22,7 @@ from tests.models.gpu.test_changes import figures, hand, random_changes
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small rounds are solved and judged by classes too."""
     monkeypatch.setattr(flowlex.models.gpu.model, "SMALL", -1)
-    monkeypatch.setattr(flowlex.validation.certificates.gpu_refined, "LARGE", -1)
+    monkeypatch.setattr(flowlex.validation.certificates.gpu.judge_large_rounds, "LARGE", -1)
 
 
 @pytest.mark.usefixtures("always")

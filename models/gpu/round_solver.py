@@ -9,16 +9,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.engines.wide import solve_wide
+from flowlex.formulations.engines.wide_integers import solve_wide
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.base import ModelError
-from flowlex.models.gpu.compact import build_compact
+from flowlex.models.gpu.compact_network import build_compact
 from flowlex.models.gpu.costs import Penalties, TransferCosts
 from flowlex.models.gpu.network import AssignmentNetwork, build_paper
+from flowlex.models.gpu.preemption_search import GpuRun, Leaf, Node, search
 from flowlex.models.gpu.round import Policy, Round, plan_round
-from flowlex.models.gpu.search import GpuRun, Leaf, Node, search
-from flowlex.models.gpu.ties import Ties
+from flowlex.models.gpu.tie_weights import Ties
 from flowlex.models.incumbents import offer
 
 __all__ = ["Rounds"]

@@ -16,8 +16,8 @@ import numpy as np
 
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.gpu_cluster import Cluster, none
-from flowlex.validation.certificates.gpu_shares import Mask
+from flowlex.validation.certificates.gpu.cluster import Cluster, none
+from flowlex.validation.certificates.gpu.fair_shares import Mask
 
 __all__ = ["Stops"]
 

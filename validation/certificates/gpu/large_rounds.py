@@ -16,10 +16,10 @@ from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.instances.gpu_units import largest_unit
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.gpu_cluster import Cluster, none
-from flowlex.validation.certificates.gpu_costs import Costs
-from flowlex.validation.certificates.gpu_rules import GpuRules
-from flowlex.validation.certificates.gpu_statement import stops_of
+from flowlex.validation.certificates.gpu.cluster import Cluster, none
+from flowlex.validation.certificates.gpu.costs import Costs
+from flowlex.validation.certificates.gpu.statement import stops_of
+from flowlex.validation.certificates.gpu.user_rules import GpuRules
 
 __all__ = ["Large", "Values"]
 

@@ -22,9 +22,9 @@ from flowlex.instances.changes import (
     Variable,
     read_changes,
 )
-from flowlex.instances.fields import Part
+from flowlex.instances.field_types import Part
 from flowlex.models.answer import ModelError
-from flowlex.models.statement.apply import apply_changes
+from flowlex.models.statement.apply_changes import apply_changes
 from flowlex.models.statement.expressions import LabelledVariables, Rule, Sum
 from flowlex.models.statement.statement import LabelledRows, Statement
 

@@ -1,10 +1,10 @@
 """Solution files of GPU assignment, judged from the instance: who runs where, fair shares, least transfer.
 
-The problem: tasks run on GPUs that hold them, one each. A running task stays on its GPU or stops; `gpu_preemption` says
+The problem: tasks run on GPUs that hold them, one each. A running task stays on its GPU or stops; `preemption` says
 which may. First the sorted numbers of running tasks per job are lexicographically greatest (FSU: their sum), then
 weighted transfer and the price of lost work are least, then the fewest tasks stop. With waiting at a price nobody runs
 more than a fair share; transfer and the prices of waiting and lost work are least together, then the fewest tasks stop,
-then the most start. The proof: see `gpu_search`.
+then the most start. The proof: see `search_proof`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from numpy.typing import NDArray
 from flowlex.instances.exact import rational
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.certificate import Check, Claim
-from flowlex.validation.certificates.contract import Claimed, Finding, Strict, Verifier
-from flowlex.validation.certificates.gpu_cluster import Cluster, none
-from flowlex.validation.certificates.gpu_costs import Costs
-from flowlex.validation.certificates.gpu_duals import check_duals
-from flowlex.validation.certificates.gpu_preemption import Stops
-from flowlex.validation.certificates.gpu_refined import judge_refined
-from flowlex.validation.certificates.gpu_search import GpuProof, SearchProof
-from flowlex.validation.certificates.gpu_shares import fair_limits
-from flowlex.validation.certificates.gpu_statement import state_gpu
-from flowlex.validation.certificates.numbers import agrees
+from flowlex.validation.certificates.exact_numbers import agrees
+from flowlex.validation.certificates.gpu.cluster import Cluster, none
+from flowlex.validation.certificates.gpu.costs import Costs
+from flowlex.validation.certificates.gpu.duals import check_duals
+from flowlex.validation.certificates.gpu.fair_shares import fair_limits
+from flowlex.validation.certificates.gpu.judge_large_rounds import judge_refined
+from flowlex.validation.certificates.gpu.preemption import Stops
+from flowlex.validation.certificates.gpu.search_proof import GpuProof, SearchProof
+from flowlex.validation.certificates.gpu.statement import state_gpu
 from flowlex.validation.certificates.options import GpuOptions
+from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
 __all__ = ["VERIFIER"]
 

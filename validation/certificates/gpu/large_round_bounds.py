@@ -1,4 +1,4 @@
-"""The bound that prices of GPUs, jobs and rules prove for a stage of a changed GPU round (see `gpu_refined`)."""
+"""The bound that prices of GPUs, jobs and rules prove for a stage of a changed GPU round (see `judge_large_rounds`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.exact import rational
-from flowlex.validation.certificates.gpu_large import Large
+from flowlex.validation.certificates.gpu.large_rounds import Large
 from flowlex.validation.certificates.statement.proof import StatedLeaf
 
 __all__ = ["Prices"]

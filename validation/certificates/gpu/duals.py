@@ -19,10 +19,10 @@ import numpy as np
 
 from flowlex.instances.exact import rational
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.gpu_cluster import Cluster, none
-from flowlex.validation.certificates.gpu_costs import Costs
-from flowlex.validation.certificates.gpu_shares import Mask
-from flowlex.validation.certificates.numbers import whole
+from flowlex.validation.certificates.exact_numbers import whole
+from flowlex.validation.certificates.gpu.cluster import Cluster, none
+from flowlex.validation.certificates.gpu.costs import Costs
+from flowlex.validation.certificates.gpu.fair_shares import Mask
 
 __all__ = ["check_duals"]
 

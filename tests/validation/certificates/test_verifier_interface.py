@@ -19,8 +19,15 @@ from flowlex.instances import generate
 from flowlex.instances.exact import rational
 from flowlex.instances.files import read_instance, read_json
 from flowlex.models import solve
-from flowlex.validation.certificates import Certificate, Check, SolutionError, contract, solution_schema, verify
-from flowlex.validation.certificates.numbers import agrees
+from flowlex.validation.certificates import (
+    Certificate,
+    Check,
+    SolutionError,
+    solution_schema,
+    verifier_interface,
+    verify,
+)
+from flowlex.validation.certificates.exact_numbers import agrees
 
 DOCUMENTS = Path(__file__).parent / "documents" / "min-cost-flow"
 #: File in ``refused``: the check that must fail.
@@ -171,12 +178,12 @@ def test_a_verifier_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch)
         def load(self) -> object:
             return object()
 
-    monkeypatch.setattr(contract, "_foreign", lambda: {"my-problem": Point()})
-    contract.verifier_for.cache_clear()
-    assert "my-problem" in contract.verifier_kinds()
+    monkeypatch.setattr(verifier_interface, "_foreign", lambda: {"my-problem": Point()})
+    verifier_interface.verifier_for.cache_clear()
+    assert "my-problem" in verifier_interface.verifier_kinds()
     with pytest.raises(TypeError, match="my_package:NONSENSE is no Verifier of kind 'my-problem'"):
-        contract.verifier_for("my-problem")
-    contract.verifier_for.cache_clear()
+        verifier_interface.verifier_for("my-problem")
+    verifier_interface.verifier_for.cache_clear()
 
 
 def test_verifying_imports_no_model_and_no_solver() -> None:

@@ -9,7 +9,7 @@ from flowlex.formulations import FlowNetwork, solve
 from flowlex.formulations.flow_network import UNBOUNDED
 from flowlex.instances import InstanceError
 from flowlex.instances.dimacs_live import rounds
-from flowlex.models.network_live import LiveFlow
+from flowlex.models.dimacs_stream import LiveFlow
 
 
 class Author:

@@ -19,8 +19,8 @@ import scipy.sparse
 
 from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays
 from flowlex.models.gpu.costs import TransferCosts
+from flowlex.models.gpu.large_rounds.user_rules import Rules
 from flowlex.models.gpu.round import Round
-from flowlex.models.gpu.rules import Rules
 from flowlex.models.gpu.statement import order_pairs
 
 __all__ = ["Kept", "Landing", "Program", "Refined", "classes", "cost_of"]

@@ -9,7 +9,7 @@ from math import lcm
 import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
-from flowlex.models.gpu.refined import Landing, Program, Refined, classes, cost_of
+from flowlex.models.gpu.large_rounds.class_program import Landing, Program, Refined, classes, cost_of
 
 __all__ = ["Network"]
 

@@ -13,8 +13,8 @@ import numpy as np
 from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.gpu_policy import GpuPolicy
-from flowlex.validation.certificates.gpu_cluster import Cluster
-from flowlex.validation.certificates.gpu_costs import Costs
+from flowlex.validation.certificates.gpu.cluster import Cluster
+from flowlex.validation.certificates.gpu.costs import Costs
 from flowlex.validation.certificates.statement.program import ExactStatement
 
 __all__ = ["fair_levels", "state_gpu", "stops_of"]
