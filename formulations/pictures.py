@@ -35,7 +35,7 @@ PALETTE = (BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW, RED, BLACK)
 FORMATS = ("png", "svg", "pdf")
 #: Names written along an axis; of more, every n-th.
 MOST_NAMES = 40
-_NAMES_PER_INCH = 5
+_NAMES_PER_INCH, _LETTERS_PER_INCH = 5, 7
 #: Bars beside each other; more are drawn as lines, or put together.
 MOST_BARS = 120
 #: Inches: no picture grows beyond what a screen or page can show.
@@ -64,12 +64,17 @@ def colours(count: int) -> list[str]:
     return list(islice(cycle(PALETTE), count))
 
 
-def legend(axes: Axes, **more: Any) -> Axes:
-    """Put the legend right of the data; none where nothing has a name."""
+def legend(axes: Axes, *, inches: float = 0.1, **more: Any) -> Axes:
+    """Put the legend some inches right of the data; none where nothing has a name."""
+    from matplotlib.transforms import ScaledTranslation
+
     if "handles" in more or axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, frameon=False, fontsize=8, **more)
         figure = axes.get_figure(root=True)
-        if figure is not None and figure.get_layout_engine() is None:  # so that it covers no neighbour
+        assert figure is not None  # axes are always drawn on one
+        more |= {"loc": "upper left", "borderaxespad": 0.0, "frameon": False, "fontsize": 8}
+        right = axes.transAxes + ScaledTranslation(inches, 0, figure.dpi_scale_trans)
+        axes.legend(bbox_to_anchor=(1.0, 1.0), bbox_transform=right, **more)
+        if figure.get_layout_engine() is None:  # so that it covers no neighbour
             figure.set_layout_engine("tight")
     return axes
 
@@ -81,7 +86,7 @@ def name_places(axis: Axis, names: Sequence[str], most: int = MOST_NAMES) -> Non
     every = max(1, -(-len(names) // max(2, min(most, int(_NAMES_PER_INCH * inches)))))
     shown = list(range(0, len(names), every))
     axis.set_ticks(shown, labels=[str(names[k]) for k in shown], fontsize=9 if len(shown) <= 15 else 7)
-    if axis is axis.axes.xaxis and sum(len(str(names[k])) for k in shown) > 60:
+    if axis is axis.axes.xaxis and sum(len(str(names[k])) for k in shown) > _LETTERS_PER_INCH * inches:
         axis.set_tick_params(rotation=60)
         for label in axis.get_ticklabels():
             label.set(ha="right", rotation_mode="anchor")
