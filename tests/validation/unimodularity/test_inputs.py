@@ -151,7 +151,7 @@ def test_flow_networks_bring_their_certificate() -> None:
         (sp.csc_array(np.array([[1.0], [np.inf]])), "row 1, column 0 is infinite"),
         (np.array([[1j]]), "complex"),
         (np.array([["a"]]), "not numbers"),
-        ([[1, 0], [1]], "ragged"),
+        ([[1, 0], [1]], "row 0 has 2 entries, row 1 has 1"),
         (np.ones(3), "two dimensions"),
         (np.array([[2**60]]), "too large"),
         (np.array([[2.0**60]]), "too large"),
