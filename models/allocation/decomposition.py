@@ -8,11 +8,12 @@ can be kept by whole rounds only if they are a mixture of configurations,
 and the time and GPU rows that X keeps are not enough: with 3 GPUs, two jobs of 2 GPUs each could run 3/4 of the time as
 fractions, but never in one round together. So we look for the largest part theta <= 1 of X that is a mixture. Where all
 jobs have one scale and none are paired, the rows are those of a bipartite b-matching, whose corners are whole; then
-theta is 1 (Birkhoff). Configurations of jobs alone come first from slots (`flowlex.models.allocation.slots`), then by
-taking away one that covers all tight rows, as in Birkhoff's proof, and then, where that is not enough, by column
-generation: whatever fits by weight is tried first, and where that finds
-nothing an integer program finds the configuration that the prices of the mixture want most; where none is wanted, theta
-is proven the largest.
+theta is 1 (Birkhoff). Configurations of jobs alone come first from slots (`flowlex.models.allocation.slots`), then from
+rounds in which those run that are owed most, and then, where that is not enough, by column generation: whatever fits by
+weight is tried first, at the prices of the mixture and at random ones around them; where that finds nothing, an integer
+program finds the configuration that the prices want most, and where none is wanted, theta is proven the largest. A part
+of a configuration is one too, so that a mixture may run more than is owed until the end, when the surplus is taken out:
+prices are then never negative and jump less.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ __all__ = ["Mixture", "Pool", "mixture"]
 _NOTHING = 1e-9
 #: A part that is short of 1 by no more than this is all: what two programs leave.
 _ROUNDING = 1e-7
+#: Weights below this are dropped.
+_LEAST = 1e-12
+#: Random prices that are tried per round.
+_TRIES = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +64,6 @@ class Pool:
     scale: Integers
     count: Integers
     jobs: int
-
-    def time(self, share: Floats) -> Floats:
-        """(n,) fraction of time that every job runs."""
-        pair = self.second >= 0
-        alone = np.bincount(self.first, weights=share, minlength=self.jobs)
-        return np.asarray(alone + np.bincount(self.second[pair], weights=share[pair], minlength=self.jobs))
-
-    def held(self, share: Floats) -> Floats:
-        """(J,) GPUs held."""
-        return np.asarray(np.bincount(self.gpu, weights=self.scale * share, minlength=len(self.count)))
 
     @cached_property
     def _program(self) -> LinearProgram:
@@ -140,9 +135,9 @@ def mixture(pool: Pool, share: Floats) -> Mixture:
             if float((weight @ configurations / share).min()) >= 1 - _ROUNDING:
                 return Mixture(1.0, configurations, weight, True)
             by_slots = list(configurations)
-    found = [*np.eye(len(share), dtype=bool), np.zeros(len(share), bool), *by_slots, *_taken_away(pool, share)]
+    found = list({one.tobytes(): one for one in by_slots + _by_credit(pool, share)}.values())
     known, master = {one.tobytes() for one in found}, _Master(share)
-    new, largest = found, False
+    new, largest, rng = found, False, np.random.default_rng(0)
     centre: Floats | None = None
     for _ in range(20 * len(share) + 100):
         master.add(new)
@@ -151,16 +146,36 @@ def mixture(pool: Pool, share: Floats) -> Mixture:
             largest = True
             break
         centre = price if centre is None else 0.7 * centre + 0.3 * price  # prices jump about; their mean leads sooner
-        wanted = [one for each in (centre, price) for one in pool.heavy(each)]
+        blend, noise = rng.uniform(0.0, 1.0, (2, _TRIES, 1))
+        tries = blend * centre + (1 - blend) * price
+        tries *= 1 + noise * rng.uniform(-1.0, 1.0, tries.shape)
+        wanted = [one for each in (centre, price, *tries) for one in pool.heavy(each)]
         new = _worth(wanted, price, rent, known) or _worth([pool.heaviest(centre)], price, rent, known)
         new = new or _worth([pool.heaviest(price)], price, rent, known)
         if not new:
             largest = True
             break
         found += new
-    used = weight > 1e-12
-    configurations = np.array(found)[used]
-    return Mixture(part, configurations, weight[used] / weight[used].sum(), largest)
+    used = weight > _LEAST
+    configurations, weight = _without_surplus(np.array(found)[used], weight[used], part * share)
+    return Mixture(part, configurations, weight / weight.sum(), largest)
+
+
+def _without_surplus(configurations: Booleans, weight: Floats, owed: Floats) -> tuple[Booleans, Floats]:
+    """The mixture without what runs more than is owed; at most one configuration per column is split in two."""
+    rows, weights = list(configurations.copy()), weight.tolist()
+    for c, surplus in enumerate((weight @ configurations - owed).tolist()):
+        for k in range(len(rows)):
+            if surplus <= _LEAST:
+                break
+            if rows[k][c]:
+                if weights[k] > surplus:
+                    rows.append(rows[k].copy())
+                    weights.append(weights[k] - surplus)
+                    weights[k] = surplus
+                rows[k][c] = False
+                surplus -= weights[k]
+    return np.array(rows), np.array(weights)
 
 
 def _worth(wanted: list[Booleans], price: Floats, rent: float, known: set[bytes]) -> list[Booleans]:
@@ -173,28 +188,14 @@ def _worth(wanted: list[Booleans], price: Floats, rent: float, known: set[bytes]
     return new
 
 
-def _taken_away(pool: Pool, share: Floats) -> list[Booleans]:
-    """Configurations that cover what is tight, taken away one after the other for as long as the rest allows."""
-    rest, left, found = share.copy(), 1.0, []
-    for _ in range(2 * (len(share) + pool.jobs + len(pool.count))):
-        time, held = pool.time(rest), pool.held(rest)
-        due = (time >= left - _NOTHING).astype(float)
-        full = held >= left * pool.count - _NOTHING
-        pair = pool.second >= 0
-        tight = due[pool.first] + np.where(pair, due[pool.second], 0.0) + pool.scale * full[pool.gpu]
-        weight: Floats = np.where(rest > _NOTHING, tight + 1e-3 * rest, 0.0)
-        step = 0.0
-        for taken in sorted(pool.heavy(weight), key=lambda one: -weight[one].sum()):
-            runs, lent = pool.time(taken.astype(float)) > 0, pool.held(taken.astype(float))
-            spare = (left * pool.count - held)[lent < pool.count] / (pool.count - lent)[lent < pool.count]
-            most = [rest[taken].min(initial=0.0), left, (left - time[~runs]).min(initial=1.0), spare.min(initial=1.0)]
-            if min(most) > step:
-                step, best = min(most), taken
-        if step <= _NOTHING:
-            break
-        found.append(best)
-        rest[best] -= step
-        left -= step
+def _by_credit(pool: Pool, share: Floats) -> list[Booleans]:
+    """Configurations of rounds in which those run that are owed most, as Gavel schedules rounds."""
+    credit, found = np.zeros(len(share)), []
+    for _ in range(2 * len(share)):
+        credit += share
+        chosen = max(pool.heavy(credit), key=lambda one: credit[one].sum())
+        credit[chosen] -= 1
+        found.append(chosen)
     return found
 
 
@@ -203,7 +204,7 @@ class _Master:
 
     def __init__(self, share: Floats) -> None:
         self._program = GrowingProgram(primal=True)
-        self._kept = [self._program.add_row(0.0, 0.0) for _ in share]
+        self._kept = [self._program.add_row(0.0, np.inf) for _ in share]
         self._whole = self._program.add_row(1.0, 1.0)
         self._part = self._program.add_column(-1.0, 1.0, rows=self._kept, values=(-share).tolist())
 
