@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -13,12 +14,13 @@ from flowlex.instances.base import InstanceError
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
 from flowlex.models.flow.goals import PRESETS, Continuity, FairShares, Goal, LoadSpread, Placement, Priority
-from flowlex.models.flow.live import equal_schedules
+from flowlex.models.flow.live import equal_schedules, snapshot
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from tests.seeds import seeds
 
+STATES = Path(__file__).parent / "states"
 SETS = ((), (Priority(), Placement()), PRESETS["quincy"], PRESETS["borg"], (FairShares(), Placement(), LoadSpread()))
 TIED = ((), (Priority(), Placement()), PRESETS["borg"])
 
@@ -107,6 +109,22 @@ def test_a_rule_whose_places_are_all_gone_waits_and_says_so(tmp_path):
     live = again(live, tmp_path / "state")
     assert live.step(2.0).running == 0
     assert "zone" in live.reason("a0")
+
+
+@pytest.mark.parametrize("path", sorted(STATES.glob("*.state")), ids=lambda path: path.stem)
+def test_states_of_every_format_load_and_go_on(path):
+    """What was saved once: queues, rules, capacities, a machine that is gone, and two events since the last step."""
+    live = load_scheduler(path, certify=True)
+    assert (live.steps, live.state.now_s, live.state.running) == (2, 100.0, 6)
+    assert [key for key in live.state.side_constraints.rules] == [("gang", "g"), ("spread", "s"), ("affinity", "f")]
+    delta = live.step(200.0)
+    assert delta.events == 3 and live.audit().certificate.claim == "optimal"
+    assert live.state.tasks.keys() == {"a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2", "d0", "d1", "e0"}
+
+
+def test_the_present_format_is_among_those_kept():
+    """Another format comes with a state of it, made by the code before the change, and with the way to read it."""
+    assert (STATES / f"format-{snapshot._FORMAT.split()[-1]}.state").is_file()
 
 
 # What is worth nothing is not done -------------------------------------------------------------------------------
