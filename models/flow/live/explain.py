@@ -37,7 +37,7 @@ _REMEDIES = {
     "worth": "make it worth more (wait_cost, priority), add slots, or end what holds them",
     "placement": "add or relabel a machine so that it meets this, or submit the task with another placement",
 }
-_UNPRICED = "rules across tasks and capacities leave no one price: what a task must be worth depends on all of them"
+_UNPRICED = "under rules or capacities a price takes two whole solves; FlowScheduler.explain and flowlex explain do it"
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Explanation:
         the first goal. None when no cost within ``cost_limit`` does.
     cost
         Explicit cost on ``machine`` that comes to the same: ``set_cost(task, machine, cost)`` places it. None without
-        a price, and under ``lexicographic``.
+        a price, under ``lexicographic``, and under rules or capacities.
     stops, moves
-        Tasks that would stop and move for it at that price.
+        Tasks that would stop and move for it at that price; under rules or capacities, of one such schedule.
     blocker
         A running task with whose end every optimum runs this one; None when no single one is such (another task
-        waits before it, or as well), and under `FairShares`, where an end changes the bounds of all jobs.
+        waits before it, or as well), under `FairShares`, where an end changes the bounds of all jobs, and under rules.
     unpriced
         Why nothing of what follows ``remedy`` is given; empty where it is.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -12,6 +13,7 @@ from flowlex.formulations.outcome import Status
 from flowlex.models.answer import Seconds
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.own_goals import ask
+from flowlex.models.flow.live.explain import Explanation
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.live.state_queries import present_instance
@@ -20,7 +22,7 @@ from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.verifier_interface import verify
 
-__all__ = ["Decided", "FullSolve", "audit_schedule", "solve_fully"]
+__all__ = ["Decided", "FullSolve", "audit_schedule", "priced", "solve_fully"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,34 @@ def solve_fully(state: LiveState, options: Mapping[str, Any], *, certify: bool) 
     if not solution.status.has_answer:
         raise ModelError(f"no schedule ({solution.message}); give the solver more time or steps")
     return solution
+
+
+def priced(why: Explanation, state: LiveState, options: Mapping[str, Any]) -> Explanation:
+    """An explanation under rules or capacities, with the price by two whole solves: with and without the task running.
+
+    Where running it costs D more and leaves everything before the costs as it is, waiting must cost D + 1 more.
+    """
+    model = _model(state, options)
+    try:
+        forced = model.with_fixed(model.variables["waits"].sel(task=why.task), 0)
+        best, found = (each.solve("highs", certify=False, **options["solver"]) for each in (model, forced))
+    except ModelError as error:
+        return replace(why, unpriced=str(error))
+    if found.status is Status.INFEASIBLE:
+        return replace(why, unpriced="no schedule runs it while the rules and capacities hold")
+    if not best.status is found.status is Status.OPTIMAL:
+        return replace(why, unpriced="a solve stopped at its limit; give the solver more time or steps")
+    now, then, price = best.score, found.score, None
+    if (now.shortfall, now.waiting) == (then.shortfall, then.waiting):
+        goals = zip(now.by_goal, then.by_goal, strict=True) if now.by_goal else ((("", now.cost), ("", then.cost)),)
+        first, *others = (after - before for (_, before), (_, after) in goals)
+        price = float(Fraction(first + (others >= [0] * len(others)), state.rules.scale.factor))
+    there, machine = found.machine_of, found.machine_of[why.task]
+    running = {name: task.machine for name, task in state.tasks.items() if task.machine is not None}
+    stops = tuple(name for name in running if name not in there)
+    moves = tuple(name for name, at in running.items() if there.get(name, at) != at)
+    rack = state.cluster.machines[machine].rack
+    return replace(why, machine=machine, rack=rack, price=price, stops=stops, moves=moves, unpriced="")
 
 
 def audit_schedule(state: LiveState, options: Mapping[str, Any], waiting: Mapping[str, str]) -> FlowSolution:

@@ -8,7 +8,7 @@ from typing import Any
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.live.event_handlers import EventHandlers
 from flowlex.models.flow.live.explain import Explanation, explain_task
-from flowlex.models.flow.live.full_solve import FullSolve, audit_schedule
+from flowlex.models.flow.live.full_solve import FullSolve, audit_schedule, priced
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state_queries import present_instance, present_score, waiting_reason
 from flowlex.models.flow.live.view import View
@@ -72,14 +72,16 @@ class Queries(EventHandlers):
     def explain(self, task: str) -> Explanation:
         """Why a task waits, what would have to change, and at what price; see `Explanation`.
 
-        Changes since the last step count: the optimum is brought up to them, but nothing is decided.
+        Changes since the last step count: the optimum is brought up to them, but nothing is decided. Under rules across
+        tasks or capacities the price takes two whole solves.
 
         Raises
         ------
         EventError
             No task has the name, or it runs (or will with the next step).
         """
-        return explain_task(self.view(), task)
+        why = explain_task(self.view(), task)
+        return priced(why, self.state, self.options) if why.unpriced else why
 
     def view(self) -> View:
         """The scheduler as of now, for readers on other threads; events since the last step are in the network."""

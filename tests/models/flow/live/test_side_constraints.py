@@ -17,7 +17,7 @@ from flowlex.models.flow.live.side_constraints import SideConstraints
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.validation.certificates import CertificateError
 from tests.models.flow.capacity_cases import cluster
-from tests.models.flow.changes_oracle import best
+from tests.models.flow.changes_oracle import Program, best
 from tests.models.flow.ties import GOALS, tied_cluster, with_capacities
 from tests.seeds import seeds
 
@@ -62,8 +62,21 @@ def steps(s, seed, tmp_path, best_of, count=3, claims=("optimal",)):
         audit = s.audit()
         assert audit.certificate.claim in claims and audit.machine_of == before
         for task in list(s.waiting())[: 1 if s.state.side_constraints else 0]:
-            assert s.explain(task).reason == s.waiting()[task]
+            why = s.explain(task)
+            assert why.reason == s.waiting()[task]
+            assert (why.price, why.machine is None) == price_of(s.instance(), task)
     return whole
+
+
+def price_of(instance, task):
+    """One more than running a task costs, where nothing before the costs changes; and whether it can run at all."""
+    free, forced = Program(instance), Program(instance)
+    forced.row("forced", forced.find("waits", task=task), 0, 0)
+    (*first, cost), found = free.solve().values(), forced.solve()
+    if found is None:
+        return None, True
+    *then, more = found.values()
+    return (round(more - cost) + 1 if np.allclose(first, then) else None), False
 
 
 def happen(s, rng, fresh):
@@ -190,7 +203,8 @@ def test_a_gang_starts_when_the_last_of_its_places_comes_and_ends_task_by_task()
     s.submit(job("big", 5), Gang(name="big", jobs=("big",), within="rack"))
     assert not s.step(1.0).placed
     why = s.explain("big-3")
-    assert why.rule == "gang" and why.reason == s.waiting()["big-3"] and why.unpriced
+    assert why.rule == "gang" and why.reason == s.waiting()["big-3"]
+    assert why.price is None and why.unpriced == "no schedule runs it while the rules and capacities hold"
     assert "needs 5 places at once within one rack; the machines have 4 on rack:r0" in why.reason
     s.add_machine(machine("m4", slots=1))
     with pytest.raises(EventError, match="events have come since the last step"):
