@@ -15,7 +15,6 @@ from flowlex.validation.unimodularity.matrix import canonical, ternary
 __all__ = [
     "LEMMA_3_FLOWS",
     "bordered_network",
-    "bordered_second",
     "fano",
     "graphic_and_cographic",
     "incidence",
@@ -23,7 +22,6 @@ __all__ = [
     "jit_matrix",
     "jit_row_names",
     "network",
-    "one_sum",
     "r10",
     "random_flows",
     "star",
@@ -128,13 +126,6 @@ def bordered_network(rows: int, columns: int, *, seed: int = 0) -> sp.csc_array:
     return _signs(_paths(parent, forward, arcs))
 
 
-def bordered_second(matrix: sp.csc_array) -> sp.csc_array:
-    """Turn [A a a; c 0 1] into [1 0 b; d d B], with rows and columns moved: the other operand of `three_sum`."""
-    rows, columns = map(int, matrix.shape)
-    order = [columns - 1, columns - 2, *range(columns - 2)]
-    return _signs(matrix.tocsr()[[rows - 1, *range(rows - 1)]][:, order])
-
-
 def star(legs: int, length: int, columns: int, *, seed: int = 0) -> sp.csc_array:
     """Network matrix of a hub with legs of so many arcs: hard for methods that split at rows."""
     generator = np.random.default_rng(seed)
@@ -224,11 +215,6 @@ def random_flows(count: int, machines: int, *, seed: int = 0) -> tuple[tuple[int
     pairs = np.random.default_rng(seed).integers(0, machines, (count, 2))
     sides = [np.unique(side, return_inverse=True)[1].tolist() for side in pairs.T]
     return tuple(zip(*sides, strict=True))
-
-
-def one_sum(one: sp.csc_array, two: sp.csc_array) -> sp.csc_array:
-    """The block diagonal matrix."""
-    return _signs(sp.block_diag([one, two], format="csc"))
 
 
 def two_sum(one: sp.csc_array, two: sp.csc_array) -> sp.csc_array:

@@ -67,7 +67,10 @@ def read_proof(path: Path, parse: Callable[[str], Proof], what: str) -> Proof:
 
 
 #: What SciPy raises for files that it did not write.
-_UNREADABLE = (ValueError, LookupError, OSError, EOFError, zipfile.BadZipFile, TypeError, AttributeError, RuntimeError)
+_UNREADABLE = (
+    *(ValueError, LookupError, OSError, EOFError, TypeError, AttributeError, RuntimeError, MemoryError),
+    *(OverflowError, StopIteration, zipfile.BadZipFile),
+)
 
 
 def _npz(data: bytes) -> Any:
@@ -77,17 +80,7 @@ def _npz(data: bytes) -> Any:
             matrix.check_format(full_check=True)
         elif matrix.format == "coo":
             _inside(matrix)
-    except (
-        LookupError,
-        ValueError,
-        OSError,
-        EOFError,
-        zipfile.BadZipFile,
-        TypeError,
-        AttributeError,
-        RuntimeError,
-        MemoryError,
-    ) as error:
+    except _UNREADABLE as error:
         raise InstanceError(f"not a sparse matrix saved by SciPy ({_first_line(error)})") from error
     return matrix
 
@@ -103,7 +96,7 @@ def _matrix_market(data: bytes) -> Any:
 
     try:
         return mmread(io.BytesIO(data))
-    except (*_UNREADABLE, OverflowError, StopIteration, MemoryError) as error:
+    except _UNREADABLE as error:
         raise InstanceError(f"not a Matrix Market file ({_first_line(error) or 'it ends too early'})") from error
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["bareiss", "brute_force"]
+from flowlex.validation.unimodularity.matrix import canonical, ternary
+
+__all__ = ["bareiss", "bordered_second", "brute_force", "one_sum"]
 
 
 def bareiss(matrix: Any) -> int:
@@ -44,3 +46,15 @@ def brute_force(matrix: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
                 if bareiss(strip[:, list(across)]) not in (-1, 0, 1):
                     return chosen, across
     return None
+
+
+def bordered_second(matrix: sp.csc_array) -> sp.csc_array:
+    """Turn [A a a; c 0 1] into [1 0 b; d d B], with rows and columns moved: the other operand of a 3-sum."""
+    rows, columns = map(int, matrix.shape)
+    order = [columns - 1, columns - 2, *range(columns - 2)]
+    return ternary(canonical(matrix.tocsr()[[rows - 1, *range(rows - 1)]][:, order]))
+
+
+def one_sum(one: sp.csc_array, two: sp.csc_array) -> sp.csc_array:
+    """The block diagonal matrix."""
+    return ternary(canonical(sp.block_diag([one, two], format="csc")))

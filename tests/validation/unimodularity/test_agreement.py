@@ -14,7 +14,7 @@ from flowlex.validation.unimodularity.check import METHODS, check
 from flowlex.validation.unimodularity.proof import Answer
 from flowlex.validation.unimodularity.sums import pivot
 from flowlex.validation.unimodularity.verdict import Verdict
-from tests.validation.unimodularity.exhaustive import brute_force
+from tests.validation.unimodularity.exhaustive import bordered_second, brute_force, one_sum
 
 EXACT = ("auto", "ghouila-houri")
 SMALL = st.tuples(st.integers(1, 5), st.integers(1, 6))
@@ -61,12 +61,12 @@ def test_sums_of_what_is_decidable_are_decided(seed: int) -> None:
     net = examples.network(9, 16, seed=seed)
     turned = sp.csc_array(examples.network(9, 16, seed=seed + 50).T)
     for built in (
-        examples.one_sum(examples.r10(), net),
+        one_sum(examples.r10(), net),
         examples.two_sum(examples.r10(), examples.r10()),
         examples.two_sum(examples.two_sum(examples.r10(), net), turned),
         examples.three_sum(
             examples.bordered_network(7, 12, seed=seed),
-            examples.bordered_second(examples.bordered_network(7, 12, seed=seed + 9)),
+            bordered_second(examples.bordered_network(7, 12, seed=seed + 9)),
         ),
     ):
         matrix = mixed_up(built, generator, pivots=10)

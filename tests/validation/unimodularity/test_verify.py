@@ -15,6 +15,7 @@ from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.proof import Answer, Certificate, VerdictError
 from flowlex.validation.unimodularity.verdict import Verdict, verification_error
+from tests.validation.unimodularity.exhaustive import one_sum
 
 PROVEN: dict[str, tuple[Any, str]] = {
     "incidence": (examples.incidence(12, 30), "auto"),
@@ -23,7 +24,7 @@ PROVEN: dict[str, tuple[Any, str]] = {
     "transposed network": (sp.csc_array(examples.network(12, 30).T), "network"),
     "ghouila houri": (examples.r10(), "ghouila-houri"),
     "reduction": (examples.bordered_network(9, 22), "auto"),
-    "blocks": (examples.one_sum(examples.r10(), examples.r10()), "auto"),
+    "blocks": (one_sum(examples.r10(), examples.r10()), "auto"),
     "two sum": (examples.two_sum(examples.r10(), examples.r10()), "sums"),
 }
 
