@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,28 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.instances.storage import write_atomically
-from flowlex.simulation.experiments.base import PROVEN, Experiment, Statement, Table, Verdict
+from flowlex.simulation.experiments.base import OURS, PROVEN, Experiment, Statement, Table, Verdict
+from flowlex.simulation.joint_search import Lines, Measured, closest_settings, effects, nearest_points
 from flowlex.simulation.report_pictures import picture_svg
 from flowlex.simulation.statistics import Estimate
 
 __all__ = ["Measured", "Row", "rows_of", "write_report"]
-
-#: A table of the report: its caption (empty: none), head and lines.
-Lines = tuple[str, Sequence[str], list[list[str]]]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Numbers of one experiment with one seed; ``given`` are the open parameters that differ from the default.
-
-    ``processor_s`` are the seconds of a processor that measuring took; None where nobody wrote them down.
-    """
-
-    experiment: str
-    seed: int
-    given: Mapping[str, Any]
-    numbers: Mapping[str, float]
-    processor_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +40,12 @@ class Row:
         """By the rule that was fixed before."""
         if self.statement.rule is None or self.experiment.joint:
             return Verdict.SHOWN
-        return Verdict.UNMEASURED if self.ours is None else self.statement.rule.judge(self.ours)
+        if self.ours is None:
+            return Verdict.UNMEASURED
+        found = self.statement.rule.judge(self.ours)
+        if self.statement.source != OURS:
+            return found
+        return {Verdict.REPRODUCED: Verdict.HOLDS, Verdict.UNDECIDED: found}.get(found, Verdict.FAILS)
 
     @property
     def reason(self) -> str:
@@ -99,45 +87,6 @@ def _side_by_side(table: Table, runs: Sequence[Mapping[str, float]]) -> Lines:
     return table.title, ("", *table.columns.values()), lines
 
 
-def _levers(experiment: Experiment, found: Sequence[Measured]) -> list[Lines]:
-    """Of a search: mean of every figure at each level of each lever; and where each printed figure is nearest."""
-    shown = [each for each in experiment.statements if each.values]
-    lines = []
-    for lever in dict.fromkeys(name for one in found for name in one.given):
-        for level in dict.fromkeys(one.given[lever] for one in found if lever in one.given):
-            runs = [one.numbers for one in found if one.given.get(lever) == level]
-            means = [[x for numbers in runs if (x := each.of(numbers)) is not None] for each in shown]
-            lines.append([f"{lever} = {level}", *(f"{sum(m) / len(m):.3g}" if m else "-" for m in means)])
-    nearest = []
-    for each in shown:
-        points = [(x, one.given) for one in found if (x := each.of(one.numbers)) is not None]
-        if points:
-            best, where = min(points, key=lambda point: abs(point[0] - each.values[0]))
-            place = ", ".join(f"{key} = {value}" for key, value in where.items())
-            low, high = min(x for x, _ in points), max(x for x, _ in points)
-            nearest.append([each.says, each.theirs, f"{low:.3g} to {high:.3g}", f"{best:.3g}", place])
-    closest = sorted(found, key=lambda one: _distance(shown, one.numbers))[:5]
-    best_lines = [
-        [", ".join(f"{k} = {v}" for k, v in one.given.items()), str(one.seed), f"{_distance(shown, one.numbers):.3f}"]
-        for one in closest
-    ]
-    return [
-        ("What each lever contributes: means over all points at a level", ("", *(each.says for each in shown)), lines),
-        ("Where each printed figure is nearest", ("figure", "theirs", "range", "nearest", "where"), nearest),
-        (
-            "The joint settings that come closest to all printed figures at once (mean of |log(ours / theirs)|)",
-            ("setting", "seed", "distance"),
-            best_lines,
-        ),
-    ]
-
-
-def _distance(shown: Sequence[Statement], numbers: Mapping[str, float]) -> float:
-    """Mean absolute logarithm of ours over theirs."""
-    ratios = [x / each.values[0] for each in shown if (x := each.of(numbers)) is not None and x > 0]
-    return sum(abs(math.log(ratio)) for ratio in ratios) / len(ratios) if ratios else math.inf
-
-
 def write_report(
     folder: Path,
     results: Mapping[Experiment, Sequence[Measured]],
@@ -165,9 +114,15 @@ def write_report(
     """
     rows = {experiment: rows_of(experiment, found) for experiment, found in results.items()}
     counts = Counter(str(row.verdict) for mine in rows.values() for row in mine)
-    drawn = {
-        picture.name: picture_svg(picture, _numbers(results[each], {})) for each in rows for picture in each.pictures
-    }
+    drawn, searched = dict[str, str](), dict[str, Lines]()
+    for each, found in results.items():
+        for picture in each.pictures:
+            runs: Sequence[Mapping[str, float]] = _numbers(found, {})
+            if picture.kind == "effects":
+                picture, numbers, lines = effects(picture, found)
+                runs = [numbers]
+                searched[each.name] = lines
+            drawn[picture.name] = picture_svg(picture, runs)
     out = _Pages({name: svg for name, svg in drawn.items() if svg})
     for name, svg in out.drawn.items():
         write_atomically(folder / f"{name}.svg", svg.encode())
@@ -183,8 +138,11 @@ def write_report(
         out.pictures(picture.name for picture in experiment.pictures)
         for table in experiment.tables:
             out.table(_side_by_side(table, _numbers(found, {})))
-        for lines in _levers(experiment, found) if experiment.joint else ():
-            out.table(lines)
+        if experiment.name in searched:
+            out.table(searched[experiment.name])
+        if experiment.joint:
+            out.table(nearest_points(experiment.statements, found))
+            out.table(closest_settings(experiment.statements, found))
     out.heading(2, "What measuring took")
     took = ("experiment", "runs", "processor (s)", "longest (s)")
     out.table(("", took, [_line(each, results[each]) for each in results]))
@@ -236,8 +194,9 @@ def _intro(counts: Counter[str], quick: bool) -> list[str]:
         "paper states, or holds its figure and lies wholly on its side of no effect. *Direction only*: wholly on "
         "their side, the figure is another. *Undecided*: the interval holds both sides, or comes from one run. "
         "*Not reproduced*: wholly outside; the reason says whether the paper leaves out what decides it (with the "
-        "range over that), contradicts itself, or is believed wrong. *Shown*: nothing is printed to compare with, or a "
-        "printed figure set a parameter.",
+        "range over that), contradicts itself, or is believed wrong; so is a stated effect that is "
+        "smaller than the paper's precision shows. *Shown*: nothing is printed to compare with, or a printed figure "
+        "set a parameter. *Holds* and *fails* are said of claims of our own.",
         "A trend over several figures is one row: the correlation of ours with theirs. Of the optima and rates in "
         f"these runs every {PROVEN}th is certified.",
     ]

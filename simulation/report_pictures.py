@@ -63,7 +63,8 @@ def _bars(ax: Axes, picture: Picture, runs: Runs) -> bool:
             if names[at] in picture.theirs:
                 ax.plot(place, picture.theirs[names[at]], "D", color=BLACK, markersize=4)
         drawn = drawn or bool(found)
-    ax.set_xticks(range(len(groups)), [label for _, label in groups])
+    slanted = {"rotation": 60, "fontsize": 6} if len(groups) > 9 else {}
+    ax.set_xticks(range(len(groups)), [label for _, label in groups], **slanted)
     return drawn
 
 

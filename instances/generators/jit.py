@@ -54,7 +54,7 @@ def jit_cluster(
     batch: Size = 32,
     gflops: Rate = 50.0,
     placement: Literal["scatter", "worker"] = "scatter",
-    phase: Literal["iteration", "forward"] = "iteration",
+    phase: Literal["iteration", "forward", "exchange"] = "iteration",
     computing: Rate | None = None,
     scale_to_table: bool = False,
 ) -> JitInstance:
@@ -83,7 +83,8 @@ def jit_cluster(
         receiver per job, a random sender per transfer (a parameter-server job).
     phase
         ``iteration``: forward and backward pass and updates. ``forward``: the forward pass alone, which is what waits
-        for the parameters.
+        for the parameters. ``exchange``: an iteration that also sends every gradient back to where its tensor came
+        from, as soon as the backward pass has computed it; the update waits for it.
     computing
         Seconds that a job computes, over those in which one port sends its transfers; then ``gflops`` has no effect.
     scale_to_table
@@ -179,6 +180,19 @@ def network_job(
         )
         for k, (operation, tensor, floats) in enumerate(tensors)
     )
+    if phase == "exchange":
+        source = {step.name: step.after[0] for step in steps if step.name.endswith(".update")}
+        transfers += tuple(
+            Transfer(
+                name=f"{t.name}.gradient",
+                size_mb=t.size_mb,
+                sender=t.receiver,
+                receiver=t.sender,
+                feeds=f"{t.name}.update",
+                made_by=source[f"{t.name}.update"],
+            )
+            for t in transfers
+        )
     return Job(name=name, arrival_s=arrival_s, computations=computations, transfers=transfers)
 
 

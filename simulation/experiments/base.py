@@ -17,11 +17,14 @@ import numpy as np
 
 from flowlex.simulation.statistics import Estimate
 
-__all__ = ["PROVEN", "Experiment", "Picture", "Rule", "Statement", "Table", "Verdict"]
+__all__ = ["OURS", "PROVEN", "Experiment", "Picture", "Rule", "Statement", "Table", "Verdict"]
 
 #: Experiments certify every so manieth optimum of a round, and rates at every so manieth change: each costs more than
 #: finding it, and a simulation makes thousands. Tests certify all of them on small runs.
 PROVEN = 20
+
+#: Source of statements that no paper makes.
+OURS = "a claim of ours"
 
 Numbers = Mapping[str, float]
 
@@ -34,6 +37,8 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"
     NOT = "not reproduced"
     SHOWN = "shown"
+    HOLDS = "holds"
+    FAILS = "fails"
     UNMEASURED = "not measured"
 
 
@@ -48,7 +53,8 @@ class Rule:
     reproduced            the interval lies in the range; or, of a printed figure, wholly on its side of
                           neutral, and the two meet
     direction only        the interval lies wholly on their side of neutral, but not in the range
-    not reproduced        it lies wholly outside of the range (and not on their side)
+    not reproduced        it lies wholly outside of the range (and not on their side), or within ``resolution`` of
+                          no effect
     undecided             it holds both sides, or comes from one run that would differ with another seed
     ====================  ==============================================================================
 
@@ -60,12 +66,16 @@ class Rule:
         Where nothing is said; None for a statement without direction.
     printed
         Whether the range stands around a printed figure.
+    resolution
+        Effects up to this cannot be told from none with the paper's precision (of a range without ``neutral``, no
+        effect is its finite end).
     """
 
     low: float
     high: float
     neutral: float | None = None
     printed: bool = False
+    resolution: float = 0.0
 
     def judge(self, ours: Estimate) -> Verdict:
         """Apply the rule.
@@ -78,6 +88,10 @@ class Rule:
         low, high = ours.low, ours.high
         if self.low <= low and high <= self.high:
             return Verdict.REPRODUCED
+        none = self.low if math.isfinite(self.low) else self.high
+        none = none if self.neutral is None else self.neutral
+        if max(abs(low - none), abs(high - none)) <= self.resolution:
+            return Verdict.NOT
         apart = high < self.low or low > self.high
         if self.neutral is None:
             return Verdict.NOT if apart else Verdict.UNDECIDED
@@ -171,7 +185,8 @@ class Picture:
         Of its file, the picture and its axes.
     kind
         ``lines``: numbers ``NAME@X`` over X, a line per name; ``cdf``: the same with X the share and the number on the
-        horizontal axis; ``bars``: a bar per line within each group.
+        horizontal axis; ``bars``: a bar per line within each group; ``effects``: of a joint search, the factors by
+        which levers change the numbers.
     lines
         Name (or pattern with ``{}`` for the group) of the numbers, and what the picture calls them.
     groups
@@ -186,7 +201,7 @@ class Picture:
     title: str
     x: str
     y: str
-    kind: Literal["lines", "cdf", "bars"]
+    kind: Literal["lines", "cdf", "bars", "effects"]
     lines: Mapping[str, str]
     groups: Mapping[str, str] = field(default_factory=dict)
     theirs: Numbers = field(default_factory=dict)

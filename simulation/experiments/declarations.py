@@ -64,9 +64,15 @@ def _rule(row: Mapping[str, str], values: tuple[float, ...]) -> Rule | None:
     """Around a printed figure, a range, or, of a trend, a correlation above 0; none where nothing is given."""
     if len(values) > 1:
         return Rule(0.5, math.inf, neutral=0.0)
-    neutral = float(row["neutral"]) if row["neutral"] else None
+    neutral, resolution = float(row["neutral"]) if row["neutral"] else None, float(row["resolution"] or 0.0)
     if values and row["within"]:
-        return Rule(values[0] - float(row["within"]), values[0] + float(row["within"]), neutral, printed=True)
+        return Rule(
+            values[0] - float(row["within"]),
+            values[0] + float(row["within"]),
+            neutral,
+            printed=True,
+            resolution=resolution,
+        )
     if row["low"] or row["high"]:
-        return Rule(float(row["low"] or -math.inf), float(row["high"] or math.inf), neutral)
+        return Rule(float(row["low"] or -math.inf), float(row["high"] or math.inf), neutral, resolution=resolution)
     return None

@@ -131,6 +131,7 @@ def when(seed: int, quick: bool) -> Mapping[str, float]:
         for copies in (0, 12, 36):
             instance = training_jobs(seed, quick, computing=computing, copies=copies)
             policies: dict[str, NetworkPolicy] = {
+                "strict": LatestFirst(inside="fair", copies="fair"),
                 "tictac": TicTac(between="fair"),
                 "jit": JustInTime(certify=PROVEN),
                 "early": LatestFirst(),

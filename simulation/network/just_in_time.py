@@ -10,7 +10,7 @@ from pydantic import Field
 
 from flowlex.instances.jit import JitInstance, Job, Transfer
 from flowlex.models.jit.grid import Load, ShareOf
-from flowlex.models.jit.latest_arrival import Rule
+from flowlex.models.jit.latest_arrival import Rule, latest_arrival_times
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.jit.scheduler import JitScheduler
 from flowlex.simulation.decision import Each, EveryNth
@@ -84,11 +84,8 @@ class JustInTime:
             raise SimulationError(
                 "the policy jit plans on an instance of just-in-time bandwidth; this traffic has none"
             )
-        made = np.flatnonzero(traffic.made_by >= 0)
-        if len(made):
-            name = traffic.transfer_names[int(made[0])]
-            raise SimulationError(f"the policy jit plans transfers whose data are there; a computation makes {name!r}")
         self._instance: JitInstance = instance
+        self._latest = latest_arrival_times(instance, self.lat)
         self._number = {name: f for f, name in enumerate(instance.transfer_names)}
         self._seen: set[int] = set()
         self._refused_step = False
@@ -148,12 +145,11 @@ class JustInTime:
         for job in new.tolist():
             if job not in self._seen:
                 self._seen.add(job)
-                live.submit(_from_now(self._instance.jobs[job], now), now)
+                live.submit(self._from_now(job, state), now)
         due = live.next_step_s
         if due is not None and due <= now and (len(new) or not self._refused_step):
             live.options["certify"] = next(self.turn)
-            if self._refused_step:
-                self._tell_of_unplanned(state)
+            self._report_left(state)
             try:
                 step, self._refused_step = live.step(now), False
             except AssertionError:  # the certificate refuses the plan: the older one stands until the next job comes
@@ -169,13 +165,21 @@ class JustInTime:
                 rows += [(self._number[n], slot - 1, slot, mbps / rate) for n, mbps in live.rates(now).items()]
             self._take(rows)
 
-    def _tell_of_unplanned(self, state: NetworkState) -> None:
-        """What a refused plan was to send has taken what the others left: the controller is told how much is left."""
-        left = state.left_mb
-        for name in [name for name, sending in self._live.sending.items() if not sending.runs]:
+    def _report_left(self, state: NetworkState) -> None:
+        """Tell the controller what is left of transfers that were sent otherwise than planned.
+
+        A plan that was refused sends nothing, and its transfers take what others leave. Data that a computation makes
+        may come later than planned.
+        """
+        live, now, left = self._live, state.now_s, state.left_mb
+        unit, slot = self._instance.unit_mb, self._live.slot_of(state.now_s)
+        rates = live.rates(now)
+        for name, sending in list(live.sending.items()):
             f = self._number[name]
-            if left[f] < state.traffic.size_mb[f]:
-                self._live.report(name, float(left[f]), state.now_s)
+            slot_mb = rates.get(name, 0.0) * self._instance.slot_s / 8  # of the slot under way, at most
+            planned = sending.at(slot).units * unit
+            if left[f] <= planned - unit * (1 + 1e-9) or left[f] > planned + slot_mb * (1 + 1e-9) + 1e-9 * unit:
+                live.report(name, float(left[f]), now)
 
     def _planned_rates(self, state: NetworkState) -> tuple[Floats, float]:
         """(F,) MB/s of what is planned, NaN for the rest; and until when that holds."""
@@ -197,16 +201,21 @@ class JustInTime:
         self._now = (state.now_s, rates, until)
         return rates, until
 
+    def _from_now(self, number: int, state: NetworkState) -> Job:
+        """The job as seen from now: times that count from its arrival count from now.
 
-def _from_now(job: Job, now_s: float) -> Job:
-    """The job as seen from now: times that count from its arrival count from now."""
-    gone = now_s - job.arrival_s
-    if gone <= 0:
-        return job
+        A computation that makes data may have begun: they have the times that the whole job gives them.
+        """
+        job, latest = self._instance.jobs[number], self._latest
+        first = self._number[f"{job.name}/{job.transfers[0].name}"]
+        gone = max(state.now_s - job.arrival_s, 0.0)
 
-    def shifted(transfer: Transfer) -> Transfer:
-        ready = max(transfer.ready_s - gone, 0.0)
-        due = None if transfer.deadline_s is None else max(transfer.deadline_s - gone, ready + 1e-9)
-        return transfer.model_copy(update={"ready_s": ready, "deadline_s": due})
+        def shifted(f: int, transfer: Transfer) -> Transfer:
+            ready, due = transfer.ready_s, transfer.deadline_s
+            if transfer.made_by is not None:
+                ready, due = float(latest.ready_s[f]), float(latest.offset_s[f])
+            ready = max(ready - gone, 0.0)
+            due = None if due is None else max(due - gone, ready + 1e-9)
+            return transfer.model_copy(update={"ready_s": ready, "deadline_s": due, "made_by": None})
 
-    return job.model_copy(update={"transfers": tuple(map(shifted, job.transfers))})
+        return job.model_copy(update={"transfers": tuple(shifted(first + k, t) for k, t in enumerate(job.transfers))})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -18,45 +18,58 @@ __all__ = ["LatestFirst"]
 
 @policy("network", "jit-early")
 class LatestFirst:
-    """Of each job, every sender sends first what is needed first; jobs share fairly, copies take what jobs leave.
+    """Every sender sends first what its job needs first; jobs share fairly, and the shortest copy gets what they leave.
 
     A plan (`flowlex.simulation.network.just_in_time`) holds a transfer back until it is due, although a computation
     that gets its data early delays nobody. Here latest arrival times only order the transfers of a job. Ports serve
-    three classes, each max-min fairly in what the one before leaves: the first transfer of each sender and job, the
-    other transfers of jobs, copies.
+    one class after the other, each max-min fairly in what the classes before leave: the first transfer of each sender
+    and job, the other transfers of jobs, then each copy, the one with the least left to send first. Jobs that go first
+    delay copies; the order of the copies saves more than that.
 
     Parameters
     ----------
     lat
         Rule of the latest arrival times, see `flowlex.models.jit.latest_arrival`.
+    inside
+        ``latest``: as above. ``fair``: all transfers of jobs share alike.
+    copies
+        ``shortest`` first, or ``fair``. With ``fair`` twice, jobs have strict priority and nothing else is changed.
     """
 
     conserving: ClassVar[bool] = True
     grouping: ClassVar[Grouping] = "transfer"
 
-    def __init__(self, lat: Rule = "critical") -> None:
-        self.lat: Rule = lat
+    def __init__(
+        self,
+        lat: Rule = "critical",
+        inside: Literal["latest", "fair"] = "latest",
+        copies: Literal["shortest", "fair"] = "shortest",
+    ) -> None:
+        self.lat, self.inside, self.copies = lat, inside, copies
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
         """Order the transfers of every job; a job's order depends on nothing but its own graph."""
         if traffic.instance is None:
             raise SimulationError("the policy jit-early needs an instance of just-in-time bandwidth; use fair")
         latest = latest_arrival_times(traffic.instance, self.lat)
-        jobs = len(latest.rank)
         order = np.lexsort((latest.rank, latest.use_s))
         self._rank = np.arange(traffic.count)
-        self._rank[order] = np.arange(jobs)
+        self._rank[order] = np.arange(len(order))
 
     def decide(self, state: NetworkState) -> Rates:
         """Share the ports class by class."""
         traffic, there = state.traffic, state.transfers
-        machines = len(traffic.machines)
-        level = np.where(traffic.copy[there], 2, 1)
-        level[np.isin(there, state.first_of_senders(self._rank)) & (level == 1)] = 0
-        taken, rates = np.zeros(2 * machines), np.zeros(len(there))
-        for k in range(3):
-            mine = np.flatnonzero(level == k)
-            rates[mine] = state.fair_rates(there[mine], taken)
-            np.add.at(taken, traffic.sender[there[mine]], rates[mine])
-            np.add.at(taken, traffic.receiver[there[mine]] + machines, rates[mine])
-        return Rates(there, rates)
+        is_copy = traffic.copy[there]
+        copies, classes = there[is_copy], [there[~is_copy]]
+        if self.inside == "latest":
+            first = np.isin(classes[0], state.first_of_senders(self._rank))
+            classes = [classes[0][first], classes[0][~first]]
+        if self.copies == "shortest":
+            copies = copies[np.argsort(state.left_mb[copies], kind="stable")][:, None]
+        classes += [*copies] if self.copies == "shortest" else [copies]
+        taken, rates = np.zeros(2 * len(traffic.machines)), []
+        for mine in classes:
+            rates.append(state.fair_rates(mine, taken))
+            np.add.at(taken, traffic.sender[mine], rates[-1])
+            np.add.at(taken, traffic.receiver[mine] + len(traffic.machines), rates[-1])
+        return Rates(np.concatenate(classes), np.concatenate(rates))

@@ -10,7 +10,7 @@ import pytest
 
 from flowlex.instances.base import InstanceError
 from flowlex.simulation.experiments import experiments, papers
-from flowlex.simulation.experiments.base import Experiment, Picture, Rule, Statement, Table, Verdict
+from flowlex.simulation.experiments.base import OURS, Experiment, Picture, Rule, Statement, Table, Verdict
 from flowlex.simulation.report import Measured, rows_of, write_report
 from flowlex.simulation.report_pictures import picture_svg
 from flowlex.simulation.statistics import Estimate
@@ -37,6 +37,9 @@ def tiny(**more: object) -> Experiment:
         (PRINTED, 0.5, 2.5, Verdict.UNDECIDED),  # the mean is near theirs, but nobody knows
         (PRINTED, 2.2, 2.4, Verdict.DIRECTION),
         (PRINTED, 0.4, 0.9, Verdict.NOT),
+        (Rule(-math.inf, 1.0, resolution=0.02), 0.985, 1.01, Verdict.NOT),  # no effect that the paper could show
+        (Rule(-math.inf, 1.0, resolution=0.02), 0.97, 1.01, Verdict.UNDECIDED),
+        (Rule(1.5, math.inf, neutral=1.0, resolution=0.01), 0.995, 1.005, Verdict.NOT),
         (PRINTED, 1.0, 1.0, Verdict.NOT),  # no effect is on no side
         (Rule(1.5, math.inf, neutral=1.0), 1.2, 1.6, Verdict.DIRECTION),  # at least 1.5: not shown
         (Rule(1.5, math.inf, neutral=1.0), 1.6, 1.7, Verdict.REPRODUCED),
@@ -50,6 +53,14 @@ def tiny(**more: object) -> Experiment:
 )
 def test_verdicts_follow_their_rule(rule, low, high, verdict):
     assert rule.judge(Estimate((low + high) / 2, (high - low) / 2, 10)) == verdict
+
+
+def test_claims_of_ours_hold_or_fail_and_count_apart():
+    each = statement("a", rule=Rule(-math.inf, 1.0), source=OURS)
+    experiment = Experiment("tiny", "paper", "A tiny one", lambda seed, quick: {}, (each,))
+    for value, verdict in ((0.9, Verdict.HOLDS), (1.1, Verdict.FAILS)):
+        found = [Measured("tiny", seed, {}, {"a": value}) for seed in range(3)]
+        assert rows_of(experiment, found)[0].verdict is verdict
 
 
 def test_one_run_decides_nothing_unless_it_is_exact():
@@ -85,7 +96,7 @@ def test_the_report_has_every_statement_and_the_same_bytes(tmp_path):
     page = (tmp_path / "one" / "report.html").read_text()
     assert "<svg" in page and "http://" not in page.split("<svg")[0]
     text = (tmp_path / "one" / "report.md").read_text()
-    assert "b \\| says" in text and "| paper | 1 | 0 | 0 | 0 | 1 | 1 |" in text and "| 2.1 to 2.1 |" in text
+    assert "b \\| says" in text and "| paper | 1 | 0 | 0 | 0 | 1 | 0 | 0 | 1 |" in text and "| 2.1 to 2.1 |" in text
     assert text.split("By policy:")[1].split("\n")[2:7] == [
         "|  | number |",
         "| --- | --- |",
@@ -96,17 +107,18 @@ def test_the_report_has_every_statement_and_the_same_bytes(tmp_path):
 
 
 def test_a_search_reports_levers_and_where_figures_are_nearest(tmp_path):
-    space = tiny(joint=({"x": (1, 2), "y": (3,)}, {"x": (4,)}))
-    assert space.variants() == [{"x": 1, "y": 3}, {"x": 2, "y": 3}, {"x": 4}]
+    levers = Picture("tiny-1", "Levers", "", "factor", "effects", {"a": "first"})
+    space = tiny(joint=({"x": (1, 2), "y": (3, 5)}, {"x": (4,)}), pictures=(levers,))
+    assert len(space.variants()) == 5
     object.__setattr__(space, "statements", (statement("a", rule=PRINTED, values=(2.0,)),))
-    found = [Measured("tiny", 1000, {"x": x, "y": 3}, {"a": float(x)}) for x in (1, 2)]
+    points = [(1, 3, 1.0), (2, 3, 2.0), (1, 5, 3.0), (2, 5, 24.0), (7, 3, 5.0)]  # y = 5 at x = 7 is missing
+    found = [Measured("tiny", 1000, {"x": x, "y": y}, {"a": a}) for x, y, a in points]
     assert write_report(tmp_path, {space: found}, quick=False) == {"shown": 1}  # its seeds judge nothing
     text = (tmp_path / "report.md").read_text()
-    assert (
-        "| x = 2 | 2 |" in text
-        and "| 1 to 2 | 2 | x = 2, y = 3 |" in text
-        and "| x = 2, y = 3 | 1000 | 0.000 |" in text
-    )
+    assert "| x: 1 to 2 | 2 | 4 |" in text  # the geometric mean of 2 and 8
+    assert "| y: 3 to 5 | 2 | 6 |" in text and "| x: 1 to 7 | 1 | 5 |" in text
+    assert "| 1 to 24 | 2 | x = 2, y = 3 |" in text and "| x = 2, y = 3 | 1000 | 0.000 |" in text
+    assert "x: 1 to 2" in (tmp_path / "tiny-1.svg").read_text()
 
 
 def test_pictures_show_lines_and_distributions_with_theirs():

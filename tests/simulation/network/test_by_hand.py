@@ -9,6 +9,7 @@ from flowlex.models.jit.model import JitBandwidth
 from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.network.bounded_plan import InStep
 from flowlex.simulation.network.just_in_time import JustInTime
+from flowlex.simulation.network.latest_first import LatestFirst
 from flowlex.simulation.network.policies import Aalo, Fair, Fifo, Sebf, Sincronia, TensorFlow, TicTac
 from flowlex.simulation.network.record import figures, to_log
 from flowlex.simulation.network.simulator import simulate_traffic
@@ -146,6 +147,29 @@ def test_tictac_sends_first_what_is_needed_first():
         assert run.end_s.tolist() == pytest.approx([4.0, 1.0])
         assert run.done_s.tolist() == pytest.approx([4.0, 5.0])
     assert simulate_traffic(network(work), Fair()).done_s.tolist() == pytest.approx([5.0, 6.0])
+
+
+@pytest.mark.parametrize(
+    ("policy", "ends_s"),
+    [
+        # soon, then late; the copies share a's port afterwards, the shorter one first
+        (LatestFirst(), [4.0, 1.0, 7.0, 5.0]),
+        (LatestFirst(copies="fair"), [4.0, 1.0, 7.0, 6.0]),
+        # late and soon share alike: 1 MB each by 2 s
+        (LatestFirst(inside="fair", copies="fair"), [4.0, 2.0, 7.0, 6.0]),
+    ],
+)
+def test_latest_first_serves_jobs_by_need_and_the_shortest_copy_next(policy, ends_s):
+    computations = (Computation(name="x", seconds=3.0), Computation(name="y", seconds=1.0, after=("x",)))
+    transfers = (
+        Transfer(name="late", size_mb=3.0, sender="a", receiver="b", feeds="y"),
+        Transfer(name="soon", size_mb=1.0, sender="a", receiver="b", feeds="x"),
+    )
+    copies = tuple(
+        BackgroundCopy(name=name, size_mb=mb, sender="a", receiver="c") for name, mb in (("long", 2.0), ("short", 1.0))
+    )
+    work = Job(name="j", computations=computations, transfers=transfers)
+    assert simulate_traffic(network(work, copies=copies), policy).end_s.tolist() == pytest.approx(ends_s)
 
 
 def test_just_in_time_holds_back_what_is_not_needed_yet():

@@ -1,12 +1,12 @@
-"""Jobs of several stages: a transfer whose data a computation makes; simulated, refused by plans."""
+"""Jobs of several stages: a transfer whose data a computation makes, simulated and planned."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from flowlex.instances.generators.jit import jit_cluster
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.models.jit.model import JitBandwidth
-from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.network.just_in_time import JustInTime
 from flowlex.simulation.network.policies import Fair, Sebf
 from flowlex.simulation.network.simulator import simulate_traffic
@@ -32,11 +32,25 @@ def test_the_second_stage_begins_when_the_first_is_done(policy: type[NetworkPoli
     assert run.done_s.tolist() == pytest.approx([3.0, 6.0])
 
 
-def test_the_policy_refuses_what_is_made_on_the_way() -> None:
-    instance = two_stages()
-    assert JitBandwidth(instance, share=1.0).solve("highs").certificate
-    with pytest.raises(SimulationError, match="plans transfers whose data are there; a computation makes 'j/sorted'"):
-        simulate_traffic(Traffic.of(instance), JustInTime())
+@pytest.mark.parametrize("known", ["submitted", "all"])
+def test_a_plan_sends_the_second_stage_when_it_is_made_and_due(known: str) -> None:
+    # split may use the second that it needs; sorted is made at 3 s and due at 5 s.
+    policy = JustInTime(share=1.0, known=known)
+    run = simulate_traffic(Traffic.of(two_stages()), policy)
+    assert run.begin_s.tolist() == pytest.approx([0.0, 3.0])
+    assert run.end_s.tolist() == pytest.approx([1.0, 5.0])
+    assert policy.planned_mb == pytest.approx(375.0)
+
+
+def test_gradients_are_planned_and_what_comes_later_than_planned_is_planned_again() -> None:
+    instance = jit_cluster(
+        seed=3, machines=4, jobs=5, mix="LeNet,AlexNet", copies=6, phase="exchange", placement="worker", computing=0.5
+    )
+    assert [t.made_by is None for t in instance.jobs[0].transfers].count(False) == len(instance.jobs[0].transfers) / 2
+    policy = JustInTime(share=1.0)
+    run = simulate_traffic(Traffic.of(instance), policy)
+    assert np.isfinite(run.end_s).all() and np.isfinite(run.done_s).all() and policy.refused == 0
+    assert policy.planned_mb >= sum(t.size_mb for job in instance.jobs for t in job.transfers)
 
 
 @pytest.mark.parametrize(
