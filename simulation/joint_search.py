@@ -29,39 +29,31 @@ class Measured:
     processor_s: float | None = None
 
 
-def effects(picture: Picture, found: Sequence[Measured]) -> tuple[Picture, dict[str, float], Lines]:
+def effects(
+    picture: Picture, joint: Sequence[Mapping[str, Sequence[Any]]], found: Sequence[Measured]
+) -> tuple[Picture, dict[str, float], Lines]:
     """By which factor each lever changes the figures of a picture, as numbers for it and as a table.
 
-    A factor is the geometric mean over all pairs of points with one seed that differ in this lever alone, so that a
-    lever is not credited with what others do.
+    A lever's levels are compared with the first of its grid. A factor is the geometric mean over all pairs of points
+    with one seed that differ in this lever alone, so that a lever is not credited with what others do.
     """
     points = {(one.seed, frozenset(one.given.items())): one.numbers for one in found}
-    levels: dict[str, list[Any]] = {}
-    for one in found:
-        for lever, level in one.given.items():
-            if level not in levels.setdefault(lever, []):
-                levels[lever].append(level)
-    groups, numbers, lines = {}, {}, []
-    for lever, several in levels.items():
-        for level in several[1:]:
-            pairs = [
-                (numbers_here, points[seed, given - {(lever, level)} | {(lever, several[0])}])
-                for (seed, given), numbers_here in points.items()
-                if (lever, level) in given and (seed, given - {(lever, level)} | {(lever, several[0])}) in points
-            ]
-            if not pairs:
-                continue
-            name = f"{lever}: {several[0]} to {level}"
-            groups[name] = name
-            factors = {figure: _factor(figure, pairs) for figure in picture.lines}
-            numbers |= {f"{name} {figure}": factor for figure, factor in factors.items() if factor is not None}
-            lines.append(
-                [name, str(len(pairs)), *("-" if factor is None else f"{factor:.3g}" for factor in factors.values())]
-            )
-    drawn = replace(
-        picture, kind="bars", groups=groups, lines={f"{{}} {figure}": label for figure, label in picture.lines.items()}
-    )
-    return drawn, numbers, (f"{picture.title}", ("lever", "pairs", *picture.lines.values()), lines)
+    steps = dict.fromkeys((n, v[0], level) for grid in joint for n, v in grid.items() for level in v[1:])
+    numbers, lines = dict[str, float](), list[list[str]]()
+    for lever, base, level in steps:
+        before = {
+            key: (key[0], key[1] - {(lever, level)} | {(lever, base)}) for key in points if (lever, level) in key[1]
+        }
+        pairs = [(points[key], points[other]) for key, other in before.items() if other in points]
+        name = f"{lever}: {base} to {level}"
+        factors = {figure: _factor(figure, pairs) for figure in picture.lines}
+        numbers |= {f"{name} {figure}": factor for figure, factor in factors.items() if factor is not None}
+        shown = ("-" if factor is None else f"{factor:.3g}" for factor in factors.values())
+        lines.append([name, str(len(pairs)), *shown])
+    names = {line[0]: line[0] for line in lines}
+    patterns = {f"{{}} {figure}": label for figure, label in picture.lines.items()}
+    drawn = replace(picture, groups=names, lines=patterns)
+    return drawn, numbers, (picture.title, ("lever", "pairs", *picture.lines.values()), lines)
 
 
 def _factor(figure: str, pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]) -> float | None:

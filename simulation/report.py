@@ -119,7 +119,7 @@ def write_report(
         for picture in each.pictures:
             runs: Sequence[Mapping[str, float]] = _numbers(found, {})
             if picture.kind == "effects":
-                picture, numbers, lines = effects(picture, found)
+                picture, numbers, lines = effects(picture, each.joint, found)
                 runs = [numbers]
                 searched[each.name] = lines
             drawn[picture.name] = picture_svg(picture, runs)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from flowlex.formulations.pictures import BLACK, colours
 from flowlex.simulation.experiments.base import Picture
@@ -27,15 +29,15 @@ def picture_svg(picture: Picture, runs: Runs) -> str:
     import matplotlib.pyplot as plt
 
     figure, ax = plt.subplots(figsize=(5.4, 3.4), layout="constrained")
-    drawn = _bars(ax, picture, runs) if picture.kind == "bars" else _lines(ax, picture, runs)
+    ax.tick_params(labelsize=7)
+    drawn = _lines(ax, picture, runs) if picture.kind in ("lines", "cdf") else _bars(ax, picture, runs)
     if drawn and picture.theirs:
         ax.plot([], [], "D", color=BLACK, markersize=4, linestyle="", label="printed")
     ax.set_xlabel(picture.x, fontsize=8)
     ax.set_ylabel(picture.y, fontsize=8)
     ax.set_title(picture.title, fontsize=8, loc="left", wrap=True)
-    ax.tick_params(labelsize=7)
     if drawn:
-        ax.legend(fontsize=7)
+        ax.legend(fontsize=7) if len(picture.groups) <= 9 else ax.legend(fontsize=6, ncols=3, loc="upper left")
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
@@ -51,6 +53,8 @@ def _estimate(name: str, runs: Runs) -> Estimate | None:
 def _bars(ax: Axes, picture: Picture, runs: Runs) -> bool:
     groups = list(picture.groups.items()) or [("", "")]
     width, drawn = 0.8 / len(picture.lines), False
+    base = 1.0 if picture.kind == "effects" else 0.0  # a factor of 1 is no effect
+    ax.set_yscale("log" if base else "linear")
     for k, ((pattern, label), colour) in enumerate(
         zip(picture.lines.items(), colours(len(picture.lines)), strict=True)
     ):
@@ -58,13 +62,17 @@ def _bars(ax: Axes, picture: Picture, runs: Runs) -> bool:
         found = [(at, one) for at, name in enumerate(names) if (one := _estimate(name, runs)) is not None]
         places = [at + (k - (len(picture.lines) - 1) / 2) * width for at, _ in found]
         halves = [one.half if one.runs > 1 else 0.0 for _, one in found]
-        ax.bar(places, [one.mean for _, one in found], width, yerr=halves, color=colour, label=label, capsize=2)
+        means = np.array([one.mean for _, one in found])
+        look: dict[str, Any] = {"yerr": halves, "color": colour, "label": label, "capsize": 2}
+        ax.bar(places, means - base, width, bottom=base, **look)
         for (at, _), place in zip(found, places, strict=True):
             if names[at] in picture.theirs:
                 ax.plot(place, picture.theirs[names[at]], "D", color=BLACK, markersize=4)
         drawn = drawn or bool(found)
-    slanted = {"rotation": 60, "fontsize": 6} if len(groups) > 9 else {}
-    ax.set_xticks(range(len(groups)), [label for _, label in groups], **slanted)
+    ax.set_xticks(range(len(groups)), [label for _, label in groups])
+    if len(groups) > 9:
+        ax.tick_params(axis="x", rotation=60, labelsize=6)
+        ax.margins(y=0.4)
     return drawn
 
 

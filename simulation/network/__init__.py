@@ -10,7 +10,7 @@ from flowlex.instances.base import Instance, InstanceError, Part
 from flowlex.instances.events import events_of
 from flowlex.instances.jit import JitInstance
 from flowlex.simulation.log import RunLog
-from flowlex.simulation.network import bounded_plan, just_in_time, latest_first, policies
+from flowlex.simulation.network import just_in_time, latest_first, policies
 from flowlex.simulation.network.plots import PLOTS
 from flowlex.simulation.network.record import figures, to_log
 from flowlex.simulation.network.simulator import simulate_traffic
@@ -25,7 +25,6 @@ __all__ = [
     "NetworkState",
     "Rates",
     "Traffic",
-    "bounded_plan",
     "just_in_time",
     "latest_first",
     "policies",

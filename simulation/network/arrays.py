@@ -16,12 +16,13 @@ A coflow whose transfers are paced to end together changes as a whole: its ``lef
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.formulations.loops import njit
-from flowlex.simulation.network.traffic import Ints, Traffic
+from flowlex.simulation.network.traffic import Floats, Ints, Traffic
 
 __all__ = ["Grouping", "Net", "add", "common", "finish", "flip", "make_net", "words"]
 
@@ -31,42 +32,42 @@ Grouping: TypeAlias = Literal["coflow", "transfer", "pair"]
 class Net(NamedTuple):
     """F transfers, G groups, P entries, 2M ports (sending ones first). Times in seconds, sizes in MB."""
 
-    rate_of_port: Any  # (2M,)
-    copy: Any  # (F,) 1 for background copies, else 0
-    size: Any  # (F,)
-    left: Any  # (F,) still to be sent, over the group's scale; in a pair: what `served` will be when it ends
-    begin: Any  # (F,) first time with a rate, NaN before
-    end: Any  # (F,) NaN before
-    feeds: Any  # (F,) computation or -1
-    missing: Any  # (N,) transfers that each computation still waits for
-    group: Any  # (F,)
-    out_at: Any  # (F,) entries of its ports in its group
-    in_at: Any  # (F,)
-    place: Any  # (F,) where it stands in the row of its sending port, -1 where it is not on its way
-    place_in: Any  # (F,) where it stands in the row of its receiving port (not for pairs)
-    row: Any  # (2 F,) transfers by entry
-    first: Any  # (G + 1,) entries of each group
-    split: Any  # (G,) the first entry of a receiving port
-    served: Any  # (G,) pairs only: MB that each transfer has had
-    alive: Any  # (G,) transfers on their way
-    scale: Any  # (G,) what `left` and `load` are to be multiplied by
-    pace: Any  # (G,) seconds in which a paced group will end
-    paced: Any  # (G,) groups whose transfers are paced to end together, as many as counted
-    fresh: Any  # (G,) whether a transfer may have come since the group was last paced
-    bits: Any  # (G, 2, W) its sending and its receiving ports with something to send, a bit each
-    listed: Any  # (F,) transfers by group, inside it in the order a policy gave; what has ended drops out now and then
-    span: Any  # (G, 2) where a group's list begins and ends
-    port: Any  # (P,)
-    load: Any  # (P,) MB still to be sent through the port, over the scale (not for pairs)
-    count: Any  # (P,) transfers on their way
-    start: Any  # (P,) where the entry's row begins
-    rate: Any  # (F,) of transfers, beside their pace, zero where not in `running`; (G,) of each transfer of a pair
-    running: Any  # transfers (or pairs) with a rate
-    ended: Any  # (F,) transfers that ended since the loop was entered
-    used: Any  # (2, 2M) rates of the ports by jobs, by copies; what the check added up
-    bins: Any  # (B, 2, 2M) MB by bin of time
-    numbers: Any  # counters, see below
-    clock: Any  # now, width of a bin, smallest step
+    rate_of_port: Floats  # (2M,)
+    copy: Ints  # (F,) 1 for background copies, else 0
+    size: Floats  # (F,)
+    left: Floats  # (F,) still to be sent, over the group's scale; in a pair: what `served` will be when it ends
+    begin: Floats  # (F,) first time with a rate, NaN before
+    end: Floats  # (F,) NaN before
+    feeds: Ints  # (F,) computation or -1
+    missing: Ints  # (N,) transfers that each computation still waits for
+    group: Ints  # (F,)
+    out_at: Ints  # (F,) entries of its ports in its group
+    in_at: Ints  # (F,)
+    place: Ints  # (F,) where it stands in the row of its sending port, -1 where it is not on its way
+    place_in: Ints  # (F,) where it stands in the row of its receiving port (not for pairs)
+    row: Ints  # (2 F,) transfers by entry
+    first: Ints  # (G + 1,) entries of each group
+    split: Ints  # (G,) the first entry of a receiving port
+    served: Floats  # (G,) pairs only: MB that each transfer has had
+    alive: Ints  # (G,) transfers on their way
+    scale: Floats  # (G,) what `left` and `load` are to be multiplied by
+    pace: Floats  # (G,) seconds in which a paced group will end
+    paced: Ints  # (G,) groups whose transfers are paced to end together, as many as counted
+    fresh: NDArray[np.bool_]  # (G,) whether a transfer may have come since the group was last paced
+    bits: Ints  # (G, 2, W) its sending and its receiving ports with something to send, a bit each
+    listed: Ints  # (F,) transfers by group, inside it in the order a policy gave; what has ended drops out now and then
+    span: Ints  # (G, 2) where a group's list begins and ends
+    port: Ints  # (P,)
+    load: Floats  # (P,) MB still to be sent through the port, over the scale (not for pairs)
+    members: Ints  # (P,) transfers on their way
+    start: Ints  # (P,) where the entry's row begins
+    rate: Floats  # (F,) of transfers, beside their pace, zero where not in `running`; (G,) of each transfer of a pair
+    running: Ints  # transfers (or pairs) with a rate
+    ended: Ints  # (F,) transfers that ended since the loop was entered
+    used: Floats  # (2, 2M) rates of the ports by jobs, by copies; what the check added up
+    bins: Floats  # (B, 2, 2M) MB by bin of time
+    numbers: Ints  # counters, see below
+    clock: Floats  # now, width of a bin, smallest step
 
 
 #: Places in `Net.numbers`: running, paced and ended entries, events, offender of a failed check, if groups are pairs.
@@ -79,14 +80,14 @@ MOST_NUMBERS = 4_000_000
 class _Layout(NamedTuple):
     """Where groups, entries and rows stand; see `Net`."""
 
-    group: Any
+    group: Ints
     groups: int
-    out_at: Any
-    in_at: Any
-    first: Any
-    split: Any
-    port: Any
-    start: Any
+    out_at: Ints
+    in_at: Ints
+    first: Ints
+    split: Ints
+    port: Ints
+    start: Ints
 
 
 def _grouped(traffic: Traffic, grouping: Grouping) -> tuple[Ints, int]:
@@ -154,7 +155,7 @@ def make_net(traffic: Traffic, grouping: Grouping, bin_s: float) -> Net:
         span=np.zeros((groups, 2), np.int64),
         port=at.port,
         load=np.zeros(entries),
-        count=np.zeros(entries, np.int64),
+        members=np.zeros(entries, np.int64),
         start=at.start,
         rate=np.zeros(rates),
         running=np.zeros(rates, np.int64),
@@ -226,11 +227,11 @@ def add(net, transfers):
     """These transfers may be sent from now on."""
     for f in transfers:
         g, out, into = net.group[f], net.out_at[f], net.in_at[f]
-        at = net.start[out] + net.count[out]
+        at = net.start[out] + net.members[out]
         for entry in (out, into):
-            if not net.count[entry]:
+            if not net.members[entry]:
                 flip(net.bits[g], net.port[entry], len(net.rate_of_port) // 2)
-            net.count[entry] += 1
+            net.members[entry] += 1
             net.load[entry] += net.size[f] / net.scale[g]
         net.alive[g] += 1
         net.fresh[g] = True
@@ -240,7 +241,7 @@ def add(net, transfers):
         else:
             net.left[f] = net.size[f] / net.scale[g]
             _put(net, f, at)
-            net.place_in[f] = net.start[into] + net.count[into] - 1
+            net.place_in[f] = net.start[into] + net.members[into] - 1
             net.row[net.place_in[f]] = f
 
 
@@ -248,12 +249,12 @@ def add(net, transfers):
 def finish(net, f, now):
     """A transfer has arrived: take it out of its row and note it."""
     g, out, into = net.group[f], net.out_at[f], net.in_at[f]
-    last = net.start[out] + net.count[out] - 1
+    last = net.start[out] + net.members[out] - 1
     moved, at = net.row[last], net.place[f]
     for entry in (out, into):
-        net.count[entry] -= 1
-        net.load[entry] = net.load[entry] - net.left[f] if net.count[entry] else 0.0
-        if not net.count[entry]:
+        net.members[entry] -= 1
+        net.load[entry] = net.load[entry] - net.left[f] if net.members[entry] else 0.0
+        if not net.members[entry]:
             flip(net.bits[g], net.port[entry], len(net.rate_of_port) // 2)
     net.alive[g] -= 1
     if net.numbers[PAIRS]:
@@ -261,7 +262,7 @@ def finish(net, f, now):
             _sink(net, moved, at, net.start[out], last)
     else:
         _put(net, moved, at)
-        last_in = net.row[net.start[into] + net.count[into]]
+        last_in = net.row[net.start[into] + net.members[into]]
         net.place_in[last_in] = net.place_in[f]
         net.row[net.place_in[f]] = last_in
     if not net.alive[g]:

@@ -87,14 +87,14 @@ def _add_paced(net, g, thorough):
     share = net.scale[g] / net.pace[g]
     copy = -1
     for e in range(net.first[g], net.split[g]):
-        if not net.count[e]:
+        if not net.members[e]:
             continue
         if copy < 0:
             copy = net.copy[net.row[net.start[e]]]
         if not thorough:
             net.used[copy, net.port[e]] += net.load[e] * share
             continue
-        for at in range(net.start[e], net.start[e] + net.count[e]):
+        for at in range(net.start[e], net.start[e] + net.members[e]):
             f = net.row[at]
             if not 0.0 < net.left[f] * share < np.inf:
                 net.numbers[OFFENDER] = f
@@ -103,7 +103,7 @@ def _add_paced(net, g, thorough):
                 net.used[copy, p] += net.left[f] * share
     if not thorough:
         for e in range(net.split[g], net.first[g + 1]):
-            if net.count[e]:
+            if net.members[e]:
                 net.used[copy, net.port[e]] += net.load[e] * share
     return 0
 
@@ -113,12 +113,12 @@ def _idle(net, g, full, held):
     """A transfer of the group with room at both its ports, or -1."""
     room = False
     for e in range(net.split[g], net.first[g + 1]):
-        room = room or (net.count[e] > 0 and not full[net.port[e]])
+        room = room or (net.members[e] > 0 and not full[net.port[e]])
     if not room:
         return -1
     for e in range(net.first[g], net.split[g]):
         if not full[net.port[e]]:
-            for at in range(net.start[e], net.start[e] + net.count[e]):
+            for at in range(net.start[e], net.start[e] + net.members[e]):
                 f = net.row[at]
                 if not full[net.port[net.in_at[f]]] and not held[f]:
                     return f
@@ -130,7 +130,7 @@ def _unfair(net, groups, full, largest):
     """Max-min certificate: every transfer has a full port at which no other has more."""
     for g in groups:
         for e in range(net.first[g], net.split[g]):
-            for at in range(net.start[e], net.start[e] + net.count[e]):
+            for at in range(net.start[e], net.start[e] + net.members[e]):
                 f = net.row[at]
                 rate = net.rate[g] if net.numbers[PAIRS] else net.rate[f]
                 p, q = net.port[e], net.port[net.in_at[f]]

@@ -21,7 +21,6 @@ __all__ = [
     "GREEDY",
     "LISTED",
     "MADD",
-    "PACE",
     "RATES",
     "SEBF",
     "SPLIT",
@@ -32,8 +31,8 @@ __all__ = [
 ]
 
 #: Instructions: rates as given; max-min fair; in order of groups: greedy, MADD (SEBF: orders anew), fair inside, greedy
-#: by the group's list; each group paced to end at its mark.
-RATES, FAIR, GREEDY, MADD, SEBF, SPLIT, LISTED, PACE = range(8)
+#: by the group's list.
+RATES, FAIR, GREEDY, MADD, SEBF, SPLIT, LISTED = range(7)
 #: Why the loop was left, besides failed checks: the policy is to be asked; nothing moves and nothing will.
 ASK, STUCK = 0, 9
 #: What ends within a nanosecond ends together.
@@ -74,18 +73,11 @@ def _clear(net):
 
 
 @njit(cache=True)
-def _share(net, kind, order, marks):
+def _share(net, kind, order):
     """Carry out an instruction."""
     if kind == RATES:
         return
     _clear(net)
-    if kind == PACE:
-        for g in order:
-            if marks[g] < np.inf:
-                net.pace[g] = max(marks[g] - net.clock[NOW], TOGETHER_S)
-                net.paced[net.numbers[PACED]] = g
-                net.numbers[PACED] += 1
-        return
     free = net.rate_of_port.copy()
     if kind == FAIR:
         fair_pairs(net, order, free)
@@ -131,8 +123,8 @@ def _pass(net, step):
         g = net.paced[k]
         if net.pace[g] - step <= TOGETHER_S:
             for e in range(net.first[g], net.split[g]):
-                while net.count[e]:
-                    finish(net, net.row[net.start[e] + net.count[e] - 1], now)
+                while net.members[e]:
+                    finish(net, net.row[net.start[e] + net.members[e] - 1], now)
 
 
 @njit(cache=True)
@@ -155,7 +147,7 @@ def _begin(net, g):
     """All transfers of a group are under way from now on."""
     net.fresh[g] = False
     for e in range(net.first[g], net.split[g]):
-        for at in range(net.start[e], net.start[e] + net.count[e]):
+        for at in range(net.start[e], net.start[e] + net.members[e]):
             if net.begin[net.row[at]] != net.begin[net.row[at]]:
                 net.begin[net.row[at]] = net.clock[NOW]
 
@@ -170,7 +162,7 @@ def _shrink(net, g, step):
         for e in range(net.first[g], net.first[g + 1]):
             net.load[e] *= net.scale[g]
         for e in range(net.first[g], net.split[g]):
-            for at in range(net.start[e], net.start[e] + net.count[e]):
+            for at in range(net.start[e], net.start[e] + net.members[e]):
                 net.left[net.row[at]] *= net.scale[g]
         net.scale[g] = 1.0
 
@@ -242,7 +234,7 @@ def run_until_asked(net, kind, order, groups, until, marks, held, conserving, fa
     until
         When something else happens.
     marks
-        (G,) MB left of a group at which to stop, or empty; for PACE, when it would end at its pace.
+        (G,) MB left of a group at which to stop, or empty.
     held, conserving, fair
         See `check`.
     every
@@ -253,14 +245,14 @@ def run_until_asked(net, kind, order, groups, until, marks, held, conserving, fa
     while True:
         if kind == SEBF:
             order = order[np.argsort(bottlenecks(net, order), kind="mergesort")]
-        _share(net, kind, order, marks)
+        _share(net, kind, order)
         wrong = check(net, groups, held, conserving, fair, thorough)
         thorough = False
         if wrong:
             return wrong
         room = until - net.clock[NOW]
         step, mark = _next_end(net), np.inf
-        if len(marks) and kind != PACE:
+        if len(marks):
             mark = _next_mark(net, marks)
             step = min(step, mark)
         if step >= room:

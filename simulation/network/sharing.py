@@ -74,7 +74,7 @@ def fair_coflow(net, g, free, has_room):
     chosen, n = np.empty(net.alive[g], np.int64), 0
     for e in range(net.first[g], net.split[g]):
         if free[net.port[e]] > 0.0:
-            for at in range(net.start[e], net.start[e] + net.count[e]):
+            for at in range(net.start[e], net.start[e] + net.members[e]):
                 if free[net.port[net.in_at[net.row[at]]]] > 0.0:
                     chosen[n] = net.row[at]
                     n += 1
@@ -99,12 +99,12 @@ def reserve(net, g, free, has_room):
             return
     longest, scale = 0.0, net.scale[g]
     for e in range(net.first[g], net.first[g + 1]):
-        if net.count[e]:
+        if net.members[e]:
             longest = max(longest, net.load[e] * scale / free[net.port[e]])
     if longest <= 0.0:
         return
     for e in range(net.first[g], net.first[g + 1]):
-        if net.count[e]:
+        if net.members[e]:
             p = net.port[e]
             free[p] = max(free[p] - net.load[e] * scale / longest, 0.0)
             _snap(net, p, free, has_room)
@@ -133,7 +133,7 @@ def backfill(net, g, free, has_room):
         p = net.port[e]
         if free[p] <= 0.0:
             continue
-        for at in range(net.start[e], net.start[e] + net.count[e]):
+        for at in range(net.start[e], net.start[e] + net.members[e]):
             f = net.row[at]
             q = net.port[net.in_at[f]]
             if free[q] > 0.0:

@@ -14,7 +14,7 @@ from flowlex.simulation.network.arrays import BIN, ENDED, EVENTS, NOW, OFFENDER,
 from flowlex.simulation.network.checked_answers import Carried
 from flowlex.simulation.network.checks import FULL, IDLE, RATE
 from flowlex.simulation.network.computations import Computations
-from flowlex.simulation.network.fluid_loop import ASK, PACE, STUCK, run_until_asked
+from flowlex.simulation.network.fluid_loop import ASK, STUCK, run_until_asked
 from flowlex.simulation.network.state import NetworkPolicy, NetworkState
 from flowlex.simulation.network.traffic import Floats, Ints, Traffic
 from flowlex.simulation.random_streams import Streams
@@ -165,7 +165,7 @@ class _Running:
         net, answer = self.net, self.answer
         order = answer.take(net)
         on_time = not (self.thinking or self.late)
-        marks = _NO_MARKS if self.thinking and answer.kind != PACE else answer.marks  # it is being asked already
+        marks = _NO_MARKS if self.thinking else answer.marks  # it is being asked already
         code = run_until_asked(
             net,
             answer.kind,

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from flowlex.simulation.max_min import max_min_rates
 from flowlex.simulation.network.arrays import NOW, PAIRS, Net
-from flowlex.simulation.network.fluid_loop import FAIR, GREEDY, LISTED, MADD, PACE, SEBF, SPLIT, bottlenecks
+from flowlex.simulation.network.fluid_loop import FAIR, GREEDY, LISTED, MADD, SEBF, SPLIT, bottlenecks
 from flowlex.simulation.network.traffic import Floats, Ints, Traffic
 
 __all__ = ["Answer", "Instruction", "NetworkPolicy", "NetworkState", "Rates"]
@@ -181,23 +181,6 @@ class NetworkState:
         order = _whole(coflows)
         marks = np.zeros(0) if stop_at_left_mb is None else self._marks(order, stop_at_left_mb, "stop_at_left_mb")
         return Instruction(kind, order, marks)
-
-    def paced(self, coflows: Sequence[int] | Ints, end_s: ArrayLike, *, until_s: float = np.inf) -> Instruction:
-        """Have every coflow's transfers end together, at rates that stay.
-
-        Parameters
-        ----------
-        coflows
-            All of `coflows`, in any order.
-        end_s
-            (coflows,) when each would end if it went on so; infinite for one that sends nothing.
-        until_s
-            Ask again then at the latest.
-        """
-        if self._net.numbers[PAIRS]:
-            raise TypeError("pairs have no pace; give the policy another grouping")
-        order = _whole(coflows)
-        return Instruction(PACE, order, self._marks(order, end_s, "end_s"), until_s)
 
     def _marks(self, order: Ints, values: ArrayLike, what: str) -> Floats:
         """(G,) a number for each coflow of an order, infinity for all others; what is no coflow is refused later."""

@@ -6,8 +6,6 @@ import pytest
 from flowlex.instances.jit import BackgroundCopy, Computation, JitInstance, Job, Machine, Transfer
 from flowlex.instances.scenario import Decision
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.simulation.kernel import SimulationError
-from flowlex.simulation.network.bounded_plan import InStep
 from flowlex.simulation.network.just_in_time import JustInTime
 from flowlex.simulation.network.latest_first import LatestFirst
 from flowlex.simulation.network.policies import Aalo, Fair, Fifo, Sebf, Sincronia, TensorFlow, TicTac
@@ -212,16 +210,6 @@ def due(name, at, *flows):
     return Job(name=name, arrival_s=at, computations=(DONE,), transfers=transfers)
 
 
-def test_coflows_in_step_use_the_time_they_have_at_the_least_largest_load():
-    # j has 6 s for 3 MB, k comes at 2 s and has 2 s for 1 MB of the same port: 4 MB in 6 s, at two thirds of the port.
-    # k needs half of it for 2 s; j then takes a sixth, and two thirds in the four other seconds.
-    work = network(due("j", 0.0, ("a", "b", 3, 6), ("c", "d", 1.5, 6)), due("k", 2.0, ("a", "c", 1, 2)))
-    run = simulate_traffic(work, InStep(), bin_s=2.0)
-    assert run.end_s.tolist() == pytest.approx([6.0, 6.0, 4.0])
-    assert run.sent_mb[:, 0, 0].tolist() == pytest.approx([4 / 3, 4 / 3, 4 / 3])
-    assert run.sent_mb[:, 0, 2] == pytest.approx([2 / 3, 1 / 6, 2 / 3])
-
-
 def test_deadlines_met_are_those_of_whole_coflows():
     # Both share a's port: at half of it k's 1 MB takes 2 s, too long by itself; j's other transfer is not due.
     jobs = due("j", 0.0, ("a", "b", 2, 3), ("c", "d", 1, 9)), due("k", 0.0, ("a", "c", 1, 1.5))
@@ -232,30 +220,6 @@ def test_deadlines_met_are_those_of_whole_coflows():
     }
     assert met == {"Fair": 0.5, "Sebf": 1.0, "Fifo": 0.5}
     assert "deadlines_met" not in figures(to_log(simulate_traffic(network(job("l", ("b", "a", 1))), Fair()), {}))
-
-
-COPY = BackgroundCopy(name="copy", size_mb=1.0, sender="c", receiver="b")
-
-
-@pytest.mark.parametrize(
-    ("jobs", "copies", "says"),
-    [
-        ([due("j", 0.0, ("a", "b", 3, 6), ("c", "d", 1, 4))], (), "the transfers of 'j' have several; use jit"),
-        (
-            [due("j", 0.0, ("a", "b", 3, 4)), due("k", 0.0, ("a", "c", 3, 4))],
-            (),
-            r"would carry 1.5 times its rate \(any schedule: 1.5\); give coflows later deadlines",
-        ),
-        (
-            [due("j", 0.0, ("a", "b", 3, 6))],
-            (BackgroundCopy(name="c", size_mb=1.0, sender="c", receiver="b"),),
-            "use jit",
-        ),
-    ],
-)
-def test_coflows_that_cannot_go_in_step_are_refused(jobs, copies, says):
-    with pytest.raises(SimulationError, match=says):
-        simulate_traffic(network(*jobs, copies=copies), InStep())
 
 
 def test_a_horizon_cuts_the_run():

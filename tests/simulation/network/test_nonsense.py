@@ -67,7 +67,10 @@ def refused(answer, **promises):
             lambda s: s.in_order([0], stop_at_left_mb=[np.nan]),
             "it marks coflow 0 with nan; give a number, or infinity",
         ),
-        (lambda s: s.paced([0], [np.nan]), "it marks coflow 0 with nan; give a number, or infinity"),
+        (
+            lambda s: s.in_order([0], "fair", stop_at_left_mb=[np.nan]),
+            "it marks coflow 0 with nan; give a number, or infinity",
+        ),
         (lambda s: s.in_order([0, 3]), "its order has 3, which has nothing to send; order all of state.coflows"),
     ],
 )
@@ -105,7 +108,10 @@ def test_promises_are_checked():
         (lambda s: s.in_order([0.5]), r"coflows are whole numbers in a row, got float64 of shape \(1,\)"),
         (lambda s: s.in_order([0], inside=np.zeros(2)), "inside has 2 ranks; there are 3 transfers"),
         (lambda s: s.in_order([0], stop_at_left_mb=1.0), r"stop_at_left_mb has the shape \(\), coflows \(1,\)"),
-        (lambda s: s.paced([0], [1.0, 2.0]), r"end_s has the shape \(2,\), coflows \(1,\)"),
+        (
+            lambda s: s.in_order([0], stop_at_left_mb=[1.0, 2.0]),
+            r"stop_at_left_mb has the shape \(2,\), coflows \(1,\)",
+        ),
     ],
 )
 def test_instructions_are_not_rounded_or_stretched(answer, reason):

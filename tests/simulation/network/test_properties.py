@@ -34,7 +34,7 @@ def instances(draw):
 
 
 CHOICES = [
-    *(PolicyChoice(name=name) for name in policies("network") if name != "jit-in-step"),  # for coflows alone
+    *(PolicyChoice(name=name) for name in policies("network")),
     PolicyChoice(name="tictac", parameters={"rule": "tic", "between": "fair"}),
     PolicyChoice(name="jit", parameters={"share": 1.0, "known": "all"}),
 ]
