@@ -1,6 +1,6 @@
 """The style of every picture: colours, sizes that follow the data, legends outside it, titles that tell a part.
 
-The palette is Okabe and Ito's ("Color universal design", 2008): it is told apart with every kind of colour blindness.
+The palette is Okabe and Ito's ("Color universal design", 2008): distinct with every kind of colour blindness.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def colours(count: int) -> list[str]:
-    """So many colours; they repeat after the eight that can be told apart."""
+    """So many colours; they repeat after the eight that can be distinguished."""
     return list(islice(cycle(PALETTE), count))
 
 

@@ -267,7 +267,7 @@ class AllocationInstance(Instance):
                 first, second = pair.steps_per_s
                 raise ValueError(
                     f"two jobs of type {one!r} on {pair.gpu_type!r} run at {first:g} and {second:g} steps/s; "
-                    "jobs of one type are alike: give both the same"
+                    "jobs of one type are identical: give both the same"
                 )
             for key in {(one, other, pair.gpu_type), (other, one, pair.gpu_type)}:
                 if key in seen:

@@ -1,7 +1,7 @@
 """Kinds, generators and importers of this package and of others, found by name.
 
 Another package names what it adds in its ``pyproject.toml``; installing it is enough, in Python and on the command
-line alike::
+line each::
 
     [project.entry-points."flowlex.instances"]
     my-problem = "my_package:MyInstance"            # the name is the kind

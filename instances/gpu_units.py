@@ -19,7 +19,7 @@ from flowlex.instances.gpu import GpuArrays, GpuInstance
 
 __all__ = ["ExactCosts", "largest_unit"]
 
-#: Whole numbers up to this are told apart by floats that are a decimal fraction of them; sums stay in 64 bits.
+#: Whole numbers up to this are distinguished by floats that are a decimal fraction of them; sums stay in 64 bits.
 _DECIMAL = 2**51
 
 

@@ -130,8 +130,8 @@ class Pod(Part):
         if not self.wants_gpu and (self.gpu_cards > 1 or self.card_models):
             raise ValueError(f"pod {self.name!r} names cards but wants no GPU memory; give gpu_memory_gb or gpu_share")
         if self.gpu_compute and not self.wants_gpu:
-            told = f"pod {self.name!r} gives gpu_compute but wants no GPU memory"
-            raise ValueError(f"{told}; give gpu_memory_gb or gpu_share too")
+            reason = f"pod {self.name!r} gives gpu_compute but wants no GPU memory"
+            raise ValueError(f"{reason}; give gpu_memory_gb or gpu_share too")
         for cost in ("move_cost", "preempt_cost"):
             if getattr(self, cost) is not None and self.node is None:
                 raise ValueError(f"pod {self.name!r} has a {cost} but runs nowhere; leave it out")
@@ -253,14 +253,14 @@ class PodInstance(Instance):
         runs = {pod.gang: pod.name for pod in self.pods if pod.node is not None}
         for pod in self.pods:
             if pod.gang is not None and pod.node is None and pod.gang in runs:
-                told = f"gang {pod.gang!r}: pod {runs[pod.gang]!r} runs and pod {pod.name!r} waits"
-                raise ValueError(f"{told}; a gang runs whole or waits whole, so give what waits a gang of its own")
+                reason = f"gang {pod.gang!r}: pod {runs[pod.gang]!r} runs and pod {pod.name!r} waits"
+                raise ValueError(f"{reason}; a gang runs whole or waits whole, so give what waits a gang of its own")
         labels = {"node", *(key for node in self.nodes for key in node.labels)}
         of_node = {resource.name for resource in self.resources if resource.amount is None}
         for node in self.nodes:
             if strange := sorted(node.resources.keys() - of_node):
-                told = f"node {node.name!r} has {strange[0]!r}, which is no resource of nodes"
-                raise ValueError(f"{told}; list it in resources, without an amount")
+                reason = f"node {node.name!r} has {strange[0]!r}, which is no resource of nodes"
+                raise ValueError(f"{reason}; list it in resources, without an amount")
         domains = [(s.name, s.over) for s in self.spreads] + [(r.name, r.over) for r in self.resources]
         for name, key in [(g.name, g.within) for g in self.gangs] + domains:
             if key is not None and key not in labels:

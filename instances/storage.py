@@ -222,7 +222,7 @@ def is_url(place: object) -> bool:
 
 
 def location(place: str | Path) -> Path:
-    """A place as a path: one of this machine, or one that reads, lists and joins alike behind a URL.
+    """A place as a path: one of this machine, or one that reads, lists and joins the same way behind a URL.
 
     Raises
     ------

@@ -88,7 +88,7 @@ def require_known(cls: type, names: typing.Iterable[str]) -> None:
 
 
 def check_option(cls: type, name: str, value: Any) -> Any:
-    """The value as the option's declared type; text is read as that type, and truth values are told from numbers.
+    """The value as the option's declared type; text is read as that type, and truth values are no numbers.
 
     One rule in Python, on the command line and in batches: a truth value is True or False, or one of the words
     ``true`` and ``false``. Others (``no``, ``1``) would be guesses, and Python holds the text ``"no"`` to be true.

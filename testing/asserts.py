@@ -244,8 +244,8 @@ def assert_infeasible(model: Any, because: Iterable[str] | None = None) -> None:
     for name in named:
         others = {other: rows for other, rows in named.items() if other != name}
         left = optimise(program.with_rows(_joined(others.values())), nothing)
-        told = f"{program.name}: {name} can be spared: {', '.join(others) or 'the bounds'} conflict without it"
-        assert left.status is not Status.INFEASIBLE, told
+        text = f"{program.name}: {name} can be spared: {', '.join(others) or 'the bounds'} conflict without it"
+        assert left.status is not Status.INFEASIBLE, text
 
 
 def assert_binding(model: Any, *names: str) -> None:
@@ -284,9 +284,9 @@ def assert_binding(model: Any, *names: str) -> None:
         found = optimise(program, *program.stages, slack)
         name = program.rows.names[row]
         assert found.point is not None, f"{program.name}: expected {name} to bind, got {found}: no optimal answer"
-        told = f"{name} is not binding: {program.expression(row)} = {figure(found.values[-1])}, expected {figure(side)}"
+        text = f"{name} is not binding: {program.expression(row)} = {figure(found.values[-1])}, expected {figure(side)}"
         best = Optimum(found.status, found.values[:-1], found.point)
-        said = f"{program.name}: {told} in every optimal answer; optimum {_shown(program, best)}"
+        said = f"{program.name}: {text} in every optimal answer; optimum {_shown(program, best)}"
         assert same(found.values[-1], side), said
 
 

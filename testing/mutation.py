@@ -37,7 +37,7 @@ class Formulation:
     expected: Mapping[str, str]
 
 
-#: Who is told what a marked function has built, and may hand back a mutant of it.
+#: Who receives what a marked function has built, and may hand back a mutant of it.
 _watchers: list[Callable[[Formulation, Any], Any]] = []
 
 
@@ -263,7 +263,7 @@ def _judged(marked: Formulation, mutant: Mutant, pairs: list[tuple[Program, Prog
 
 @contextmanager
 def _watching(watch: Callable[[Formulation, Any], Any]) -> Iterator[None]:
-    """Let a function see, and change, what marked functions build; those of an outer run are not told."""
+    """Let a function see, and change, what marked functions build; those of an outer run see nothing."""
     outer, _watchers[:] = _watchers[:], [watch]
     try:
         yield

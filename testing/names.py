@@ -36,10 +36,10 @@ class Names:
             return np.array([self._place[wanted]])
         if wanted in self.families:
             return self.families[wanted]
-        alike = self._plain.get(plain(wanted), [])
-        if len(alike) > 1:
-            raise UnknownNameError(f"{wanted!r} may be any of the {self.what}s {', '.join(alike)}; spell it out")
-        return self.find(alike[0]) if alike else None
+        similar = self._plain.get(plain(wanted), [])
+        if len(similar) > 1:
+            raise UnknownNameError(f"{wanted!r} may be any of the {self.what}s {', '.join(similar)}; spell it out")
+        return self.find(similar[0]) if similar else None
 
     def known(self) -> list[str]:
         """Everything that `find` finds as it is spelled."""

@@ -177,8 +177,8 @@ def scale_costs(network: FlowNetwork, budget: int) -> tuple[Integers, Integers] 
     if not len(arcs):
         return None
     tail, head, count = network.tail[arcs], network.head[arcs], len(arcs)
-    dearest = max(int(np.abs(network.cost[arcs]).max()), 1)
-    factor = max(1, min(nodes + 1, _SAFE // dearest))
+    highest = max(int(np.abs(network.cost[arcs]).max()), 1)
+    factor = max(1, min(nodes + 1, _SAFE // highest))
     leaves = np.concatenate([tail, head])
     order = np.argsort(leaves, kind="stable")
     place = np.empty_like(order)
@@ -199,7 +199,7 @@ def scale_costs(network: FlowNetwork, budget: int) -> tuple[Integers, Integers] 
         queue=np.zeros(nodes, np.int64),
         queued=np.zeros(nodes, np.bool_),
     )
-    epsilon = dearest * factor
+    epsilon = highest * factor
     while epsilon > 1:
         epsilon = max(1, epsilon // _SHRINK)
         budget = _refine(r, epsilon, budget)

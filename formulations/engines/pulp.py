@@ -80,7 +80,7 @@ def asked_solver(options: SolveOptions) -> pulp.LpSolver | None:
         try:
             return asked if own else pulp.getSolver(name, **keywords)
         except TypeError as error:
-            raise EngineError(f"PuLP's {name} cannot be told {', '.join(keywords)}: {error}") from error
+            raise EngineError(f"PuLP's {name} does not take {', '.join(keywords)}: {error}") from error
 
 
 def _solve_elsewhere(

@@ -52,7 +52,7 @@ def solve_lexicographic(
 ) -> list[Stage]:
     """Minimise ``costs[0]``, then ``costs[1]`` among its optima, and so on; stops at a stage without an optimum.
 
-    A time limit is one for all stages. ``seen`` is told of the stages so far before each further one.
+    A time limit is one for all stages. ``seen`` receives the stages so far before each further one.
     """
     stages: list[Stage] = []
     face, wanted = network, options or SolveOptions()

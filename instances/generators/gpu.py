@@ -171,7 +171,7 @@ def gpu_scale(
     running
         Share of the GPUs (0 to 1) that already run a task.
     mixed_memory
-        GPUs of 8 to 24 GB, alike on each node, and tasks of 4 to 20 GB; else 10 GB and 8 GB.
+        GPUs of 8 to 24 GB, equal on each node, and tasks of 4 to 20 GB; else 10 GB and 8 GB.
     aggregation
         As in the testbed.
     """

@@ -73,8 +73,8 @@ def network_assignment(
     """Tasks that may go to a few machines each, or wait at a price; 220 000 arcs by default.
 
     Nodes: the tasks (supply 1 each), the machines, a sink. Arcs: task to machine (``choices`` each, cost up to
-    ``max_cost``), task to sink (waiting, dearer than any place), machine to sink (``slots`` parallel arcs,
-    each dearer than the one before, so that load spreads).
+    ``max_cost``), task to sink (waiting, more expensive than any place), machine to sink (``slots`` parallel arcs,
+    each more expensive than the one before, so that load spreads).
 
     Parameters
     ----------
@@ -96,13 +96,13 @@ def network_assignment(
     stride = 1 + rng.integers(0, max(1, (machines - 1) // max(1, choices)), tasks)
     chosen = (rng.integers(0, machines, tasks)[:, None] + stride[:, None] * np.arange(choices)) % machines
     step = np.arange(slots) * max(1, max_cost // 10)
-    dearest = max_cost + int(step[-1])
+    highest = max_cost + int(step[-1])
     tail = np.concatenate([np.repeat(task, choices), task, np.repeat(machine, slots)])
     head = np.concatenate([tasks + chosen.ravel(), np.full(tasks + machines * slots, sink)])
     cost = np.concatenate(
         [
             rng.integers(1, max_cost + 1, tasks * choices),
-            rng.integers(dearest + 1, 2 * dearest + 1, tasks),
+            rng.integers(highest + 1, 2 * highest + 1, tasks),
             np.tile(step, machines),
         ]
     )

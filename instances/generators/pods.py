@@ -162,7 +162,7 @@ def pods_scale(
 
 
 def _start(cluster: PodInstance, rng: np.random.Generator, count: int) -> PodInstance:
-    """Let pods run on the first node, from a random one on, that has room."""
+    """Let pods run on the first node, from a random one on, that is large enough."""
     view = cluster.arrays
     free = view.capacity[:, 1:].copy()
     cards = [[gb] * many for gb, many in zip(view.card_gb.tolist(), view.cards.tolist(), strict=True)]

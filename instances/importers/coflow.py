@@ -175,8 +175,8 @@ def _coflow(words: list[str]) -> _Coflow:
         raise ValueError(f"missing columns: expected id, arrival, mappers, ..., found {len(words)}")
     arrival, mappers = _whole(words[1], "arrival (ms)"), _whole(words[2], "number of mappers")
     if len(words) < 4 + mappers:
-        told = f"{mappers} mappers and the number of reducers are announced, {len(words) - 3} columns follow"
-        raise ValueError(f"missing columns: {told}")
+        reason = f"{mappers} mappers and the number of reducers are announced, {len(words) - 3} columns follow"
+        raise ValueError(f"missing columns: {reason}")
     reducers = _whole(words[3 + mappers], "number of reducers")
     rest = words[4 + mappers :]
     if len(rest) != reducers:

@@ -150,7 +150,7 @@ def _names(pods: Sequence[Pod]) -> set[str]:
 
 
 def _hinders(pod: Pod, placement: Mapping[str, str], staying: Sequence[Pod]) -> str | None:
-    """A pod that stays though it should have gone, and whose room or rules a starting pod may count on."""
+    """A pod that stays though it should have gone, and whose resources or rules a starting pod may count on."""
     for other in staying:
         rules = {*other.spreads, *other.resources} & {*pod.spreads, *pod.resources}
         if other.node == placement[pod.name] or rules or (other.queue is not None and other.queue == pod.queue):

@@ -51,7 +51,7 @@ def from_telemetry(
 ) -> LoadPartitionInstance:
     """Read last values and make an instance of the nodes whose values are fresh.
 
-    A block keeps its replicas on fresh nodes, also where the node that told of it is stale; what no fresh node holds
+    A block keeps its replicas on fresh nodes, also where the node that reported it is stale; what no fresh node holds
     is left out. A pair of nodes without access cost has the instance's constant one.
 
     Parameters
@@ -123,7 +123,7 @@ class _Live:
             speed = found.get("processing_speed")
             if node not in performance and not found.keys() & {"cpu_cores", "cpu_free", "processing_speed"}:
                 if found.keys() & {"items"}:
-                    self.left_out[node] = "nothing tells its capacity"
+                    self.left_out[node] = "its capacity is not reported"
                 continue
             made = self._made(
                 node,
@@ -138,7 +138,7 @@ class _Live:
         return nodes
 
     def blocks(self, nodes: Mapping[str, LoadNode]) -> list[Block]:
-        """The items that a fresh node holds, each once, though several nodes tell of them."""
+        """The items that a fresh node holds, each once, though several nodes report them."""
         kept: dict[str, Block] = {}
         for node, found in self._values.items():
             for block in self._told(node, found.get("items", 0)):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_network", "plot_placements"]
 
-#: Worst level a task reads from: meaning, colour, and hatches where colours are alike in grey print.
+#: Worst level a task reads from: meaning, colour, and hatches where colours look equal in grey print.
 _LOOKS = {
     "data on its node": (GREEN, ""),
     "data in its rack": (ORANGE, ""),

@@ -35,7 +35,7 @@ MOST_ARCS = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """One solved round: plan, network, (T,) the GPU of each task, those it was told to stop, and its value.
+    """One solved round: plan, network, (T,) the GPU of each task, those stopped by force, and its value.
 
     ``value`` is what is minimised: fairness (negated, sorted counts of running tasks; nothing where shares are given),
     then transfer, waiting and ties but for elapsed times.
@@ -103,7 +103,7 @@ def search(
 ) -> tuple[Leaf | Outcome, Node | None, bool]:
     """Best leaf, search tree, and whether it is proven best; an outcome when the first round has no answer.
 
-    ``seen`` is told of every better answer that keeps the rule, and of the search so far.
+    ``seen`` receives every better answer that keeps the rule, and the search so far.
     """
     nobody = np.zeros(tasks, bool)
     first = solve_round(nobody, nobody)

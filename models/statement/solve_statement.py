@@ -123,10 +123,10 @@ def proof_leaves(statement: Statement, found: StagesOutcome, stages: int | None 
 def _conflict(statement: Statement, outcome: Outcome, options: SolveOptions) -> Outcome:
     """Name the rows that conflict: of the linear program, else those own rules without which there is an answer."""
     program = statement.stage_program(statement.stages[0].name) if statement.stages else statement.program
-    told = explained(program, outcome, options)
-    reason = told.infeasibility
+    shown = explained(program, outcome, options)
+    reason = shown.infeasibility
     if reason is not None and reason.constraints:
-        return replace(told, message=reason.message)
+        return replace(shown, message=reason.message)
     needed = tuple(name for name in statement.own if name in statement.rows)
     text = f"No answer satisfies all rows; own rules: {', '.join(needed) or 'none'}."
     return replace(outcome, infeasibility=Infeasibility(text, needed), message=text)

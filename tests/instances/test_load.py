@@ -103,7 +103,7 @@ def test_live_values_become_an_instance(service: tuple[str, dict[str, Any]]) -> 
     assert [(n.name, n.configuration, len(n.history)) for n in instance.nodes] == [("a", 4.0, 1), ("b", 4.0, 0)]
     assert instance.arrays.load.tolist() == [5, 0]
     assert "late (cpu_free is 300 s old)" in instance.comment
-    assert "bare (nothing tells its capacity)" in instance.comment
+    assert "bare (its capacity is not reported)" in instance.comment
     assert answer["seen"]["token"] == "Bearer flx_reader" and "max_age=60" in answer["seen"]["path"]
 
 

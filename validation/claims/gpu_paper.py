@@ -33,16 +33,16 @@ def _graph() -> Finding:
     instance = _gpu("gpu-figure4")
     view = instance.arrays
     tasks = np.bincount(view.task_job, minlength=len(view.job_names)).tolist()
-    told = paper_sizes(len(view.gpu_node), tasks)
+    stated = paper_sizes(len(view.gpu_node), tasks)
     network = GpuAssignment(instance, network="paper").formulation
     assert isinstance(network, FlowNetwork)
     ours = network.node_count, network.arc_count
-    data = {"formula": list(told), "printed": [23, 78], "built": list(ours)}
-    words = f"figure 4: formulas give |V| = {told[0]}, |E| = {told[1]} (printed: 23, 78)"
-    if told != (23, 78):
+    data = {"formula": list(stated), "printed": [23, 78], "built": list(ours)}
+    words = f"figure 4: formulas give |V| = {stated[0]}, |E| = {stated[1]} (printed: 23, 78)"
+    if stated != (23, 78):
         return Finding(Outcome.FAILS, words, data)
     built = f"the network built here has {ours[0]} vertices and {ours[1]} arcs"
-    if ours != told:
+    if ours != stated:
         built += " (a job whose share is certain needs no unscheduled vertex, a sole source no arcs of its own)"
     return Finding(Outcome.HOLDS, f"{words}; {built}", data)
 

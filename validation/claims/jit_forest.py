@@ -51,12 +51,12 @@ def _odd(matrix: sp.csc_array, rule: JitRule) -> bool:
 
 def _check() -> Finding:
     counts = agreement(300)
-    told = ", ".join(f"{name} {number}" for name, number in counts.items())
+    found = ", ".join(f"{name} {number}" for name, number in counts.items())
     if counts["disagree"]:
-        return Finding(Outcome.FAILS, f"rule and checker disagree: {told}", counts)
+        return Finding(Outcome.FAILS, f"rule and checker disagree: {found}", counts)
     if counts["unproven"]:
-        return Finding(Outcome.NOT_REPRODUCIBLE, f"some verdicts could not be verified: {told}", counts)
-    return Finding(Outcome.HOLDS, f"proven; rule and checker agree on 300 random sets of transfers: {told}", counts)
+        return Finding(Outcome.NOT_REPRODUCIBLE, f"some verdicts could not be verified: {found}", counts)
+    return Finding(Outcome.HOLDS, f"proven; rule and checker agree on 300 random sets of transfers: {found}", counts)
 
 
 CLAIM = Claim(

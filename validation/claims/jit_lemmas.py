@@ -32,9 +32,11 @@ def _order() -> Finding:
             return Finding(
                 Outcome.FAILS, f"|delta| = {entries}: {found[0]} and {found[1]}", {"pair": [*map(list, found)]}
             )
-    text = "all pairs of vectors of 2 to 5 entries with values 0 to 4 are ordered alike"
+    text = "all pairs of vectors of 2 to 5 entries with values 0 to 4 are ordered equally"
     if lone is not None:
-        text += f" (with one entry the base is 1 and {lone[0]}, {lone[1]} are not told apart; no program has one pair)"
+        text += (
+            f" (with one entry the base is 1 and {lone[0]}, {lone[1]} are not distinguished; no program has one pair)"
+        )
     return Finding(Outcome.HOLDS, text)
 
 

@@ -45,8 +45,8 @@ def search(samples: int = 40_000, *, seed: int = 0) -> NDArray[np.int64] | None:
     important = np.array([True, True, True, False])
     for _ in range(samples):
         cost = generator.choice([0, OMEGA, NEVER], (4, 3))
-        told, strict = (waiting_by_class(cost, important, gap) for gap in (OMEGA + 1, 100 * OMEGA))
-        if told[0] > strict[0]:
+        paper, strict = (waiting_by_class(cost, important, gap) for gap in (OMEGA + 1, 100 * OMEGA))
+        if paper[0] > strict[0]:
             return np.asarray(cost)
     return None
 

@@ -85,13 +85,13 @@ class Clock:
         return run(function, *arguments, steps=steps, compiling=self.outside)
 
     def _watch(self) -> None:
-        told = time.perf_counter() + QUIET_S
+        reported = time.perf_counter() + QUIET_S
         while not self._over.wait(min(max(self.left(), 0.002), 0.25)):
             if self.left() <= 0:
                 self.stop[0] = 1
-            if self._report is not None and time.perf_counter() > told:
-                told = time.perf_counter() + 1
-                self._report(f"{told - 1 - self._start:.0f} s: {self.doing}")
+            if self._report is not None and time.perf_counter() > reported:
+                reported = time.perf_counter() + 1
+                self._report(f"{reported - 1 - self._start:.0f} s: {self.doing}")
 
 
 def _processor_clock() -> Callable[[], float]:

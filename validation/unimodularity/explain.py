@@ -1,6 +1,6 @@
 """Which families of constraints (or of variables) make or break total unimodularity.
 
-Deleting rows or columns keeps total unimodularity, so the answer is told by two lists: the smallest combinations of
+Deleting rows or columns keeps total unimodularity, so two lists give the answer: the smallest combinations of
 families that already break it, and the largest that are still totally unimodular.
 """
 

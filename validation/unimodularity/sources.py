@@ -1,7 +1,7 @@
 """Whatever holds a constraint matrix, brought to the canonical form of `matrix`.
 
-Each kind of object is told by what it offers, so that pandas, PuLP, networkx and highspy are imported only by those who
-use them.
+Each kind of object is recognised by its attributes, so that pandas, PuLP, networkx and highspy are imported only by
+those who use them.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def read_matrix(path: str | Path, *, bounds: bool = False) -> NamedMatrix:
     Parameters
     ----------
     path
-        See `FORMATS`; the kind is told by the name's ending, and by the content for everything else.
+        See `FORMATS`; the kind follows from the name's ending, and by the content for everything else.
     bounds
         With models: also the variables' bounds, as unit rows.
 

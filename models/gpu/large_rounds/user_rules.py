@@ -1,7 +1,7 @@
-"""Changes of a round as codes: what a rule tells apart among tasks and among GPUs.
+"""Changes of a round as codes: which tasks and which GPUs a rule distinguishes.
 
 A rule over ``x`` selects tasks (by task, job) and GPUs (by gpu, node, rack) independently, so that a coefficient
-depends on a code of the task and one of the GPU. All rules treat tasks of one code alike, and GPUs of one code.
+depends on a code of the task and one of the GPU. All rules treat tasks of one code equally, and GPUs of one code.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """Tasks and GPUs that all rules treat alike: (T,) and (G,) codes, and bounds of pairs by both."""
+    """Tasks and GPUs that all rules treat equally: (T,) and (G,) codes, and bounds of pairs by both."""
 
     task: Integers
     gpu: Integers

@@ -147,7 +147,7 @@ def test_baselines_fit_and_are_never_fairer_than_max_min() -> None:
         ({"limits": [{"job": "a", "least_gpus": 2.0, "most_gpus": 1.0}]}, "floor 2 is above its cap 1"),
         (
             {"pairs": [{"job_types": ("k", "k"), "gpu_type": "g", "steps_per_s": (1.0, 0.5)}]},
-            "jobs of one type are alike",
+            "jobs of one type are identical",
         ),
     ],
 )

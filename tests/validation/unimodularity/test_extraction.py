@@ -114,8 +114,8 @@ def test_side_constraints_are_named() -> None:
     part = verdict.network
     for forged, reason in (
         (replace(part, rest_names=("cost",)), "other names"),
-        (replace(part, rest=(0,), rest_names=("r0[0]",)), "missing or told of twice"),
-        (replace(part, rest=(), rest_names=()), "missing or told of twice"),
+        (replace(part, rest=(0,), rest_names=("r0[0]",)), "missing or named twice"),
+        (replace(part, rest=(), rest_names=()), "missing or named twice"),
         (replace(part, certificate=replace(part.certificate, data={})), "malformed"),
     ):
         assert reason in verification_error(replace(verdict, network=forged), lp)

@@ -189,7 +189,7 @@ FORGERIES: list[tuple[str, Callable[[ImpliedIntegers], ImpliedIntegers]]] = [
     ),
     ("kept as well", lambda f: replace(f, block_columns=(*f.block_columns, 60))),
     ("another program", lambda f: replace(f, fingerprint="0")),
-    ("told of twice", lambda f: replace(f, determined=((0, 0),))),
+    ("named twice", lambda f: replace(f, determined=((0, 0),))),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Changed GPU rounds of many pairs, judged without a table of them: tasks and GPUs that count alike are taken together.
+"""Changed GPU rounds of many pairs, judged without a table of them: tasks and GPUs that count equally are grouped.
 
 A bound needs prices of GPUs, shares and rules only. At these prices each task takes the GPU that costs it least, or
 none; the sum over tasks is a bound on the stage (Lagrangian relaxation of all rows but those of tasks). All numbers

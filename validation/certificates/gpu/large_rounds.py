@@ -50,7 +50,7 @@ class Large:
         self._group()
 
     def _group(self) -> None:
-        """Tasks and GPUs that all rules, own costs and bounds treat alike; bounds of their pairs."""
+        """Tasks and GPUs that all rules, own costs and bounds treat equally; bounds of their pairs."""
         parts = [part for row in self.rules.rows.values() for part in row.parts] + self.rules.costs
         parts += [part for part, _, _ in self.rules.limits]
         tasks, gpus = len(self.cluster.names), len(self.cluster.gpu)

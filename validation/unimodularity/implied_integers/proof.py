@@ -173,7 +173,7 @@ def _check(named: NamedMatrix, said: ImpliedIntegers) -> None:
     fixed = integer - dropped
     by_row = named.matrix.tocsr()
     for column, row in said.determined:
-        require(column in dropped and column not in block and column not in fixed, f"column {column} is told of twice")
+        require(column in dropped and column not in block and column not in fixed, f"column {column} is named twice")
         line, sides = _normal(by_row, program, row)
         require(sides[0] == sides[1] and line.get(column) in (1, -1), f"row {row} does not determine column {column}")
         require(line.keys() - {column} <= fixed, f"row {row} has columns that are not known to be integral")

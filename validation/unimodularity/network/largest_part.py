@@ -116,7 +116,7 @@ def check_network_part(named: NamedMatrix, part: NetworkPart) -> None:
     """Raise `ProofError` unless the rows named leave a network matrix."""
     require(part.rest_names == named.names_of_rows(indices(part.rest)), "the rows left out have other names")
     rows, columns = part.certificate.rows, part.certificate.columns
-    require(sorted([*rows, *part.rest]) == list(range(named.shape[0])), "rows are missing or told of twice")
+    require(sorted([*rows, *part.rest]) == list(range(named.shape[0])), "rows are missing or named twice")
     require(sorted(columns) == list(range(named.shape[1])), "a network has all columns")
     signs, usable = unit_rows(named.matrix)
     require(bool(usable[list(rows)].all()), "a row of the network has entries of several sizes")
