@@ -13,10 +13,9 @@ from flowlex.models.flow.live.clock import Clock, elapsed_s
 from flowlex.models.flow.live.network import LiveNetwork
 from flowlex.models.flow.live.network_parts import UNBOUND, JobBounds, Session
 from flowlex.models.flow.live.records import EventError, LiveJob, LiveTask
-from flowlex.models.flow.live.shares import JobClaims, live_claims
 from flowlex.models.flow.live.side_constraints import SideConstraints
 from flowlex.models.flow.preemption import left
-from flowlex.models.flow.share_claims import rule_of
+from flowlex.models.flow.share_claims import JobClaims, rule_of
 
 __all__ = ["StateWithCosts"]
 
@@ -54,7 +53,8 @@ class StateWithCosts:
         self.tasks: dict[str, LiveTask] = {}
         self.jobs: dict[str, LiveJob] = {}
         self.queues: tuple[Queue, ...] = cluster.queues
-        self.claims: JobClaims | None = live_claims(self.rules.shares, self.queues)
+        self.claims: JobClaims | None = None
+        self.recompute_claims()
         self.clock: Clock = Clock.of(self.rules.goals)
         self.running = 0
         self.slots = 0
@@ -70,10 +70,12 @@ class StateWithCosts:
 
     def recompute_claims(self) -> None:
         """Claims of all jobs under the present goals and queues; the next step hands all bounds on."""
-        self.claims = claims = live_claims(self.rules.shares, self.queues)
-        if claims is not None:
-            for live in self.jobs.values():
-                claims.put(live.job, [rule_of(self.rules, self.tasks[name], self.cluster) for name in live.tasks])
+        shares = self.rules.shares
+        if shares is None or shares.kind == "dominant":  # there whole solves share what tasks ask for
+            return
+        self.claims = JobClaims(self.queues)
+        for live in self.jobs.values():
+            self.claims.put(live.job, [rule_of(self.rules, self.tasks[name], self.cluster) for name in live.tasks])
 
     # Looking up ------------------------------------------------------------------------------------------------
     def task(self, name: str) -> LiveTask:
