@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -15,13 +15,20 @@ from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.base import ClusterView, TaskView, task_views
 from flowlex.models.flow.task_rules import Limit, TaskRules, Team
 
-__all__ = ["CHANGED", "NO_ROOM", "SHARE_USED", "TOO_LARGE", "WORTH_MORE", "waiting_reasons"]
+__all__ = ["CHANGED", "NO_ROOM", "SHARE_USED", "TOO_LARGE", "WORTH_MORE", "plain_reason", "waiting_reasons"]
 
 CHANGED = "no slot that the changed model leaves it is worth more to it than to others, or than waiting"
 TOO_LARGE = "no machine that it may use has as much of everything it asks for"
 NO_ROOM = "no machine that it may use has as much left of everything it asks for"
 SHARE_USED = "the share of its job is used up"
 WORTH_MORE = "no slot it could take is worth more to it than to the tasks that hold them, or than waiting"
+
+
+def plain_reason(
+    rules: Rules, task: TaskView, cluster: ClusterView, beside: Collection[str], *, share_used: bool
+) -> str:
+    """Why a task waits that no rule across tasks keeps out; ``beside``: machines of tasks that it must not be with."""
+    return rules.unmet(task, cluster, beside) or (SHARE_USED if share_used else WORTH_MORE)
 
 
 def waiting_reasons(
@@ -56,11 +63,9 @@ class _Schedule:
         name = view.task.name
         if found := self._gone.get(name) or self._rule(name):
             return found
-        if unmet := self.rules.unmet(view, self.cluster, self._apart.get(view.apart, ())):
-            return unmet
-        if self.rules.shares is not None and self._running[view.job] >= self.shares[view.job][1]:
-            return SHARE_USED
-        return self._capacity(view) if self.instance.resources else WORTH_MORE
+        used = self.rules.shares is not None and self._running[view.job] >= self.shares[view.job][1]
+        found = plain_reason(self.rules, view, self.cluster, self._apart.get(view.apart, ()), share_used=used)
+        return self._capacity(view) if found == WORTH_MORE and self.instance.resources else found
 
     @cached_property
     def _running(self) -> Counter[str]:

@@ -115,6 +115,7 @@ def priced(why: Explanation, state: LiveState, options: Mapping[str, Any]) -> Ex
     if not best.status is found.status is Status.OPTIMAL:
         return replace(why, unpriced="a solve stopped at its limit; give the solver more time or steps")
     now, then, price = best.score, found.score, None
+    assert now is not None and then is not None
     if (now.shortfall, now.waiting) == (then.shortfall, then.waiting):
         goals = zip(now.by_goal, then.by_goal, strict=True) if now.by_goal else ((("", now.cost), ("", then.cost)),)
         first, *others = (after - before for (_, before), (_, after) in goals)

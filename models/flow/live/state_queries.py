@@ -14,7 +14,7 @@ from flowlex.models.flow.live.costs import StateWithCosts
 from flowlex.models.flow.live.engines import solved_costs
 from flowlex.models.flow.live.records import LiveTask
 from flowlex.models.flow.live.side_constraints import TieRule
-from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE
+from flowlex.models.flow.reasons import plain_reason
 from flowlex.models.flow.solution import Score
 
 __all__ = ["present_instance", "present_score", "waiting_reason"]
@@ -28,13 +28,9 @@ def waiting_reason(state: StateWithCosts, name: str) -> str:
     view = state.task(name)
     job, others = state.jobs[view.job], state._apart.get(view.apart, ())
     taken = {at for other in others if (at := state.tasks[other].machine) is not None}
-    if unmet := state.rules.unmet(view, state.cluster, taken):
-        return unmet
-    if state.rules.shares is not None:
-        running = sum(state.tasks[other].machine is not None for other in job.tasks)
-        if running >= len(job.tasks) - state.network.jobs[view.job].bounds.must:
-            return SHARE_USED
-    return WORTH_MORE
+    waiting = sum(state.tasks[other].machine is None for other in job.tasks)
+    used = state.rules.shares is not None and waiting <= state.network.jobs[view.job].bounds.must
+    return plain_reason(state.rules, view, state.cluster, taken, share_used=used)
 
 
 def present_score(state: StateWithCosts) -> Score:

@@ -24,7 +24,7 @@ from flowlex.models.flow.live.network_parts import Session, Target, TaskNode
 from flowlex.models.flow.live.records import EventError, LiveTask
 from flowlex.models.flow.live.residual_paths import Residual
 from flowlex.models.flow.live.state import LiveState
-from flowlex.models.flow.reasons import SHARE_USED, WORTH_MORE
+from flowlex.models.flow.reasons import plain_reason
 
 __all__ = ["HeldTask", "JobView", "View"]
 
@@ -152,11 +152,9 @@ class View:
         task = self.task(name)
         if name in self.known:
             return self.known[name]
-        unmet = self.rules.unmet(task, self.cluster, self._beside(name, task.apart))
-        full = (
-            self.rules.shares is not None and self.running[task.job] >= self.size[task.job] - self.jobs[task.job].must
-        )
-        return unmet or (SHARE_USED if full else WORTH_MORE)
+        waiting = self.size[task.job] - self.running[task.job]
+        used = self.rules.shares is not None and waiting <= self.jobs[task.job].must
+        return plain_reason(self.rules, task, self.cluster, self._beside(name, task.apart), share_used=used)
 
     def _beside(self, name: str, apart: str) -> set[str]:
         """Machines that run a task which must not share a machine with this one."""
