@@ -52,8 +52,9 @@ def bindings(
     """
     from flowlex.instances.base import InstanceError
     from flowlex.instances.files import read_instance, read_json
-    from flowlex.instances.importers.kubernetes_bindings import changed_since, plan
     from flowlex.instances.importers.kubernetes_bindings import manifests as patched
+    from flowlex.instances.importers.kubernetes_bindings import plan
+    from flowlex.instances.importers.kubernetes_changes import changed_since
     from flowlex.instances.importers.kubernetes_objects import read_cluster
     from flowlex.instances.pods import PodInstance
     from flowlex.validation.certificates import SolutionError, verify

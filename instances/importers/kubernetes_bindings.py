@@ -18,7 +18,7 @@ from flowlex.instances.importers.kubernetes_objects import Cluster, KubePod
 from flowlex.instances.pod_group_rules import PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 
-__all__ = ["Plan", "changed_since", "manifests", "plan", "script"]
+__all__ = ["Plan", "manifests", "plan", "script"]
 
 
 @dataclass(frozen=True)
@@ -203,38 +203,6 @@ def _binding(
 def _meta(pod: Pod) -> dict[str, Any]:
     namespace, _, name = pod.name.rpartition("/")
     return {"name": name, "namespace": namespace or "default"}
-
-
-def changed_since(found: Plan, before: Cluster, now: Cluster) -> dict[str, str]:
-    """What no longer is as it was when the placement was made, by pod or node of the plan, and how it changed."""
-    was, pods = ({pod.name: pod for pod in (*each.running, *each.waiting)} for each in (before, now))
-    wrong: dict[str, str] = {}
-    used = {item["target"]["name"] for item in found.items if item["kind"] == "Binding"}
-    for item in found.items:
-        name = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-        old, new = was.get(name), pods.get(name)
-        if old is None:
-            wrong[name] = "it is not among the objects that the placement was made from"
-        elif new is None:
-            wrong[name] = "it is gone"
-        elif _version(old) != _version(new):
-            at = f"on {new.node}" if new.node else "waiting"
-            wrong[name] = f"resourceVersion {_version(old)} became {_version(new)} (it is {at} now)"
-    for name in sorted(used):
-        if name not in now.nodes:
-            wrong[f"node {name}"] = "it is gone"
-        elif name in before.nodes and vars(before.nodes[name]) != vars(now.nodes[name]):
-            wrong[f"node {name}"] = "its labels, taints, readiness or allocatable resources changed"
-    for pod in now.running:
-        old = was.get(pod.name)
-        if pod.node in used and (old is None or old.node != pod.node):
-            wrong.setdefault(pod.name, f"it came to node {pod.node}")
-    return wrong
-
-
-def _version(pod: KubePod) -> str:
-    meta = pod.item["metadata"]
-    return f"{meta.get('uid') or ''}:{meta.get('resourceVersion') or ''}:{pod.node or ''}".strip(":") or "unknown"
 
 
 def script(found: Plan) -> str:

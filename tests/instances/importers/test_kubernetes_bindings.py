@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from flowlex.instances.importers.kubernetes import instance_of
-from flowlex.instances.importers.kubernetes_bindings import Plan, changed_since, plan, script
+from flowlex.instances.importers.kubernetes_bindings import Plan, plan, script
+from flowlex.instances.importers.kubernetes_changes import changed_since
 from flowlex.instances.importers.kubernetes_limits import Budgets
 from flowlex.instances.importers.kubernetes_objects import Cluster, read_cluster
 
@@ -53,6 +54,12 @@ def planned(cluster: Cluster, placement: dict[str, str]) -> Plan:
 
 def told(found: Plan) -> list[str]:
     return [f"{item['kind']} {item['metadata']['name']}" for item in found.items]
+
+
+def away(app: str) -> dict[str, Any]:
+    """Anti-affinity of any kind of domain; the label is the first letter of a pod's name."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "zone"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 RUNNING = [node("n1"), node("n2"), pod("r1", on="n1"), pod("r2", on="n1"), pod("w", priority=9)]
@@ -152,12 +159,21 @@ def test_a_budget_of_unready_pods(tmp_path: Path) -> None:
         (lambda items: items.__setitem__(0, node("n1", new="label")), {"node n1": "its labels, taints, readiness or"}),
         (lambda items: items.insert(2, pod("other", on="n1")), {"s/other": "it came to node n1"}),
         (lambda items: items.insert(2, pod("other", on="n2")), {}),
+        (
+            lambda items: items.__setitem__(3, pod("r2", on="n1", overhead={"cpu": "1"})),
+            {"s/r2": "what it uses of"},
+        ),
+        (lambda items: items.insert(2, pod("db", on="n2")), {"s/db": "s/w joins it, avoids it or is spread with it"}),
+        (lambda items: items.insert(2, pod("db", on="elsewhere")), {}),
+        (lambda items: items.insert(2, pod("other", on="n2", affinity=away("w"))), {"s/other": "and s/w joins it"}),
+        (lambda items: items.insert(2, pod("other", on="n2", affinity=away("x"))), {}),
     ],
 )
 def test_what_changed_since_is_refused_by_name(tmp_path: Path, change: Any, wrong: dict[str, str]) -> None:
-    before = cluster_of(tmp_path, RUNNING)
+    avoiding = pod("w", priority=9, affinity=away("d"))
+    before = cluster_of(tmp_path, [*RUNNING[:-1], avoiding])
     found = planned(before, {"s/w": "n1", "s/r2": "n1"})
-    newer = list(RUNNING)
+    newer = [*RUNNING[:-1], avoiding]
     change(newer)
     changed = changed_since(found, before, cluster_of(tmp_path, newer))
     assert changed.keys() == wrong.keys()
