@@ -185,11 +185,11 @@ def _bind(draft: Draft, pod: KubePod, name: str, claim: Item) -> None:
 
 def _keep_zone(draft: Draft, pod: KubePod, name: str, labels: Mapping[str, str]) -> None:
     """Only nodes in the zones and regions that labels of a volume name, or in none at all (VolumeZone)."""
-    places = {key: set(labels[key].split("__")) for key in _PLACES if key in labels}
+    places = {key: labels[key].split("__") for key in _PLACES if key in labels}
     there = 0
     for node in draft.cluster.nodes.values():
-        of = {_PLACES[key]: node.labels[key] for key in _PLACES if key in node.labels}
-        if not of or all(of.get(_PLACES[key]) in values for key, values in places.items()):
+        of = node.labels
+        if not of.keys() & _PLACES.keys() or all(of.get(k, of.get(_PLACES[k])) in v for k, v in places.items()):
             there |= draft.bit[node.name]
     draft.forbid(pod, ~there, f"the volume of its claim {name} is in a zone that no node that takes it is in")
 
