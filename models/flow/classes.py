@@ -129,11 +129,7 @@ def _key(view: TaskView, rules: Rules, task_rules: TaskRules, *, foreign: bool) 
 
 
 def _prices(
-    instance: FlowInstance,
-    rules: Rules,
-    task_rules: TaskRules,
-    views: Sequence[TaskView],
-    resources: Sequence[str],
+    instance: FlowInstance, rules: Rules, task_rules: TaskRules, views: Sequence[TaskView], resources: Sequence[str]
 ) -> list[dict[str, int]]:
     """Cost on every machine that may run a task, by machine; it has as much of these ``resources`` as is asked for."""
     cluster = ClusterView.of(instance)

@@ -26,11 +26,7 @@ _ROWS: tuple[Equation, ...] = (
         "tasks of a job that wait beyond its share",
         when="as arcs of the network, and as rows of a changed model, of which unscheduled is the upper bound",
     ),
-    Equation(
-        "group",
-        r"\sum_t x_{tg} = \sum_m y_{gm}",
-        "groups hand tasks to machines",
-    ),
+    Equation("group", r"\sum_t x_{tg} = \sum_m y_{gm}", "groups hand tasks to machines"),
     Equation(
         "machine",
         r"\sum_t x_{tm} + \sum_g y_{gm} \le K_m",
@@ -44,11 +40,7 @@ _ROWS: tuple[Equation, ...] = (
         "running tasks that a job lets stop",
         when="with running tasks of jobs that limit preemptions",
     ),
-    Equation(
-        "sink",
-        r"\sum_m k_m + \sum_t z_t = |T|",
-        "every task ends at the sink",
-    ),
+    Equation("sink", r"\sum_m k_m + \sum_t z_t = |T|", "every task ends at the sink"),
     Equation(
         "apart",
         r"\sum_{t \in a} x_{tm} \le 1",

@@ -103,11 +103,7 @@ def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
 
 
 def _arcs_of_goals(
-    instance: FlowInstance,
-    rules: Rules,
-    views: list[TaskView],
-    cluster: ClusterView,
-    group_at: dict[Spot | Block, int],
+    instance: FlowInstance, rules: Rules, views: list[TaskView], cluster: ClusterView, group_at: dict[Spot | Block, int]
 ) -> dict[str, _Arcs]:
     """Arcs of tasks, groups and machines by block; groups are numbered in ``group_at`` as they come."""
     arcs = {name: _Arcs() for name in ("runs", "via", "waits", "offers", "single file", "blocks", "slots")}

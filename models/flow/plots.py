@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.pictures import (
-    BLUE,
-    GREEN,
-    GREY,
-    LIGHT,
-    ORANGE,
-    PURPLE,
-    RED,
-    axes_for,
-    legend,
-)
+from flowlex.formulations.pictures import BLUE, GREEN, GREY, LIGHT, ORANGE, PURPLE, RED, axes_for, legend
 from flowlex.models.base import ModelError
 from flowlex.models.flow.model import FlowScheduling
 
@@ -57,13 +47,7 @@ def draw_network(model: FlowScheduling, flow: Integers | None = None, ax: Axes |
             continue
         (x0, y0), (x1, y1) = place[tail], place[head]
         taken = sent[arc] > 0
-        ax.plot(
-            [x0, x1],
-            [y0, y1],
-            color=ORANGE if taken else LIGHT,
-            lw=2 if taken else 0.8,
-            zorder=2 if taken else 1,
-        )
+        ax.plot([x0, x1], [y0, y1], color=ORANGE if taken else LIGHT, lw=2 if taken else 0.8, zorder=2 if taken else 1)
         low, cost = int(network.lower[arc]), int(network.cost[arc])
         text = f"[{low},{int(network.upper[arc])}]" if low else f"{cost / model.rules.scale.factor:g}" if cost else ""
         if text:

@@ -136,11 +136,7 @@ def duals_of(
 
 
 def bounds_of(
-    schedule: ScheduleNetwork,
-    instance: FlowInstance,
-    costs: Mapping[str, Integers],
-    done: Sequence[Stage],
-    last: Stage,
+    schedule: ScheduleNetwork, instance: FlowInstance, costs: Mapping[str, Integers], done: Sequence[Stage], last: Stage
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """What the stages done, and the last goal after them, are at least in a schedule on the way; and the proof."""
     proofs: dict[str, Any] = {}

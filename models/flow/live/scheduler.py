@@ -28,13 +28,12 @@ from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.live.cluster_record import Record
-from flowlex.models.flow.live.delta import Delta
 from flowlex.models.flow.live.engines import Method, make_session, plan_stages, prove
 from flowlex.models.flow.live.equal_schedules import without_idle_changes
 from flowlex.models.flow.live.event_handlers import Stopwatch
 from flowlex.models.flow.live.full_solve import Decided, FullSolve, solve_fully
 from flowlex.models.flow.live.queries import Queries
-from flowlex.models.flow.live.records import EventError
+from flowlex.models.flow.live.records import Delta, EventError
 from flowlex.models.flow.live.side_constraints import Changes
 from flowlex.models.flow.live.state import LiveState
 

@@ -232,14 +232,7 @@ def weighed(cost: Mapping[str, NDArray[Any]], weights: Mapping[str, int], count:
     return found
 
 
-def bound(
-    problem: Problem,
-    survey: Survey,
-    prices: Prices,
-    shares: list[tuple[int, int]],
-    *,
-    true: bool,
-) -> int:
+def bound(problem: Problem, survey: Survey, prices: Prices, shares: list[tuple[int, int]], *, true: bool) -> int:
     """No schedule has a smaller weighted sum (see the module).
 
     ``shares`` are least and most tasks by job.

@@ -87,11 +87,7 @@ class CountedProof(Strict):
 
 
 def counted_bounds(
-    problem: Problem,
-    proof: CountedProof,
-    values: Mapping[str, int],
-    shares: Sequence[tuple[int, int]],
-    budget: Budget,
+    problem: Problem, proof: CountedProof, values: Mapping[str, int], shares: Sequence[tuple[int, int]], budget: Budget
 ) -> Iterator[tuple[Check, str, int | None]]:
     """Of every stage with leaves: the check of its bound, and the bound; None once the budget is spent.
 

@@ -10,7 +10,7 @@ from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, 
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts
 from flowlex.models.flow.live.clock import Clock, elapsed_s
-from flowlex.models.flow.live.delta import Delta
+from flowlex.models.flow.live.records import Delta
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from tests.seeds import seeds
 
