@@ -174,7 +174,7 @@ GPU: dict[str, dict[str, Change]] = {
         "none": lambda found, *_: tuple(part[:0] for part in found),
         "every second lost": lambda found, *_: tuple(part[::2] for part in found),
     },
-    f"{_GPU}.compact:build_compact": {
+    f"{_GPU}.compact_network:build_compact": {
         "every third arc lost": field("shape", NETWORKS["every third arc lost"]),
         "every second arc lost": field("shape", NETWORKS["every second arc lost"]),
         "capacities one more": field("shape", NETWORKS["capacities one more"]),
@@ -182,16 +182,16 @@ GPU: dict[str, dict[str, Change]] = {
         "costs reversed": field("cost", REVERSED),
         "the first dearer": field("cost", UP),
     },
-    f"{_GPU}.compact:_Compact._gpus": {
+    f"{_GPU}.compact_network:_Compact._gpus": {
         "turned round": REVERSED,
         "the first taken away": array(lambda gpus: gpus.__setitem__(0, -1)),
     },
-    f"{_GPU}.search:Leaf.unruly": {"never": lambda *_: None},
-    f"{_GPU}.search:_split": {
+    f"{_GPU}.preemption_search:Leaf.unruly": {"never": lambda *_: None},
+    f"{_GPU}.preemption_search:_split": {
         "other way round": lambda parts, *_: parts[::-1],
         "one part": lambda parts, *_: parts[:1],
     },
-    f"{_GPU}.ties:Ties.of": {
+    f"{_GPU}.tie_weights:Ties.of": {
         "nothing kept": field("keep", ZERO),
         "transfer counts once": field("factor", lambda *_: 1),
     },

@@ -27,6 +27,7 @@ from flowlex.validation.certificates.gpu.duals import check_duals
 from flowlex.validation.certificates.gpu.fair_shares import fair_limits
 from flowlex.validation.certificates.gpu.judge_large_rounds import judge_refined
 from flowlex.validation.certificates.gpu.preemption import Stops
+from flowlex.validation.certificates.gpu.round_options import RoundOptions
 from flowlex.validation.certificates.gpu.search_proof import GpuProof, SearchProof
 from flowlex.validation.certificates.gpu.statement import state_gpu
 from flowlex.validation.certificates.options import GpuOptions
@@ -52,7 +53,7 @@ def _judge(claimed: Claimed) -> Finding:
     cluster = Cluster(instance, answer.placements)
     if cluster.strange:
         return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
-    policy, weights, priced, stop_price = _options(document.options)
+    policy, weights, priced, stop_price = RoundOptions.read(document.options)
     costs = Costs.read(instance, weights, stop_price)
     fair, level = _fair_shares(cluster, answer, policy)
     stops = Stops.of(cluster, policy, level)
@@ -94,19 +95,6 @@ def _proven(
     """The claim, or a feasible answer where the time for its proof was spent."""
     late = any(check.how == "quoted" for check in proof)
     return Finding("feasible" if late else claim, (*checks, *proof), objective, bound, **figures)
-
-
-def _options(options: dict[str, Any]) -> tuple[GpuPolicy, tuple[Fraction, Fraction, Fraction], bool, Fraction]:
-    policy, penalties, waiting = GpuPolicy(options["policy"]), options["penalties"], options.get("waiting", "least")
-    if waiting not in ("least", "priced") or (waiting == "priced" and not policy.fair):
-        raise ValueError(f"waiting must be 'least', or with fair shares 'priced', got {waiting!r}")
-    a1, a2, a3 = (rational(penalties[name]) for name in ("rack", "between_racks", "waiting"))
-    if min(a1, a2, a3) < 0:
-        raise ValueError("penalties must not be negative")
-    stop_price = rational(options.get("stop_price", 0))
-    if stop_price < 0 or (stop_price and not policy.preemptive):
-        raise ValueError(f"stop_price must be at least 0, and 0 where no task may stop, got {stop_price}")
-    return policy, (a1, a2, a3), waiting == "priced", stop_price
 
 
 def _stages(cluster: Cluster, policy: GpuPolicy, priced: bool, objective: Fraction) -> dict[str, Fraction | int]:

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.changes import Changes
-from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuInstance
-from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.instances.gpu_units import largest_unit
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu.cluster import Cluster, none
 from flowlex.validation.certificates.gpu.costs import Costs
+from flowlex.validation.certificates.gpu.round_options import RoundOptions
 from flowlex.validation.certificates.gpu.statement import stops_of
 from flowlex.validation.certificates.gpu.user_rules import GpuRules
 
@@ -31,10 +30,9 @@ class Large:
     """A round and its changes, with what a bound needs of them."""
 
     def __init__(self, instance: GpuInstance, options: Mapping[str, Any], changes: Changes) -> None:
-        self.policy, penalties = GpuPolicy(options.get("policy", "FSP")), options.get("penalties", {})
+        self.policy, weights, _, stop_price = RoundOptions.read(options)
         self.cluster = cluster = Cluster(instance, {})
-        a1, a2, a3 = (rational(penalties.get(name, 1)) for name in ("rack", "between_racks", "waiting"))
-        self.costs = Costs.read(instance, (a1, a2, a3), rational(options.get("stop_price", 0)))
+        self.costs = Costs.read(instance, weights, stop_price)
         above, self.least = stops_of(cluster, self.policy)
         self.held = cluster.own >= 0
         self.starts = ~self.held & ~np.array(above)[cluster.job_of]

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.gpu.cluster import Cluster
 from flowlex.validation.certificates.gpu.costs import Costs
+from flowlex.validation.certificates.gpu.round_options import RoundOptions
 from flowlex.validation.certificates.statement.program import ExactStatement
 
 __all__ = ["fair_levels", "state_gpu", "stops_of"]
@@ -22,12 +22,11 @@ __all__ = ["fair_levels", "state_gpu", "stops_of"]
 
 def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStatement:
     """Variables ``x`` by task and GPU, ``share_step`` by job and step; see the model's docstring for the rows."""
-    policy, penalties = GpuPolicy(options.get("policy", "FSP")), options.get("penalties", {})
-    if options.get("waiting", "least") != "least":
+    policy, weights, priced, stop_price = RoundOptions.read(options)
+    if priced:
         raise ValueError("waiting at a price takes no changes")
-    a1, a2, a3 = (rational(penalties.get(name, 1)) for name in ("rack", "between_racks", "waiting"))
     cluster = Cluster(instance, {})
-    costs = Costs.read(instance, (a1, a2, a3), rational(options.get("stop_price", 0)))
+    costs = Costs.read(instance, weights, stop_price)
     own, (above, least) = cluster.own.tolist(), stops_of(cluster, policy)
     statement = ExactStatement("transfer", needed=frozenset({"task", "gpu_out", "running"}))
     columns = _variables(statement, instance, cluster, above)
