@@ -4,12 +4,15 @@ A transfer uses a few *resources*, each with a rate that its transfers share (`f
 changes of rates nothing is computed: what a transfer has left follows from its rate and the time since.
 """
 
+# mypy: disallow-untyped-decorators=False
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
+from flowlex.formulations.loops import njit
 from flowlex.simulation.decision import EveryNth
 from flowlex.simulation.kernel import SimulationError
 from flowlex.simulation.max_min import Floats, Integers, max_min_rates
@@ -31,11 +34,7 @@ def require_max_min(paths: Integers, capacity: Floats, rates: Floats, at_s: floa
     SimulationError
         A resource is overfull, or a transfer could be faster.
     """
-    used, largest = np.zeros(len(capacity)), np.zeros(len(capacity))
-    for column in paths.T:
-        here = column >= 0
-        np.add.at(used, column[here], rates[here])
-        np.maximum.at(largest, column[here], rates[here])
+    used, largest = _loads(paths, rates, len(capacity))
     slack = _SLACK * (1.0 + np.where(np.isfinite(capacity), capacity, 0.0))
     if (used > capacity + slack).any():
         worst = int(np.argmax(used - capacity))
@@ -47,6 +46,18 @@ def require_max_min(paths: Integers, capacity: Floats, rates: Floats, at_s: floa
         bottleneck |= (column >= 0) & full[where] & (rates >= largest[where] - slack[where])
     if not bottleneck.all():
         raise SimulationError(f"transfer {int(np.argmin(bottleneck))} could be faster", at_s=at_s)
+
+
+@njit(cache=True)
+def _loads(paths: Any, rates: Any, resources: int) -> Any:
+    """(resources,) sum and largest of the rates through each."""
+    used, largest = np.zeros(resources), np.zeros(resources)
+    for k in range(len(paths)):
+        for p in paths[k]:
+            if p >= 0:
+                used[p] += rates[k]
+                largest[p] = max(largest[p], rates[k])
+    return used, largest
 
 
 class Transfer:
