@@ -9,8 +9,9 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from itertools import chain, combinations
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,10 @@ def test_every_file_has_one_line_whoever_dies(cluster, start, write, wait_for, r
 
 
 def _worker_of(nanny: int) -> int:
-    """The worker process below a nanny; its other child tracks resources."""
-    children = map(int, Path(f"/proc/{nanny}/task/{nanny}/children").read_text().split())
-    found = chain([nanny], (pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()))
-    return list(found)[-1]
+    """The worker process that a thread of a nanny started; its other child tracks resources."""
+    while True:
+        for thread in Path(f"/proc/{nanny}/task").iterdir():
+            for child in (thread / "children").read_text().split():
+                if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    return int(child)
+        time.sleep(0.1)  # it starts one at this moment
