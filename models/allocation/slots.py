@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -25,12 +24,9 @@ from flowlex.formulations.transportation import whole_assignments
 __all__ = ["slot_configurations"]
 
 _NOTHING = 1e-12
-#: A part from here on is all.
-_WHOLE = 1 - 1e-7
-#: Shifts of types in time that are tried together, multiples of the golden ratio.
-_SHIFTS, _GOLDEN = 6, 0.6180339887498949
 #: Free GPUs from a time to another, and how many slots of the scale at hand are taken of them.
 _Piece = tuple[float, float, int, int]
+_Layout = list[tuple[float, dict[int, int]]]
 
 
 def slot_configurations(
@@ -47,12 +43,9 @@ def slot_configurations(
     """
     kinds = sorted({*zip(gpu.tolist(), scale.tolist(), strict=True)}, key=lambda kind: (kind[0], -kind[1]))
     area = {kind: float(share[(gpu == kind[0]) & (scale == kind[1])].sum()) for kind in kinds}
-    types = [_layouts(int(n), {s: area[i, s] for i, s in kinds if i == j}) for j, n in enumerate(count.tolist())]
-    for shifts, choices in ((1, 1), (1, len(kinds)), (_SHIFTS, len(kinds))):
-        offered = _together(types, kinds, shifts, choices)
-        part, length, amounts = _divided(job, gpu, scale, share, offered)
-        if part >= _WHOLE:
-            break
+    types = [_layout(int(n), {s: area[i, s] for i, s in kinds if i == j}) for j, n in enumerate(count.tolist())]
+    offered = _together(types, kinds)
+    length, amounts = _divided(job, gpu, scale, share, offered)
     found: list[tuple[float, Booleans]] = []
     for k in np.flatnonzero(length > _NOTHING).tolist():
         inside = _interval(job, gpu, scale, amounts[:, k], {kind: n[k] for kind, n in offered.items()}, length[k])
@@ -63,25 +56,22 @@ def slot_configurations(
     return (np.array([one for _, one in found]), weight / weight.sum()) if found else None
 
 
-def _layouts(count: int, area: dict[int, float]) -> list[list[tuple[float, dict[int, int]]]]:
-    """Layouts of a type: times from which on it offers so many slots of each scale; what is left goes to one scale."""
+def _layout(count: int, area: dict[int, float]) -> _Layout:
+    """Times from which on a type offers so many slots of each scale; GPUs that are left go to the largest that fits."""
     free: list[_Piece] = [(0.0, 1.0, count, 0)]
     laid = {}
     for s in area:
         free = _laid(free, s, area[s])
         laid[s] = [(start, taken) for start, _, _, taken in free]
         free = [(start, end, left, 0) for start, end, left, _ in free]
-    found = []
-    for first in area or (0,):
-        layout = []
-        for start, _, left, _ in free:
-            slots = {}
-            for s in sorted(area, key=lambda s: (s != first, -s)):
-                slots[s] = _at(laid[s], start) + left // s
-                left -= left // s * s
-            layout.append((start, slots))
-        found.append(layout)
-    return found
+    layout = []
+    for start, _, left, _ in free:
+        slots = {}
+        for s in area:  # the largest first
+            slots[s] = _at(laid[s], start) + left // s
+            left %= s
+        layout.append((start, slots))
+    return layout
 
 
 def _at(pieces: list[tuple[float, Any]], time: float) -> Any:
@@ -89,21 +79,12 @@ def _at(pieces: list[tuple[float, Any]], time: float) -> Any:
     return pieces[bisect_right(pieces, time + _NOTHING, key=lambda piece: piece[0]) - 1][1]
 
 
-def _together(
-    types: list[list[list[tuple[float, dict[int, int]]]]], kinds: list[tuple[int, int]], shifts: int, choices: int
-) -> dict[tuple[int, int], Integers]:
-    """(I,) slots by type and scale of all that types offer at once, types moved in time by several shifts."""
-    joint = set()
-    for shift, choice in product(range(shifts), range(min(choices, max(map(len, types))))):
-        layouts = [layouts[min(choice, len(layouts) - 1)] for layouts in types]
-        moved = [(shift * j * _GOLDEN) % 1 for j in range(len(types))]
-        ends = sorted(
-            {(start + m) % 1 for layout, m in zip(layouts, moved, strict=True) for start, _ in layout} | {0.0}
-        )
-        for start, end in pairwise([*ends, 1.0]):
-            now = [_at(layout, ((start + end) / 2 - m) % 1) for layout, m in zip(layouts, moved, strict=True)]
-            joint.add(tuple(now[j][s] for j, s in kinds))
-    return dict(zip(kinds, np.array(sorted(joint)).T, strict=True))
+def _together(types: list[_Layout], kinds: list[tuple[int, int]]) -> dict[tuple[int, int], Integers]:
+    """(I,) slots by type and scale of all that types offer at once."""
+    times = {start for layout in types for start, _ in layout}
+    offers = [[_at(layout, time) for layout in types] for time in times]
+    joint = sorted({tuple(offer[j][s] for j, s in kinds) for offer in offers})
+    return dict(zip(kinds, np.array(joint).T, strict=True))
 
 
 def _laid(free: list[_Piece], scale: int, area: float) -> list[_Piece]:
@@ -126,8 +107,8 @@ def _laid(free: list[_Piece], scale: int, area: float) -> list[_Piece]:
 
 def _divided(
     job: Integers, gpu: Integers, scale: Integers, share: Floats, offered: dict[tuple[int, int], Integers]
-) -> tuple[float, Floats, Floats]:
-    """The largest part of the fractions that intervals hold, their (I,) lengths, (C, I) how much of what lies where."""
+) -> tuple[Floats, Floats]:
+    """(I,) lengths of intervals that hold the largest part of the fractions, (C, I) how much of what lies where."""
     table = np.array(list(offered.values()))
     columns, intervals = len(share), table.shape[1]
     program = LinearProgram("slots")
@@ -145,9 +126,9 @@ def _divided(
     program.maximize(part)
     outcome = solve(program, "highs", SolveOptions(threads=1))
     if outcome.status is not Status.OPTIMAL or outcome.values is None:
-        return 0.0, np.zeros(intervals), np.zeros((columns, intervals))
+        return np.zeros(intervals), np.zeros((columns, intervals))
     found = program.split_columns(np.maximum(outcome.values, 0.0))
-    return float(found["part"][0]), found["length"], found["lies"].reshape(columns, intervals)
+    return found["length"], found["lies"].reshape(columns, intervals)
 
 
 def _interval(

@@ -187,20 +187,16 @@ def test_what_is_no_schedule_says_so() -> None:
         certify_rounds({"seconds": 1.0}, cluster(2, {"a": 1}))
 
 
-@pytest.mark.parametrize(("jobs", "gpus", "seed"), [(64, 13, 0), (256, 50, 0)])
-def test_many_jobs_of_mixed_scales_are_kept_by_slots(jobs: int, gpus: int, seed: int) -> None:
-    """Slots alone deliver all: no column generation, few configurations, the lag proven by the certificate."""
-    solution = Allocation(generate("gavel-like", jobs=jobs, gpus=gpus, seed=seed)).solve("highs")
-    columns, view = solution.columns, solution.source.arrays
-    kept = np.flatnonzero(solution.share > 1e-9)
-    scale = view.scale[columns.first[kept]]
-    found = slot_configurations(columns.first[kept], columns.gpu[kept], scale, view.count, solution.share[kept])
-    assert found is not None
-    configurations, weight = found
-    assert np.abs(weight @ configurations - solution.share[kept]).max() < 1e-8
-    assert len(weight) <= len(kept) + 10
-    schedule = schedule_rounds(solution, 360.0, rounds=30)
-    assert schedule.part == 1 and schedule.certificate.ok
+@pytest.mark.parametrize(
+    ("jobs", "gpus", "sharing", "part"), [(64, 13, False, 1.0), (256, 50, False, 1.0), (48, 12, True, 2 / 3)]
+)
+def test_many_jobs_of_mixed_scales(jobs: int, gpus: int, sharing: bool, part: float) -> None:
+    """Few configurations, the lag proven by the certificate, also where pairs leave two thirds of the fractions."""
+    seed = 5 if sharing else 0
+    solution = Allocation(generate("gavel-like", jobs=jobs, gpus=gpus, sharing=sharing, seed=seed)).solve("highs")
+    schedule = schedule_rounds(solution, 360.0, rounds=30, shrink=sharing)
+    assert schedule.part == pytest.approx(part) and schedule.certificate.ok
+    assert len(schedule.units) <= len(schedule.columns) + 10
 
 
 def test_slots_deliver_a_part_where_no_rounds_keep_all() -> None:
