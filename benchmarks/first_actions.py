@@ -149,7 +149,8 @@ def _fresh(folder: Path) -> dict[str, str]:
         if link.is_dir() and link.name != "__pycache__":
             shutil.copytree(_ROOT / link.name, tree / link.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(_ROOT / "src", tree / "src", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    return os.environ | {"NUMBA_CACHE_DIR": f"{folder}/loops", "PYTHONPATH": f"{tree}/src", "MPLBACKEND": "Agg"}
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return given | {"NUMBA_CACHE_DIR": f"{folder}/loops", "PYTHONPATH": f"{tree}/src", "MPLBACKEND": "Agg"}
 
 
 def _run(action: str, folder: Path, environment: dict[str, str]) -> tuple[float, int]:
