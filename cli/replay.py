@@ -223,12 +223,10 @@ def _events(
 
 def _replay_pods(instance: PodInstance, name: str, policy: str, moves: int, seed: int) -> None:
     """Let the pods of an instance come and go, and show waiting times and the allocation of GPUs."""
-    from flowlex.formulations.loops import small_work
     from flowlex.models.pods.arrivals import live_through
 
     started = time.perf_counter()
-    with small_work(instance.cells):
-        life = live_through(instance, policy, moves=moves, seed=seed)
+    life = live_through(instance, policy, moves=moves, seed=seed)
     facts = life.summary() | {"seconds in all": round(time.perf_counter() - started, 3)}
     console().print(facts_table(f"Replay of {name} ({policy}, {moves} moves per arrival)", facts))
 

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-__all__ = ["Loop", "loop", "njit", "run", "small_work"]
+__all__ = ["Loop", "loop", "njit", "run", "small_work", "with_small_work"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Steps that one call may take as plain Python (a step is about a microsecond), and seconds for all calls of a process.
 PLAIN_STEPS, PLAIN_SECONDS = 1_000_000, 1.5
@@ -192,3 +194,14 @@ def small_work(cells: int) -> Iterator[None]:
     finally:
         _work.spent += time.thread_time() - _work.began
         _work.small = False
+
+
+def with_small_work(function: Function) -> Function:
+    """Let the loops of a function run under `small_work`, by the ``cells`` of the instance that it takes first."""
+
+    @functools.wraps(function)
+    def sized(instance: Any, *arguments: Any, **keywords: Any) -> Any:
+        with small_work(instance.cells):
+            return function(instance, *arguments, **keywords)
+
+    return cast(Function, sized)

@@ -13,7 +13,6 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from flowlex.formulations.loops import small_work
 from flowlex.formulations.outcome import EngineName, SolveOptions
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.extensions import added, added_names, owner
@@ -218,5 +217,4 @@ def compare(instance: Instance, **options: Any) -> pd.DataFrame:
     ModelError
         The problem's model has nothing to compare with.
     """
-    with small_work(instance.cells):
-        return model_class(instance.kind).compare(instance, **options)
+    return model_class(instance.kind).compare(instance, **options)

@@ -57,6 +57,9 @@ class Violations:
     reduced_costs: int
 
 
+#: A step looks at few arcs of a large network: plain loops take 50 ms for 30 events on 70 000 arcs, compiled ones 4 ms.
+_ARCS_PER_STEP = 50
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -65,7 +68,7 @@ def _sized(method: Method) -> Method:
 
     @functools.wraps(method)
     def call(self: NetworkSession, *arguments: Any, **keywords: Any) -> Any:
-        with small_work(self._arcs):
+        with small_work(self._arcs // _ARCS_PER_STEP):
             return method(self, *arguments, **keywords)
 
     return cast(Method, call)

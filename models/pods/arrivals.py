@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flowlex.formulations.arrays import Booleans, Floats, Integers
+from flowlex.formulations.loops import with_small_work
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.cluster import Cluster
@@ -204,6 +205,7 @@ class Life:
         }
 
 
+@with_small_work
 def live_through(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, seed: int = 0) -> Life:
     """Let the pods of a trace come and go; who does not fit waits, and the most important try again at every end.
 

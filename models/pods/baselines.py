@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from flowlex.formulations.arrays import Floats
+from flowlex.formulations.loops import with_small_work
 from flowlex.formulations.outcome import EngineName
 from flowlex.instances.pods import LoadReading, PodInstance
 from flowlex.models.base import ModelError
@@ -31,6 +32,7 @@ __all__ = ["BASELINES", "POLICIES", "Evolution", "GeneticSettings", "compare", "
 BASELINES = (*POLICIES, "priority-queue", "whole-cards")
 
 
+@with_small_work
 def place(instance: PodInstance, policy: str, *, cards: bool = True, seed: int = 0) -> Cluster:
     """Place pods by priority, then as listed, each where a baseline says (`BASELINES`); what does not fit waits.
 
@@ -82,6 +84,7 @@ def _running(instance: PodInstance, cards: bool) -> Cluster:
     return start
 
 
+@with_small_work
 def compare(
     instance: PodInstance, *, engine: EngineName = "highs", time_limit_s: float = 60.0, seed: int = 0
 ) -> pd.DataFrame:

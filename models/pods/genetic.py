@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.loops import with_small_work
 from flowlex.instances.pods import PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.cluster import Cluster, deviation
@@ -63,6 +64,7 @@ class Evolution:
         return deviation(self.cluster.loads) if self.cluster is not None else float("inf")
 
 
+@with_small_work
 def genetic(
     instance: PodInstance,
     admitted: NDArray[np.bool_] | None = None,
