@@ -83,6 +83,8 @@ class Admitting:
     ----------
     direct
         Columns up to which the integer program over nodes is used.
+    kinds
+        Kinds of pods up to which patterns of nodes are used.
     better
         Is told of answers on the way, with ``often`` in loops.
     """
@@ -93,6 +95,7 @@ class Admitting:
     engine: EngineName
     options: SolveOptions
     direct: int
+    kinds: int
     better: Callable[..., None] = lambda first, *, often=False: None
 
     def __post_init__(self) -> None:
@@ -114,6 +117,11 @@ class Admitting:
         """Whether the time of this phase is over."""
         return self.until is not None and processor_seconds() >= self.until
 
+    @property
+    def small(self) -> bool:
+        """Whether the integer program over nodes is small enough to be solved."""
+        return self.builder.columns <= self.direct
+
     def count(self, cluster: Cluster) -> tuple[int, ...]:
         """ValueMeasure of the pods placed of each level, the most important first."""
         return self.levels.total(cluster.node >= 0)
@@ -127,12 +135,17 @@ class Admitting:
             self.better(lambda: self._result(best, most))
             found = self.count(best)
             most = self._bound(found)
-            if found != tuple(most) and not self.late and self.builder.columns > min(_TINY, self.direct):
+            kinds = len(self.builder.groups.count)  # patterns of pods that are all unlike go nowhere else
+            patterned = not self.small and 2 * kinds <= len(self.view.cpu) and kinds <= self.kinds
+            at_once = patterned or self.builder.columns <= min(_TINY, self.direct)
+            if found != tuple(most) and not (self.late or at_once):
                 best = self._improve(best, most)
                 self.better(lambda: self._result(best, list(self.wanted), {}))
                 if self.count(best)[:-1] != found[:-1]:
                     most = self._bound(self.count(best))
-        if (best is None or self.count(best) != tuple(most)) and self.builder.columns <= self.direct:
+            if self.count(best) != tuple(most) and (self.small or patterned):
+                return self._exactly(best, most)
+        elif self.small:
             return self._exactly(best, most)
         if best is None:
             message = "the running pods do not pack on their cards in falling order of size, and there are too many "
@@ -206,20 +219,21 @@ class Admitting:
         return state.cluster(cluster)
 
     def _exactly(self, cluster: Cluster | None, most: list[int]) -> Admission:
-        """Class by class with patterns of nodes, then with the integer program over nodes."""
-        builder, kept, shown = self.builder, list[int](), dict[int, Prices]()
+        """Class by class with patterns of nodes, then, where it is small, with the integer program over nodes."""
+        builder, large, kept, shown = self.builder, not self.small, list[int](), dict[int, Prices]()
         for k in range(len(self.levels.keys)):
             before = cluster
-            if cluster is not None and self.count(cluster)[k] < most[k]:
+            if cluster is not None and self.count(cluster)[k] < most[k] and not (large and self.late):
+                at, enough, until = cluster.node, self.count(cluster)[k], self.until if large else None
                 prices, better = most_by_patterns(
-                    self.bounds.instance, builder, k, kept, cluster.node, self.count(cluster)[k]
+                    self.bounds.instance, builder, k, kept, at, enough, large=large, until=until
                 )
                 if prices is not None and prices.most < most[k]:
                     shown[k], most[k] = prices, max(self.count(cluster)[k], prices.most)
                 if better is not None and self.count(better)[: k + 1] > self.count(cluster)[: k + 1]:
                     cluster = better
             found = -1 if cluster is None else self.count(cluster)[k]
-            if found < most[k]:
+            if found < most[k] and not large:
                 program, x = builder.program(self.name)
                 if kept:
                     builder.keep(program, x, kept)
@@ -232,7 +246,8 @@ class Admitting:
                 bound = most[k] if outcome.bound is None else int(np.floor(min(float(outcome.bound), most[k]) + 1e-6))
                 most[k] = max(self.count(cluster)[k], bound)
             assert cluster is not None
-            if cluster is not before:  # bounds of later levels held for other numbers above
+            short = large and self.count(cluster)[k] < most[k] and not self.late
+            if cluster is not before or short:  # bounds of later levels held for other numbers above
                 cluster = self._improve(cluster, most)
                 most[k + 1 :] = self._bound(self.count(cluster))[k + 1 :]
             kept.append(self.count(cluster)[k])

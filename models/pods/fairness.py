@@ -50,7 +50,7 @@ class FairAdmitting(Admitting):
         best = None if start is None else self._turns(start)
         if best is not None and self.count(best) == self.wanted:
             return self._result(best, list(self.wanted))
-        if self.builder.columns <= self.direct:
+        if self.small:
             return self._raised(best)
         if best is None:
             message = "the running pods do not pack on their cards in falling order of size; let some of them move"

@@ -15,6 +15,8 @@ class SearchLimits:
     ----------
     admission
         Up to so many columns (pod on node) an integer program proves what search and bounds leave open of admission.
+    admitted_kinds
+        Up to so many kinds of pods, whole patterns of nodes are put together for admission.
     direct
         Up to so many columns (pod on node) the integer program evens loads out; above, patterns of nodes do.
     kinds
@@ -28,6 +30,7 @@ class SearchLimits:
     """
 
     admission: int = 4_000
+    admitted_kinds: int = 400
     direct: int = 150
     kinds: int = 400
     per_pod: int = 3_000

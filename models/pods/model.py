@@ -183,8 +183,10 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             offer(options, lambda: so_far(engine, MEASURES[self.balance], first()), often=often)
 
         kind = FairAdmitting if self.admission == "fair" else Admitting
-        name, direct = self.instance.name, self.limits.admission
-        return kind(self.builder, name, self.bounds, engine, options, direct, better).run()
+        limits, name = self.limits, self.instance.name
+        return kind(
+            self.builder, name, self.bounds, engine, options, limits.admission, limits.admitted_kinds, better
+        ).run()
 
     def _balance_program(self) -> LinearProgram:
         """Phase 2, with what phase 1 admits (solved for it); squares by the tangents that make it exact."""

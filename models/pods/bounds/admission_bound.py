@@ -30,8 +30,9 @@ from flowlex.models.pods.problem.program import PlacementProgram, stays
 __all__ = ["most_by_patterns"]
 
 #: Steps of all enumerations for one level, and of one of them: little first, which mostly gives the patterns of an
-#: optimum, then more, for the bound.
+#: optimum, then more, for the bound; and where a bound is not to be hoped for, but patterns are.
 _STEPS = (20_000_000, 1_000_000), (150_000_000, 20_000_000)
+_LARGE = ((20_000_000, 100_000),)
 
 
 @dataclass(eq=False)
@@ -62,7 +63,15 @@ class _Worths(Columns):
 
 
 def most_by_patterns(
-    instance: PodInstance, builder: PlacementProgram, level: int, kept: Sequence[int], node: Integers, enough: int
+    instance: PodInstance,
+    builder: PlacementProgram,
+    level: int,
+    kept: Sequence[int],
+    node: Integers,
+    enough: int,
+    *,
+    large: bool = False,
+    until: float | None = None,
 ) -> tuple[Prices | None, Cluster | None]:
     """The bound of a level given ``kept`` of those above, with its proof, and a placement made of the patterns.
 
@@ -74,6 +83,10 @@ def most_by_patterns(
         A placement, whose patterns are a start.
     enough
         Units of the level below which no bound is sought.
+    large
+        Whether a placement is sought alone, as patterns are too many for a bound.
+    until
+        When processor time is over.
     """
     levels = builder.levels
     only = [*kept, *[0] * (len(levels.keys) - level)]
@@ -94,12 +107,12 @@ def most_by_patterns(
         scale=1.0,
         tolerance=1e-4,
         steps=0,
-        until=None,
+        until=until,
     )
     columns.worth = np.where(loose & (of == level), levels.worth[demand.pod], 0).astype(np.float64)
     columns.learn(np.where(levels.of > level, -1, node))
     chosen, value = None, float(enough)
-    for columns.steps, columns.pricing_steps in _STEPS:
+    for columns.steps, columns.pricing_steps in _LARGE if large else _STEPS:
         proof = columns.prove(-np.inf, np.inf, -value - 0.99)
         better = columns.whole(0.0, np.inf, 0.0) if -proof.bound >= value + 1 else None
         found_value = 0.0 if better is None else float(sum(columns.worth @ sum(each) for each in better.values()))

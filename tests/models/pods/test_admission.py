@@ -17,6 +17,7 @@ from flowlex.instances.generators import generate
 from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import POLICIES, place
+from flowlex.models.pods.limits import SearchLimits
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.validation.certificates.verifier_interface import verify
@@ -164,13 +165,13 @@ def test_moving_for_nothing_needs_no_budget() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", ["gpu", "all"])
-def test_the_real_trace_is_admitted_to_one_percent(nodes: str) -> None:
+def test_the_real_trace_is_admitted_to_half_a_percent(nodes: str) -> None:
     if not TRACE.exists():
         pytest.skip("the public trace is not there")
     lists = (TRACE / f"openb_node_list_{nodes}_node.csv.gz", TRACE / "openb_pod_list_default.csv.gz")
     found = admit(read_openb(*lists))
     assert found.admitted[:2] == found.most[:2]
-    assert found.most[2] - found.admitted[2] <= 0.01 * found.admitted[2]
+    assert found.most[2] - found.admitted[2] <= 0.005 * found.admitted[2]
 
 
 def test_a_policy_that_is_not_there_is_refused() -> None:
@@ -199,6 +200,31 @@ def test_whole_nodes_prove_what_prices_of_resources_do_not() -> None:
     assert answer.certificate is not None and answer.certificate.claim == "optimal"
     assert answer.admitted == {1: (20, 32, 20), 0: (20, 30, 20)}  # one large and one small pod on every node
     assert "pods" in answer.proof["admission"]["1"]
+
+
+def test_patterns_prove_what_is_too_large_for_the_program_over_nodes() -> None:
+    """Requests of 130 % of the cores: prices of resources leave 10 pods of the last level open, patterns 6."""
+    drawn: Any = generate("pods-scale", nodes=10, pods=60, seed=4)
+    view = drawn.arrays
+    grow = 1.3 / max((view.gpu.most() * view.gpu_cards).sum() / view.capacity[:, 0].sum(), *_shares(view))
+    sizes = ("cpu_cores", "memory_gb", "gpu_memory_gb")
+    made = [{name: round(getattr(pod, name) * grow, 3) for name in sizes} for pod in drawn.pods]
+    pods = tuple(pod.model_copy(update=each) for pod, each in zip(drawn.pods, made, strict=True))
+    instance = PodInstance(nodes=drawn.nodes, pods=pods)
+    found = BySearch(instance).solve("highs", gap=0.5)
+    assert [each[0] for each in found.admitted.values()] == [each[2] for each in found.admitted.values()]
+    assert found.certificate is not None and found.certificate.ok
+    relaxed = admit(instance, _NoPatterns)
+    assert relaxed.admitted[-1] < relaxed.most[-1] and found.admitted[min(found.admitted)][2] < relaxed.most[-1]
+
+
+class _NoPatterns(PodPlacement):
+    limits = SearchLimits(admission=-1, admitted_kinds=0)
+
+
+def _shares(view: Any) -> list[float]:
+    used = (view.cpu.sum(), view.memory.sum())
+    return [float(each / whole) for each, whole in zip(used, view.capacity.sum(axis=0)[1:], strict=True)]
 
 
 def test_prices_of_pods_that_prove_too_little_are_refused() -> None:
