@@ -238,7 +238,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         if first.cluster is None:
             assert first.failed is not None
             return PlacementRun(first.failed)
-
         first, limits = self._topped_up(first, options, until), self.limits
         while True:
             found = self._evened(first, engine, options, until, limits)
