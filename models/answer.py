@@ -37,7 +37,7 @@ class ModelError(ValueError):
 
 
 def plain(value: Fraction) -> float | int:
-    """A whole number as it is, another as the nearest float."""
+    """An integer as it is, any other number as the nearest float."""
     return int(value) if value.denominator == 1 else float(value)
 
 

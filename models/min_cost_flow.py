@@ -109,7 +109,7 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
     Parameters
     ----------
     instance
-        The network: supplies of nodes, bounds and costs of arcs, all whole numbers.
+        The network: supplies of nodes, bounds and costs of arcs, all integers.
 
     Examples
     --------

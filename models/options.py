@@ -74,7 +74,7 @@ def _values(hint: Any) -> str:
         return " or ".join(_values(arg) for arg in args if arg is not type(None))
     if origin is tuple:
         return f"list of {_values(args[0])}"
-    plain = {bool: "true, false", int: "whole number", float: "number", str: "text"}
+    plain = {bool: "true, false", int: "integer", float: "number", str: "text"}
     return plain.get(hint) or ("a function" if callable(hint) and not isinstance(hint, type) else hint.__name__)
 
 

@@ -1,7 +1,7 @@
-r"""Fractions of time as a mixture of whole rounds: which sets of jobs may run together, and how often each set does.
+r"""Fractions of time as a mixture of rounds: which sets of jobs may run together, and how often each set does.
 
 A *configuration* M is what one round may run: every job at most once, on no type more GPUs than there are. Fractions X
-can be kept by whole rounds only if they are a mixture of configurations,
+can be kept by rounds only if they are a mixture of configurations,
 
     X = sum_k lambda_k M_k,   sum_k lambda_k = 1,   lambda >= 0,
 
@@ -110,7 +110,7 @@ class Mixture:
     Attributes
     ----------
     part
-        theta: 1 where the fractions can be kept whole, else the largest part that was found.
+        theta: 1 where the fractions can be kept fully, else the largest part that was found.
     configurations
         (K, C) what runs.
     weight
@@ -179,7 +179,7 @@ def _without_surplus(configurations: Booleans, weight: Floats, owed: Floats) -> 
 
 
 def _worth(wanted: list[Booleans], price: Floats, rent: float, known: set[bytes]) -> list[Booleans]:
-    """Configurations that are worth more than a round costs, and new; they are known then."""
+    """New configurations with a value above the price of a round; they are added."""
     new = []
     for one in wanted:
         if price[one].sum() > rent + _NOTHING and one.tobytes() not in known:

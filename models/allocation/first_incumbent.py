@@ -1,4 +1,5 @@
-"""An answer before the first program is solved: a cluster of one's own, with the bound of the job that can rise least.
+"""An answer before the first program is solved: an equal share of the cluster, with the bound of the job that can rise
+least.
 
 Each job gets its part of every GPU type. Nobody can gain more than on the fastest type all the time; so all gains rise
 together no higher than that of the job which this holds back most, and throughput in all is at most its sum.

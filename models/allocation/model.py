@@ -232,7 +232,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
 
     @cached_property
     def policy_program(self) -> PolicyProgram:
-        """What is to be solved, whole; not yet how."""
+        """The whole problem; not yet the method."""
         unit = unit_of(self.instance, self.policy, aware=self.aware)
         kept: Any = {"deadlines": self.keeps_deadlines, "sharing": self.sharing, "tolerance": self.tolerance}
         return PolicyProgram(self.instance, self.policy, self.declared(), unit=unit, **kept)
@@ -310,7 +310,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
             return replace(run, outcome=Outcome(Status.ERROR, run.outcome.engine, message=message))
         if not run.outcome.status.has_answer or self.parts > 1 or not run.steps:
             return None
-        message = "the numbers of the instance lie too far apart to prove in floating point that nothing is better"
+        message = "the numbers of the instance differ too much in magnitude to prove optimality in floating point"
         steps: tuple[Step, ...] = ()
         if self.policy not in ("hierarchical", "finish_time"):
             pairs = PairPrices(self.instance, sharing=self.sharing)

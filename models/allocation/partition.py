@@ -56,7 +56,7 @@ class Part:
 
 
 def divided(instance: AllocationInstance, parts: int, seed: int) -> list[Part]:
-    """Jobs dealt at random, and GPUs as evenly as whole numbers allow; jobs too large for a part are split.
+    """Jobs dealt at random, and GPUs as evenly as integers allow; jobs too large for a part are split.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def _named(part: Part, found: Mapping[str, Floats], sizes: Mapping[str, int]) ->
 
 
 def _bound(whole: PolicyProgram, parts: list[dict[str, Floats]]) -> tuple[float, dict[str, Floats]]:
-    """What no allocation exceeds, by the best found mixture of the parts' prices, made to fit the whole."""
+    """An upper bound on every allocation, by the best mixture found of the parts' dual values, made feasible."""
     k, goal = len(parts), whole.goal
     pairs = PairPrices(whole.instance, sharing=whole.sharing)
 

@@ -1,4 +1,4 @@
-r"""Which pairs of jobs are worth a column, without making all of them.
+r"""Pairs of jobs with a positive reduced cost, without making all of them.
 
 At prices of time u, of GPUs p and of gains y, a pair of jobs a and b on type j earns
 
@@ -162,7 +162,7 @@ class PairPrices:
         return found
 
     def bound(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, Floats]:
-        """What prices prove that no allocation exceeds, and (n,) the prices of time that prove it.
+        """The upper bound on all allocations that prices prove, and (n,) the prices of time for it.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class PairPrices:
         return self._value(prices, goal, time), time
 
     def look(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, Columns]:
-        """The bound that prices prove, and pairs worth a column."""
+        """The bound that prices prove, and the pairs to add as columns."""
         time, a, b, charge, earned, back, partner = self._halves(prices, goal)
         size = max(float(prices["level"].max(initial=0.0)), float(np.abs(time).max(initial=0.0)), 1e-300)
         live = np.zeros(len(charge), bool)
@@ -280,7 +280,7 @@ class PairPrices:
 
 
 class PricedMaster:
-    """The shared constraints over jobs alone and the pairs that were worth it so far.
+    """The shared constraints over jobs alone and the pairs added so far.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ class PricedMaster:
 
 
 def _unknown(known: Columns, found: Columns) -> Columns:
-    """Those found that are not known (a solver's tolerance lets known ones seem worth it)."""
+    """The pairs found that are new (a solver's tolerance may return known ones)."""
 
     def key(columns: Columns) -> Integers:
         most = int(max(known.first.max(initial=0), known.second.max(initial=0), found.second.max(initial=0))) + 2

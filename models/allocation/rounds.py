@@ -1,4 +1,4 @@
-r"""Who runs where in each round: fractions of time kept by whole rounds, with a proven lag.
+r"""Who runs where in each round: rounds that keep fractions of time, with a proven lag.
 
 1. The fractions are made a mixture of configurations, sets of jobs that may run together in one round (see
    `flowlex.models.allocation.decomposition`): configuration k is owed the fraction ``lambda_k`` of all rounds.
@@ -178,7 +178,7 @@ def schedule_rounds(
     rounds
         How many rounds, at most 100 000. More rounds only add to the same beginning.
     shrink
-        Where no whole rounds can keep the fractions (3 GPUs, two jobs of 2 GPUs, each 3/4 of the time), deliver the
+        Where no rounds can keep the fractions (3 GPUs, two jobs of 2 GPUs, each 3/4 of the time), deliver the
         same part of each of them instead of refusing.
 
     Raises
@@ -199,7 +199,7 @@ def schedule_rounds(
     if not (math.isfinite(seconds) and seconds > 0):
         raise ModelError(f"seconds must be a positive number, the length of a round; got {seconds}")
     if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= _MOST_ROUNDS:
-        raise ModelError(f"rounds must be a whole number from 1 to {_MOST_ROUNDS}, got {rounds}")
+        raise ModelError(f"rounds must be an integer from 1 to {_MOST_ROUNDS}, got {rounds}")
     if not allocation.status.has_answer:
         raise ModelError(
             f"the allocation has no answer ({allocation.status}): {allocation.message or 'solve it first'}"
@@ -226,7 +226,7 @@ def schedule_rounds(
 
 
 def _whole(weight: Floats) -> Integers:
-    """Weights that sum to 1 as whole units that sum to ``_UNITS``, largest remainders rounded up."""
+    """Weights that sum to 1 as integer units that sum to ``_UNITS``, largest remainders rounded up."""
     exact = weight * _UNITS
     units = np.floor(exact).astype(np.int64)
     units[np.argsort(units - exact, kind="stable")[: _UNITS - int(units.sum())]] += 1

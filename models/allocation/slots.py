@@ -3,7 +3,7 @@
 On each type the time of all jobs of a scale is laid on the GPUs as if only the sums counted, the largest scale first.
 That cuts a period into few intervals in which a type offers so many slots of each scale. A linear program divides the
 time of every job among the intervals; inside an interval the rows of jobs and slots are those of a transportation
-problem, whose corners are whole, so that it falls apart into configurations. What part of the fractions the program
+problem, whose corners are integer, so that it falls apart into configurations. What part of the fractions the program
 delivers is a lower bound of what all configurations can.
 """
 

@@ -1,4 +1,4 @@
-"""An allocation: who runs where for which part of the time, and what that brings to every job."""
+"""An allocation: who runs where for which part of the time, and the throughput of every job."""
 
 from __future__ import annotations
 

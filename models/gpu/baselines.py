@@ -45,8 +45,8 @@ def greedy(view: GpuArrays, costs: TransferCosts) -> Integers:
 def greedy_preemptive(view: GpuArrays, costs: TransferCosts) -> Integers:
     """GSP: jobs above their base share lose shortest-running tasks while others are below theirs and wait.
 
-    The paper does not say how many GPUs are taken; we take what the jobs below their base share lack beyond the
-    GPUs that are free already.
+    The paper does not say how many GPUs are taken; we take as many as the jobs below their base share lack beyond the
+    free GPUs.
     """
     jobs, share = len(view.job_names), base_shares(view)
     gpu = view.task_running_gpu.copy()
@@ -189,7 +189,7 @@ def compare(
 ) -> pd.DataFrame:
     """One row per policy (proven optimum) and baseline (greedy): placements, bytes, fairness, seconds.
 
-    ``least_running`` is what the job with waiting tasks that runs the fewest has got.
+    ``least_running`` is the fewest running tasks of a job with waiting tasks.
     """
     import pandas as pd
 

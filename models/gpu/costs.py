@@ -2,7 +2,7 @@
 
 A task reads each shard from the nearest replica: its own node (``size / disk``), its rack (``a1 * size / rack``) or
 another rack (``a2 * size / between``). All of these are rational numbers, and so are the prices of waiting and of
-stops; a common unit makes each of them an integer, of Python's where 64 bits do not suffice. Nothing is rounded.
+stops; a common unit makes each of them an integer (a Python integer beyond 64 bits). Nothing is rounded.
 
 Source: Tang et al. 2022, transfer cost.
 """

@@ -221,7 +221,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         return self.rounds.assignment
 
     def value_of(self, what: Literal["gpu", "share", "task"], name: str, *, memory_gb: float | None = None) -> Value:
-        """What a change is worth, exactly: the round is changed and solved again.
+        """The exact value of a change: the round is changed and solved again.
 
         Parameters
         ----------

@@ -1,6 +1,5 @@
-"""What proves a round: fair shares, prices of GPUs and jobs, for every part of the search.
-
-`flowlex.validation.certificates.gpu` says how they are read; nothing here is believed there.
+"""The proof of a round: fair shares and dual values of GPUs and jobs, for every part of the search.
+`flowlex.validation.certificates.gpu` says how they are read; it recomputes all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["proof_of"]
 
 
 def proof_of(run: GpuRun, costs: TransferCosts, ties: Ties) -> dict[str, Any]:
-    """The proof of a run that is proven best, by names of the instance; empty when a network gave no prices."""
+    """The proof of a run that is proven best, by names of the instance; empty when a network gave no dual values."""
     if run.root is None or run.leaf is None:
         return {}
     plan = run.leaf.plan
@@ -47,13 +46,13 @@ def _tree(node: Node, names: tuple[str, ...]) -> dict[str, Any] | None:
 
 
 def _levels(plan: Round) -> dict[str, str]:
-    """Fair shares of what a part leaves open, as fractions; nothing without fairness."""
+    """Fair shares of the open tasks of a part, as fractions; nothing without fairness."""
     levels = () if plan.shares is None else plan.shares.level
     return {name: str(level) for name, level in zip(plan.view.job_names, levels, strict=bool(levels))}
 
 
 def _prices(leaf: Leaf) -> dict[str, Any] | None:
-    """Prices of GPUs (not negative) and what a unit of each job is worth, from the potentials of the network."""
+    """Dual values of GPUs (not negative) and of a unit of each job, from the potentials of the network."""
     plan, network, potential = leaf.plan, leaf.built.shape, leaf.outcome.duals
     if potential is None or potential.dtype.kind not in "iO":
         return None

@@ -1,6 +1,5 @@
-"""One scheduling round of GPU assignment: who may keep running, who may start, and how many of each job.
-
-Whatever a policy decides, what remains is a minimum-cost flow over free GPUs.
+"""One scheduling round of GPU assignment: who may keep running, who may start, and how many of each job. After the
+policy has decided these, the round is a minimum-cost flow over free GPUs.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["Policy", "Round", "plan_round"]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What is to be decided.
+    """The decisions that a round leaves open.
 
     Attributes
     ----------

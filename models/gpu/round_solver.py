@@ -70,7 +70,7 @@ class Rounds:
         """The best answer of another round over the same tasks; None when there is none."""
         run = self.search(plan, "network", SolveOptions())
         if run.leaf is not None and not run.proven:
-            raise ModelError("the search over who may stop ended without proof; what a change is worth is not known")
+            raise ModelError("the search over preemptions ended without proof, so the value of a change is unknown")
         return run.leaf
 
     def search(self, root: Round, engine: EngineName, options: SolveOptions) -> GpuRun:
@@ -104,7 +104,7 @@ class Rounds:
         return GpuRun(best.outcome, best, node, proven)
 
     def leaf_of(self, plan: Round, built: AssignmentNetwork, outcome: Outcome, stopped: NDArray[np.bool_]) -> Leaf:
-        """An answer of the network as placements, and what it is worth in a search."""
+        """An answer of the network as placements, with its value in a search."""
         view, ties = plan.view, self.ties
         assert outcome.values is not None and outcome.objective is not None
         gpu = np.full(len(view.task_job), -1)

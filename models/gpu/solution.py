@@ -1,4 +1,4 @@
-"""What a round of GPU assignment decided, with reasons and prices."""
+"""The decisions of a round of GPU assignment, with reasons and dual values."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class GpuSolution(Solution):
         return reasons
 
     def _tight_rules(self) -> dict[int, str]:
-        """Own rules that are at their side and count a task that does not run; as text by task."""
+        """Tight own rules that count a task that does not run; as text by task."""
         slack = {} if self.stated is None else self.stated.slack
         rules = [each for each in self.changes if isinstance(each, Constraint) and each.name in slack]
         view, found = self.placement.view, dict[int, list[str]]()

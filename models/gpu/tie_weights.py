@@ -22,7 +22,7 @@ class Ties:
     factor
         Every transfer cost counts so many times: more than all tasks together can earn.
     base
-        What one stop less is worth at least, divided by ``steps``; and one start more, where that is open.
+        Least value of one stop less, divided by ``steps``; and of one start more, where that is open.
     steps
         A task that goes on counts like so many that start: more than all that can (1 where their number is given).
     keep

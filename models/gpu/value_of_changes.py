@@ -1,7 +1,7 @@
-"""What one more GPU, a larger share, or a task is worth: the changed round is solved.
+"""The value of one more GPU, a larger share, or a task: the changed round is solved.
 
-Duals speak of the round at a fixed total: they are no answer to *what would one more GPU save*, because then one more
-task runs. Here the round is changed and solved again, so the figures are exact.
+Duals hold for a fixed total, so they do not say what one more GPU would save, because then one more task runs. Here the
+round is changed and solved again, so the figures are exact.
 """
 
 from __future__ import annotations

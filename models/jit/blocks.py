@@ -1,9 +1,9 @@
-"""Schedules over intervals: what is sent in blocks of slots, as evenly as whole numbers allow.
+"""Schedules over intervals: amounts sent in blocks of slots, as evenly as integers allow.
 
-A *block* is an amount of one transfer in slots ``begin .. end - 1``. It is *steady* when every slot gets the same whole
-rate. Other blocks of the same slots are cut into slots together: every transfer, pair and port then has its mean,
-rounded down or up, in every slot (integer decomposition, `flowlex.formulations.bipartite_decomposition`). So loads and
-ports are known without any slot, and work grows with blocks, not with time over slot.
+A *block* is an amount of one transfer in slots ``begin .. end - 1``. It is *steady* when every slot gets the same
+integer rate. Other blocks of the same slots are cut into slots together: every transfer, pair and port then has its
+mean, rounded down or up, in every slot (integer decomposition, `flowlex.formulations.bipartite_decomposition`). So
+loads and ports are known without any slot, and work grows with blocks, not with time over slot.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Blocks:
 
     @property
     def whole(self) -> bool:
-        """Whether amounts are whole units."""
+        """Whether amounts are integer units."""
         return bool(np.issubdtype(self.amount.dtype, np.integer))
 
     @property
@@ -68,7 +68,7 @@ class Blocks:
 
     @property
     def rate(self) -> NDArray[Any]:
-        """(B,) units in every slot: the mean, of whole amounts rounded down."""
+        """(B,) units in every slot: the mean, of integer amounts rounded down."""
         length = self.end - self.begin
         return np.asarray(self.amount // length if self.whole else self.amount / length)
 
@@ -94,7 +94,8 @@ class Blocks:
     def lateness(self, due: Integers) -> Any:
         """Units times the slots by which they are sent after their due slots.
 
-        What its slots do not divide counts with their mean: in one order of the slots, or the other, it is no later.
+        The remainder of an unsteady block counts with the mean of its slots: in one order of the slots or the other, it
+        is no later.
         """
         first = np.maximum(self.begin, due[self.item])
         length = np.maximum(self.end - first, 0)

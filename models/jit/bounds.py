@@ -1,4 +1,4 @@
-"""How much must some port carry at some moment, whatever the schedule? Without slots, units or programs.
+"""Lower bounds on the largest load of a port in any schedule, without slots, units or programs.
 
 All transfers of a port whose windows lie in an interval must pass in it, so their sum over its length is a lower bound
 on the largest load: the critical interval of Yao, Demers and Shenker (1995), port by port. Beside it, what sending

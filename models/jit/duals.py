@@ -1,4 +1,4 @@
-"""The prices of a plan's proofs as duals of ports and transfers, by the names that users know."""
+"""The dual values of a plan's proofs, of ports and transfers, by the names that users know."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _Run = tuple[int, int, int, int, int]
 def duals_of(grid: Grid, plan: Plan) -> dict[str, Dual]:
     """Ports by ``machine,slot`` (``machine,first..last`` for more: the mean) and sizes by transfer, where not zero.
 
-    The price in the first goal that it matters for. Goals in order: lateness, then levels from the highest down; level
-    1 has no price, the sum of all loads settles it.
+    The dual of the first goal where it is not zero. Goals in order: lateness, then levels from the highest down; level
+    1 has no dual, as the sum of all loads determines it.
     """
     names = [machine.name for machine in grid.instance.machines]
     found: dict[int, list[_Run]] = {}

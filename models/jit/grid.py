@@ -1,6 +1,6 @@
 """The transfers of a just-in-time instance on the grid of slots and units, as the models see them.
 
-A start is rounded up to a slot, a latest arrival time down, a size up to whole units. A window that leaves too few
+A start is rounded up to a slot, a latest arrival time down, a size up to integer units. A window that leaves too few
 slots is widened to the fewest in which the transfer fits, and counted. Slots are numbered from that of the first
 arrival; starts and given deadlines are read as the decimals they were written as.
 """
@@ -152,7 +152,7 @@ class Grid:
         return most
 
     def widened_slots(self, which: Integers) -> Integers:
-        """Slots by which windows of some transfers were widened: lateness tells them apart."""
+        """Slots by which windows of some transfers were widened: they differ in lateness."""
         late, stop = np.maximum(self.due[which], self.start[which]), self.stop[which]
         wide = np.flatnonzero(late < stop)
         return np.concatenate([np.zeros(0, np.int64), *(np.arange(late[k], stop[k]) for k in wide.tolist())])
@@ -187,7 +187,7 @@ class Grid:
 
     @property
     def inflation(self) -> float:
-        """Planned bytes over real ones: sizes are rounded up to whole units, which a small ``unit_mb`` makes cheap."""
+        """Planned bytes over real ones: sizes are rounded up to integer units; a small ``unit_mb`` rounds little."""
         size = float(self.instance.arrays.size_mb[self.transfer].sum())
         return float(self.units.sum()) * self.instance.unit_mb / size if size else 1.0
 

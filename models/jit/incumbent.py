@@ -1,8 +1,8 @@
-"""What a search that is not at its end has: a whole schedule with the levels that are proven, and a bound.
+"""The incumbent of an unfinished search: a complete schedule with the levels that are proven, and a bound.
 
 Parts that programs have planned stay; so do others, spread as evenly as their windows allow, where no port is
-overfull. All else is sent on what is left of the ports, the earliest latest arrival first. What no level proves, a
-bound tells: a level that some load of some part must reach.
+overfull. All else is sent on what is left of the ports, the earliest latest arrival first. Below the proven levels
+there is a bound: a level that some load of some part must reach.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["incumbent"]
 
 
 def incumbent(state: SearchState) -> Plan | None:
-    """The best whole schedule of what has been found; None where each breaks a window (or a firm end)."""
+    """The best complete schedule found so far; None where each breaks a window (or a firm end)."""
     grid, last = state.grid, state.grid.stop if state.search.windows == "strict" else state.grid.firm
     if not grid.count:
         return None
@@ -75,7 +75,7 @@ def _parts(state: SearchState, planned: NDArray[np.bool_]) -> tuple[SchedulePart
 
 
 def _reached(state: SearchState, blocks: Blocks) -> Iterator[SchedulePart]:
-    """What shows that some load reaches a level: by windows alone, or the first stage of a part."""
+    """The proof that some load reaches a level: by windows alone, or the first stage of a part."""
     grid, load, lateness = state.grid, state.search.load, _lateness(state, blocks)
     by_windows = None if state.bands is None else highest_level(grid, state.bands, load, lateness)
     if by_windows is not None:
@@ -91,7 +91,7 @@ def _reached(state: SearchState, blocks: Blocks) -> Iterator[SchedulePart]:
 
 
 def _completed(grid: Grid, blocks: Blocks, planned: NDArray[np.bool_]) -> Blocks:
-    """The blocks, and what they lack or what ports have no room for, on what is left."""
+    """The blocks, with missing units and units that overfill a port sent on the remaining capacity."""
     sent = np.bincount(blocks.item, blocks.amount, grid.count)
     loose = sent < grid.units
     for fixed in (planned, np.zeros_like(planned)):

@@ -1,4 +1,4 @@
-r"""Least total lateness over intervals, and all schedules that have it: no slot is looked at alone.
+r"""Least total lateness over intervals, and all schedules that have it, without a row per slot.
 
 A unit of f in slot t is ``(t + 1 - due_f)^+`` slots late: linear in t between events. So let the price of a port be
 linear in every interval. Such prices keep the dual's constraints in all slots when they keep them in the first and the
@@ -12,7 +12,7 @@ A dual optimum describes all schedules of least lateness (complementary slacknes
 transfer's price is never sent, a port with a price is full. Cut where that changes, every interval has slots that are
 all alike: exchanging them keeps lateness. So the least sorted loads are found over intervals as with strict windows.
 No formula of single intervals does it: with unit ports and sizes, least lateness is minimum-sum edge colouring of a
-bipartite graph, NP-hard; so whole units may be later than the prices show, which is found slot by slot.
+bipartite graph, NP-hard; so integer units may be later than the prices show, which is found slot by slot.
 
 Source: ours; piecewise linear duals are those of separated continuous linear programs (Pullan 1993, Weiss 2008).
 """
@@ -53,13 +53,13 @@ class LeastLate:
     Attributes
     ----------
     status
-        Of the program; `cells` and `proof` stand only if it is optimal.
+        Of the program; `cells` and `proof` are set only if it is optimal.
     cells
-        Intervals in which slots are alike; ports that are ``full`` there are known to be.
+        Intervals of interchangeable slots; ports marked ``full`` are full there in every such schedule.
     open
         (columns of the cells,) whether a transfer may be sent there.
     proof
-        Prices that show it.
+        Dual values that prove it.
     """
 
     outcome: Outcome
@@ -155,7 +155,7 @@ class _Ends:
         return program
 
     def prices(self, outcome: Outcome) -> _LinearPrices:
-        """The program's duals as whole prices at the ends of intervals."""
+        """The program's duals as integers at the ends of intervals."""
         assert outcome.duals is not None
         duals = self.program_duals(outcome.duals)
         scale = common_scale(list(duals))

@@ -33,13 +33,13 @@ from flowlex.validation.certificates.jit import SchedulePart
 
 __all__ = ["Plan", "Search", "find_plan"]
 
-_FIRM = "the firm ends cannot all be met, whatever else is late; raise a firm_s, or leave one out"
+_FIRM = "the firm ends cannot all be met, even if all other transfers are late; raise a firm_s, or leave one out"
 
 
 def find_plan(grid: Grid, search: Search, seen: Callable[[Callable[[], Plan | None]], None] | None = None) -> Plan:
     """Find a lexicographically least schedule; when time runs out first, the best one so far.
 
-    ``seen`` is told on the way, with what makes a whole schedule of what there is (see `incumbent`).
+    ``seen`` is called on the way with a function that makes a complete schedule (see `incumbent`).
     """
     state = SearchState(grid, search)
     if seen is not None:
@@ -115,7 +115,7 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
 
 
 def _first_active(grid: Grid, search: Search, ports: Ports, late: Integers) -> Ports:
-    """Ports that are constraints from the start: overfull ones, and those that the bands say nothing of."""
+    """Ports that are constraints from the start: overfull ones, and those without bands."""
     if search.load == "port":  # both ends of a transfer are loads: nothing can be planned pair by pair
         return np.ones_like(ports[0]), np.ones_like(ports[1])
     active = (ports[0].copy(), ports[1].copy())

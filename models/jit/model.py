@@ -66,8 +66,8 @@ class JitRun(Run):
 class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     """Just-in-time bandwidth (see the module).
 
-    A changed model (`with_constraint` and the others) is stated slot by slot, in whole units: ``rate`` by transfer and
-    slot, with the labels job, sender, receiver, link (``a>b``) and time (seconds, so that ``slice(2, 3)`` selects);
+    A changed model (`with_constraint` and the others) is stated slot by slot, in integer units: ``rate`` by transfer
+    and slot, with the labels job, sender, receiver, link (``a>b``) and time (seconds, so that ``slice(2, 3)`` selects);
     ``level`` by load, slot and step, 1 where the load reaches the step; ``largest``. Own rows bind in every stage:
     lateness, then the largest load, then the number of loads at each level are the least that the rules allow.
     Transfers may be late until the end by which every unchanged schedule of least lateness is done; a rule that needs
@@ -79,10 +79,10 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     Parameters
     ----------
     horizon
-        ``slots``, or ``intervals`` between neighbouring starts and latest arrivals, in which all slots are alike and
-        which have the same optimum. Concerns P3, P4, and P2 without presolve; with presolve, intervals are used anyway.
-        The statement is made slot by slot; elastic windows are solved over intervals that end where a port has sent
-        what is late (`flowlex.models.jit.lateness`).
+        ``slots``, or ``intervals`` between neighbouring starts and latest arrivals, in which all slots are identical
+        and which have the same optimum. Concerns P3, P4, and P2 without presolve; with presolve, intervals are used
+        anyway. The statement is made slot by slot; elastic windows are solved over intervals that end where a port has
+        sent what is late (`flowlex.models.jit.lateness`).
     share, share_of
         First share of every job's ``transfers`` or ``bytes``, in topological order, that is planned; the rest is
         background.
@@ -104,9 +104,9 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         give: the statement, with a row for each stage before. Without one it is the program of the largest load.
         `solve` always runs every stage.
     tie_break
-        P2 in whole units (there it is on by default): among schedules of equal lateness and equal loads look for fewest
-        late jobs, then least total tardiness, then least wait of transfers before their due slots. What each of the
-        three means, and what is proven of it: `flowlex.models.jit.tie_break`.
+        P2 in integer units (there it is on by default): among schedules of equal lateness and equal loads look for the
+        fewest late jobs, then least total tardiness, then least wait of transfers before their due slots. The three
+        goals and their proofs are described in `flowlex.models.jit.tie_break`.
     lat
         How latest arrival times are derived, ``critical`` or ``paper``: see `flowlex.models.jit.latest_arrival`.
     """
@@ -162,13 +162,13 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         if self.presolve and self.program in ("P3", "P4"):
             raise ModelError(f"{self.program} is solved as printed; presolve works for P1 and P2 only")
         if self.presolve and self.integrality == "lp":
-            raise ModelError("presolve looks for whole units; drop it or choose integrality='auto'")
+            raise ModelError("presolve looks for integer units; drop it or choose integrality='auto'")
         if self.stage is not None and self.program != "P2":
             raise ModelError(f"stages are those of P2, {self.program} is one program; leave stage out")
         if self.windows == "elastic" and self.program != "P2":
             raise ModelError(f"elastic windows are available for P2 only, not for {self.program}")
         if self.tie_break and (self.program != "P2" or self.integrality == "lp"):
-            raise ModelError("tie_break compares schedules of P2 in whole units; leave it out")
+            raise ModelError("tie_break compares schedules of P2 in integer units; leave it out")
 
     @cached_property
     def grid(self) -> Grid:

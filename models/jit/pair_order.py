@@ -27,7 +27,7 @@ class Pair:
     late_elsewhere: set[int]
 
     def improved(self, now: list[Run]) -> list[Run]:
-        """Runs in the same slots, no later in all, with fewer late jobs, less tardiness or wait; else the same list."""
+        """Runs in the same slots, not later in all, with fewer late jobs, less tardiness or wait; or the same."""
         profile, best, limit = _profile(now), now, self._lateness(now)
         if self._goals(now)[1]:
             for found in self._forward(profile):

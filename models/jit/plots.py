@@ -44,7 +44,7 @@ class Schedule(Protocol):
 def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
     """Transfers by name as bars, darker where they send more, with arrival, due time and start of computation.
 
-    It starts when what it waits for is there, and no sooner than planned; what other late transfers add is not shown.
+    It starts when its inputs have arrived, and no sooner than planned; delays by other late transfers are not shown.
 
     Beside each: when it would have arrived, were everything sent as early and as fast as possible, and the wait for its
     computation that this would have been. Computations of zero seconds (padding of a network's layers) are not drawn.

@@ -130,7 +130,7 @@ def components(
 
 
 def port_overload(grid: Grid) -> tuple[str, tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Ports and intervals into which more must go than fits: the first in words, and which ports they are."""
+    """Ports and intervals whose transfers exceed the capacity: a message about the first, and the ports."""
     slot_s, first = grid.instance.slot_s, ""
     found = (np.zeros(len(grid.out_units), np.bool_), np.zeros(len(grid.out_units), np.bool_))
     sides = (("egress", grid.sender, grid.out_units), ("ingress", grid.receiver, grid.in_units))

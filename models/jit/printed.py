@@ -1,4 +1,4 @@
-"""P3 and P4 solved as one program: a linear program whose answer is tested, an integer program where it must be."""
+"""P3 and P4 as the paper states them: a linear program, and an integer program if its answer is fractional."""
 
 from __future__ import annotations
 

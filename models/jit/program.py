@@ -157,7 +157,7 @@ def base_program(cells: Cells, *, name: str, binding_only: bool = False, labels:
     binding_only
         Leave out port rows that no choice of rates could break.
     labels
-        Give rows and columns names that tell transfers and machines.
+        Give rows and columns names with transfers and machines.
     """
     grid, columns = cells.grid, cells.columns
     program = LinearProgram(name)

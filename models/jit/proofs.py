@@ -1,4 +1,4 @@
-"""Prices that prove the levels of a schedule (what they mean: `flowlex.validation.certificates.jit.derivation`)."""
+"""Dual values that prove the levels of a schedule (their meaning: `flowlex.validation.certificates.jit.derivation`)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[L
 
 
 def highest_level(grid: Grid, bands: Bands, load: Load, lateness: int) -> SchedulePart | None:
-    """What proves that some load reaches a level, as high as can be, in schedules with at most so much lateness.
+    """The proof that some load reaches the highest possible level, in schedules with bounded lateness.
 
     Transfers confined to bands from level - 1 up have no other slots, but for late ones.
     """
@@ -91,7 +91,7 @@ def _pieces(bands: Bands, chosen: NDArray[np.bool_]) -> tuple[Integers, Integers
 
 
 def _number(grid: Grid, load: Load) -> Integers:
-    """What the certificate calls a load: ``sender * machines + receiver``, or the number of the port."""
+    """The certificate's number of a load: ``sender * machines + receiver``, or the number of the port."""
     machines = len(grid.out_units)
     if load != "pair":
         return np.arange(grid.units_of_load(load)) + (machines if load == "receiver" else 0)

@@ -1,4 +1,4 @@
-"""A schedule whose transfers of one job and window go in step, with the least largest load among all such.
+"""Schedules with proportional rates for the transfers of one job and window; the one with the least largest load.
 
 Transfers of one job that share a window (a coflow with a deadline) get rates in proportion to their sizes; then one
 number per group and interval between neighbouring window ends says everything, and a small linear program finds the

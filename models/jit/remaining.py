@@ -1,4 +1,4 @@
-"""What a live plan has not sent yet: as an instance of its own, and with new transfers put behind it."""
+"""The unsent remainder of a live plan: as an instance of its own, and with new transfers appended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RunOfSlots: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Sending:
-    """A planned transfer that has not been sent whole. Slots count from time 0.
+    """A planned transfer of which units remain. Slots count from time 0.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Sending:
     promise: int | None = None
 
     def at(self, slot: int) -> Sending:
-        """The rest from a slot on, when all before it has been sent as planned."""
+        """The remainder from a slot on, when everything before it has been sent as planned."""
         sent = sum(rate * max(min(end, slot) - begin, 0) for begin, end, rate in self.runs)
         runs = tuple((max(begin, slot), end, rate) for begin, end, rate in self.runs if end > slot)
         return replace(self, units=self.units - sent, runs=runs)
@@ -94,7 +94,7 @@ def rest_instance(empty: JitInstance, rest: Mapping[str, Sending], slot: int, *,
 
 
 def behind(empty: JitInstance, rest: Mapping[str, Sending], slot: int) -> dict[str, Sending]:
-    """The older plan stands; what is new goes, first come first served, on what it leaves."""
+    """The older plan stays; new transfers use the remaining capacity, first come first served."""
     arrays = empty.arrays
     place = {m.name: k for k, m in enumerate(empty.machines)}
     machines = len(empty.machines)

@@ -70,7 +70,7 @@ def replay_jit_events(
     stream = iter(events)
     first = next(stream, None)
     if not isinstance(first, ev.Network):
-        raise ModelError("a log of transfers begins with its `network` event, which tells machines, slot and unit")
+        raise ModelError("a log of transfers begins with its `network` event, which states machines, slot and unit")
     scheduler = JitScheduler(first.machines, slot_s=first.slot_s, unit_mb=first.unit_mb, **options)
     report = JitReplay(scheduler, events=1)
     for number, event in enumerate(stream, 2):

@@ -1,6 +1,6 @@
-"""Changed models of which few transfers are concerned: these as stated, all others by the quick method.
+"""Changed models whose rules concern few transfers: these are solved as stated, all others by the quick method.
 
-Rules only take schedules away. So the optimum of the unchanged model stays one where it keeps them. Else the transfers
+Rules only remove schedules. So the optimum of the unchanged model stays optimal if it keeps them. Else the transfers
 that rules name, with all that count towards the same loads, are solved as stated, with the ports to themselves, and the
 others by the quick method; what ports the two share is left out. Both are least apart, so a schedule of all that has
 the lateness and loads of both is least too: found where both fit into the ports, or where the concerned ones are as

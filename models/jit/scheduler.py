@@ -1,6 +1,6 @@
-"""Jobs arrive one after the other; what has not been sent is planned again, and promises are kept.
+"""Jobs arrive one after the other; each step plans the unsent transfers again and keeps promises.
 
-The model plans all jobs of an instance at once, with their arrivals known. A controller is not given that: it learns a
+The model plans all jobs of an instance at once, with their arrivals known. A controller does not know them: it learns a
 job's DAG when the job is submitted. `JitScheduler` lives through time:
 
 1. `submit` derives the job's latest arrival times and the share of its transfers that is planned;
@@ -8,7 +8,7 @@ job's DAG when the job is submitted. `JitScheduler` lives through time:
    model's certificate. The slot under way is carried out as it was planned; the new plan begins with the next one;
 3. a transfer that has been planned is *promised*: it arrives by its due slot, or by the slot that the plan said where
    that was later. No later step breaks a promise (``firm_s`` of the rest), unless ``keep_promises=False`` or the
-   transfer is told to be behind (`report`).
+   transfer is reported to be behind (`report`).
 
 What is sent before a step is what was planned, unless `report` says otherwise. Time runs forwards. An event that is
 refused leaves nothing behind.
@@ -219,14 +219,14 @@ class JitScheduler:
         self.now_s = at_s
 
     def report(self, transfer: str, left_mb: float, at_s: float) -> None:
-        """What is left of a transfer, where that is not what was planned; it is promised anew at the next step.
+        """Report the remainder of a transfer that differs from the plan; it is promised anew at the next step.
 
         Parameters
         ----------
         transfer
             ``job/transfer``, one of the keys of ``sending``.
         left_mb
-            Megabytes still to send, rounded up to whole units; 0 ends the transfer.
+            Megabytes still to send, rounded up to integer units; 0 ends the transfer.
         at_s
             When, in seconds from time 0; finite, and not before the last event.
 

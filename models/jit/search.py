@@ -1,4 +1,4 @@
-"""What a search for a plan was asked, what it has found so far, and what it ends with."""
+"""A search for a plan: its options, its state, and its result."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A schedule of all transfers of a grid, or why there is none.
+    """A schedule of all transfers of a grid, or the reason that there is none.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class SearchState:
     lowest: int = 1
     #: What windows alone say.
     bands: Bands | None = None
-    #: Told of what has been found, as a state, on the way.
+    #: Called with each state on the way.
     seen: Callable[[Callable[[], SearchState | None]], None] | None = None
 
     def __post_init__(self) -> None:
@@ -145,7 +145,7 @@ class SearchState:
             self.route.append(way)
 
     def tell(self, found: Callable[[SearchState], bool] = lambda _: True) -> None:
-        """Offer what there is; ``found`` adds to it what is known beside, or says that this comes to nothing."""
+        """Report the present state to ``seen``; ``found`` may complete it, and returns False to report nothing."""
 
         def draft() -> SearchState | None:
             mine = copy.copy(self)
@@ -166,7 +166,7 @@ class SearchState:
         parts, route = tuple(self.parts), tuple(self.route) or ("structure",)
         message = "" if self.status is Status.OPTIMAL else f"time ran out; levels from {self.lowest} up are proven"
         if not self.status.has_answer:
-            message = "time ran out before there was a schedule in whole units; raise time_limit_s"
+            message = "time ran out before there was a schedule in integer units; raise time_limit_s"
         return Plan(
             self.status,
             self.blocks,

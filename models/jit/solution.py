@@ -38,7 +38,7 @@ class JitSolution(Solution):
     grid
         The planned transfers, in slots and units.
     blocks
-        What is sent when: `flowlex.models.jit.blocks`.
+        The schedule: `flowlex.models.jit.blocks`.
     load
         What is counted: ``pair``, ``port``, ``sender`` or ``receiver``.
     route
@@ -117,7 +117,7 @@ class JitSolution(Solution):
 
     @cached_property
     def levels(self) -> dict[int, int]:
-        """Level s to the number of loads of at least s (whole rates)."""
+        """Level s to the number of loads of at least s (integer rates)."""
         value, width = self.load_counts
         top = int(np.ceil(self.largest - 1e-6))
         return {s: int(width[value >= s - 1e-6].sum()) for s in range(top, 0, -1)}
@@ -281,7 +281,7 @@ class JitSolution(Solution):
         }
 
     def _proof(self) -> dict[str, Any]:
-        """Prices of every stage, by the names of machines and transfers."""
+        """Dual values of every stage, by the names of machines and transfers."""
         if self.status is Status.OPTIMAL and not self.plan_parts and self.grid.count:
             return {}  # the optimum of a printed program, or of rates that are not whole, is the solver's word
         proven = self.status is Status.OPTIMAL or 1 < self.lowest <= self.largest

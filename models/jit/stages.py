@@ -36,7 +36,7 @@ def solve_components(
 ) -> bool:
     """Plan the components of some transfers; return whether all have a schedule.
 
-    Small ones share a program, which is many times quicker than hundreds; where that does not lead to whole units,
+    Small ones share a program, which is many times quicker than hundreds; where that does not lead to integer units,
     each has its own. Components for which there is no time on time are marked ``late``: their windows are elastic.
     """
     for elastic in (False, True):
@@ -131,9 +131,8 @@ def _minimized(
 def _least_late(
     state: SearchState, members: Integers, ports: Ports | None, several: bool
 ) -> tuple[Cells | None, LexicographicResult | None, LevelProof | None]:
-    """The levels over all schedules of least lateness (`flowlex.models.jit.lateness`), and what shows that it is least.
-
-    The result is None where whole units may have to be later than that, or the way by faces leads to no whole units.
+    """The levels over all schedules of least lateness (`flowlex.models.jit.lateness`), and the proof of that. The
+    result is None where integer units may have to be later than that, or the method by faces finds no integer units.
     """
     grid = state.grid
     late = least_late(state, members)

@@ -2,7 +2,7 @@ r"""The statement of just-in-time bandwidth: what a changed model solves, row by
 
 Units of every transfer by slot, loads cut into steps of one unit, and the objectives in their order: total lateness
 (elastic windows), the largest load, then for every level from the highest down the number of loads that reach it.
-Everything is stated slot by slot: rules of a user may tell slots apart, so that means over intervals prove nothing.
+Everything is stated slot by slot: rules of a user may treat slots differently, so means over intervals prove nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def state_bandwidth(
     levels
         Whether loads are counted level by level (P2), or the largest load is all (P1).
     whole
-        Whether rates must be whole units.
+        Whether rates must be integer units.
     rows
         The declared names of rows.
     """

@@ -66,7 +66,7 @@ def compare(instance: LoadPartitionInstance, *, engine: EngineName = "network") 
     Raises
     ------
     ModelError
-        The instance tells no true speeds, or no evaluation has its figures.
+        The instance has no true speeds, or no evaluation has its figures.
     """
     import pandas as pd
 

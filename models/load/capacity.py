@@ -1,4 +1,4 @@
-"""How fast a node is, by three evaluations; targets in whole items; the least makespan. All exact where it counts."""
+"""How fast a node is, by three evaluations; integer targets; the least makespan, all exact."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def capacities(
 
 
 def largest_remainder(capacity: Sequence[float | Fraction] | Floats, total: int) -> Integers:
-    """(N,) whole targets that sum to ``total``: quotas rounded down, the rest to the largest remainders."""
+    """(N,) integer targets that sum to ``total``: quotas rounded down, the rest to the largest remainders."""
     exact = rationals(capacity)
     whole = sum(exact)
     quotas = [c * total / whole for c in exact]
@@ -91,7 +91,7 @@ def largest_remainder(capacity: Sequence[float | Fraction] | Floats, total: int)
 
 
 def least_makespan_loads(capacity: Sequence[float | Fraction] | Floats, total: int) -> tuple[Fraction, Integers]:
-    """Least time T by which whole items can be done, and (N,) the most items each node ends by T.
+    """Least time T by which all items can be done, and (N,) how many items each node can end by T.
 
     In every partition some node takes at least its quota, so rounding quotas down is within T; the few items
     left go one by one to where they end first.

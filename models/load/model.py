@@ -1,9 +1,9 @@
-r"""Which node processes which items, so that all finish together and the least is moved?
+r"""Which node processes which items, so that all finish together and as little as possible is moved?
 
 Items lie on nodes (a block may have replicas on several). Capacities say how fast each node is; they come from
-one of three evaluations that exchange without touching the model. ``targets``: each node gets its share of the
-items by capacity, in whole items, and moving costs least. ``makespan``: the last node finishes as early as whole
-items allow, and among those partitions the one that moves cheapest.
+one of three evaluations that exchange without touching the model. ``targets``: each node gets its share of the items by
+capacity, rounded to integers, and moving costs least. ``makespan``: the last node finishes as early as possible with
+indivisible items, and among those partitions the moves are cheapest.
 
 An item that is processed where it lies costs nothing; one that moves costs the seconds of the link, or the usual
 seconds where there is none. Costs are exact: rational numbers in their largest common unit.
@@ -85,8 +85,8 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         Symbol("n_k", "items of group k"),
         Symbol("H_k", "nodes that hold the items of group k"),
         Symbol("C_i", "capacity of node i"),
-        Symbol("t_i", "target of node i: its quota by capacity, in whole items"),
-        Symbol("u_i", "most items that node i ends within the least makespan"),
+        Symbol("t_i", "target of node i: its quota by capacity, rounded to an integer"),
+        Symbol("u_i", "upper bound on the items that node i ends within the least makespan"),
         Symbol("c_{hi}, d", "seconds to move an item from node h to node i: along a link, without one"),
     )
     unknowns: ClassVar[tuple[Symbol, ...]] = (
@@ -194,7 +194,7 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
             parts, moves = shipped.parts, shipped.moves
             np.add.at(after, parts[1], parts[2])
             if shipped.split:
-                note = "Items are split: the table shows numbers rounded to whole items; see `stated.values`."
+                note = "Items are split: the table shows them rounded to integers; see `stated.values`."
                 facts = facts | {"message": f"{facts['message']} {note}".lstrip()}
         return PartitionSolution(
             **facts,
@@ -255,7 +255,7 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         return {"bound": plain(bound), "exact_bound_s": bound, "gap": gap}
 
     def _rounded(self, outcome: Outcome, seconds: Fraction) -> dict[str, Any]:
-        """What is proven where costs had to be rounded and the flow is not the cheapest by exact costs."""
+        """The proven status if costs had to be rounded and the flow is not the cheapest by exact costs."""
         units = self.partition.units
         assert outcome.bound is not None
         least = max(units.unit * int(outcome.bound) - units.error * self.total, Fraction(0))

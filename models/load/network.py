@@ -1,8 +1,8 @@
 """The network of load partition: groups of items, the nodes that hold them, the nodes that process them.
 
-An item leaves its group through a holder and stays there, goes to another node along a link, or goes through ``usual``,
-where moving costs what it costs between nodes without a link: an arc per node instead of one per pair. A holder with a
-link that is more expensive than usual has an arc to every node instead, so that nothing undercuts that link.
+An item leaves its group through a holder and stays there, goes to another node along a link, or goes through ``usual``
+at the cost of moves without a link: an arc per node instead of one per pair. A holder with a link that is more
+expensive than usual has an arc to every node instead, so that nothing undercuts that link.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PartitionNetwork:
     Attributes
     ----------
     units, seconds
-        The costs that an arc may have, as whole numbers for the engines and exact; these differ where the exact ones
+        The costs that an arc may have, as integers for the engines and exact; these differ where the exact ones
         have no common unit that 64 bits hold.
     cost
         (A,) place in ``seconds`` of the cost of every arc.

@@ -1,4 +1,4 @@
-"""A partition: who processes what, what moves where, when each node ends."""
+"""A partition: the items of each node, the moves, and when each node ends."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class PartitionSolution(Solution):
 
     @property
     def true_finish(self) -> Floats | None:
-        """(N,) seconds at the true speeds; None when the instance does not tell them all."""
+        """(N,) seconds at the true speeds; None when the instance does not have them all."""
         speeds = [node.true_items_per_s for node in self.source.nodes]
         if any(speed is None for speed in speeds):
             return None
@@ -162,7 +162,7 @@ class PartitionSolution(Solution):
         return each[int(self.source.arrays.cost[source, target])]
 
     def _proof(self) -> dict[str, Any]:
-        """Prices by node; see `flowlex.validation.certificates.load`."""
+        """Dual values by node; see `flowlex.validation.certificates.load`."""
         if self.node_price is None:
             return {}
         return {"node_price_s": {name: text(price) for name, price in self.node_price.items()}}

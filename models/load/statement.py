@@ -66,7 +66,7 @@ def state(
     sends, receives = sending_nodes(view, None if replicas else targets)
     leads = (sends[:, None] & receives) | np.eye(size, dtype=bool)
     holds = view.holds if replicas else np.arange(size) == view.home[:, None]
-    _limited(int((holds @ leads.sum(axis=1)).sum()), "ways of items to nodes")
+    _limited(int((holds @ leads.sum(axis=1)).sum()), "(block, holder, node) triples")
     block, place = np.nonzero(holds)
     start, target = np.nonzero(leads[place])
     block, holder = block[start], place[start]
@@ -121,7 +121,7 @@ def _limited(columns: int, what: str) -> None:
 
 @dataclass(frozen=True)
 class Shipped:
-    """What values of the statement say: block, node and items of each part, (N, N) moves, and whether items split."""
+    """Read values of the statement: block, node and items of each part, (N, N) moves, and whether items split."""
 
     parts: tuple[Integers, Integers, Integers]
     moves: Integers
@@ -129,7 +129,7 @@ class Shipped:
 
     @classmethod
     def of(cls, index: Index, x: Floats, nodes: int) -> Shipped:
-        """Items are rounded to whole ones."""
+        """Items are rounded to integers."""
         items = np.rint(x).astype(np.int64)
         used = np.flatnonzero(items)
         block, holder, node = (index.codes[level][used] for level in ("block", "holder", "node"))

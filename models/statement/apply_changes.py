@@ -24,7 +24,7 @@ from flowlex.models.statement.statement import Stage, Statement
 __all__ = ["apply_changes", "sides_of"]
 
 Row = tuple[Label, ...]
-#: Larger whole numbers are not exact in double precision.
+#: Larger integers are not exact in double precision.
 _EXACT = 2**53
 
 

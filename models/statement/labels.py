@@ -55,7 +55,7 @@ class Index:
     count
         How many members.
     keys
-        The levels that tell members apart and make their names; the others follow from them (a task's job). All
+        The levels that identify members and make their names; the others follow from them (a task's job). All
         levels when empty.
     """
 

@@ -66,7 +66,8 @@ class StatedModel(Changeable, Generic[SolutionT]):
         return "the quickest method of the unchanged model"
 
     def structure(self, time_limit: float = 10.0) -> Structure:
-        """What the rows are: network, totally unimodular, integers implied, or integer program, with what was lost.
+        """The structure of the rows: network, totally unimodular, integers implied, or integer program, with what was
+        lost.
 
         Parameters
         ----------
@@ -106,8 +107,7 @@ class StatedModel(Changeable, Generic[SolutionT]):
         Returns
         -------
         Solution
-            With the certificate of what is shown: that every row holds, and the value of each stage. It claims no
-            optimum.
+            With a certificate that every row holds and of the value of each stage. It claims no optimum.
 
         Raises
         ------

@@ -31,7 +31,7 @@ _SMALL = 5040
 
 @dataclass(frozen=True, eq=False)
 class StatementRun:
-    """What solving a statement left: the outcome, and what a solution file needs.
+    """The result of solving a statement: the outcome, and the data of a solution file.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ def _text(multiplier: float, factor: Fraction) -> int | str:
 
 
 def values_document(statement: Statement, values: Floats) -> dict[str, dict[str, Any]]:
-    """All values that are not 0, by variable and label; whole where the variables are integer."""
+    """All values that are not 0, by variable and label; integers where the variables are integer."""
     document: dict[str, dict[str, Any]] = {}
     for name, block in statement.program.variable_blocks.items():
         mine = values[block.columns]
@@ -208,7 +208,7 @@ def _short(value: float) -> int | float:
 
 
 def feasible_run(statement: Statement, values: Floats) -> StatementRun:
-    """A run of values that nobody has proven best."""
+    """A run of values without a proof of optimality."""
     outcome = Outcome(Status.FEASIBLE, "given", values=values, message="Values from outside; no optimum is claimed.")
     stages = {stage.name: stage.value_of(float(stage.cost(len(values)) @ values)) for stage in statement.stages}
     return StatementRun(statement, outcome, stages, {}, {}, "given values", {})
@@ -220,7 +220,7 @@ def read_values(statement: Statement, values: Mapping[str, Any] | Any) -> Floats
     Raises
     ------
     ModelError
-        A name does not exist, a number is missing or not finite, or one of an integer column is not whole.
+        A name does not exist, a number is missing or not finite, or a value of an integer column is fractional.
     """
     program = statement.program
     if hasattr(values, "variablesDict"):

@@ -7,8 +7,8 @@ A family of models builds its statement once, block by block::
     s.constrain("task", x.sum_by(task), "<=", 1, Index.of(task=names))
     s.minimize("transfer", (x * cost).sum(), unit=Fraction(1, 1000))
 
-The objectives are stages: the first is minimised, the second among its optima, and so on. Numbers are whole wherever
-the data allow it: rows and stages are scaled by an exact factor.
+The objectives are stages: the first is minimised, the second among its optima, and so on. Rows and stages are scaled by
+an exact factor so that their numbers are integers wherever the data allow it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Stage:
     name
         Its name in ``solution.stages``.
     expression
-        One row over the columns of the statement; whole coefficients where the data are exact.
+        One row over the columns of the statement; integer coefficients where the data are exact.
     maximize
         Whether more is better.
     unit
@@ -63,7 +63,7 @@ class Stage:
         return -cost if self.maximize else cost
 
     def value_of(self, internal: float) -> Fraction:
-        """A minimised value in the unit of the stage; whole where the expression is."""
+        """A minimised value in the unit of the stage; an integer where the expression is integer."""
         value = Fraction(round(internal)) if abs(internal - round(internal)) < 1e-6 else Fraction(internal)
         constant = Fraction(float(self.expression.constant[0]))
         return ((-value if self.maximize else value) + constant) * self.unit

@@ -48,7 +48,7 @@ def choices(kind: str) -> list[dict[str, str]]:
     found: list[dict[str, str]] = [{}]
     for option in options_of(model_class(kind)):
         values = option.values.replace(" or ", ", ").split(", ")
-        few = {"whole number", "number", "text", "a function"}.isdisjoint(values) and "{" not in option.values
+        few = {"integer", "number", "text", "a function"}.isdisjoint(values) and "{" not in option.values
         found += [{option.name: value} for value in values if few and not value.startswith("list of")]
     return found
 

@@ -1,11 +1,11 @@
 """Large changed rounds: two small programs with the optimum of the statement, and multipliers that prove it there.
 
-Tasks and GPUs that no rule tells apart are counted together (`rules`). Fair shares and the number of running tasks need
-no data: a program over classes of tasks (job, need of memory, codes) and of GPUs (memory, codes) finds them, stage by
-stage. Transfer needs the compact network: a task enters a node that holds its data, a rack that does, or the cluster;
-vertices of cluster and racks exist once for each class of tasks, so that the coefficients of rules sit on the arcs from
-there to GPUs of one code. Multipliers of GPUs, shares and rules prove each stage for the statement itself, because a
-bound over all pairs needs no more: each task takes the GPU that is best at these prices.
+Tasks and GPUs that every rule treats equally are counted together (`rules`). Fair shares and the number of running
+tasks need no data: a program over classes of tasks (job, need of memory, codes) and of GPUs (memory, codes) finds them,
+stage by stage. Transfer needs the compact network: a task enters a node that holds its data, a rack that does, or the
+cluster; vertices of cluster and racks exist once for each class of tasks, so that the coefficients of rules sit on the
+arcs from there to GPUs of one code. Multipliers of GPUs, shares and rules prove each stage for the statement itself,
+because a bound over all pairs needs no more: each task takes the GPU that is best at these prices.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Rule:
     labels, rhs
         (n,) of the rows.
     scale
-        By what the numbers were multiplied to be whole.
+        The factor that made the numbers integer.
     """
 
     name: str

@@ -137,8 +137,8 @@ def test_baselines_have_rounds_too() -> None:
     [
         ({"seconds": 0.0}, "seconds must be a positive number"),
         ({"seconds": float("nan")}, "seconds must be a positive number"),
-        ({"seconds": 1.0, "rounds": 0}, "rounds must be a whole number from 1 to 100000"),
-        ({"seconds": 1.0, "rounds": 2.5}, "rounds must be a whole number from 1 to 100000"),
+        ({"seconds": 1.0, "rounds": 0}, "rounds must be an integer from 1 to 100000"),
+        ({"seconds": 1.0, "rounds": 2.5}, "rounds must be an integer from 1 to 100000"),
     ],
 )
 def test_bad_rounds_are_refused(options: dict[str, Any], says: str) -> None:

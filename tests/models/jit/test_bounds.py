@@ -42,7 +42,7 @@ def test_the_bound_is_the_densest_interval_of_any_port(seed: int) -> None:
     assert bound.even == pytest.approx(peak, rel=1e-9)
     assert 0 <= bound.gap < 1 and bound.least <= bound.even + 1e-9
     strict = JitBandwidth(instance, share=1.0, load="port", windows="strict", program="P1").solve("highs")
-    if strict.status.has_answer:  # whole units a slot need at least as much as a fluid does
+    if strict.status.has_answer:  # integer units a slot need at least as much as a fluid does
         assert strict.objective >= bound.least * max(arrays.out_units.max(), arrays.in_units.max()) - 1e-6
     elif bound.even <= 1:
         assert strict.grid.widened or strict.grid.instance.rounding().size_added_mb

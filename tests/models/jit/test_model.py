@@ -98,7 +98,7 @@ def test_a_window_too_short_is_named_and_elastic_is_offered() -> None:
         ({"share": 0.0}, "share must lie above 0"),
         ({"share": 1.5}, "share must lie above 0"),
         ({"program": "P4", "presolve": True}, "P4 is solved as printed"),
-        ({"integrality": "lp", "presolve": True}, "presolve looks for whole units"),
+        ({"integrality": "lp", "presolve": True}, "presolve looks for integer units"),
         ({"windows": "elastic", "program": "P1"}, "elastic windows are available for P2 only"),
         ({"stage": "level_1", "program": "P1"}, "stages are those of P2, P1 is one program"),
         ({"horizon": "days"}, "horizon='days'"),

@@ -242,7 +242,7 @@ def test_changes_that_make_no_sense_are_refused():
 def test_split_items_are_said_to_be_rounded():
     model = LoadPartition(cluster([1, 1], [(4, [0])])).without("node").relaxed()
     solution = model.with_constraint("half", 2 * model.variables["x"].sel(node="n1").sum() == 3).solve()
-    assert solution.objective == 1.5 and "rounded to whole items" in solution.message
+    assert solution.objective == 1.5 and "rounded to integers" in solution.message
 
 
 FAULTS = {
