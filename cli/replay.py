@@ -46,7 +46,7 @@ def replay(
     until: Annotated[float | None, typer.Option("--until", help="For a trace: stop after this many seconds.")] = None,
     cost_limit: Annotated[int, typer.Option("--cost-limit", min=1, help="Largest cost of one arc.")] = 10**6,
     scale: Annotated[
-        int | None, typer.Option("--scale", min=1, help="Costs are whole numbers of 1/SCALE; found from the start's.")
+        int | None, typer.Option("--scale", min=1, help="Costs are integers of 1/SCALE; found from the start's.")
     ] = None,
     lexicographic: Annotated[
         bool, typer.Option("--lexicographic", help="Goals in strict order instead of their weighted sum.")

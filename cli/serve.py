@@ -60,7 +60,7 @@ def scheduler(
     ] = None,
     goals: Annotated[str, typer.Option(help="quincy, borg, alsched, load_spread, random, none.")] = "borg",
     cost_limit: Annotated[int, typer.Option(min=1, help="Largest cost of one arc.")] = 10**6,
-    scale: Annotated[int | None, typer.Option(min=1, help="Costs are whole numbers of 1/SCALE.")] = None,
+    scale: Annotated[int | None, typer.Option(min=1, help="Costs are integers of 1/SCALE.")] = None,
     lexicographic: Annotated[bool, typer.Option("--lexicographic", help="Goals in strict order.")] = False,
     step_limit_s: Annotated[
         float | None, typer.Option(min=0.001, help="Seconds of a whole solve, where rules or capacities ask for one.")

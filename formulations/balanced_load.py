@@ -1,4 +1,4 @@
-"""Amounts with time windows on one resource, loaded as evenly as whole numbers allow.
+"""Amounts with time windows on one resource, loaded as evenly as integers allow.
 
 Every item k has an integer amount and a window of slots ``start[k] .. stop[k] - 1``. Among all ways to spread the
 amounts over their windows there is one whose load vector is *least majorised*: for every c at once it has the

@@ -1,4 +1,4 @@
-"""Cut integer amounts on a bipartite graph over L equal slots into L parts, as evenly as whole numbers allow.
+"""Cut integer amounts on a bipartite graph over L equal slots into L parts, as evenly as integers allow.
 
 In every part each edge carries its mean rounded down or up, and so does each node. Amounts that respect
 ``L * capacity`` at every node therefore give parts that respect ``capacity`` (integer decomposition of a bipartite

@@ -1,4 +1,4 @@
-"""Rationals in a common unit: whole numbers that a network or a program can hold exactly."""
+"""Rationals in a common unit: integers that a network or a program can hold exactly."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def whole_shares(least: ArrayLike, most: ArrayLike, weight: ArrayLike, units: in
 
     Notes
     -----
-    Ties go to the earlier job. Levels are whole numbers of ``2**-bits``: the k-th unit of a job of weight w lies at
+    Ties go to the earlier job. Levels are integers of ``2**-bits``: the k-th unit of a job of weight w lies at
     ``floor(k * 2**bits / w)``, and ``bits`` is so large that these integers are ordered as the fractions are.
     """
     low, high, w = (np.asarray(x, np.int64) for x in (least, most, weight))

@@ -102,7 +102,7 @@ class SolveOptions:
         if self.time_limit_s is not None and not 0 < self.time_limit_s < math.inf:
             raise ValueError(f"time_limit_s must be a positive number of seconds, got {self.time_limit_s}")
         if self.max_steps is not None and (not isinstance(self.max_steps, int) or self.max_steps < 1):
-            raise ValueError(f"max_steps must be a whole number of at least 1, got {self.max_steps}")
+            raise ValueError(f"max_steps must be an integer of at least 1, got {self.max_steps}")
         if not (self.gap >= 0 and math.isfinite(self.gap)):
             raise ValueError(f"gap must be a finite number of at least 0, got {self.gap}")
         if self.seed < 0 or self.seed > 2**31 - 1:

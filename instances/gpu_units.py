@@ -82,14 +82,14 @@ def largest_unit(numbers: Iterable[Fraction]) -> Fraction:
 
 
 def _whole_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], Fraction]:
-    """Sizes as whole numbers of the largest part of a MB that they share, and how many such parts a MB has."""
+    """Sizes as integers of the largest part of a MB that they share, and how many such parts a MB has."""
     size, parts = _decimal_sizes(size_mb)
     shared = int(np.gcd.reduce(size)) if len(size) else 1
     return size // shared, Fraction(parts, shared)
 
 
 def _decimal_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], int]:
-    """Sizes as whole numbers of a power of ten of a MB where that is exact."""
+    """Sizes as integers of a power of ten of a MB where that is exact."""
     for digits in range(16):
         scaled = np.rint(size_mb * 10.0**digits)
         if not (scaled < _DECIMAL).all() or float(scaled.sum()) >= 2**62:

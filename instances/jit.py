@@ -62,11 +62,11 @@ class JitArrays:
     Attributes
     ----------
     out_units, in_units
-        (M,) capacity of the ports, whole units a slot (rounded down).
+        (M,) capacity of the ports, integer units a slot (rounded down).
     sender, receiver, job, feeds
         (F,) machine, machine, job and computation of each transfer.
     size_mb, size_units
-        (F,) size, and size in whole units (rounded up).
+        (F,) size, and size in integer units (rounded up).
     ready_s, deadline_s, firm_s
         (F,) from the job's arrival; the deadline is NaN where the DAG decides, ``firm_s`` where there is none.
     start_s
@@ -235,7 +235,7 @@ class JitInstance(Instance):
         )
 
     def rounding(self) -> Rounding:
-        """What is lost by whole units a slot, and by whole units a transfer."""
+        """What is lost by integer units a slot, and by integer units a transfer."""
         arrays = self.arrays
         unit_rate = self.unit_mb * 8 / self.slot_s
         exact = np.array([(m.out_mbps, m.in_mbps) for m in self.machines])

@@ -79,7 +79,7 @@ class PodQueue(Part):
 
 
 class PodResource(Part):
-    """A resource that pods ask for in whole units, beside cores, memory and cards; each domain has some of it."""
+    """A resource that pods ask for in integer units, beside cores, memory and cards; each domain has some of it."""
 
     name: Name
     over: Name = "node"

@@ -1,4 +1,4 @@
-"""Sizes of pods and nodes as whole numbers, and matrices of pods and nodes whose equal rows are kept once."""
+"""Sizes of pods and nodes as integers, and matrices of pods and nodes whose equal rows are kept once."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Pod(Part):
     card_models
         The node's cards must be of one of these models (empty: any).
     resources
-        What it asks for of the `resources` of the instance, in whole units.
+        What it asks for of the `resources` of the instance, in integer units.
     gang, spreads, queue
         Names of the gang, the spreads and the queue that it belongs to.
     node

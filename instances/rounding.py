@@ -21,11 +21,11 @@ class Rounding:
     Attributes
     ----------
     rate_lost_mbps, rate_lost_share
-        Port rate given up because capacities are rounded down to whole units a slot, over all ports.
+        Port rate given up because capacities are rounded down to integer units a slot, over all ports.
     machine
         The machine that loses the largest share (empty when none loses).
     size_added_mb, size_added_share
-        Volume added because sizes are rounded up to whole units, over all transfers.
+        Volume added because sizes are rounded up to integer units, over all transfers.
     """
 
     rate_lost_mbps: float
@@ -36,22 +36,22 @@ class Rounding:
 
     def __str__(self) -> str:
         rates = (
-            f"port rates are rounded down to whole units a slot: {self.rate_lost_mbps:.6g} Mbit/s lost "
+            f"port rates are rounded down to integer units a slot: {self.rate_lost_mbps:.6g} Mbit/s lost "
             f"in all ({self.rate_lost_share:.2%}), most at {self.machine!r}"
             if self.machine
-            else "port rates are whole units a slot"
+            else "port rates are integer units a slot"
         )
         return (
-            f"{rates}; sizes are rounded up to whole units: {self.size_added_mb:.6g} MB added "
+            f"{rates}; sizes are rounded up to integer units: {self.size_added_mb:.6g} MB added "
             f"({self.size_added_share:.2%})"
         )
 
 
 def whole_below(value: Floats | float) -> Integers:
-    """The largest whole numbers not above the values."""
+    """The largest integers not above the values."""
     return np.asarray(np.floor(np.asarray(value) * (1 + WHOLE)), dtype=np.int64)
 
 
 def whole_above(value: Floats) -> Integers:
-    """The least whole numbers not below the values."""
+    """The least integers not below the values."""
     return np.asarray(np.ceil(value * (1 - WHOLE)), dtype=np.int64)

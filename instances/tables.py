@@ -323,7 +323,7 @@ def _number(text: str, plain: Any) -> Any:
         read = None
     if isinstance(read, bool) or not isinstance(read, (int, float)):
         if plain in (int, float):
-            raise ValueError("no whole number" if plain is int else "no number")
+            raise ValueError("no integer" if plain is int else "no number")
         return text
     return float(read) if plain is float else read
 

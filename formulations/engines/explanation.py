@@ -82,7 +82,7 @@ def _without_set(relaxation: LinearProgramArrays, is_mip: bool, seconds: float) 
 
 
 def _farkas(arrays: LinearProgramArrays, among: list[int] | None, seconds: float) -> Floats | None:
-    """Multipliers that prove infeasibility, of whole numbers where these do; None when HiGHS has none that hold."""
+    """Multipliers that prove infeasibility, of integers where these do; None when HiGHS has none that hold."""
     from flowlex.formulations.engines.highs import pass_model, quiet, run
 
     rows = np.arange(len(arrays.row_lower)) if among is None else np.array(sorted(among), np.int64)
@@ -111,7 +111,7 @@ def _farkas(arrays: LinearProgramArrays, among: list[int] | None, seconds: float
 
 
 def _whole(direction: Floats) -> Floats:
-    """The same direction in the least whole numbers where it has small ones; as it is where not."""
+    """The same direction in the least integers where it has small ones; as it is where not."""
     members = direction[direction != 0]
     if not len(members):
         return direction

@@ -35,7 +35,7 @@ def fits(network: FlowNetwork, cost: NDArray[Any]) -> bool:
 
 
 def solve_wide(network: FlowNetwork, cost: NDArray[Any], engine: str, options: SolveOptions | None = None) -> Outcome:
-    """Solve a network with other costs, (A,) whole numbers of any size.
+    """Solve a network with other costs, (A,) integers of any size.
 
     Returns
     -------

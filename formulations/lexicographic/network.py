@@ -37,7 +37,7 @@ def optimal_face(network: FlowNetwork, outcome: Outcome) -> FlowNetwork:
     reduced = outcome.reduced_costs
     assert outcome.values is not None and reduced is not None
     if reduced.dtype.kind not in "iO":
-        raise ValueError("the duals are not whole numbers; solve the stages with engine='network'")
+        raise ValueError("the duals are not integers; solve the stages with engine='network'")
     lower = np.where(reduced < 0, network.upper, network.lower)
     upper = np.where(reduced > 0, network.lower, network.upper)
     return replace(network, lower=lower, upper=upper)

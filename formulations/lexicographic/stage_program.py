@@ -17,7 +17,7 @@ from flowlex.formulations.processor_time import processor_seconds
 
 __all__ = ["WHOLE", "StageProgram", "close_to", "raised"]
 
-#: A value this close to a whole number is one.
+#: A value this close to an integer is one.
 WHOLE = 1e-6
 #: Rounding by less than this moves no other column.
 _DUST = 1e-11
@@ -196,7 +196,7 @@ class StageProgram:
         self.best = found
 
     def take(self, values: Floats, cost: Floats) -> None:
-        """Make values with whole integer columns the best answer, if they are accepted and no worse."""
+        """Make values with integer values of integer columns the best answer, if they are accepted and no worse."""
         found = self.rounded(values)
         if self.accept is not None:
             accepted = self.accept(found)

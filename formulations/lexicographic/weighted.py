@@ -41,7 +41,7 @@ def weighted_program(
     if size > 1 and (problem.levels + 1) * np.log2(size) > np.log2(EXACT):
         raise PrecisionError(
             f"the weights |delta|**s reach {size:g}**{problem.levels} and are summed over {size:g} loads: above "
-            "2**53, where double precision loses whole units; use the staged form, whose coefficients are 0 and 1"
+            "2**53, where double precision loses single units; use the staged form, whose coefficients are 0 and 1"
         )
     program = copy_program(problem.base)
     points = np.arange(problem.levels + 1)

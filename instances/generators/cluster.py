@@ -100,7 +100,7 @@ def _amounts(name: str, text: str) -> list[int]:
         found = [int(part) for part in text.split(",")] if text else []
     except ValueError:
         found = [0]
-    require(min(found, default=1) >= 1, f"{name}={text!r}: give whole numbers of GB between commas, such as '10,24'")
+    require(min(found, default=1) >= 1, f"{name}={text!r}: give integers of GB between commas, such as '10,24'")
     return found
 
 

@@ -67,12 +67,13 @@ def read_coflow_trace(
         Rate of every port, in Mbit/s (the trace has none).
     slack
         A coflow's deadline is ``slack`` (at least 1) times the time it needs alone on its busiest port, and at least
-        what its sizes need after rounding to whole units and slots.
+        what its sizes need after rounding to integer units and slots.
     slot_s
         Length of a slot of the planning grid, in seconds.
     unit_mb
-        The smallest amount sent, in MB, whatever the slot: sizes are rounded up to whole units. When None, 1 MB (every
-        transfer of the published trace is a whole number of MB), or what a port sends in a slot, if that is less.
+        The smallest amount sent, in MB, whatever the slot: sizes are rounded up to integer units. When None, 1 MB
+        (every transfer of the published trace is an integer number of MB), or the amount a port sends in a slot, if
+        that is less.
     first
         Number of coflows to read (the whole trace has some 700 000 transfers); all when None.
 
@@ -200,7 +201,7 @@ def _reducer(word: str) -> tuple[int, float]:
 
 def _whole(word: str, what: str) -> int:
     if not (word.isascii() and word.isdigit() and len(word) < 16):
-        raise ValueError(f"{what} must be a whole number, found {word!r}")
+        raise ValueError(f"{what} must be an integer, found {word!r}")
     return int(word)
 
 

@@ -83,7 +83,7 @@ def _refuse_early(until_s: float, now_s: float, refuse: Refuse) -> None:
 def _numbers(answer: Rates, refuse: Refuse) -> tuple[Ints, Floats]:
     transfers, rates = np.asarray(answer.transfers), np.asarray(answer.mb_per_s, dtype=np.float64)
     if transfers.size and not np.issubdtype(transfers.dtype, np.integer):
-        refuse(f"transfers are whole numbers, it answered {transfers.dtype}")
+        refuse(f"transfers are integers, it answered {transfers.dtype}")
     if transfers.shape != rates.shape or transfers.ndim != 1:
         refuse(f"it answered {transfers.size} transfers and {rates.size} rates; give each transfer one rate")
     return transfers.astype(np.int64), rates

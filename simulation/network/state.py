@@ -227,5 +227,5 @@ def _whole(coflows: Sequence[int] | Ints) -> Ints:
     """Coflows by number; nothing is rounded."""
     order = np.asarray(coflows)
     if order.ndim != 1 or (order.size and not np.issubdtype(order.dtype, np.integer)):
-        raise ValueError(f"coflows are whole numbers in a row, got {order.dtype} of shape {order.shape}")
+        raise ValueError(f"coflows are integers in a row, got {order.dtype} of shape {order.shape}")
     return order.astype(np.int64)

@@ -270,5 +270,5 @@ def test_stages_in_strict_order_are_exact_beyond_floating_point() -> None:
     assert stages[-1].outcome.values.tolist() == [0, 1, 0, 1]
     face = optimal_face(network, replace(stages[0].outcome, duals=stages[0].outcome.duals.astype(np.int64)))
     assert face.arc_count == 4
-    with pytest.raises(ValueError, match="the duals are not whole numbers"):
+    with pytest.raises(ValueError, match="the duals are not integers"):
         optimal_face(network, replace(stages[0].outcome, reduced_costs=np.zeros(4)))

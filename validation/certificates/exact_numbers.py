@@ -13,7 +13,7 @@ from flowlex.instances.exact import rational
 
 __all__ = ["Number", "agrees", "dot", "text", "times", "total", "whole", "wide", "written"]
 
-#: A number of a document: whole numbers as they are, others as decimal or as text, ``"6063/5"`` or ``"1212.6"``.
+#: A number of a document: integers as they are, others as decimal or as text, ``"6063/5"`` or ``"1212.6"``.
 Number: TypeAlias = int | float | str
 
 #: Sums and differences of fewer than four numbers below this stay within 64 bits.
@@ -50,7 +50,7 @@ def written(value: Fraction | int) -> Number:
 
 
 def wide(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same whole numbers, as Python integers where sums of two could leave 64 bits."""
+    """The same integers, as Python integers where sums of two could leave 64 bits."""
     if values.dtype == object:
         return values
     large = bool(len(values)) and (int(values.max()) >= _SAFE or int(values.min()) <= -_SAFE)

@@ -61,7 +61,7 @@ def _earlier(capacity: Sequence[Fraction], after: list[int]) -> tuple[Fraction, 
 
 @dataclass(frozen=True, eq=False)
 class _Moves:
-    """What moving costs: (N, N) whole numbers, so many to the second; and (B, N) where the items of a block lie."""
+    """What moving costs: (N, N) integers, so many to the second; and (B, N) where the items of a block lie."""
 
     cost: NDArray[np.int64]
     per_s: int

@@ -115,7 +115,7 @@ def test_a_budget_in_steps_ends_a_search_the_same_way_each_time(engine: str) -> 
     linear.constrain("chain", y[1:] - y[:-1], ">=", np.arange(1, 200))
     linear.minimize(y.sum())
     assert solve(linear, engine, max_steps=1, algorithm="simplex").status in ("feasible", "time_limit", "optimal")
-    with pytest.raises(ValueError, match="max_steps must be a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match="max_steps must be an integer of at least 1, got 0"):
         SolveOptions(max_steps=0)
 
 

@@ -73,7 +73,7 @@ def test_a_trace_can_be_planned() -> None:
         ("4 1\n1 0 1 1 1 3:0\n", "a reducer is port:MB with MB above 0, found '3:0'"),
         ("4 1\n1 0 1 1 1 3:nan\n", "a reducer is port:MB with MB above 0"),
         ("4 1\n1 0 1 9 1 3:1\n", r"line 2: port 9 is not among the 4 ports \(0..3\)"),
-        ("4 1\n1 -5 1 1 1 3:1\n", "arrival .* must be a whole number, found '-5'"),
+        ("4 1\n1 -5 1 1 1 3:1\n", "arrival .* must be an integer, found '-5'"),
         ("4 1\n1 0 1 1 2 3:1 3:2\n", "names a reducer twice"),
     ],
 )

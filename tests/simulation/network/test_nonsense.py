@@ -52,7 +52,7 @@ def refused(answer, **promises):
         (lambda s: Rates([0], [np.nan]), "it gave transfer 'j/t0' the rate nan; rates are finite, at least 0"),
         (lambda s: Rates([0, 0], [0.1, 0.1]), "it gave transfer 'j/t0' two rates"),
         (lambda s: Rates([0, 1], [1.0]), "it answered 2 transfers and 1 rates; give each transfer one rate"),
-        (lambda s: Rates([0.5], [1.0]), "transfers are whole numbers, it answered float64"),
+        (lambda s: Rates([0.5], [1.0]), "transfers are integers, it answered float64"),
         (lambda s: Rates([0], [1.0], until_s=0.0), "it wants to be asked again at 0.0 s, which is not later"),
         (
             lambda s: Rates([0, 1], [0.75, 0.75]),
@@ -60,7 +60,7 @@ def refused(answer, **promises):
         ),
         (lambda s: s.in_order([]), "its order leaves out 0; order all of state.coflows"),
         (lambda s: s.in_order([0, 0]), "its order has 0 twice"),
-        (lambda s: Rates(None, None), "transfers are whole numbers, it answered object"),
+        (lambda s: Rates(None, None), "transfers are integers, it answered object"),
         (lambda s: Rates([0], [1.0], held=[3]), "it holds back [3]; there are 3 transfers, numbered from 0"),
         (lambda s: Rates([0], [1.0], held=[0.5]), "it holds back [0.5]; there are 3 transfers, numbered from 0"),
         (
@@ -105,7 +105,7 @@ def test_promises_are_checked():
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (lambda s: s.in_order([0.5]), r"coflows are whole numbers in a row, got float64 of shape \(1,\)"),
+        (lambda s: s.in_order([0.5]), r"coflows are integers in a row, got float64 of shape \(1,\)"),
         (lambda s: s.in_order([0], inside=np.zeros(2)), "inside has 2 ranks; there are 3 transfers"),
         (lambda s: s.in_order([0], stop_at_left_mb=1.0), r"stop_at_left_mb has the shape \(\), coflows \(1,\)"),
         (

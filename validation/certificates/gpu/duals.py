@@ -65,6 +65,6 @@ def check_duals(
 
 
 def _whole(stated: Mapping[str, Any], unit: Fraction) -> tuple[dict[str, int], list[str]]:
-    """Prices in whole units, and those that are none."""
+    """Prices in integer units, and those that are none."""
     exact = {label: rational(value) / unit for label, value in stated.items()}
     return {label: int(n) for label, n in exact.items()}, [label for label, n in exact.items() if n.denominator > 1]

@@ -52,7 +52,7 @@ class Answer(Strict):
     origin_slot: int
     lateness_unit_slots: float | int
     schedule: dict[str, list[list[float | int]]]
-    """Planned transfer to its blocks: first slot, end, units in all of these slots, as even as whole numbers allow."""
+    """Planned transfer to its blocks: first slot, end, units in all of these slots, as even as integers allow."""
 
 
 class Level(Strict):
@@ -169,7 +169,7 @@ def _windows(options: dict[str, Any]) -> str:
 
 
 def _least_load(schedule: JitSchedule) -> Fraction:
-    """What some load must be at least: the level that is shown, or one unit, if whole units are sent."""
+    """What some load must be at least: the level that is shown, or one unit, if integer units are sent."""
     if schedule.least is not None and schedule.least.proofs:
         return Fraction(schedule.least.proofs[-1].level)
     return Fraction(int(schedule.integral and len(schedule.transfer) > 0))
@@ -251,7 +251,7 @@ def _prices(rows: list[list[str | int]], machine: dict[str, int], *, pair: bool)
         else:
             units.append(at + len(machine) * _SIDES.index(str(second)))
         if len(rest) not in (3, 4) or not all(isinstance(x, int) for x in rest):
-            raise ValueError("a price has two names, its first slot, its end, and a whole number, or two")
+            raise ValueError("a price has two names, its first slot, its end, and an integer, or two")
         numbers.append([*rest, rest[-1]][:4])
     table = np.array(numbers, np.int64).reshape(-1, 4)
     return Prices(np.array(units, np.int64), *table.T)

@@ -1,4 +1,4 @@
-"""Loads of amounts that are sent as evenly as whole numbers allow, from runs of slots; no slot is looked at alone."""
+"""Loads of amounts that are sent as evenly as integers allow, from runs of slots; no slot is looked at alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sweep(
 
 @dataclass(frozen=True, eq=False)
 class Even:
-    """Amounts in slots ``begin .. end - 1`` of units, sent as evenly as whole numbers allow.
+    """Amounts in slots ``begin .. end - 1`` of units, sent as evenly as integers allow.
 
     Amounts of the same slots are cut into slots together, which leaves every unit (pair and port at once) its mean,
     rounded down or up: integer decomposition of bipartite b-matchings (de Werra 1971). An amount that its

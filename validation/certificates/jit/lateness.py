@@ -74,7 +74,7 @@ def judge_lateness(
     Parameters
     ----------
     whole
-        Whether only whole units are sent; else ``near`` (times scale) is what counts as no gap.
+        Whether only integer units are sent; else ``near`` (times scale) is what counts as no gap.
     """
     pieces = _Pieces(part, proof)
     bound = pieces.bound()

@@ -36,7 +36,7 @@ class JitSchedule:
     planned
         Positions of the planned transfers in the instance's arrays.
     transfer, begin, end, amount
-        (R,) position, slots ``begin .. end - 1``, units in all of them: as evenly as whole numbers allow, see `Even`.
+        (R,) position, slots ``begin .. end - 1``, units in all of them: as evenly as integers allow, see `Even`.
     lateness
         Units times the slots by which they arrive after their due slots.
     integral
@@ -125,7 +125,7 @@ class View:
         return True
 
     def lateness(self, runs: NDArray[np.bool_] | slice = slice(None)) -> Any:
-        """Of some runs; half units x slots of whole units are cut off, which the order of slots makes true."""
+        """Of some runs; half units x slots of integer units are cut off, which the order of slots makes true."""
         twice = self.twice_late[runs].sum()
         return twice // 2 if self.schedule.integral else twice / 2
 

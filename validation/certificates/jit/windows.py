@@ -17,7 +17,7 @@ from flowlex.instances.rounding import WHOLE
 
 __all__ = ["TransferWindows", "overloaded", "planned_transfers", "transfer_windows"]
 
-#: A quotient this near to a whole number counts as whole.
+#: A quotient this near to an integer counts as whole.
 _WHOLE = Fraction(1, 10**9)
 #: A slot after all others.
 NEVER = 1 << 60
@@ -35,7 +35,7 @@ class TransferWindows:
         (F,) first slot; end by the latest arrival time; the same, widened to the least length in which it fits; end
         that holds even where windows are elastic (`NEVER` without one).
     units, most
-        (F,) whole units to send, and at most in one slot.
+        (F,) integer units to send, and at most in one slot.
     latest_s
         (F,) latest arrival from the job's arrival.
     """
