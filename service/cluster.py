@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,12 @@ from flowlex.instances import events as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
-from flowlex.models.flow.live.explain import explain_task
+from flowlex.models.flow.live.explain import Explanation, explain_task
 from flowlex.models.flow.live.full_solve import Decided
 from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.models.flow.live.view import View
+from flowlex.service.price_process import priced_apart
 from flowlex.service.scheduler_protocol import Document, RefusedEvent
 
 __all__ = ["ClusterCore", "Reader"]
@@ -133,14 +133,18 @@ class Reader:
         reason = None if machine is not None else self.view.reason(name)
         return {"task": name, "job": task.job, "machine": machine, "reason": reason}
 
-    def explain(self, name: str) -> Document:
+    def explain(self, name: str) -> Explanation:
         """Why a task waits, and what would place it; raises KeyError."""
         if name not in self:
             raise KeyError(name)
         try:
-            return asdict(explain_task(self.view, name))
+            return explain_task(self.view, name)
         except EventError as error:
             raise RefusedEvent(str(error)) from error
+
+    def priced(self, why: Explanation) -> Explanation:
+        """An explanation with its price, where rules or capacities make that a matter of whole solves."""
+        return why if self.view.frozen is None else priced_apart(why, self.view.frozen)
 
 
 def _decided(decision: Document) -> Decided:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -26,6 +27,7 @@ gpu_router: APIRouter = _router("gpu rounds")
 placement_router: APIRouter = _router("placements")
 _NOT_EVENTS = (ev.Cluster, ev.Step, Network, Arrive, Withdraw, Sent)
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "No such task"}}
+_ANOTHER = "the service is finding the price of another explanation, one at a time; ask again in some seconds"
 TaskName = Annotated[str, Query(min_length=1, max_length=200, description="Name of the task.")]
 
 
@@ -65,9 +67,12 @@ async def explanation(service: ServedDep, who: Reader, task: TaskName) -> Explai
     """Say why a task waits, what would have to change, and its price."""
     try:
         view = await service.view(task)
-        return Explained.model_validate(await service.read(lambda: view.explain(task)))
+        why = await service.read(lambda: view.explain(task))
     except KeyError as error:
         raise _unknown(task) from error
+    if why.unpriced:
+        why = await service.read_alone(lambda: view.priced(why), replace(why, unpriced=_ANOTHER))
+    return Explained.model_validate(asdict(why))
 
 
 # Rounds of GPU assignment ------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class Served(Generic[C]):
         self.tokens: TokenBook = TokenBook(store)
         self.rate: RateLimit = RateLimit(settings.requests_per_s)
         self._readers = ThreadPoolExecutor(1, "reader")
+        self._answering = False  # a question of `read_alone`; the event loop's own
         self._json: dict[tuple[int, bool], bytes] = {}
 
     async def write(self, function: Callable[[], T]) -> T:
@@ -73,6 +74,16 @@ class Served(Generic[C]):
             return question()
 
         return await asyncio.get_running_loop().run_in_executor(self._readers, between)
+
+    async def read_alone(self, question: Callable[[], T], otherwise: T) -> T:
+        """Answer a question that takes seconds; ``otherwise`` at once while another one is being answered."""
+        if self._answering:
+            return otherwise
+        self._answering = True
+        try:
+            return await run_in_threadpool(question)
+        finally:
+            self._answering = False
 
     def json_of(self, decision: Document) -> bytes:
         """A decision as JSON, written once for all readers."""

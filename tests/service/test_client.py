@@ -50,7 +50,7 @@ def test_every_method_and_requests_that_are_sent_again(start):
         assert len(scheduler.step().placed) == 3
         assert scheduler.placements().places.keys() == {"a0", "a1", "a2"}
         assert scheduler.task("a0").machine and "gang" not in str(scheduler.task("b0").reason)
-        assert scheduler.explain("b0").unpriced  # a gang is here
+        assert scheduler.explain("b0").stops == ["a0", "a1", "a2"]  # the gang, by full solves
         scheduler.finish("a0", "a1")
         scheduler.remove_machine("m1")
         scheduler.cancel(task="b0")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import json
+import threading
 import time
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ import pytest
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals import preset
 from flowlex.models.flow.model import FlowScheduling
+from flowlex.service import cluster as service_cluster
+from flowlex.service import price_process
 from flowlex.service.cluster import ClusterCore
 from flowlex.service.routes import cluster_router as router
 from flowlex.telemetry.security import Role, new_token
@@ -144,6 +149,7 @@ def test_rules_and_capacities_over_http(start, monkeypatch):
     assert decision["whole"] and decision["running"] == 1 and len(decision["waiting"]) == 4
     why = api.get("/v1/explanation", params={"task": "g1"}).json()
     assert why["rule"] == "gang" and "needs 4 places at once" in why["reason"] and why["price"] is None
+    assert why["unpriced"] == "" and why["stops"] == ["f0"]  # no cost buys the place of a more important task
     assert api.get("/v1/task", params={"name": "g1"}).json()["reason"] == why["reason"]
     refused = send(api, {"event": "tie", "affinities": [{"name": "a", "tasks": ["g0"]}]}, status=409)
     assert "task 'g0' is in gang 'g' and affinity 'a'" in str(refused)
@@ -285,6 +291,51 @@ def test_readers_see_the_last_decision_and_what_is_new(api):
     waits = next(name for name in "bc" if name not in api.get("/v1/placements").json()["places"])
     why = api.get("/v1/explanation", params={"task": waits}).json()
     assert why["rule"] == "worth" and why["price"] > 0 and why["unpriced"] == ""
+
+
+def test_prices_under_rules_are_found_while_decisions_are_made(api, monkeypatch):
+    gang = {"name": "g", "jobs": ["g"]}
+    send(api, machine("m0", 2), job("g", "g0", "g1") | {"gangs": [gang]}, job("k", "a"))
+    assert api.post("/v1/step").json()["running"] == 2
+    waits = next(name for name in ("a", "g0") if name not in api.get("/v1/placements").json()["places"])
+    scheduler = api.worker.core.scheduler
+    expected = scheduler.explain(waits)
+    found, ask = [], lambda: api.get("/v1/explanation", params={"task": waits}).json()
+    real, entered, go = price_process.priced_apart, threading.Event(), threading.Event()
+
+    def slow(why, frozen):
+        entered.set()
+        assert go.wait(60)
+        return real(why, frozen)
+
+    monkeypatch.setattr(service_cluster, "priced_apart", slow)
+    first = threading.Thread(target=lambda: found.append(ask()))
+    first.start()
+    assert entered.wait(60)
+    second = ask()  # at once, while the first one is being found
+    assert second["price"] is None and "one at a time; ask again" in second["unpriced"]
+    send(api, machine("m1"))
+    assert api.post("/v1/step").json()["number"] == 2  # a decision does not wait, and what it changes is not priced
+    go.set()
+    first.join()
+    assert found == [json.loads(json.dumps(asdict(expected)))] and expected.unpriced == "" and expected.machine == "m0"
+
+
+def test_prices_under_rules_have_bounds(monkeypatch):
+    core = ClusterCore.load(None, (), None)
+    for event in (machine("m0"), job("g", "g0", "g1") | {"gangs": [{"name": "g", "jobs": ["g"]}]}, job("k", "a")):
+        core.take(event, 0.0)
+    core.decide(0.0)
+    view = core.view()
+    why = view.explain("g0")
+    said = price_process.priced_apart(why, view.view.frozen, seconds=0.01).unpriced
+    assert said.startswith("the two full solves take more than 0.01 s; ask `flowlex explain`")
+    unknown = replace(view.view.frozen, goals=(threading.Lock(),))
+    assert "cannot be handed to another process" in price_process.priced_apart(why, unknown).unpriced
+    broken = replace(view.view.frozen, options={})
+    assert "failed (KeyError: 'wait_cost')" in price_process.priced_apart(why, broken).unpriced
+    monkeypatch.setattr(price_process, "_MOST_TASKS", 2)
+    assert "prices of at most 2 tasks, here 3; ask" in view.priced(why).unpriced
 
 
 def test_an_agent_speaks_for_its_machine_only(start):

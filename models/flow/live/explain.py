@@ -37,7 +37,7 @@ _REMEDIES = {
     "worth": "make it worth more (wait_cost, priority), add slots, or end what holds them",
     "placement": "add or relabel a machine so that it meets this, or submit the task with another placement",
 }
-_UNPRICED = "under rules or capacities a price takes two whole solves; FlowScheduler.explain and flowlex explain do it"
+_UNPRICED = "under rules or capacities a price takes two full solves"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def explain_task(view: View, name: str) -> Explanation:
     wait_arc, session = view.nodes[name].wait_arc, view.solved
     if view.pending and not session.flow[wait_arc] and name not in view.known:
         raise EventError(f"task {name!r} may be placed by the next step; only what waits is explained")
-    if view.side_constraints:
+    if view.frozen is not None:
         return _unpriced(task.job, name, view.reason(name))
     unmet = view.rules.unmet(task, view.cluster)
     if unmet is not None:

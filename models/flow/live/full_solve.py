@@ -14,10 +14,9 @@ from flowlex.models.answer import Seconds
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.own_goals import ask
 from flowlex.models.flow.live.explain import Explanation
+from flowlex.models.flow.live.frozen_state import FrozenState
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state import LiveState
-from flowlex.models.flow.live.state_queries import present_instance
-from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.verifier_interface import verify
@@ -78,11 +77,6 @@ class Decided:
         return FullSolve("as decided before", waiting={**known, **self.waiting})
 
 
-def _model(state: LiveState, options: Mapping[str, Any]) -> FlowScheduling:
-    kept = {name: options[name] for name in ("wait_cost", "scale", "lexicographic")}
-    return FlowScheduling(present_instance(state), goals=tuple(state.goals), **kept)
-
-
 def solve_fully(state: LiveState, options: Mapping[str, Any], *, certify: bool) -> FlowSolution:
     """The best schedule of the present instance.
 
@@ -93,25 +87,26 @@ def solve_fully(state: LiveState, options: Mapping[str, Any], *, certify: bool) 
     """
     program = bool(state.side_constraints)
     solver = options["solver"] if program else {}
-    solution = _model(state, options).solve("highs" if program else "network", certify=certify, **solver)
+    solution = FrozenState.of(state, options).model.solve("highs" if program else "network", certify=certify, **solver)
     if not solution.status.has_answer:
         raise ModelError(f"no schedule ({solution.message}); give the solver more time or steps")
     return solution
 
 
-def priced(why: Explanation, state: LiveState, options: Mapping[str, Any]) -> Explanation:
-    """An explanation under rules or capacities, with the price by two whole solves: with and without the task running.
+def priced(why: Explanation, frozen: FrozenState) -> Explanation:
+    """An explanation under rules or capacities, with the price by two full solves: with and without the task running.
 
     Where running it costs D more and leaves everything before the costs as it is, waiting must cost D + 1 more.
     """
-    model = _model(state, options)
+    model, solver = frozen.model, frozen.options["solver"]
     try:
         forced = model.with_fixed(model.variables["waits"].sel(task=why.task), 0)
-        best, found = (each.solve("highs", certify=False, **options["solver"]) for each in (model, forced))
+        found = forced.solve("highs", certify=False, **solver)
+        if found.status is Status.INFEASIBLE:
+            return replace(why, unpriced="no schedule runs it while the rules and capacities hold")
+        best = model.solve("highs", certify=False, **solver)
     except ModelError as error:
         return replace(why, unpriced=str(error))
-    if found.status is Status.INFEASIBLE:
-        return replace(why, unpriced="no schedule runs it while the rules and capacities hold")
     if not best.status is found.status is Status.OPTIMAL:
         return replace(why, unpriced="a solve stopped at its limit; give the solver more time or steps")
     now, then, price = best.score, found.score, None
@@ -119,12 +114,11 @@ def priced(why: Explanation, state: LiveState, options: Mapping[str, Any]) -> Ex
     if (now.shortfall, now.waiting) == (then.shortfall, then.waiting):
         goals = zip(now.by_goal, then.by_goal, strict=True) if now.by_goal else ((("", now.cost), ("", then.cost)),)
         first, *others = (after - before for (_, before), (_, after) in goals)
-        price = float(Fraction(first + (others >= [0] * len(others)), state.rules.scale.factor))
-    there, machine = found.machine_of, found.machine_of[why.task]
-    running = {name: task.machine for name, task in state.tasks.items() if task.machine is not None}
+        price = float(Fraction(first + (others >= [0] * len(others)), model.rules.scale.factor))
+    there, machine, running = found.machine_of, found.machine_of[why.task], frozen.running
     stops = tuple(name for name in running if name not in there)
     moves = tuple(name for name, at in running.items() if there.get(name, at) != at)
-    rack = state.cluster.machines[machine].rack
+    rack = next(each.rack for each in frozen.others["machines"] if each.name == machine)
     return replace(why, machine=machine, rack=rack, price=price, stops=stops, moves=moves, unpriced="")
 
 
@@ -142,7 +136,7 @@ def audit_schedule(state: LiveState, options: Mapping[str, Any], waiting: Mappin
     CertificateError
         The schedule does not stand up to the instance (a defect, never an input error).
     """
-    fresh, instance = solve_fully(state, options, certify=False), present_instance(state)
+    fresh, instance = solve_fully(state, options, certify=False), FrozenState.of(state, options).instance
     running = {name: task.machine for name, task in state.tasks.items() if task.machine is not None}
     if fresh.status is not Status.OPTIMAL and fresh.machine_of != running:
         raise ModelError(f"{fresh.message}; give the solver more time or steps to judge the schedule in force")

@@ -8,9 +8,10 @@ from typing import Any
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.live.event_handlers import EventHandlers
 from flowlex.models.flow.live.explain import Explanation, explain_task
+from flowlex.models.flow.live.frozen_state import FrozenState
 from flowlex.models.flow.live.full_solve import FullSolve, audit_schedule, priced
 from flowlex.models.flow.live.records import EventError
-from flowlex.models.flow.live.state_queries import present_instance, present_score, waiting_reason
+from flowlex.models.flow.live.state_queries import present_score, waiting_reason
 from flowlex.models.flow.live.view import View
 from flowlex.models.flow.solution import FlowSolution, Score
 
@@ -73,15 +74,16 @@ class Queries(EventHandlers):
         """Why a task waits, what would have to change, and at what price; see `Explanation`.
 
         Changes since the last step count: the optimum is brought up to them, but nothing is decided. Under rules across
-        tasks or capacities the price takes two whole solves.
+        tasks or capacities the price takes two full solves.
 
         Raises
         ------
         EventError
             No task has the name, or it runs (or will with the next step).
         """
-        why = explain_task(self.view(), task)
-        return priced(why, self.state, self.options) if why.unpriced else why
+        view = self.view()
+        why = explain_task(view, task)
+        return why if view.frozen is None else priced(why, view.frozen)
 
     def view(self) -> View:
         """The scheduler as of now, for readers on other threads; events since the last step are in the network."""
@@ -89,9 +91,8 @@ class Queries(EventHandlers):
         state = self.state
         waiting = (name for name, task in state.tasks.items() if task.machine is None) if self._tied() else ()
         known = {name: reason for name in waiting if (reason := self._side_constraint_reason(name)) is not None}
-        return View.of(
-            state, number=self.steps, pending=self._stopwatch.events, known=known, side_constraints=self._tied()
-        )
+        frozen = FrozenState.of(state, self.options) if self._tied() else None
+        return View.of(state, number=self.steps, pending=self._stopwatch.events, known=known, frozen=frozen)
 
     def _tied(self) -> bool:
         """Whether rules, capacities or a whole solve are in force."""
@@ -139,4 +140,4 @@ class Queries(EventHandlers):
 
     def instance(self) -> FlowInstance:
         """The present state as an instance."""
-        return present_instance(self.state)
+        return FrozenState.of(self.state, self.options).instance

@@ -20,6 +20,7 @@ from flowlex.instances.flow import FlowJob
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.base import ClusterView, Spot
 from flowlex.models.flow.live.assignment import Owner
+from flowlex.models.flow.live.frozen_state import FrozenState
 from flowlex.models.flow.live.network_parts import Session, Target, TaskNode
 from flowlex.models.flow.live.records import EventError, LiveTask
 from flowlex.models.flow.live.residual_paths import Residual
@@ -69,8 +70,8 @@ class View:
         What each arc belongs to.
     known
         Reasons of tasks that rules or a whole solve keep waiting.
-    side_constraints
-        Whether rules or capacities are in force, so that the network is not all there is.
+    frozen
+        What a full solve needs, where rules or capacities are in force, so that the network is not all there is.
     """
 
     number: int
@@ -88,11 +89,11 @@ class View:
     limit: int
     cluster: ClusterView
     known: Mapping[str, str]
-    side_constraints: bool
+    frozen: FrozenState | None
 
     @classmethod
     def of(
-        cls, state: LiveState, *, number: int, pending: int, known: Mapping[str, str], side_constraints: bool
+        cls, state: LiveState, *, number: int, pending: int, known: Mapping[str, str], frozen: FrozenState | None
     ) -> View:
         """Copy what readers may ask for."""
         network = state.network
@@ -131,7 +132,7 @@ class View:
             state.order.limit,
             state.frozen_cluster(),
             known,
-            side_constraints,
+            frozen,
         )
 
     # Places and reasons ----------------------------------------------------------------------------------------
