@@ -34,6 +34,9 @@ def tu(
     method: Annotated[Method, typer.Option("--method", help="auto: all steps; or one step alone.")] = Method.AUTO,
     time_limit: SearchLimit = 60.0,
     bounds: Annotated[bool, typer.Option("--bounds", help="Take the variables' bounds as rows, too.")] = False,
+    network_part: Annotated[
+        bool, typer.Option("--network-part", help="Of large models, too: name the rows that keep it from a network.")
+    ] = False,
     seed: SearchSeed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     picture: Annotated[
@@ -63,14 +66,18 @@ def tu(
     """
     refuse_existing(force, output, picture, extract)
 
-    from flowlex.validation.unimodularity.check import check
+    from flowlex.validation.unimodularity.check import SMALL_NONZEROS, check
     from flowlex.validation.unimodularity.proof import Answer
     from flowlex.validation.unimodularity.sources import read_matrix
 
     if stored is not None:
         raise typer.Exit(_verify(stored, read_matrix(file, bounds=bounds), file, as_json, accept_quoted))
     named = read_matrix(file, bounds=bounds)
-    verdict = check(named, method=method.value, time_limit=time_limit, seed=seed, progress=note)
+    verdict = check(
+        named, method=method.value, time_limit=time_limit, network_part=network_part, seed=seed, progress=note
+    )
+    if not verdict.is_tu and named.program is not None and not network_part and verdict.nonzeros > SMALL_NONZEROS:
+        note(f"network part: not searched beyond {SMALL_NONZEROS} nonzeros; --network-part does")
     if output is not None:
         write_output(output, (verdict.to_json() + "\n").encode())
     if picture is not None:

@@ -30,7 +30,10 @@ from flowlex.validation.unimodularity.sources import constraints_of
 from flowlex.validation.unimodularity.submatrix import Found, whole, witness_of
 from flowlex.validation.unimodularity.verdict import Scaled, Verdict, conclusion_of
 
-__all__ = ["METHODS", "check"]
+__all__ = ["METHODS", "SMALL_NONZEROS", "check"]
+
+#: Nonzeros up to which the network part is searched without being asked for.
+SMALL_NONZEROS = 5_000
 
 
 def check(
@@ -41,6 +44,7 @@ def check(
     orders: int = 200,
     seed: int = 0,
     bounds: bool = False,
+    network_part: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Decide whether a matrix is totally unimodular, with a proof.
@@ -61,6 +65,9 @@ def check(
         Of everything random; the same seed gives the same verdict (times apart).
     bounds
         With programs: test the matrix with the variables' bounds as rows.
+    network_part
+        With programs that are not proven totally unimodular: find the rows without which they are a network
+        (`Verdict.network`), however large the program. False: only up to 5000 nonzeros, where that takes no time.
     progress
         Called with a line about what is being tried, every second after the second.
 
@@ -80,14 +87,17 @@ def check(
     start = time.perf_counter()
     named = constraints_of(source, bounds=bounds)
     with Clock(time_limit, progress) as clock:
-        return _Check(named, clock, method, orders, seed).verdict(start)
+        return _Check(named, clock, method, orders, seed, network_part).verdict(start)
 
 
 class _Check:
     """One run: the matrix as given, the divided one, the row senses."""
 
-    def __init__(self, named: NamedMatrix, clock: Clock, method: str, orders: int, seed: int) -> None:
+    def __init__(
+        self, named: NamedMatrix, clock: Clock, method: str, orders: int, seed: int, network_part: bool
+    ) -> None:
         self.named, self.clock, self.method, self.orders, self.seed = named, clock, method, orders, seed
+        self.network_part = network_part or (method == "auto" and named.matrix.nnz <= SMALL_NONZEROS)
         self.steps: list[Step] = []
 
     def verdict(self, start: float) -> Verdict:
@@ -105,7 +115,7 @@ class _Check:
         if not proven and line is None and program is not None and (program.equations.any() or program.free.any()):
             senses = senses_of(self.named, divided_matrix, self.clock, self.decide)
         part = None
-        if not proven and program is not None and self.method == "auto":
+        if not proven and program is not None and self.network_part:
             part = network_part(self.named, clock=self.clock)
         verdict = Verdict(
             answer=answer,

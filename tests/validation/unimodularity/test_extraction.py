@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -119,6 +120,16 @@ def test_side_constraints_are_named() -> None:
         (replace(part, certificate=replace(part.certificate, data={})), "malformed"),
     ):
         assert reason in verification_error(replace(verdict, network=forged), lp)
+
+
+def test_the_network_part_of_a_large_program_is_searched_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    lp = program(4, budget=True)
+    small = check(lp)
+    monkeypatch.setattr(sys.modules[check.__module__], "SMALL_NONZEROS", small.nonzeros - 1)
+    assert check(lp, network_part=True).network == small.network is not None
+    large = check(lp)
+    assert large.network is None
+    assert (large.answer, large.witness, large.conclusion) == (small.answer, small.witness, small.conclusion)
 
 
 @given(seed=st.integers(0, 2**32 - 1))
