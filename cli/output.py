@@ -147,10 +147,15 @@ def _fitting(names: list[str], texts: list[list[str]], width: int) -> list[int]:
 
 
 def refuse_existing(force: bool, *paths: str | Path | None) -> None:
-    """Refuse, before any work, to write over a file that is there, unless told to."""
+    """Refuse, before any work, to overwrite a file without ``--force``."""
+    from flowlex.instances import storage
+
     for path in paths:
-        if path is not None and str(path) not in ("", "-") and not force and Path(path).is_file():
-            raise typer.BadParameter(f"{path} is there already; use --force to overwrite it")
+        if path is not None and str(path) not in ("", "-"):
+            try:
+                storage.refuse_existing(path, force=force, remedy="--force")
+            except FileExistsError as error:
+                raise typer.BadParameter(f"{path} {error.strerror}") from None
 
 
 def picture_suffix(path: str, option: str, *more: str) -> str:

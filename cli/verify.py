@@ -64,10 +64,11 @@ def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
     from flowlex.instances.base import InstanceError
     from flowlex.validation.certificates import SolutionError
     from flowlex.validation.certificates import verify as judge
+    from flowlex.validation.certificates.solution_files import read_solution
 
     report: dict[str, Any] = {"solution": printable(path), "instance": None, "verdict": UNREADABLE}
     try:
-        document = _document(path)
+        document = read_solution(path)
         name, instance = source.of(document)
         report["instance"] = printable(name)
         certificate = judge(document, instance)
@@ -89,22 +90,6 @@ def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
         for check in certificate.checks
     ]
     return report, _text(path, certificate)
-
-
-def _document(path: Path) -> Any:
-    """What a solution file holds; an instance in its place is named as such, of whatever format."""
-    from flowlex.instances.base import InstanceError
-    from flowlex.instances.files import read_instance, read_json
-    from flowlex.validation.certificates.verifier_interface import require_solution
-
-    try:
-        document = read_json(path)
-    except InstanceError:
-        with contextlib.suppress(InstanceError):
-            require_solution({"kind": read_instance(path).kind})
-        raise
-    require_solution(document)
-    return document
 
 
 def _text(path: Path, certificate: Certificate) -> str:

@@ -159,7 +159,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
         reply["answer"] = so_far
         channel.send("answer", record=so_far)  # first: a file that is there is an answer that is known
         if task["solution"] is not None:
-            so_far["solution"] = found.save(task["solution"], file=task["instance"]).name
+            so_far["solution"] = found.save(task["solution"], file=task["instance"], force=True).name
             channel.send("answer", record=so_far)
 
     with distributed_subtasks(task):
@@ -171,7 +171,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     if task["display"]:
         reply["display"] = _display(solution)
     if task["solution"] is not None and solution.certificate is not None:
-        record["solution"] = solution.save(task["solution"], file=task["instance"]).name
+        record["solution"] = solution.save(task["solution"], file=task["instance"], force=True).name
     if task["compare"]:
         channel.send("stage", stage="comparing", **reply)
         record["comparison"] = _compared(instance)

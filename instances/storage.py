@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
@@ -29,6 +30,7 @@ __all__ = [
     "read_most",
     "read_packed",
     "read_text",
+    "refuse_existing",
     "resolved",
     "seen",
     "write_atomically",
@@ -164,6 +166,12 @@ def read_head(path: Path, most: int = 65_536) -> bytes:
             return bytes(stream.read(most))
     except (OSError, EOFError, zlib.error):
         return b""
+
+
+def refuse_existing(path: str | Path, *, force: bool, remedy: str = "force=True") -> None:
+    """Raise `FileExistsError`, naming the remedy, where a file would be overwritten without ``force``."""
+    if not force and Path(path).is_file():
+        raise FileExistsError(errno.EEXIST, f"is there already; use {remedy} to overwrite it", str(path))
 
 
 def write_atomically(path: str | Path, data: bytes, *, as_is: bool = False) -> None:

@@ -19,8 +19,8 @@ from flowlex.formulations.arrays import locked
 from flowlex.formulations.outcome import Infeasibility, Status, Unboundedness
 from flowlex.instances.base import Instance
 from flowlex.instances.changes import Changes
-from flowlex.instances.storage import json_value, write_atomically
-from flowlex.models.duals import Dual
+from flowlex.instances.storage import json_value, refuse_existing, write_atomically
+from flowlex.models.duals import Dual, Duals
 from flowlex.models.html_report import html_report
 from flowlex.models.mathematics import html_table
 from flowlex.validation.certificates import Certificate
@@ -132,6 +132,7 @@ class Solution:
     unproven: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "duals", Duals(self.duals))
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, np.ndarray):
@@ -290,18 +291,25 @@ class Solution:
         """What the file of a changed model's answer holds beside the values."""
         return {}
 
-    def save(self, path: str | Path, *, file: str = "") -> Path:
+    def save(self, path: str | Path, *, file: str = "", force: bool = False) -> Path:
         """Write the solution file, from which ``flowlex verify`` proves or refuses the answer.
 
         Parameters
         ----------
         path
-            Where to; compressed if it ends in ``.gz``.
+            Where to: a name that ends in ``.json`` or, compressed, ``.json.gz``. `flowlex verify` finds
+            ``*.solution.json`` in folders.
         file
             Name of the instance file, by which a folder of instances is searched.
+        force
+            Whether to overwrite a file that is there already.
 
         Raises
         ------
+        ModelError
+            The name ends otherwise.
+        FileExistsError
+            The file is there already; use ``force=True``.
         OSError
             The file cannot be written.
 
@@ -314,11 +322,15 @@ class Solution:
         ...     solve(generate("gpu-figure1")).save(Path(folder, "figure1.solution.json")).name
         'figure1.solution.json'
         """
+        target = Path(path)
+        if not target.name.endswith((".json", ".json.gz")):
+            raise ModelError(f"{target}: expected a name that ends in .json or .json.gz")
+        refuse_existing(target, force=force)
         document = self.to_dict()
         kind = document.pop("kind")
         text = json.dumps(json_value({"kind": kind, "file": file, **document}), indent=1, allow_nan=False)
         try:
-            write_atomically(target := Path(path), text.encode() + b"\n")
+            write_atomically(target, text.encode() + b"\n")
         except OSError as error:
             raise OSError(error.errno, f"cannot be written: {error.strerror or error}", str(path)) from error
         return target

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import locked
 from flowlex.formulations.labels import Labels, block_labels
+from flowlex.instances.errors import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Dual"]
+__all__ = ["Dual", "Duals"]
 
 
 class _Block(Protocol):
@@ -76,7 +77,8 @@ class Dual:
             return self.values.tolist()[self.labels.index(label)]
         except ValueError:
             known = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
-            raise KeyError(f"no dual for {label!r}; there are: {known}") from None
+            near = did_you_mean(str(label), self.labels)
+            raise KeyError(f"no dual for {label!r}{near}; there are: {known}") from None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values.tolist())
@@ -98,3 +100,11 @@ class Dual:
         import pandas as pd
 
         return pd.Series(self.values, index=list(self.labels))
+
+
+class Duals(dict[str, Dual]):
+    """Families of duals by the name of their constraint."""
+
+    def __missing__(self, name: str) -> Dual:
+        known = f"there are: {', '.join(self)}" if self else "this solution has none"
+        raise KeyError(f"no duals of {name!r}{did_you_mean(str(name), self)}; {known}")

@@ -21,7 +21,8 @@ import flowlex
 from flowlex.formulations import LinearProgram
 from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_json
-from flowlex.validation.certificates import verify
+from flowlex.models import ModelError
+from flowlex.validation.certificates import SolutionError
 
 PUBLIC = [
     "Allocation",
@@ -42,6 +43,7 @@ PUBLIC = [
     "simulate_cluster",
     "solve",
     "study",
+    "verify",
 ]
 #: What a person pays for when nothing is solved yet.
 HEAVY = {"highspy", "matplotlib", "numba", "numpy", "pandas", "pulp", "pydantic", "rich", "scipy"}
@@ -165,7 +167,18 @@ def test_a_solution_is_saved_and_shown(tmp_path, monkeypatch):
     instance = flowlex.generate("gpu-figure1")
     solution = flowlex.solve(instance)
     saved = solution.save(tmp_path / "a.solution.json.gz")
-    assert verify(read_json(saved), instance).ok
+    assert flowlex.verify(read_json(saved), instance).ok
+    with pytest.raises(FileExistsError, match=r"is there already; use force=True to overwrite it: '.*a\.solution"):
+        solution.save(saved)
+    assert solution.save(saved, force=True) == saved
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    with pytest.raises(ModelError, match=r"notes\.txt: expected a name that ends in \.json or \.json\.gz"):
+        solution.save(notes, force=True)
+    assert notes.read_text() == "mine"
+    program = flowlex.model_for(instance).write(tmp_path / "a.lp")
+    with pytest.raises(FileExistsError, match="use force=True"):
+        flowlex.model_for(instance).write(program)
     shown = []
     monkeypatch.setattr("webbrowser.open", shown.append)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -173,6 +186,36 @@ def test_a_solution_is_saved_and_shown(tmp_path, monkeypatch):
     assert shown == [f"file://{page}"] and page.parent == tmp_path and "<svg" in page.read_text()
     with pytest.raises(OSError, match="cannot be written"):
         solution.save(saved / "a.json")  # a file is no folder
+
+
+def test_duals_name_the_nearest():
+    solution = flowlex.solve(flowlex.generate("gpu-figure1"))
+    with pytest.raises(KeyError, match=r"no duals of 'shares'; did you mean 'share'[?]; there are: gpu_out, share"):
+        solution.duals["shares"]
+    with pytest.raises(KeyError, match=r"no dual for 'jbo1'; did you mean 'job1'[?]; there are: job1, job2"):
+        solution.duals["share"]["jbo1"]
+    assert "shares" not in solution.duals and solution.duals.get("shares") is None
+    with pytest.raises(KeyError, match="this solution has none"):
+        solution.without_claims("no proof").duals["share"]
+
+
+def test_solutions_documents_and_files_are_verified(tmp_path):
+    instance = flowlex.generate("gpu-figure1")
+    place = tmp_path / "figure1.json"
+    flowlex.instances.write_instance(instance, place)
+    solution = flowlex.solve(instance)
+    saved = solution.save(tmp_path / "a.solution.json")
+    for claimed in (solution, solution.to_dict(), saved, str(saved)):
+        assert [flowlex.verify(claimed, each).verdict for each in (instance, place, str(place))] == ["proven"] * 3
+    forged = solution.to_dict() | {"objective": solution.objective + 1}
+    assert flowlex.verify(forged, instance).verdict == "refused"
+    assert flowlex.verify(solution, flowlex.generate("gpu-figure4")).verdict == "refused"
+    with pytest.raises(SolutionError, match=r"figure1\.json: this is an instance of kind 'gpu-assignment'"):
+        flowlex.verify(place, saved)
+    with pytest.raises(InstanceError, match=r"no\.json: cannot be read"):
+        flowlex.verify(tmp_path / "no.json", instance)
+    with pytest.raises(SolutionError):
+        flowlex.verify(3, instance)
 
 
 @pytest.mark.parametrize(

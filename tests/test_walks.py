@@ -39,8 +39,9 @@ changed = model.with_constraint("gentle", rate.sel(transfer="etl/t1").sum() <= 1
 assert changed.status == "optimal" and changed.certificate.ok
 axes = solution.plot()
 axes.figure.savefig("plan.png")
-saved = solution.save("plan.solution.json")
+saved = solution.save("plan.solution.json", force=True)
 flowlex.instances.write_instance(instance, "plan.json")
+assert flowlex.verify(saved, "plan.json").verdict == "proven"
 page = solution.to_html()
 assert all("<" in shown._repr_html_() for shown in (instance, model, solution, solution.certificate))
 assert flowlex.check(model).is_tu in (True, False, None)

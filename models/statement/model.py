@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from flowlex.formulations.arrays import Floats
 from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions
 from flowlex.instances.changes import Cost
+from flowlex.instances.storage import refuse_existing
 from flowlex.models.answer import ModelError, Solution, Stated, plain
 from flowlex.models.options import plain_options
 from flowlex.models.statement.changeable_model import Changeable
@@ -123,17 +124,29 @@ class StatedModel(Changeable, Generic[SolutionT]):
             raise CertificateError(f"{self.name}: {self.instance.name}: the values are no answer ({failed})")
         return replace(solution, certificate=certificate)
 
-    def write(self, path: str | Path, stage: str | None = None) -> Path:
+    def write(self, path: str | Path, stage: str | None = None, *, force: bool = False) -> Path:
         """Write the program of a stage (see `compile`) for other solvers: ``.lp`` or ``.mps`` by the suffix.
+
+        Parameters
+        ----------
+        path
+            Where to.
+        stage
+            Name of the stage; see `compile`.
+        force
+            Whether to overwrite a file that is there already.
 
         Raises
         ------
         ModelError
             The suffix is another.
+        FileExistsError
+            The file is there already; use ``force=True``.
         """
         target = Path(path)
         if target.suffix not in (".lp", ".mps"):
             raise ModelError(f"{target}: expected a name that ends in .lp or .mps")
+        refuse_existing(target, force=force)
         problem = self.compile(stage)
         (problem.writeLP if target.suffix == ".lp" else problem.writeMPS)(str(target))
         return target

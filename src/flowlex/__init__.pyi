@@ -14,6 +14,7 @@ from .models.min_cost_flow import MinCostFlow as MinCostFlow
 from .models.pods.model import PodPlacement as PodPlacement
 from .models.study import study as study
 from .simulation.cluster.api import simulate_cluster as simulate_cluster
+from .validation.certificates.solution_files import verify as verify
 from .validation.unimodularity.check import check as check
 from .validation.unimodularity.implied_integers.search import implied_integers as implied_integers
 

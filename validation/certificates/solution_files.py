@@ -1,0 +1,91 @@
+"""Solution files: read, and verified against their instance."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from flowlex.instances.base import Instance
+from flowlex.instances.errors import InstanceError
+from flowlex.instances.files import read, read_instance, read_json
+from flowlex.validation.certificates.certificate import Certificate
+from flowlex.validation.certificates.document import SolutionError
+from flowlex.validation.certificates.verifier_interface import require_solution
+from flowlex.validation.certificates.verifier_interface import verify as verify_document
+
+__all__ = ["read_solution", "verify"]
+
+
+class _Solution(Protocol):
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def read_solution(path: str | Path) -> Any:
+    """The document of a solution file, JSON or JSON compressed by gzip.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    InstanceError
+        It cannot be read, or is no JSON.
+    SolutionError
+        It holds something else than a solution, such as an instance (of any format).
+    """
+    try:
+        document = read_json(path)
+    except InstanceError:
+        with contextlib.suppress(InstanceError):
+            require_solution({"kind": read_instance(path).kind})
+        raise
+    require_solution(document)
+    return document
+
+
+def verify(
+    solution: _Solution | str | Path | Mapping[str, Any], instance: Instance | str | Path | Mapping[str, Any]
+) -> Certificate:
+    """Prove or refuse a solution from its instance alone, as ``flowlex verify`` does; no solver is called.
+
+    Parameters
+    ----------
+    solution
+        A solution, the path of its file, or the document that the file holds.
+    instance
+        The instance that it is said to solve, or whatever `flowlex.read` takes, such as its path.
+
+    Returns
+    -------
+    Certificate
+        ``ok`` is False where a check refuses the solution; ``verdict`` is ``proven``, ``quoted`` (a claim rests on the
+        solver's word) or ``refused``; ``claim`` says what holds.
+
+    Raises
+    ------
+    InstanceError
+        A file cannot be read, or ``instance`` is none.
+    SolutionError
+        ``solution`` is no solution, or of a version or kind that has no verifier; names the file.
+
+    Examples
+    --------
+    >>> from flowlex import generate, solve, verify
+    >>> instance = generate("gpu-figure1")
+    >>> verify(solve(instance), instance).verdict
+    'proven'
+    """
+    try:
+        if isinstance(solution, str | Path):
+            document = read_solution(solution)
+        elif hasattr(solution, "to_dict"):
+            document = solution.to_dict()
+        else:
+            document = solution
+        return verify_document(document, read(instance))
+    except SolutionError as error:
+        raise SolutionError(f"{solution}: {error}" if isinstance(solution, str | Path) else str(error)) from None
