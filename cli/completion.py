@@ -45,7 +45,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _kind(path: Path) -> str | None:
-    """The kind of an instance file; None when it cannot be told (a completion never fails)."""
+    """The kind of an instance file; None when it is unknown (a completion never fails)."""
     from flowlex.instances.files import read_instance
 
     try:

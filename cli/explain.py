@@ -36,7 +36,9 @@ def explain(
     else:
         facts |= {
             "cheapest machine": "none" if why.machine is None else f"{why.machine} (rack {why.rack})",
-            "it must be worth more by": "no cost within the limit is enough" if why.price is None else f"{why.price:g}",
+            "its waiting must cost more by": "no cost within the limit is enough"
+            if why.price is None
+            else f"{why.price:g}",
             "for it would stop": ", ".join(why.stops) or "nobody",
             "for it would move": ", ".join(why.moves) or "nobody",
             "runs when this ends": nobody if why.blocker is None else why.blocker,

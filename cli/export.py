@@ -56,7 +56,7 @@ def export(
     if output != "-":
         note(f"{output}: {program.name}, {program.column_count} columns, {program.row_count} rows")
     if to is Format.MPS and program.maximizing:
-        note("it is to be maximised, as its OBJSENSE says; CBC and GLPK do not read that: --to lp, or tell them (-max)")
+        note("it is a maximisation (OBJSENSE); CBC and GLPK do not read OBJSENSE: use --to lp, or give them -max")
     if changed:
         note(f"{changed} names hold characters that {to} files cannot; '[' became '(', others '_'")
 

@@ -59,12 +59,14 @@ LAZY: dict[str, Lazy] = {
     "claims": Lazy("flowlex.cli.claims", "claims", "Check the published claims again."),
     "replay": Lazy("flowlex.cli.replay", "replay", "Feed an event log to a live scheduler, step by step."),
     "flow": Lazy("flowlex.cli.network_live", "flow", "Solve a network again and again while DIMACS lines change it."),
-    "explain": Lazy("flowlex.cli.explain", "explain", "Why does a task of a saved scheduler wait, and what places it?"),
+    "explain": Lazy(
+        "flowlex.cli.explain", "explain", "Why does a task of a saved scheduler wait, and what would run it?"
+    ),
     "run-partition": Lazy(
         "flowlex.cli.partition", "run_partition", "Partition items, run a program on each share, time it."
     ),
-    "simulate": Lazy("flowlex.cli.simulate", "simulate", "Let time pass: run scenarios of clusters and networks."),
-    "reproduce": Lazy("flowlex.cli.reproduce", "reproduce", "Measure again what the papers state, beside theirs."),
+    "simulate": Lazy("flowlex.cli.simulate", "simulate", "Simulate clusters and networks over time."),
+    "reproduce": Lazy("flowlex.cli.reproduce", "reproduce", "Measure the papers' statements again, beside theirs."),
     "study": Lazy("flowlex.cli.study", "study", "Solve files under every combination of options, into one table."),
     "options": Lazy(
         "flowlex.cli.model_options", "options", "List the options of a kind of problem, with their meaning."

@@ -59,7 +59,7 @@ def openb(
         int | None, typer.Option("--most-nodes", min=1, metavar="N", help="Only the first N nodes.")
     ] = None,
     flow: Annotated[
-        bool, typer.Option("--flow", help="As flow scheduling with capacities; cards of a node are not told apart.")
+        bool, typer.Option("--flow", help="As flow scheduling with capacities; the cards of a node are one amount.")
     ] = False,
     force: ForceOption = False,
 ) -> None:
@@ -80,7 +80,7 @@ def openb(
 
 
 def _noted(read: Callable[[], _InstanceT]) -> _InstanceT:
-    """What an importer reads; its warnings are told."""
+    """The instance of an importer; its warnings are printed."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         instance = read()

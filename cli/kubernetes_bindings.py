@@ -1,4 +1,4 @@
-"""``flowlex bindings``: what to tell Kubernetes so that a placement comes about."""
+"""``flowlex bindings``: the Kubernetes objects that carry out a placement."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def bindings(
     """Print a placement as Eviction and Binding objects of Kubernetes (one List), or as a script that applies them.
 
     With --objects, an Eviction has the pod's grace and waits where a PodDisruptionBudget forbids it, a Binding holds
-    for the pod as it was seen, and shared cards are told to the device plugin. With --manifests, Pods that start or
-    move are printed whole, with the name of their node.
+    for the pod as it was seen, and annotations name shared cards for the device plugin. With --manifests, Pods that
+    start or move are printed whole, with the name of their node.
 
     The solution is judged first, as by `flowlex verify`. Exit code 1: it is refused, or something has changed since.
     2: a file cannot be read.

@@ -147,7 +147,7 @@ def _fitting(names: list[str], texts: list[list[str]], width: int) -> list[int]:
 
 
 def refuse_existing(force: bool, *paths: str | Path | None) -> None:
-    """Refuse, before any work, to overwrite a file without ``--force``."""
+    """Refuse, before any work, to overwrite an existing file without ``--force``."""
     from flowlex.instances import storage
 
     for path in paths:

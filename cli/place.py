@@ -45,7 +45,7 @@ def place(
     ] = None,
     defragment: Annotated[
         int | None,
-        typer.Option("--defragment", min=1, metavar="N", help="Find N moves that free the most whole GPU cards."),
+        typer.Option("--defragment", min=1, metavar="N", help="Find N moves that free as many cards as possible."),
     ] = None,
     picture: Annotated[
         str | None,

@@ -46,7 +46,7 @@ def progress_bar(verb: str, *, single: bool, console: Console | None = None) -> 
 
 
 def so_far(event: dict[str, Any]) -> str:
-    """What a worker's event tells a person who waits.
+    """The message of a worker's event for a person who waits.
 
     Examples
     --------

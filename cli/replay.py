@@ -46,7 +46,7 @@ def replay(
     until: Annotated[float | None, typer.Option("--until", help="For a trace: stop after this many seconds.")] = None,
     cost_limit: Annotated[int, typer.Option("--cost-limit", min=1, help="Largest cost of one arc.")] = 10**6,
     scale: Annotated[
-        int | None, typer.Option("--scale", min=1, help="Costs are integers of 1/SCALE; found from the start's.")
+        int | None, typer.Option("--scale", min=1, help="Costs are multiples of 1/SCALE; derived by default.")
     ] = None,
     lexicographic: Annotated[
         bool, typer.Option("--lexicographic", help="Goals in strict order instead of their weighted sum.")
@@ -59,7 +59,7 @@ def replay(
     certify: Annotated[bool, typer.Option(help="Prove every step's optimum in exact integers.")] = True,
     step_limit_s: Annotated[
         float | None,
-        typer.Option("--step-limit-s", min=0.001, help="Seconds of a whole solve, for rules and capacities."),
+        typer.Option("--step-limit-s", min=0.001, help="Seconds of a full solve, for rules and capacities."),
     ] = None,
     settings: SettingsOption = None,
     policy: Annotated[str | None, typer.Option("--policy", help="For pods: first-fit, best-fit, fgd, ..")] = None,

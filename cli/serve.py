@@ -24,7 +24,7 @@ __all__ = ["app"]
 app: typer.Typer = typer.Typer(name="serve", help="Run a scheduler as a service.", no_args_is_help=True)
 
 State = Annotated[
-    Path, typer.Option("--state", help="Folder for log, snapshots and tokens; what it was begun with holds.")
+    Path, typer.Option("--state", help="Folder for log, snapshots and tokens; its first options stay in force.")
 ]
 
 
@@ -60,10 +60,10 @@ def scheduler(
     ] = None,
     goals: Annotated[str, typer.Option(help="quincy, borg, alsched, load_spread, random, none.")] = "borg",
     cost_limit: Annotated[int, typer.Option(min=1, help="Largest cost of one arc.")] = 10**6,
-    scale: Annotated[int | None, typer.Option(min=1, help="Costs are integers of 1/SCALE.")] = None,
+    scale: Annotated[int | None, typer.Option(min=1, help="Costs are integer multiples of 1/SCALE.")] = None,
     lexicographic: Annotated[bool, typer.Option("--lexicographic", help="Goals in strict order.")] = False,
     step_limit_s: Annotated[
-        float | None, typer.Option(min=0.001, help="Seconds of a whole solve, where rules or capacities ask for one.")
+        float | None, typer.Option(min=0.001, help="Seconds of a full solve, where rules or capacities need one.")
     ] = None,
     without_goal: Annotated[
         list[str] | None,

@@ -55,7 +55,7 @@ def main() -> None:
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing may read what is meant for us
     set_listener(lambda on: channel.send("compiling", on=on))
-    os.environ["FLOWLEX_QUIET_COMPILING"] = "1"  # the parent is told, and says it
+    os.environ["FLOWLEX_QUIET_COMPILING"] = "1"  # the parent gets an event and prints it
     for line in tasks:
         channel.send("done", **run_task(json.loads(line), channel))
 

@@ -1,4 +1,4 @@
-"""Mathematics that has never heard of a cluster: programs, networks, and the engines that solve them."""
+"""Mathematics without clusters: programs, networks, and the engines that solve them."""
 
 import lazy_loader
 

@@ -102,7 +102,7 @@ def balance(start: Integers, stop: Integers, amount: Integers, also: Integers | 
 
 
 def even_split(total: int, length: int, phase: float = 0.0) -> Integers:
-    """Split ``total`` into ``length`` whole parts whose every run sums to its share, rounded down or up.
+    """Split ``total`` into ``length`` integer parts; every run of parts sums to its share, rounded down or up.
 
     ``phase`` (0 to 1) says how soon the first part that is rounded up comes.
     """

@@ -22,7 +22,7 @@ __all__ = ["alternate", "decompose"]
 
 
 def decompose(left: Integers, right: Integers, amount: Integers, slots: int) -> Integers:
-    """Split every edge's amount into ``slots`` whole parts.
+    """Split every edge's amount into ``slots`` integer parts.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Linear programs whose columns are too many to write down: solved over a few, and prices say which others to add.
+"""Column generation: linear programs with too many columns to write down, solved over a few; duals choose which to add.
 
 A restricted program is kept hot in HiGHS. After each solve the prices of its rows go to a pricing function, which knows
-all columns without making them: it returns those worth adding, and a bound that these prices prove of the whole. When
-value and bound meet, or no column is worth adding, the restricted optimum is that of the whole.
+all columns without making them: it returns columns to add, and a bound that these prices prove for the whole program.
+When value and bound meet, or no column is left to add, the restricted optimum is optimal for the whole program.
 
 Source: Gilmore and Gomory (1961); the bound is Farley's and Lasdon's: prices made feasible for every column.
 """
@@ -56,7 +56,7 @@ class Generated:
     values, duals
         Of the first columns, then those that were added, in order; of the rows. Empty without answer.
     objective, bound
-        Of the restricted program; the best bound that was proven of the whole.
+        Of the restricted program; the best bound proven for the whole program.
     rounds
         Programs solved.
     """
@@ -86,7 +86,7 @@ def generate_columns(
     first
         The restricted program to begin with; it must have an answer.
     price
-        From (rows,) duals to columns worth adding and a bound; it never returns a column twice.
+        From (rows,) duals to columns to add and a bound; it never returns a column twice.
     gap
         Stop when bound and value are within ``gap * max(1, |value|)``.
 

@@ -16,7 +16,7 @@ __all__ = ["InUnits", "common_unit"]
 
 @dataclass(frozen=True, eq=False)
 class InUnits:
-    """Numbers as whole multiples of a unit.
+    """Numbers as integer multiples of a unit.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class InUnits:
 
 
 def common_unit(numbers: Sequence[Fraction], *, limit: int = 2**53) -> InUnits:
-    """The largest unit of which all numbers are whole multiples; a coarser one, rounding, beyond ``limit`` units.
+    """The largest unit of which all numbers are integer multiples; a coarser one, rounding, beyond ``limit`` units.
 
     Examples
     --------

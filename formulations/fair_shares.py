@@ -52,7 +52,7 @@ class Shares:
     least, most
         (J,) int64, floor and ceiling of the level: what an integer allocation may give.
     group
-        (J,) int64, jobs that were stopped together (they share the odd units); jobs whose level is whole form one.
+        (J,) int64, jobs that were stopped together (they share the odd units); jobs with an integer level form one.
     group_total
         (groups,) int64, units that each group gets in all.
     """
@@ -198,7 +198,7 @@ def _stopped(ramps: _Ramps, job: Integers, held: Integers, low: Integers) -> Sha
 
 
 def whole_shares(least: ArrayLike, most: ArrayLike, weight: ArrayLike, units: int) -> Integers:
-    """Whole units for each job, weighted max-min fair: the next unit goes where (share + 1) / weight is least.
+    """Integer units for each job, weighted max-min fair: the next unit goes where (share + 1) / weight is least.
 
     Parameters
     ----------

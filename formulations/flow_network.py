@@ -267,7 +267,7 @@ class FlowNetwork:
         return self.cost - potentials[self.tail] + potentials[self.head]
 
     def arrays(self) -> LinearProgramArrays:
-        """Lower the network to solver arrays without names: rows are nodes, columns are arcs; whole costs."""
+        """Lower the network to solver arrays without names: rows are nodes, columns are arcs; integer costs."""
         return LinearProgramArrays(
             matrix=self.incidence().astype(np.float64),
             row_lower=self.supply.astype(np.float64),
@@ -304,7 +304,8 @@ class FlowNetwork:
         return to_pulp(stated, self.name, self.column_names(), self.row_names())[0]
 
     def to_networkx(self) -> nx.MultiDiGraph[int]:
-        """The same problem as a networkx graph: ``demand`` on nodes; ``lower``, ``capacity``, whole ``weight`` on arcs.
+        """The same problem as a networkx graph: ``demand`` on nodes; ``lower``, ``capacity``, integer ``weight`` on
+        arcs.
 
         Nodes are numbers; keys of arcs are their numbers here. An arc without capacity has no ``capacity``.
         """

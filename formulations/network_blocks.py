@@ -1,4 +1,4 @@
-"""Blocks of nodes and arcs of a flow network, and their numbers: whole, in 64 bits, one label a node."""
+"""Blocks of nodes and arcs of a flow network, and their numbers: 64-bit integers, one label a node."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Block:
 
 
 def node_block(name: str, start: int, count: int, labels: Labels) -> Block:
-    """A block of nodes whose labels tell them apart."""
+    """A block of nodes with distinct labels."""
     labels = check_labels(name, count, labels)
     numbers = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu"
     if labels is not None and len(np.unique(labels) if numbers else set(block_labels(count, labels))) < count:
@@ -62,7 +62,7 @@ def arc_columns(
 
 
 def integers(value: ArrayLike, count: int | None, what: str) -> Integers:
-    """Whole numbers as int64, (count,) of them where that is known; `ValueError` says what is none."""
+    """Integers as int64, (count,) of them where that is known; `ValueError` names what is not an integer."""
     array = np.asarray(value)
     _check_integral(array, what)
     integers = array.astype(np.int64)

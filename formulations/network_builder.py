@@ -118,7 +118,7 @@ class NetworkBuilder:
         return np.arange(start, start + count)
 
     def build(self, *, unit: Fraction = Fraction(1), constant: Fraction = Fraction(0)) -> FlowNetwork:
-        """Check the whole and return it; see `FlowNetwork` for unit and constant.
+        """Check the network and return it; see `FlowNetwork` for unit and constant.
 
         Parameters
         ----------

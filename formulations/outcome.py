@@ -1,4 +1,4 @@
-"""What an engine returns, whichever it is, and the options every engine understands."""
+"""The outcome that every engine returns, and the options that every engine understands."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Status(StrEnum):
 
     @property
     def claims(self) -> bool:
-        """Whether it says something of the problem that can be proven or refuted."""
+        """Whether it states something about the problem that can be proven or refuted."""
         return self in (Status.OPTIMAL, Status.FEASIBLE, Status.INFEASIBLE, Status.UNBOUNDED)
 
 
@@ -151,7 +151,7 @@ class Infeasibility:
 
 @dataclass(frozen=True)
 class Unboundedness:
-    """Why there is no best answer.
+    """Why the problem is unbounded.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class Unboundedness:
     point
         (n,) a feasible answer.
     ray
-        (n,) a direction in which one may go from there without end, every step better than the last.
+        (n,) a ray of feasible answers from there along which the objective improves without bound.
     cycle
         (k,) arcs without capacity that follow one another and cost less than nothing (networks; the ray sends one unit
         along them).

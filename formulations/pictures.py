@@ -1,4 +1,5 @@
-"""The style of every picture: colours, sizes that follow the data, legends outside it, titles that tell a part.
+"""The style of every picture: colours, sizes that follow the data, legends outside it, titles that say which part is
+shown.
 
 The palette is Okabe and Ito's ("Color universal design", 2008): distinct with every kind of colour blindness.
 """
@@ -124,7 +125,7 @@ def moved_apart(points: ArrayLike, least: float) -> Floats:
 
 
 def part(shown: int, total: int, what: str, which: str) -> str:
-    """What a title says of a picture that shows a part.
+    """The words of a title for a picture that shows a part.
 
     Examples
     --------

@@ -19,7 +19,7 @@ Amount = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 
 
 class Place(Part):
-    """Something that tasks run on, with whole amounts of its resources."""
+    """Something that tasks run on, with integer amounts of its resources."""
 
     name: Name
     """Unique in the cluster."""

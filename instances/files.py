@@ -161,7 +161,7 @@ def instance_bytes(instance: Instance, path: str | Path) -> bytes:
 
 
 def write_instance(instance: Instance, path: str | Path) -> None:
-    """Write an instance file, whole or not at all; the name says the format (see `instance_bytes`) and ``.gz``.
+    """Write an instance file, completely or not at all; the name says the format (see `instance_bytes`) and ``.gz``.
 
     Parameters
     ----------

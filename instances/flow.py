@@ -53,7 +53,7 @@ class Machine(Part):
     """What constraints may ask for, such as ``gpu``."""
     capacity: Mapping[Name, NonNegative] = {}
     """Amount by resource that the ``demands`` of its tasks share: ``{"cpu": 32, "memory_gb": 128, "gpu": 4}``; read as
-    decimals. Where any machine states a resource, one that does not has none of it."""
+    decimals. If any machine lists a resource, a machine that does not list it has none of it."""
 
     @model_validator(mode="after")
     def _check_slots(self) -> Machine:
@@ -91,7 +91,7 @@ class Constraint(Part):
     """Where a task must, must not, likes to or dislikes to run."""
 
     kind: Literal["required", "forbidden", "preferred", "avoided"]
-    """``required`` and ``forbidden`` always hold; ``preferred`` and ``avoided`` are worth ``utility``."""
+    """``required`` and ``forbidden`` always hold; ``preferred`` and ``avoided`` have the weight ``utility``."""
     resources: tuple[Name, ...] = Field(min_length=1)
     """Labels, ``rack:<rack>`` or ``machine:<name>``; any one of them meets the constraint."""
     utility: Annotated[Finite, Field(gt=0)] = 1
@@ -119,8 +119,8 @@ class FlowTask(Part):
     constraints: tuple[Constraint, ...] = ()
     """Where it may run, see `Constraint`."""
     demands: Mapping[str, NonNegative] = {}
-    """What it asks for, by name (``cpu``, ``memory_gb``): a part of the ``capacity`` of its machine, where machines
-    state one, and a dimension of weighted priorities."""
+    """What it asks for, by name (``cpu``, ``memory_gb``): a part of the ``capacity`` of its machine, if it lists one,
+    and a dimension of weighted priorities."""
     costs: Mapping[str, Finite] = {}
     """Explicit cost of placing it on a machine, by machine name; replaces what the goals say of placing it there.
     What it loses by moving away or stopping, once it runs, still counts."""

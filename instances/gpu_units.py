@@ -68,7 +68,7 @@ class ExactCosts:
 
 
 def largest_unit(numbers: Iterable[Fraction]) -> Fraction:
-    """The largest number of which all are whole multiples; 1 when there are none but 0.
+    """The largest number of which all are integer multiples; 1 when there are none but 0.
 
     Examples
     --------

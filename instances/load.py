@@ -1,4 +1,4 @@
-"""The load-partition instance: items that lie on nodes, and three ways to tell how fast each node is.
+"""The load-partition instance: items that lie on nodes, and three ways to estimate how fast each node is.
 
 Source: Hu, Zhu, Liu, Wang, *System information management for distributed deep-learning inference*; replicas,
 item blocks and move costs are ours.

@@ -45,7 +45,7 @@ class PodGang(Part):
 
 
 class PodSpread(Part):
-    """Pods that keep apart (anti-affinity), or are spread evenly over domains; nodes without the label take none."""
+    """Pods with anti-affinity, or spread evenly over domains; nodes without the label take none."""
 
     name: Name
     over: Name = "node"

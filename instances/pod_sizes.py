@@ -47,7 +47,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactSizes:
-    """Sizes as whole multiples of the largest unit that divides them all, one unit per resource.
+    """Sizes as integer multiples of the largest unit that divides them all, one unit per resource.
 
     Where there is no such unit within 62 bits, requests are rounded up and capacities down, which lets nothing fit
     that does not; ``rounded`` says so.

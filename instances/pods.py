@@ -82,7 +82,7 @@ class Pod(Part):
         A running pod may be stopped at this cost, for more important pods only; null: it may not. A gang of which one
         pod may not be stopped is not stopped.
     value
-        What placing it is worth where admission is weighted by value.
+        The value of placing it where admission is weighted by value.
     created_s, deleted_s
         When it came and went in a trace; ``flowlex replay`` lives through them, models place all pods at once.
     """
@@ -254,7 +254,7 @@ class PodInstance(Instance):
         for pod in self.pods:
             if pod.gang is not None and pod.node is None and pod.gang in runs:
                 reason = f"gang {pod.gang!r}: pod {runs[pod.gang]!r} runs and pod {pod.name!r} waits"
-                raise ValueError(f"{reason}; a gang runs whole or waits whole, so give what waits a gang of its own")
+                raise ValueError(f"{reason}; a gang runs or waits as a unit, so give the waiting pods their own gang")
         labels = {"node", *(key for node in self.nodes for key in node.labels)}
         of_node = {resource.name for resource in self.resources if resource.amount is None}
         for node in self.nodes:
@@ -379,7 +379,7 @@ def fits_wishes(pod: Pod, node: PodNode) -> bool:
 
 
 def _kind_of(node: PodNode) -> tuple[object, ...]:
-    """Equal for nodes that nothing tells apart but their names."""
+    """Equal for nodes that differ only in their names."""
     sizes = (node.cpu_cores, node.memory_gb, node.cards, node.card_gb, node.card_model, *sorted(node.resources.items()))
     return (*sizes, tuple(sorted(node.labels.items())), tuple(sorted(set(node.taints))))
 

@@ -1,4 +1,4 @@
-"""Time passes: simulators of clusters and networks, with models and baselines as policies.
+"""Simulators of clusters and networks over time, with models and baselines as policies.
 
 `kernel` (events in a total order), `streams` (random numbers by purpose) and `log` (the events of a run, from which
 every figure is computed) know no domain. `cluster` and `network` are the simulators; `experiments` hold what the papers

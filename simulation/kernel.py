@@ -1,4 +1,4 @@
-"""Events in a total order, and the clock that they move. Nothing here has heard of a cluster.
+"""Events in a total order, and the clock that they move. Nothing here knows of clusters.
 
 Why not SimPy: its processes are generators, which can neither be saved nor re-timed; transfers that share a link change
 their end at every event. Here an event is a call at a time; the order is (time, rank, number), so that a run depends on

@@ -1,4 +1,4 @@
-"""What the service tells of itself, in the Prometheus text format."""
+"""Figures of the service itself, in the Prometheus text format."""
 
 from __future__ import annotations
 

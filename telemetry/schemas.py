@@ -249,7 +249,7 @@ class WriteAnswer(_Document):
 
 
 class Reading(_Document):
-    """The last stored value of one name on one node, with its age; the last run tells a failing command.
+    """The last stored value of one name on one node, with its age; the last run shows a failing command.
 
     ``time`` is what the node's clock said, ``arrived`` what the service's clock said; ``age_s`` counts real seconds
     since the sampling. ``ahead_s`` above 0 marks a sample from the future: the node's clock is wrong at least by that.

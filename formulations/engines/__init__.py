@@ -3,7 +3,7 @@
 ``pulp``
     The default: the formulation as a PuLP problem, handed to HiGHS (or to any other PuLP solver on request).
 ``highs``
-    The same arrays handed to HiGHS whole.
+    The same arrays handed to HiGHS at once.
 ``network``
     Network simplex, for flow networks: exact integers throughout.
 
@@ -80,7 +80,7 @@ def solve(
     engine
         One of ``ENGINES``.
     options, keywords
-        `SolveOptions`, whole or as keywords; an unknown keyword raises.
+        `SolveOptions`, as an object or as keywords; an unknown keyword raises.
 
     Returns
     -------

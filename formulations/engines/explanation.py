@@ -1,4 +1,4 @@
-"""Why a formulation has no answer or no best one, in its own names, with what proves it."""
+"""Why a formulation is infeasible or unbounded, in its own names, with the proof."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def minimize_on_faces(
 
 
 class _Faces:
-    """What has been settled about columns, rows and loads."""
+    """The columns, rows and loads fixed so far."""
 
     session: BoundedProgram
 
@@ -150,7 +150,7 @@ class _Faces:
         return int(np.ceil(loads.max(initial=0.0) - WHOLE))
 
     def largest(self) -> Outcome:
-        """How low the largest of the loads that are not settled can be."""
+        """The least possible largest load among those not fixed."""
         program, at = self._face(self.lower, self.upper), np.flatnonzero(self.undecided)
         largest = program.variables("largest", 1, upper=float(self.problem.levels))
         program.constrain("largest_link", _rows(self.loads[at]) - largest.repeated(len(at)) * self.width[at], "<=", 0.0)
@@ -235,7 +235,7 @@ class _Faces:
         self.undecided &= ~priced
 
     def _rounded(self, values: Floats, tries: int) -> tuple[Floats | None, int]:
-        """Whole values on the face, and the integer programs it took.
+        """Integer values on the face, and the integer programs it took.
 
         Few columns are fractional, and mostly they suffice: the others are held at first.
         """

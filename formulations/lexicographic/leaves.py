@@ -1,4 +1,4 @@
-"""What minimising stages leaves: values, and a tree of linear programs whose leaves carry duals."""
+"""The result of minimising stages: values, and a tree of linear programs with duals at its leaves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """A part of all answers, and what bounds it.
+    """A part of all answers, and its bound.
 
     Attributes
     ----------

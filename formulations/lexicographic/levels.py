@@ -176,7 +176,7 @@ class _FixedLevels:
         return self.solve(program.with_integer(*integer)), relaxed
 
     def _stage(self, program: LinearProgram, level: int) -> Outcome:
-        """Solve, and note what was found with what shows it."""
+        """Solve, and note the result with its proof."""
         outcome, relaxed = self._solved(program)
         if outcome.values is None or outcome.objective is None:
             return outcome

@@ -1,4 +1,4 @@
-"""A lexicographic problem over the loads of a linear program, and what solving it leaves.
+"""A lexicographic problem over the loads of a linear program, and its result.
 
 Source: P2 of Shi et al. 2021 (shared/papers/jit-bandwidth.md).
 """
@@ -36,7 +36,7 @@ WHOLE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class LexicographicProgram:
-    """What is to be minimised lexicographically.
+    """The loads to be minimised lexicographically.
 
     Attributes
     ----------

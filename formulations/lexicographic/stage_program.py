@@ -41,7 +41,7 @@ def raised(bound: float, step: float) -> float:
 
 @dataclass(eq=False)
 class StageProgram:
-    """What all stages share. ``granular`` (k,): the stage takes whole multiples of this only, 0 where it does not."""
+    """What all stages share. ``granular`` (k,): the stage takes integer multiples of this only, 0 where it does not."""
 
     arrays: LinearProgramArrays
     costs: Sequence[Floats]
@@ -91,7 +91,7 @@ class StageProgram:
         self.kept.append((cost, side))
 
     def relax(self, branches: tuple[Branch, ...], cost: Floats) -> tuple[Leaf, Floats | None]:
-        """The linear program of a leaf: what its duals prove, and its vertex."""
+        """The linear program of a leaf: the bound of its duals, and its vertex."""
         low, high = self._bounds(branches)
         for column in self.bounded | {branch.column for branch in branches}:
             self.lp.changeColBounds(column, float(low[column]), float(high[column]))
@@ -147,7 +147,7 @@ class StageProgram:
     def leaf(
         self, branches: tuple[Branch, ...], duals: Floats, own: int, cost: Floats, low: Floats, high: Floats
     ) -> Leaf:
-        """What multipliers prove of a leaf, in floating point; certificates repeat it exactly."""
+        """The bound that multipliers prove for a leaf, in floating point; certificates repeat it exactly."""
         a = self.arrays
         m = len(a.row_lower)
         y, earlier = duals[:m].copy(), np.minimum(np.pad(duals[m:], (0, len(self.kept) - len(duals[m:]))), 0)
@@ -164,7 +164,7 @@ class StageProgram:
         return Leaf(branches, y, earlier, own, total)
 
     def integral(self, values: Floats) -> bool:
-        """Whether all integer columns are whole."""
+        """Whether all integer columns have integer values."""
         x = values[self.integer]
         return bool((np.abs(x - np.rint(x)) <= WHOLE).all())
 
@@ -241,7 +241,7 @@ class StageProgram:
         return solver
 
     def on_face(self, root: Leaf, cost: Floats) -> Floats | None:
-        """A whole answer at which the bound of the linear program is tight; None where none is found soon.
+        """An integer answer at which the bound of the linear program is tight; None where none is found soon.
 
         By complementary slackness its columns with a reduced cost are at their bounds and rows with a dual at their
         sides, which leaves a small program without an objective.

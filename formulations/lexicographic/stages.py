@@ -1,9 +1,9 @@
 r"""Objectives in strict order over one integer program, each proven by a tree of linear programs.
 
-Stage k is minimised among the answers that keep the stages before it at their optima. A linear program comes first:
-where its vertex is whole it is the answer, and its duals are the proof. Else HiGHS solves the integer program, and
-branch and bound over linear programs makes a tree whose leaves carry duals. Whoever reads the proof needs no solver:
-with multipliers y of the rows and e of the earlier stages, every answer of a leaf satisfies
+Stage k is minimised among the answers that keep the stages before it at their optima. A linear program comes first: if
+its vertex is integer, it is the answer, and its duals are the proof. Else HiGHS solves the integer program, and branch
+and bound over linear programs makes a tree whose leaves carry duals. Whoever reads the proof needs no solver: with
+multipliers y of the rows and e of the earlier stages, every answer of a leaf satisfies
 
 .. math::
 
@@ -48,7 +48,7 @@ def solve_stages(
     arrays
         The program; its own objective does not count. All columns have finite bounds.
     costs
-        (n,) coefficients of each stage, whole where exact.
+        (n,) coefficients of each stage, integers where exact.
     options
         Of `SolveOptions`: ``time_limit_s`` (processor seconds), ``max_steps`` (leaves of a stage's tree), ``gap``,
         ``seed``, ``threads``.
@@ -104,7 +104,7 @@ def _method(program: StageProgram) -> str:
 
 
 def _stage(program: StageProgram, cost: Floats) -> tuple[StageResult | None, tuple[Leaf, ...]]:
-    """Minimise one stage and keep it at its value; without an answer, leaves that show there is none."""
+    """Minimise one stage and keep it at its value; without an answer, leaves that prove infeasibility."""
     step = _step(cost, program.arrays.integrality)
     program.minimise(cost)
     trivial = _trivial(program, cost, step)
@@ -150,7 +150,7 @@ def _stage(program: StageProgram, cost: Floats) -> tuple[StageResult | None, tup
 
 
 def _step(cost: Floats, integrality: Booleans) -> float:
-    """Stage values are whole multiples of this; 0 where a column that costs may be fractional."""
+    """Stage values are integer multiples of this; 0 where a column with a cost may be fractional."""
     used = np.flatnonzero(cost)
     if not integrality[used].all() or (cost != np.rint(cost)).any() or not len(used):
         return 0.0 if len(used) else 1.0

@@ -14,7 +14,7 @@ __all__ = ["replay_events"]
 
 
 def replay_events(workload: Instance, log: RunLog) -> Iterator[Part]:
-    """What happened, as it would reach a live scheduler.
+    """The events of a run, as they would reach a live scheduler.
 
     Places become machines with as many slots as they have of their scarcest resource; tasks are submitted when they can
     start and end when they ended here, so that another scheduler decides on the same course of events. Where places are
@@ -62,7 +62,7 @@ def replay_events(workload: Instance, log: RunLog) -> Iterator[Part]:
 
 
 def _kind(amounts: Mapping[str, int]) -> str:
-    """What tells places of one kind from others: the names of what they have."""
+    """The kind of a place: the names of its resources."""
     return "has:" + "+".join(sorted(amounts))
 
 

@@ -30,7 +30,7 @@ class _Fetch:
 
 
 class InputData:
-    """What all running tasks read at the moment.
+    """The reads of all running tasks.
 
     Resources, by number: each node's disk, its port out, its port in; each rack's uplink up, and down; the aggregation.
 

@@ -1,4 +1,4 @@
-"""What a policy sees, and what it may answer."""
+"""The state that a policy sees, and the actions that it may answer."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class LivePlace:
         return all(free.get(name, 0) >= much for name, much in task.task.demand.items())
 
     def unheld(self) -> dict[str, int]:
-        """Amount by resource that the tasks which run here leave, whatever a policy has written into `free`."""
+        """Amount by resource that the tasks running here leave, whatever a policy has written into `free`."""
         left = dict(self.place.capacity)
         for task in self.tasks:
             for name, much in task.task.demand.items():

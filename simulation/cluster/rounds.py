@@ -181,7 +181,7 @@ class Rounds:
         return [*stops, *starts]
 
     def _refuse_booked(self, place: LivePlace) -> None:
-        """A policy that wrote into a place's books by hand would start more, or less, than fits."""
+        """Refuse a policy that changed the records of a place itself: it would start more, or less, than fits."""
         for name, truly in place.unheld().items():
             says = place.free.get(name, 0)
             if says != truly:

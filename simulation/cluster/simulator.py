@@ -199,7 +199,7 @@ class ClusterRun:
         self.log.add(self.state.now_s, "ready", task=task.name, job=task.job.name)
 
     def _withdraw(self, task: LiveTask) -> None:
-        """A waiting task cannot start any more: what it needs is lost, or its job is given up."""
+        """A waiting task cannot start any more: its data are lost, or its job is given up."""
         del task.job.waiting[task]
         self.state.news.append(("withdrawn", task))
         self.log.add(self.state.now_s, "withdraw", task=task.name, job=task.job.name)

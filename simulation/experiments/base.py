@@ -1,4 +1,4 @@
-"""What a paper states, how to measure it here, and the rule of the verdict.
+"""Statements of papers, how they are measured here, and the rule of the verdict.
 
 Declarations are data: ``experiments.toml`` (what is measured, swept and drawn) and ``statements.csv`` (a row per
 statement with its rule); `flowlex.simulation.experiments.declarations` reads them.
@@ -67,8 +67,8 @@ class Rule:
     printed
         Whether the range stands around a printed figure.
     resolution
-        Effects up to this cannot be told from none with the paper's precision (of a range without ``neutral``, no
-        effect is its finite end).
+        Effects up to this cannot be distinguished from none with the paper's precision (of a range without ``neutral``,
+        no effect is its finite end).
     """
 
     low: float

@@ -63,7 +63,7 @@ _SHARES = ("max_min", "finish_time", "makespan")
 
 
 def training(seed: int, quick: bool, *, load: float = 0.8, round_s: float = 360.0) -> Mapping[str, float]:
-    """Training jobs on unlike GPUs: first come first served, against shares of GPU time in whole rounds."""
+    """Training jobs on unequal GPUs: first come first served, against shares of GPU time in rounds."""
     work = workload("cluster-training", seed=seed, jobs=12 if quick else 60, load=load)
     who = {"FIFO": made("FIFO")} | {name: made("allocation", shares=name, seconds=round_s) for name in _SHARES}
     found = {name: figures(simulated(work, policy)) for name, policy in who.items()}

@@ -69,7 +69,7 @@ class _NetworkSimulator:
     def events(self, instance: Instance, log: RunLog) -> Iterator[Part]:
         """For ``flowlex replay``: the network, and the jobs as they came in the time that was simulated.
 
-        What the run sent when is not told: the scheduler that replays sends by its own plan.
+        When the run sent what is left out: the scheduler that replays sends by its own plan.
         """
         assert isinstance(instance, JitInstance)
         last_s = log.records[-1]["at_s"]

@@ -205,7 +205,7 @@ def _next_end(net):
 
 @njit(cache=True)
 def _next_mark(net, marks):
-    """Seconds until a coflow has sent what the policy wants to be told of."""
+    """Seconds until a coflow has sent the amount of which the policy wants notice."""
     rate = np.zeros(len(net.alive))
     for k in range(net.numbers[RUNNING]):
         g = net.group[net.running[k]]

@@ -166,7 +166,7 @@ class JustInTime:
             self._take(rows)
 
     def _report_left(self, state: NetworkState) -> None:
-        """Tell the controller what is left of transfers that were sent otherwise than planned.
+        """Report to the controller the remainders of transfers that were not sent as planned.
 
         A plan that was refused sends nothing, and its transfers take what others leave. Data that a computation makes
         may come later than planned.

@@ -31,7 +31,7 @@ class LatestFirst:
     lat
         Rule of the latest arrival times, see `flowlex.models.jit.latest_arrival`.
     inside
-        ``latest``: as above. ``fair``: all transfers of jobs share alike.
+        ``latest``: as above. ``fair``: all transfers of jobs share equally.
     copies
         ``shortest`` first, or ``fair``. With ``fair`` twice, jobs have strict priority and nothing else is changed.
     """

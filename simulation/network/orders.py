@@ -25,7 +25,7 @@ def bottleneck_select_scale_iterate(load: Floats, weight: ArrayLike | None = Non
     load
         (coflows, ports) seconds that each needs at each port.
     weight
-        (coflows,) of completion times; all alike by default.
+        (coflows,) of completion times; all equal by default.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def tac(needs: Needs, times: tuple[float, ...]) -> tuple[int, ...]:
     still holds up; of equals the one with the least impending time (M+).
     """
     waits, count = needs.waits, len(times)
-    if len(waits) == 1:  # a shuffle: every transfer is needed alike
+    if len(waits) == 1:  # a shuffle: every transfer is needed at the same time
         return tuple(range(count))
     seconds, time = np.array(needs.seconds), np.array(times)
     outstanding, missing = waits @ time, waits.sum(axis=1)

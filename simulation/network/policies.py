@@ -33,7 +33,7 @@ class Fair:
     grouping: ClassVar[Grouping] = "pair"
 
     def decide(self, state: NetworkState) -> Instruction:
-        """All alike."""
+        """All equal."""
         return state.fair()
 
 

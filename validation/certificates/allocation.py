@@ -107,7 +107,7 @@ def _reached(data: Data, use: Use) -> float:
 
 
 def _raised(data: Data, use: Use, steps: list[PricedStep], budget: Budget) -> list[Check]:
-    """Replay the steps: each value is the most there is, full jobs can gain nothing more, the answer reaches all.
+    """Replay the steps: each value is optimal, full jobs can gain nothing more, the answer reaches all.
 
     Once the budget is spent, the steps that are left are quoted.
     """

@@ -1,4 +1,4 @@
-"""The answer of an allocation, and what its shares add up to: throughput, time, GPUs held; whether that is feasible."""
+"""The answer of an allocation, and the sums of its shares: throughput, time, GPUs held; whether that is feasible."""
 
 from __future__ import annotations
 

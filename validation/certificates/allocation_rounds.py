@@ -48,7 +48,7 @@ def certify_rounds(document: Mapping[str, Any], instance: AllocationInstance) ->
     Raises
     ------
     SolutionError
-        The document is none of rounds.
+        The document does not hold rounds.
     """
     try:
         stated = Rounds.model_validate(document)

@@ -1,4 +1,4 @@
-"""The processor seconds that proofs may take. What is not recomputed within them is quoted, and says so."""
+"""The processor seconds that proofs may take. Checks that do not fit in are quoted, and say so."""
 
 from __future__ import annotations
 

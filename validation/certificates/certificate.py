@@ -1,4 +1,4 @@
-"""What a certificate is: named checks recomputed from data, that anybody can read and repeat."""
+"""Certificates: named checks recomputed from data, that anybody can read and repeat."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a verifier found.
+    """The finding of a verifier.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Certificate:
     Attributes
     ----------
     claim
-        What the checks together prove.
+        The claim that the checks together prove.
     exact
         True when everything was recomputed in integers, without tolerance.
     checks

@@ -1,4 +1,4 @@
-"""What a solution file holds, as classes that refuse everything else."""
+"""The contents of a solution file, as classes that refuse everything else."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Stated(Strict):
 
 
 class Document(Strict):
-    """A solution file. Numbers are exact: whole, decimal, or the text of a fraction such as ``"6063/5"``."""
+    """A solution file. Numbers are exact: integer, decimal, or the text of a fraction such as ``"6063/5"``."""
 
     model_config = ConfigDict(json_schema_extra=describe)
 
@@ -101,7 +101,7 @@ class Document(Strict):
     values: dict[str, dict[str, Numeric]] | None = None
     """Of a changed model: the values that are not 0, by variable and label."""
     certificate: Stated | None
-    """What was certified when the file was written; it is made again, not believed."""
+    """The certificate at the time of writing; `verify` makes it anew."""
 
 
 def read_as(cls: type[Any], document: object, place: str) -> Any:

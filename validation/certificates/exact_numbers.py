@@ -1,4 +1,4 @@
-"""Exact arithmetic on numbers of documents, and comparison of those with what is true."""
+"""Exact arithmetic on numbers of documents, and comparison of stated with recomputed numbers."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def agrees(stated: Number, true: Fraction | int, tolerance: float = 0.0) -> bool
 
 
 def text(value: Fraction | int) -> int | str:
-    """A rational number for a document: whole ones as they are, others as the text of a fraction."""
+    """A rational number for a document: integers as they are, others as the text of a fraction."""
     return int(value) if Fraction(value).denominator == 1 else str(value)
 
 
 def written(value: Fraction | int) -> Number:
-    """A rational number for a document: whole or decimal where that is the number itself, else a fraction's text."""
+    """A rational number for a document: integer or decimal where that is exact, else a fraction's text."""
     if Fraction(value).denominator != 1:
         try:
             if rational(near := float(value)) == value:
@@ -80,7 +80,7 @@ def dot(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
 
 
 def whole(values: Iterable[int]) -> NDArray[np.int64]:
-    """Whole numbers as an array; of Python integers where 64 bits do not hold them."""
+    """Integers as an array; of Python integers beyond 64 bits."""
     listed = list(values)
     try:
         return np.array(listed, dtype=np.int64).reshape(-1)

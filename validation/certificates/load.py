@@ -1,7 +1,7 @@
 """Solution files of load partition, judged from the instance in exact arithmetic.
 
-Capacities, targets (largest remainders) or the least makespan, loads and moves are recomputed. That nothing moves for
-less is proven by a price per node: see `_cheapest`.
+Capacities, targets (largest remainders) or the least makespan, loads and moves are recomputed. A dual value per node
+proves that no moves cost less: see `_cheapest`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LoadProof(Strict):
 
 
 def _earlier(capacity: Sequence[Fraction], after: list[int]) -> tuple[Fraction, int]:
-    """When the last node ends, and how many items all nodes together end strictly before that."""
+    """The time at which the last node ends, and how many items all nodes together end strictly before it."""
     finish = max((n / c for n, c in zip(after, capacity, strict=True) if c), default=Fraction(0))
     return finish, sum(max(0, -(-(c * finish).numerator // (c * finish).denominator) - 1) for c in capacity)
 
@@ -71,7 +71,7 @@ class _Moves:
     def of(
         cls, instance: LoadPartitionInstance, place: dict[str, int], level: str, prices: Sequence[Fraction]
     ) -> _Moves:
-        """In a unit of which the prices are multiples as well."""
+        """In a unit that divides the prices, too."""
         usual, links = rational(instance.seconds_per_item), [rational(link.seconds_per_item) for link in instance.links]
         per_s = math.lcm(*(x.denominator for x in (usual, *links, *prices)))
         each = wide(whole([int(usual * per_s), *(int(seconds * per_s) for seconds in links)]))

@@ -217,7 +217,7 @@ class FlowProof(Strict):
 
 @dataclass(frozen=True, eq=False)
 class _Instance:
-    """An instance as what is checked against; arcs and nodes are named by its own numbers."""
+    """An instance to check against; arcs and nodes are named by its own numbers."""
 
     source: NetworkInstance
 

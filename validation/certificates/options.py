@@ -1,4 +1,4 @@
-"""The options of our problems as solution files state them: part of what is solved, so no other word may stand there.
+"""The options of our problems as solution files state them: part of the problem, so other values are refused.
 
 Every name that a model's file may state is here, with its values and default. Some say only how the answer was found
 (``network``, ``presolve``, ``seed``); a file may state any of their values.

@@ -73,7 +73,7 @@ def _primal(
 
 
 def _contradiction(arrays: LinearProgramArrays, farkas: Floats) -> Check:
-    """Whatever lies within the column bounds gives ``y'Ax`` less than the rows ask for, in exact rationals."""
+    """For all values within the column bounds ``y'Ax`` is less than the rows require, in exact rationals."""
     name = "the rows contradict the bounds of the columns"
     if np.shape(farkas) != arrays.row_lower.shape or not np.isfinite(farkas).all():
         return Check(name, False, detail=f"{len(arrays.row_lower)} finite multipliers expected")
@@ -99,7 +99,7 @@ def _contradiction(arrays: LinearProgramArrays, farkas: Floats) -> Check:
 def _endless(
     program: LinearProgram, arrays: LinearProgramArrays, found: Unboundedness, tolerance: float
 ) -> list[Check]:
-    """From a feasible point one may go along the ray without end, and every step is better than the last."""
+    """From a feasible point the ray stays feasible, and the objective improves along it."""
     point, ray = (np.asarray(part, float) for part in (found.point, found.ray))
     if point.shape != arrays.cost.shape or ray.shape != arrays.cost.shape:
         return [Check("a point and a ray, one number per column", False)]
@@ -152,7 +152,7 @@ def _differs(array: Floats | None, count: int) -> bool:
 
 
 def _stated(program: LinearProgram, arrays: LinearProgramArrays, outcome: Outcome, tolerance: float) -> list[Check]:
-    """What the outcome says beyond its values and duals."""
+    """The statements of an outcome beside its values and duals."""
     checks = []
     assert outcome.duals is not None and outcome.objective is not None
     if outcome.bound is not None:

@@ -1,4 +1,4 @@
-"""The contract of solution files: what they hold, who judges them, and what the judgement binds.
+"""The contract of solution files: their contents, their verifiers, and the data that a verdict is bound to.
 
 A solution file claims something of an instance: that an answer is optimal, bounded or feasible, or that there is none
 (infeasible) or no best one (unbounded). `verify` proves or refuses that from the instance's own data. It calls no

@@ -1,4 +1,4 @@
-"""Shares of GPU time as a policy: an `Allocation`, kept by whole rounds with a proven lag (`schedule_rounds`).
+"""Shares of GPU time as a policy: an `Allocation`, kept by rounds with a proven lag (`schedule_rounds`).
 
 The first label of a node says its type of GPU. Each GPU task is a job of the allocation: it takes so many GPUs at once
 and computes so fast on each type. Whoever is not of a round's configuration is stopped; tasks should keep what they

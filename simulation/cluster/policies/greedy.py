@@ -157,7 +157,7 @@ class Delay(Greedy):
 class Alsched(Policy):
     """Greedy by utility of soft constraints: in order of arrival, each task takes the free place it likes best.
 
-    A place is worth more the fewer labels it lacks that the task's computing is slow without.
+    A place has the greater utility, the fewer labels it lacks without which the task computes slowly.
     """
 
     def decide(self, state: State) -> Iterable[Action]:

@@ -1,4 +1,4 @@
-"""The live flow scheduler as a policy: what happened goes in as events, what it changed comes out as actions."""
+"""The live flow scheduler as a policy: events go in, changes come out as actions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Flow(Policy):
 
 
 class _OfResource:
-    """The scheduler of one resource, its places, and what it has been told."""
+    """The scheduler of one resource, its places, and the events it has received."""
 
     def __init__(self, resource: str, places: Iterable[LivePlace], scheduler: FlowScheduler) -> None:
         self.resource, self.scheduler = resource, scheduler
@@ -81,7 +81,7 @@ class _OfResource:
         self._waves = 0
 
     def step(self, state: State) -> Iterator[Action]:
-        """Tell what happened, and do what the scheduler changed."""
+        """Send the events, and carry out the changes of the scheduler."""
         scheduler = self.scheduler
         self._correct(scheduler)
         self._tell(state, scheduler)
@@ -140,7 +140,7 @@ class _OfResource:
         return task.name not in self._known and self.resource in task.task.demand
 
     def _node(self, scheduler: FlowScheduler, node: LiveNode) -> None:
-        """Let the scheduler know whether a node is up now, whatever happened in between."""
+        """Report to the scheduler whether a node is up now."""
         for place in node.places:
             if place.name not in self.places:
                 continue

@@ -153,7 +153,7 @@ def _amounts(of: Mapping[str, int], owner: str) -> dict[str, int]:
     found = {_FIELDS[name]: much for name, much in of.items()}
     if len(found) < len(of):
         raise SimulationError(
-            f"{owner} has two resources of one kind ({', '.join(of)}); pod policies tell them not apart"
+            f"{owner} has two resources of one kind ({', '.join(of)}); pod policies do not distinguish them"
         )
     return found
 

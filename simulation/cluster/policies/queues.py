@@ -1,6 +1,6 @@
 """Queue schedulers: first come first served, by priority, YARN's fair and capacity queues, GPU count, random, spread.
 
-They look at one task at a time and never at the whole: what the network models are compared with.
+They look at one task at a time; the network models are compared with them.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class YarnCapacity(_UserQueues):
     Parameters
     ----------
     guarantees
-        Part of the cluster by user, in any unit; users that are not named share alike (1 each).
+        Part of the cluster by user, in any unit; users that are not named share equally (1 each).
     """
 
     def __init__(

@@ -98,7 +98,7 @@ def _proven(
 
 
 def _stages(cluster: Cluster, policy: GpuPolicy, priced: bool, objective: Fraction) -> dict[str, Fraction | int]:
-    """What is minimised one after the other, where it is more than the objective."""
+    """The objectives minimised one after the other, if there is more than one."""
     out, running = cluster.at < 0, cluster.own >= 0
     stops = {"stops": int(np.count_nonzero(out & running))} if policy.preemptive and running.any() else {}
     waits = {"waiting": int(np.count_nonzero(out & ~running))} if priced else {}
@@ -152,7 +152,7 @@ def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -
 
 
 def _fair_shares(cluster: Cluster, answer: GpuAnswer, policy: GpuPolicy) -> tuple[Check, list[Fraction] | None]:
-    """A share is a sum of GPUs split among some of the jobs, which tells the fraction that a float stands for."""
+    """A share is a sum of GPUs split among some of the jobs, which determines the fraction behind a float."""
     name = "fair shares of the table"
     stated: dict[str, Any] = {str(row.get("job")): row.get("fair_share") for row in answer.jobs}
     if not policy.fair:

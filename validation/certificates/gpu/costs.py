@@ -1,4 +1,5 @@
-"""Transfer costs of GPU assignment recomputed from shards and replicas, in whole multiples of a unit; nothing rounded.
+"""Transfer costs of GPU assignment recomputed from shards and replicas, in integer multiples of a unit; nothing
+rounded.
 
 Nodes that hold none of a task's data cost the same within a rack that holds some, and the same in all other racks. So
 the cheapest way to run a task is found among the nodes that hold its data, and the cheapest GPUs of racks and cluster,
@@ -53,7 +54,7 @@ class Costs(ExactCosts):
         return found
 
     def ways(self, unit: Fraction, factor: int) -> Ways:
-        """Cost of each task in each kind of place, in whole multiples of ``unit``, ``factor`` times."""
+        """Cost of each task in each kind of place, in integer multiples of ``unit``, ``factor`` times."""
         view, tasks = self.view, len(self.view.task_job)
         weights = [int(rate / unit / self.per_mb) * factor for rate in self.rates] if len(self.size) else [0, 0, 0]
         wide = int(self.size.sum()) * max(weights) >= _WIDE

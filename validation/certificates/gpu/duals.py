@@ -1,4 +1,4 @@
-"""Prices of GPUs and shares at a fixed total, as a file states them: do they mean what they say?
+"""Check the dual values of GPUs and shares at a fixed total that a file states.
 
 Who goes on running and who stops stays as it is. With prices ``p`` of free GPUs (not negative) and ``s`` of shares,
 whichever ``K`` waiting tasks start, ``k_j`` of job j, on GPUs that hold them:

@@ -30,7 +30,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Limits:
-    """What levels allow: whole tasks of each job, and of jobs of a group (-1: of none) so many one more."""
+    """The integer allocations of levels: tasks of each job, and how many jobs of a group (-1: none) run one more."""
 
     whole: list[int]
     group: list[int]
@@ -45,7 +45,7 @@ class Limits:
         return sorted(count)
 
     def exceeded(self, count: list[int]) -> list[str]:
-        """What running so many tasks of each job exceeds."""
+        """The first share that so many running tasks of each job exceed."""
         left, wrong = self.odd.copy(), []
         for j, (n, whole, g) in enumerate(zip(count, self.whole, self.group, strict=True)):
             if n > whole + (g >= 0):

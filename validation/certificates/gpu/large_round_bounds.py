@@ -21,7 +21,7 @@ Whole = NDArray[Any]
 
 
 class Prices:
-    """Multipliers of a leaf as whole multiples of a common part.
+    """Multipliers of a leaf as integer multiples of a common part.
 
     Raises
     ------

@@ -174,7 +174,7 @@ class Large:
         return total
 
     def step_of(self, stage: str) -> Fraction:
-        """Values of a stage differ by whole multiples of this."""
+        """Values of a stage differ by integer multiples of this."""
         if stage != "transfer":
             return Fraction(1)
         waiting = int(self.waiting / self.unit)
@@ -188,7 +188,7 @@ class Large:
         return self.unit if stage == "transfer" else Fraction(1)
 
     def table(self, task: Whole, node: Whole) -> Whole:
-        """Cost of tasks on nodes in units, whole."""
+        """Cost of tasks on nodes in integer units."""
         ways = self.costs.ways(self.unit, 1)
         rows = np.full(len(self.cluster.names), -1)
         rows[task] = np.arange(len(task))

@@ -4,8 +4,9 @@ The proof is a search tree: an inner node splits on a running ``task`` (it and a
 ``kept``; or it and all that run shorter are ``stopped``), so that the leaves cover every answer. A leaf holds
 
 ``shares``
-    Fair shares of the jobs in what is open, kept tasks counted: they tell the sorted numbers of tasks of its fairest
-    answers, and the number of each job up to odd GPUs (see `fair_shares`). With FSU the number of tasks is counted.
+    Fair shares of the jobs in what is open, kept tasks counted: they determine the sorted numbers of tasks of its
+    fairest answers, and the number of each job up to odd GPUs (see `fair_shares`). With FSU the number of tasks is
+    counted.
 ``gpu_price`` (not negative) and ``job_price``
     With costs ``factor c - keep`` (``keep`` for a running task that goes on, ``factor`` above their sum), whatever runs
     costs at least  ``sum_j price_j n_j - sum_g price_g - sum_t max(0, price_j(t) - min over all fitting g of (cost +
@@ -126,7 +127,7 @@ class SearchProof:
         return f"{self.leaves} part{'s' if self.leaves > 1 else ''} of the search"
 
     def _node(self, root: Any, kept: NDArray[np.bool_], stopped: NDArray[np.bool_]) -> str:
-        """Reason why the part is not shown to be no better; empty when it is."""
+        """Why the part may hold a better answer; empty if it is proven that it does not."""
         cluster, stack = self.cluster, [(root, kept, stopped)]
         while stack and not self.budget.spent:
             node, kept, stopped = stack.pop()
@@ -180,7 +181,7 @@ class SearchProof:
     def _numbers(
         self, leaf: dict[str, Any], kept: Mask, candidate: Mask, price: list[int]
     ) -> tuple[int | str | None, int]:
-        """Least worth of the numbers of tasks that jobs may run, and what waiting costs beside it.
+        """Least value of the numbers of tasks that jobs may run, and the cost of waiting.
 
         None where no answer is as fair as ours, text where one may be fairer.
         """
@@ -204,7 +205,7 @@ class SearchProof:
         return limits.least_fair(price), self.waiting * (everyone - ours)
 
     def _limits(self, stated: dict[str, str], kept: Mask, candidate: Mask) -> Limits | str:
-        """What stated shares mean, or why they are not fair."""
+        """The limits of stated shares, or why they are not fair."""
         cluster = self.cluster
         if stated.keys() != cluster.job.keys():
             return "shares are not those of all jobs"
@@ -236,7 +237,7 @@ class SearchProof:
 
 
 def _by_position(stated: dict[str, int], number: dict[str, int]) -> NDArray[Any]:
-    """Whole numbers in the order of the names, 0 where none is stated."""
+    """Integers in the order of the names, 0 where none is stated."""
     values = whole(stated.values())
     found: NDArray[Any] = np.zeros(len(number), values.dtype)
     found[[number[name] for name in stated]] = values

@@ -1,7 +1,7 @@
 """Is a just-in-time schedule true to its instance, and is its sorted load vector proven least, level by level?
 
 Everything is recomputed from the instance and the schedule's runs: latest arrival times, windows, the share that is
-planned, sizes, ports, lateness, loads. Nothing that the model says of them is believed. How optimality is judged:
+planned, sizes, ports, lateness, loads. It takes none of them from the model. How optimality is judged:
 `flowlex.validation.certificates.jit.derivation`. Work and memory grow with runs and windows, not with time.
 
 The transfers may fall into parts that share no load; each is proven on its own, with the ports all to itself (which
@@ -101,7 +101,7 @@ def all_loads(instance: JitInstance, schedule: JitSchedule) -> tuple[NDArray[Any
 
 
 def level_counts(instance: JitInstance, schedule: JitSchedule) -> dict[int, Any]:
-    """Level s to the number of loads of at least s (of rates that are not whole: the parts of loads in it)."""
+    """Level s to the number of loads of at least s (of fractional rates: the parts of loads in it)."""
     return dict(reversed(_counts(*all_loads(instance, schedule)).items()))
 
 
@@ -134,7 +134,7 @@ def total_weight(instance: JitInstance, schedule: JitSchedule) -> int:
 
 
 def _known(instance: JitInstance, s: JitSchedule) -> Check:
-    """Whether what is named exists; all else is looked at only then."""
+    """Whether all names exist; nothing else is checked before."""
     total = len(instance.arrays.job)
     parts = s.parts if s.least is None else (*s.parts, s.least)
     known = all(bool(((a >= 0) & (a < total)).all()) for a in (s.planned, s.transfer, *(p.transfers for p in parts)))

@@ -126,7 +126,7 @@ class Cells:
         if span > allowed.latest:
             raise ValueError(f"prices of slot {span - 2}; there is nothing to send after slot {allowed.latest}")
         if (allowed.until[allowed.open_end] < told).any():
-            raise ValueError("prices of slots after those that are told apart")
+            raise ValueError("prices of slots after the last distinct one")
         joined = (*groups, *ports) if any(len(p.port.unit) for p in proofs) or len(allowed.full.unit) else groups
         start = together(len(due), joined) * span
         loads, sides = ([_Units.among(each, start) for each in kind] for kind in (groups, ports))

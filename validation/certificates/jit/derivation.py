@@ -1,4 +1,4 @@
-r"""Stage by stage, no schedule is better: linear programming duality over what the stages before have settled.
+r"""Stage by stage, no schedule is better: linear programming duality, given the earlier stages.
 
 With ``N_s`` the number of loads (pair or port, in one slot) of at least s, level k claims: no schedule whose ``N_s``
 for s > k are as small as ours has a smaller ``N_k``. Its proof are whole prices (over a common ``scale``): ``lam`` per
@@ -178,7 +178,7 @@ class Board:
         gap = max(int(gap), 0)
         room = gap // np.maximum(np.abs(reduced), 1)
         self.most = np.where(reduced > 0, np.minimum(self.most, self.least + room), self.most)
-        if not proof.nu:  # else the later slots may be dear
+        if not proof.nu:  # else the later slots may be expensive
             self.least = np.where(reduced < 0, np.maximum(self.least, self.most - room), self.least)
         self.tail_most = np.where(tail > 0, np.minimum(self.tail_most, gap // np.maximum(tail, 1)), self.tail_most)
         for k, price in enumerate(pi):

@@ -98,7 +98,7 @@ def _judge(claimed: Claimed) -> Finding:
 
 
 def _judge_changed(claimed: Claimed, changes: Changes) -> Finding:
-    """A schedule that rules allow: proven without them, but for the part that they concern."""
+    """A schedule that keeps rules: proven without them, except for the part that they concern."""
     instance, rules = claimed.instance, claimed.proof.rules
     if rules is None or claimed.document.options["program"] not in ("P1", "P2"):
         raise ValueError("a changed model needs the proof of what its rules concern")
@@ -169,7 +169,7 @@ def _windows(options: dict[str, Any]) -> str:
 
 
 def _least_load(schedule: JitSchedule) -> Fraction:
-    """What some load must be at least: the level that is shown, or one unit, if integer units are sent."""
+    """A lower bound on the largest load: the proven level, or one unit, if integer units are sent."""
     if schedule.least is not None and schedule.least.proofs:
         return Fraction(schedule.least.proofs[-1].level)
     return Fraction(int(schedule.integral and len(schedule.transfer) > 0))

@@ -1,4 +1,4 @@
-"""Loads of amounts that are sent as evenly as integers allow, from runs of slots; no slot is looked at alone."""
+"""Loads of amounts that are sent as evenly as integers allow, from runs of slots, without a loop over slots."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Even:
     amount: NDArray[Any]
 
     def _totals(self) -> tuple[Integers, Integers, Integers, NDArray[Any], Integers]:
-        """What every slot gets at least: unit, begin, end, amount; and what is left over for some of the slots."""
+        """The minimum of every slot: unit, begin, end, amount; and the remainder for some of the slots."""
         length = self.end - self.begin
         if not np.issubdtype(self.amount.dtype, np.integer):
             return self.unit, self.begin, self.end, self.amount / length, np.zeros(len(self.unit), np.int64)

@@ -1,4 +1,4 @@
-r"""No schedule is less late: prices of ports that are linear in runs of slots, so that no slot is looked at alone.
+r"""No schedule is less late: dual values of ports that are linear in runs of slots, checked at the ends of runs only.
 
 With a price ``lam`` per transfer, ``pi`` per port and slot, and ``nu`` of lateness, every schedule has ::
 
@@ -49,13 +49,13 @@ class PartWindows:
 
     @property
     def latest(self) -> int:
-        """Whatever is sent, there is room for it before this slot."""
+        """Both ports of a transfer have capacity for it before this slot, whatever is sent."""
         ends = (self.start, self.end if not self.late else self.due, self.due)
         return max(self.last, *(int(each.max(initial=0)) for each in ends)) + int(self.amount.sum()) + 4
 
 
 def all_allowed(part: PartWindows, proofs: tuple[LevelProof, ...]) -> Allowed:
-    """What windows say; late transfers until prices tell no more, and at any later time."""
+    """The windows; late transfers until the last priced slot, and at any later time."""
     rows, until = np.arange(len(part.amount)), part.end
     if part.late:
         ends = [prices.end for p in proofs for prices in (p.load, p.port)]
@@ -142,8 +142,8 @@ class _Pieces:
             self.reduced.append(cost)
 
     def _grid(self) -> tuple[Integers, Integers, Integers]:
-        """Per cell: where the run begins in which prices are linear, and in how many slots they change by whole
-        numbers; by how much, per run. Runs must agree.
+        """Per cell: where the run begins in which prices are linear, and in how many slots they change by integers; by
+        how much, per run. Runs must agree.
         """
         tilted = np.flatnonzero(self.run.price != self.run.last)
         ends = np.stack([self.at + self.run.begin, self.at + self.run.end], axis=1)[tilted]
@@ -171,7 +171,7 @@ class _Pieces:
         return np.asarray(np.cumsum(total, axis=1)[:, :-1])
 
     def bound(self) -> int:
-        """What lateness is at least, times the scale."""
+        """The lower bound on lateness, times the scale."""
         part, proof = self.part, self.proof
         total: int = sum(a * b for a, b in zip(proof.lam.tolist(), part.amount.tolist(), strict=True))
         gain = np.minimum(np.minimum(*self.reduced), 0)

@@ -1,4 +1,4 @@
-"""What proofs about schedules of transfers are made of: prices, and when transfers may be sent."""
+"""The data of proofs about schedules of transfers: prices, and when transfers may be sent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LevelProof:
     Attributes
     ----------
     scale
-        What a price of 1 is written as.
+        The integer that stands for a price of 1.
     lam
         (transfers of the part,) price of sending one unit.
     load, port

@@ -1,7 +1,6 @@
-"""Does a schedule keep the rules of a changed model, and is the part that they concern least under them?
-
-Rules only take schedules away. So what is proven without them holds with them; and transfers that rules concern, which
-share no load with others, are least apart where their own statement, with the ports to themselves, proves it.
+"""Does a schedule keep the rules of a changed model, and is the part that they concern optimal under them? Rules only
+remove schedules. So bounds proven without them hold with them; and transfers that rules concern, which share no load
+with others, are least apart where their own statement, with the ports to themselves, proves it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from flowlex.instances.rounding import WHOLE
 
 __all__ = ["TransferWindows", "overloaded", "planned_transfers", "transfer_windows"]
 
-#: A quotient this near to an integer counts as whole.
+#: A quotient this near to an integer counts as one.
 _WHOLE = Fraction(1, 10**9)
 #: A slot after all others.
 NEVER = 1 << 60

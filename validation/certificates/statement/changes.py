@@ -19,7 +19,7 @@ def change(statement: ExactStatement, changes: Changes) -> None:
     Raises
     ------
     ValueError
-        A change speaks of what is not there.
+        A change names something that does not exist.
     """
     for each in changes:
         apply: Callable[[ExactStatement, Any], None] = _APPLY[type(each)]

@@ -57,7 +57,7 @@ class Stage:
 
 @dataclass
 class ExactStatement:
-    """What a kind of instance states. Declared by `variables` and `row`, in any order.
+    """The statement of a kind of instance. Declared by `variables` and `row`, in any order.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What proves the stages of a changed model: leaves of a tree with multipliers of named rows, added up exactly."""
+"""The proof of the stages of a changed model: leaves of a tree with multipliers of named rows, added up exactly."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Bounded:
 def least(
     bounded: Bounded, leaves: Sequence[StatedLeaf], stage: Stage | None, before: Mapping[str, tuple[Stage, Number]]
 ) -> Fraction | None:
-    """No answer has a smaller value of the stage (to be minimised); None where nothing is shown.
+    """A lower bound on the value of the stage (to be minimised); None where nothing is proven.
 
     Without a stage: 0 where the leaves show that there is no answer at all.
 
@@ -174,7 +174,7 @@ def least(
 
 
 def _raised(bounded: Bounded, cost: Mapping[int, Number], bound: Fraction) -> Fraction:
-    """The bound raised to the next value that whole variables can take."""
+    """The bound raised to the next value that integer variables can take."""
     fractions = [Fraction(value) for value in cost.values() if value]
     if not fractions or not all(bounded.integer[column] for column, value in cost.items() if value):
         return bound
