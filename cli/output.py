@@ -194,10 +194,14 @@ def write_output(path: str, data: bytes) -> None:
 
 
 def write_instance_output(instance: Instance, path: str) -> None:
-    """Write an instance file, and say on standard error what it holds; ``-`` is standard output."""
+    """Write an instance file, and say on standard error what it holds and leaves out; ``-`` is standard output."""
     from flowlex.instances.files import instance_bytes
 
     write_output(path, instance_bytes(instance, path))
+    facts = instance.summary().items()
     if path != "-":
-        sizes = list(instance.summary().items())[:4]
-        note(f"{path}: {instance.kind}: {', '.join(f'{what} {text_of(size)}' for what, size in sizes)}")
+        sizes = ", ".join(f"{what} {text_of(size)}" for what, size in list(facts)[:4])
+        note(f"{path}: {instance.kind}: {sizes}")
+    for what, size in facts:
+        if what.startswith("left pending, "):  # pods that an importer could not state
+            note(f"{size} pods {what}")

@@ -112,7 +112,7 @@ def _facts(cluster: Cluster) -> set[str]:
                 f"nodes that take no pod, since pods on them cannot be read, such as {pod.name}: {error}"
             ] += 1
             usable.discard(str(pod.node))
-            vars(pod).update(requests={}, ports=set())
+            vars(pod).update(requests={}, limits={}, ports=set())
     return usable
 
 

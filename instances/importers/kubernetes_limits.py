@@ -39,8 +39,10 @@ _QUOTAS = {
 }
 _OF_QUEUES = {name for names in _QUOTAS.values() for name in names}
 _COUNTED = {"count/pods": "pods"}
+#: Resources whose limits Kubernetes counts.
+_LIMITED = ("cpu", "memory", "ephemeral-storage")
 #: What pods may request of a quota; the others are about objects of other kinds.
-_OF_PODS = re.compile(r"cpu|memory|pods|ephemeral-storage|hugepages-.*|(?!count/|limits\.).*/.*")
+_OF_PODS = re.compile(r"cpu|memory|pods|ephemeral-storage|hugepages-.*|(?!count/).*/.*")
 _WHEN = "DuringSchedulingIgnoredDuringExecution"
 
 
@@ -129,15 +131,18 @@ def read_scoped_quotas(draft: Draft) -> None:
             pods = [pod for pod in (*draft.cluster.running, *draft.waiting) if pod.namespace == space]
             mine = [pod for pod in pods if all(_in_scope(pod, scope) for scope in scopes)]
             for hard, limit in (spec.get("hard") or {}).items():
-                what = _COUNTED.get(hard, hard.removeprefix("requests."))
-                if hard.startswith("limits."):
-                    draft.cluster.counts[f"quotas of {hard}, which are not read"] += 1
+                limited = hard.startswith("limits.")
+                what = _COUNTED.get(hard, hard.removeprefix("limits." if limited else "requests."))
+                if limited and what not in _LIMITED:
+                    draft.cluster.counts[f"quotas of {hard}, which Kubernetes does not count"] += 1
+                    continue
                 if not _OF_PODS.fullmatch(what) or (hard in _OF_QUEUES and not scopes):
                     continue
                 number += 1
                 amount = max(0, math.floor(quantity(limit) * (1000 if what == "cpu" else 1)))
                 name = f"{hard} of quota {item['metadata']['name']} in {space}"
-                _scoped(draft, name, number, {pod.name: pod.requests.get(what, 0) for pod in mine}, amount)
+                asked = {pod.name: (pod.limits if limited else pod.requests).get(what, 0) for pod in mine}
+                _scoped(draft, name, number, asked, amount)
         except ANY_ERROR:
             draft.cluster.counts["resource quotas that cannot be read"] += 1
 

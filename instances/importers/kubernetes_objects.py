@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from flowlex.instances.base import InstanceError
 from flowlex.instances.importers.kubernetes_documents import COMMAND, objects_of
-from flowlex.instances.importers.kubernetes_resources import Amounts, allocatable, host_ports, requests
+from flowlex.instances.importers.kubernetes_resources import Amounts, allocatable, host_ports, limits, requests
 from flowlex.instances.importers.kubernetes_selectors import Taint, matches_node, tolerates
 
 __all__ = ["ANY_ERROR", "Cluster", "Kind", "KubeNode", "KubePod", "label_map", "read_cluster"]
@@ -25,6 +25,7 @@ Item = Mapping[str, Any]
 _T = TypeVar("_T")
 #: What an object of another shape than Kubernetes documents raises when it is read.
 ANY_ERROR = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
+_SCHEDULER = "default-scheduler"
 _NOT_READY = "node.kubernetes.io/not-ready"
 _CONDITIONS = {
     "Ready": ("True", _NOT_READY),
@@ -131,15 +132,21 @@ class KubePod:
     @cached_property
     def requests(self) -> Amounts:
         """What the scheduler reserves for it; ``pods`` is the pod itself."""
-        status = self.item.get("status") or {}
-        if any(status.get(name) for name in _IN_STATUS):  # it may have been resized
-            return requests(self.item) | {"pods": 1}
-        return self._shared("requests", lambda item: requests(item) | {"pods": 1})
+        return self._resizable("requests", lambda item: requests(item) | {"pods": 1})
+
+    @cached_property
+    def limits(self) -> Amounts:
+        """What quotas of limits count for it."""
+        return self._resizable("limits", limits)
 
     @cached_property
     def ports(self) -> set[tuple[str, int, str]]:
         """Ports of the node that it takes."""
         return self._shared("ports", host_ports)
+
+    def _resizable(self, what: str, work: Callable[[Item], Amounts]) -> Amounts:
+        status = self.item.get("status") or {}
+        return work(self.item) if any(status.get(name) for name in _IN_STATUS) else self._shared(what, work)
 
     def _shared(self, what: str, work: Callable[[Item], _T]) -> _T:
         """What is found out once for all pods of one specification."""
@@ -316,12 +323,10 @@ def _node(item: Item) -> KubeNode:
 
 
 def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> None:
-    """Tell pods that run from those that wait and those that are left out."""
+    """Separate pods that run from those that wait and those that are left out."""
     seen: dict[str, str] = {}
     shared: dict[str, tuple[Item, dict[str, Any]]] = {}
-    classes = cluster.others.get("PriorityClass", ())
-    known = _priorities(classes)
-    never = {_name_of(each) for each in classes if isinstance(each, dict) and each.get("preemptionPolicy") == "Never"}
+    known, never = _priorities(cluster.others.get("PriorityClass", ()))
     for item, place in sorted(pods, key=lambda pod: not _bound(pod[0])):
         try:
             meta = item["metadata"]
@@ -331,7 +336,7 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
             item = _as_of(item, minor)
             spec = item["spec"]
             node = spec.pop("nodeName", None) or None
-            if never and spec.get("priorityClassName") in never:
+            if spec.get("priorityClassName") in never:
                 spec.setdefault("preemptionPolicy", "Never")
             spec, memo = shared.setdefault(json.dumps(spec, sort_keys=True), (spec, {}))
             pod = KubePod(name, {**item, "spec": spec}, spec, node, _priority(spec, known), memo)
@@ -353,11 +358,6 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
             cluster.counts["pods that run on nodes which are not listed"] += 1
 
 
-def _name_of(item: Item) -> str:
-    meta = item.get("metadata")
-    return str(meta.get("name")) if isinstance(meta, dict) else ""
-
-
 def _bound(item: Item) -> bool:
     spec = item.get("spec")
     return isinstance(spec, dict) and bool(spec.get("nodeName"))
@@ -374,25 +374,27 @@ def _wait(cluster: Cluster, pod: KubePod) -> None:
             cluster.leave(pod, f"scheduling gates hold it: {gates}")
         elif pod.spec.get("resourceClaims"):
             cluster.leave(pod, "it claims devices by ResourceClaims, which are not read")
+        elif (scheduler := pod.spec.get("schedulerName") or _SCHEDULER) != _SCHEDULER:
+            cluster.leave(pod, f"it waits for another scheduler, {str(scheduler)[:100]}")
         _ = pod.requests, pod.ports
     except ANY_ERROR as error:
         cluster.leave(pod, f"its requests cannot be read: {_reason(error)}")
 
 
-def _priorities(classes: Any) -> dict[str | None, int]:
-    found: dict[str | None, int] = dict(_CLASSES.items())
+def _priorities(classes: Any) -> tuple[dict[str | None, int], set[str]]:
+    """Priorities by class (None: of pods without one), and the classes whose pods never preempt."""
+    found, never = dict[str | None, int](_CLASSES.items()), set[str]()
     for each in classes:
         try:
-            found[str(each["metadata"]["name"])] = int(each["value"])
-            if each.get("globalDefault"):
-                found[None] = int(each["value"])
+            name = str(each["metadata"]["name"])
+            never |= {name} if each.get("preemptionPolicy") == "Never" else set()
+            found |= dict.fromkeys((name, None) if each.get("globalDefault") else (name,), int(each["value"]))
         except ANY_ERROR:
             continue
-    return found
+    return found, never
 
 
 def _priority(spec: Item, known: Mapping[str | None, int]) -> int:
     stated = spec.get("priority")
-    if stated is None:
-        stated = known.get(spec.get("priorityClassName") or None, 0)
-    return max(-(2**31), min(2**31 - 1, int(stated)))
+    found = known.get(spec.get("priorityClassName") or None, 0) if stated is None else int(stated)
+    return max(-(2**31), min(2**31 - 1, found))

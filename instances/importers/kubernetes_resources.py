@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Amounts", "allocatable", "gigabytes", "host_ports", "quantity", "requests", "shown"]
+__all__ = ["Amounts", "allocatable", "gigabytes", "host_ports", "limits", "quantity", "requests", "shown"]
 
 Amounts = dict[str, int]
 
@@ -85,17 +85,36 @@ def requests(pod: Mapping[str, Any]) -> Amounts:
     request of the pod itself where it states one; the overhead. A container that was resized counts the larger of
     what is asked for and what it has; where its node cannot resize it, what it has.
     """
+    total = _of_containers(pod, "requests")
+    total |= _of_pod(pod["spec"], total)
+    _add(total, _amounts(pod["spec"].get("overhead")))
+    return {name: amount for name, amount in _units(total).items() if amount}
+
+
+def limits(pod: Mapping[str, Any]) -> Amounts:
+    """The limits of a pod, as quotas count them.
+
+    Limits of its containers are added up like requests; a limit of the pod itself replaces their sum; the overhead
+    counts for resources that have a limit.
+    """
+    total = _of_containers(pod, "limits") | _amounts((pod["spec"].get("resources") or {}).get("limits"))
+    _add(total, {name: more for name, more in _amounts(pod["spec"].get("overhead")).items() if name in total})
+    return {name: amount for name, amount in _units(total).items() if amount}
+
+
+def _of_containers(pod: Mapping[str, Any], kind: str) -> Amounts:
+    """``requests`` or ``limits`` of all containers together."""
     spec, status = pod["spec"], pod.get("status") or {}
-    has = _resized([*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())])
+    has = _resized([*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())], kind)
     stuck = _infeasible(status)
     total: Amounts = {}
     for container in spec["containers"]:
-        _add(total, _of(container, has, stuck))
+        _add(total, _of(container, has, stuck, kind))
     sidecars: Amounts = {}
     largest: Amounts = {}
     for container in spec.get("initContainers") or ():
         sidecar = container.get("restartPolicy") == "Always"
-        own = _of(container, has if sidecar else {}, stuck)
+        own = _of(container, has if sidecar else {}, stuck, kind)
         if sidecar:
             _add(total, own)
             _add(sidecars, own)
@@ -104,9 +123,7 @@ def requests(pod: Mapping[str, Any]) -> Amounts:
         _add(together, own)
         _raise(largest, together)
     _raise(total, largest)
-    total |= _of_pod(spec, total)
-    _add(total, _amounts(spec.get("overhead")))
-    return {name: amount for name, amount in _units(total).items() if amount}
+    return total
 
 
 def _of_pod(spec: Mapping[str, Any], total: Amounts) -> Amounts:
@@ -116,10 +133,10 @@ def _of_pod(spec: Mapping[str, Any], total: Amounts) -> Amounts:
     return limits | _amounts(resources.get("requests"))
 
 
-def _of(container: Mapping[str, Any], has: Mapping[str, Amounts], stuck: bool) -> Amounts:
-    """Requests of a container; where there is none, its limit is the request. ``stuck``: a resize is infeasible."""
+def _of(container: Mapping[str, Any], has: Mapping[str, Amounts], stuck: bool, kind: str) -> Amounts:
+    """Of a container; a limit without a request is the request too. ``stuck``: a resize is infeasible."""
     resources = container.get("resources") or {}
-    found = _amounts(resources.get("limits")) | _amounts(resources.get("requests"))
+    found = _amounts(resources.get("limits")) | _amounts(resources.get(kind))
     now = has.get(str(container.get("name")), {})
     if stuck and now:
         return dict(now)
@@ -135,13 +152,14 @@ def _infeasible(status: Mapping[str, Any]) -> bool:
     )
 
 
-def _resized(statuses: list[Mapping[str, Any]]) -> dict[str, Amounts]:
+def _resized(statuses: list[Mapping[str, Any]], kind: str) -> dict[str, Amounts]:
     """What containers have now, by name."""
     found: dict[str, Amounts] = {}
     for status in statuses:
         now = found.setdefault(str(status.get("name")), {})
-        _raise(now, _amounts(status.get("allocatedResources")))
-        _raise(now, _amounts((status.get("resources") or {}).get("requests")))
+        if kind == "requests":
+            _raise(now, _amounts(status.get("allocatedResources")))
+        _raise(now, _amounts((status.get("resources") or {}).get(kind)))
     return found
 
 

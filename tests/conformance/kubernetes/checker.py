@@ -333,9 +333,11 @@ class Scheduler:
     )  # fmt: skip
 
     def refusals(self, pod: Json, node: str) -> list[str]:
-        """Filters that refuse the pod; ``SchedulingGates`` and the like for pods that no scheduler looks at."""
+        """Filters that refuse the pod; ``SchedulingGates`` and the like for pods that it does not look at."""
         if pod["spec"].get("schedulingGates") or pod["metadata"].get("deletionTimestamp"):
             return ["SchedulingGates"]
+        if (pod["spec"].get("schedulerName") or "default-scheduler") != "default-scheduler":
+            return ["SchedulerName"]
         return [name for name in self.FILTERS if not getattr(self, name)(pod, node)]
 
     def open_nodes(self, pod: Json) -> list[str]:

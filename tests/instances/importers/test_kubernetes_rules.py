@@ -192,10 +192,80 @@ def test_a_quota_with_scopes_limits_the_pods_in_scope(tmp_path: Path, spec: Any,
 def test_a_quota_of_any_resource_lets_one_of_two_pods_run(tmp_path: Path, hard: Any, asked: dict[str, str]) -> None:
     one = node("n")
     one["status"]["allocatable"] |= {"x.io/fpga": "4", "ephemeral-storage": "8Gi", "hugepages-2Mi": "8Mi"}
-    items = [one, quota({**hard, "count/services": "0", "limits.cpu": "0"}), *(pod(name, asked) for name in "ab")]
-    with pytest.warns(KubernetesWarning, match=r"1 quotas of limits\.cpu, which are not read"):
+    ignored = {"count/services": "0", "limits.x.io/fpga": "0"}
+    items = [one, quota({**hard, **ignored}), *(pod(name, asked) for name in "ab")]
+    with pytest.warns(KubernetesWarning, match=r"1 quotas of limits\.x\.io/fpga, which Kubernetes does not count"):
         instance = read_kubernetes(write(tmp_path, {"items": items}))
     assert (place(instance, "priority-queue").node >= 0).sum() == 1
+
+
+def container(cpu: str = "", memory: str = "", *, sidecar: bool = False) -> dict[str, Any]:
+    said = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value}
+    always = {"restartPolicy": "Always"} if sidecar else {}
+    return {"name": "c", "resources": {"requests": {"cpu": "10m"}, "limits": said}, **always}
+
+
+ONE, TWO, FOUR = [container("1")], container("2", sidecar=True), container("4")
+
+
+@pytest.mark.parametrize(
+    ("spec", "resized", "cores", "mebibytes"),
+    [
+        ({"containers": [container("1500m", "1Gi"), container("1"), container("", "1Mi")]}, "", 2.5, 1025),
+        ({"containers": [container()], "overhead": {"cpu": "1", "memory": "1Mi"}}, "", 0, 0),
+        ({"containers": ONE, "overhead": {"cpu": "250m", "memory": "1Mi"}}, "", 1.25, 0),
+        ({"containers": ONE, "initContainers": [container("3"), container("2", "1Mi")]}, "", 3, 1),
+        ({"containers": ONE, "initContainers": [TWO]}, "", 3, 0),
+        ({"containers": ONE, "initContainers": [TWO, FOUR]}, "", 6, 0),
+        ({"containers": ONE, "initContainers": [FOUR, TWO]}, "", 4, 0),
+        ({"containers": [container("1", "9Mi")], "resources": {"limits": {"cpu": "5"}}}, "", 5, 9),
+        ({"containers": ONE}, "Deferred", 4, 0),  # it has 4 cores and shall have 1
+        ({"containers": [container("5")]}, "Infeasible", 4, 0),
+    ],
+)
+def test_limits_are_added_up_as_quotas_count_them(
+    tmp_path: Path, spec: Any, resized: str, cores: float, mebibytes: int
+) -> None:
+    """A quota of just the limits lets the pod run; one of a thousandth of a core, or a KiB, less does not."""
+    one, asks = node("n"), pod("p", {}, **spec)
+    if resized:
+        asks["status"]["containerStatuses"] = [{"name": "c", "resources": {"limits": {"cpu": "4"}}}]
+        asks["status"]["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": resized}]
+    for cpu, memory in ((0, 0), (1, 0), (0, 1)):
+        hard = {
+            "limits.cpu": f"{max(0, round(1000 * cores) - cpu)}m",
+            "limits.memory": f"{max(0, 1024 * mebibytes - memory)}Ki",
+        }
+        instance = read_kubernetes(write(tmp_path, {"items": [one, quota(hard), asks]}))
+        refused = (cpu and cores) or (memory and mebibytes)
+        assert (place(instance, "priority-queue").node < 0).tolist() == [bool(refused)]
+
+
+def test_limits_of_pods_compete_for_a_quota(tmp_path: Path) -> None:
+    """Of two pods with limits of 3 cores and 1 GiB one may run, beside those without; none where such a pod runs."""
+    large = [pod(name, {}, containers=[container("3", "1Gi")]) for name in "ab"]
+    none = [pod(name, {}, containers=[container()]) for name in "cd"]
+    for hard in ({"limits.cpu": "5"}, {"limits.memory": "1500Mi"}):
+        instance = read_kubernetes(write(tmp_path, {"items": [node("n"), quota(hard), *large, *none]}))
+        assert (place(instance, "priority-queue").node >= 0).sum() == 3
+    runs = pod("r", {}, containers=[container("3")], phase="Running", nodeName="n")
+    instance = read_kubernetes(write(tmp_path, {"items": [node("n"), quota({"limits.cpu": "5"}), runs, *large]}))
+    assert (place(instance, "priority-queue").node >= 0).tolist() == [True, False, False]
+
+
+def test_pods_of_other_schedulers_are_left_out(tmp_path: Path) -> None:
+    names = {"a": "volcano", "b": "volcano", "c": "default-scheduler", "d": "", "e": "yunikorn"}
+    pods = [pod(name, {"cpu": "1"}, schedulerName=scheduler) for name, scheduler in names.items()]
+    pods.append(pod("runs", {"cpu": "1"}, schedulerName="volcano", phase="Running", nodeName="n"))
+    path = write(tmp_path, {"items": [node("n"), *pods]})
+    instance = read_kubernetes(path)
+    assert {each.name for each in instance.pods} == {f"team-a/{name}" for name in ("c", "d", "runs")}
+    assert instance.pending == {f"team-a/{name}": f"it waits for another scheduler, {names[name]}" for name in "abe"}
+    shown = CliRunner().invoke(app, ["place", str(path)]).output
+    assert "left out: 2: it waits for another scheduler, volcano (team-a/a)" in shown
+    assert "left out: 1: it waits for another scheduler, yunikorn (team-a/e)" in shown
+    written = CliRunner().invoke(app, ["import", "kubernetes", str(path), "-o", str(tmp_path / "i.json")]).output
+    assert "2 pods left pending, as it waits for another scheduler, volcano" in written
 
 
 @pytest.mark.parametrize("stated", ["pod", "class"])
