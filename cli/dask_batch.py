@@ -81,7 +81,7 @@ class Cluster:
             except (OSError, ValueError) as error:
                 remedy = "is `dask scheduler` running there, and does a firewall let you through?"
                 raise PoolError(f"the scheduler {self.scheduler} does not answer ({error}); {remedy}") from error
-            for name in ("distributed.client", "distributed.comm", "distributed.utils", "asyncio"):
+            for name in ("distributed", "distributed.client", "asyncio"):
                 logging.getLogger(name).setLevel(logging.CRITICAL)  # a lost scheduler is said once, by `perform`
             try:
                 self._check_workers()
