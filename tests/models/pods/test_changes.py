@@ -334,3 +334,40 @@ def test_the_unchanged_statement_has_the_optimum_of_the_method():
         stated = model._read(run_statement(model.statement, SolveOptions(), main="balance"))
         assert stated.objective == pytest.approx(quick.objective, abs=2e-6)
         assert [v for k, v in stated.stages.items() if k != "balance"] == [v[0] for v in quick.admitted.values()]
+
+
+@pytest.mark.parametrize("measure", ["deviation", "max_load", "mean_absolute"])
+def test_an_idle_rule_changes_neither_value_nor_claim(measure):
+    for seed in range(8):
+        draw = np.random.default_rng(seed)
+        nodes = [
+            PodNode(
+                name=f"n{k}", cpu_cores=draw.choice([8, 12, 16]), memory_gb=draw.choice([16, 48]), cards=2, card_gb=16
+            )
+            for k in range(3)
+        ]
+        pods = [
+            Pod(
+                name=f"p{k}",
+                cpu_cores=draw.integers(1, 5),
+                memory_gb=draw.integers(1, 9),
+                gpu_memory_gb=draw.choice([0, 3, 7]),
+            )
+            for k in range(6)
+        ]
+        model = model_of(PodInstance(nodes=tuple(nodes), pods=tuple(pods)), balance=measure)
+        plain, idle = model.solve(), model.with_constraint("idle", model.variables["x"].sum() <= 100).solve()
+        assert idle.objective == pytest.approx(plain.objective, rel=1e-9), seed
+        assert idle.certificate.claim == plain.certificate.claim == "optimal", seed
+
+
+def test_a_rule_may_move_the_centre_of_the_squares():
+    """Loads of 50 and 0 %: half the squares around 10 % is (1600 + 100) / 2, around the mean 625."""
+    nodes = tuple(PodNode(name=name, cpu_cores=2, memory_gb=2) for name in "ab")
+    model = model_of(PodInstance(nodes=nodes, pods=(Pod(name="p", cpu_cores=2, node="a"),)), balance="deviation")
+    centre = model.variables["centre"]
+    for change, variance in ((centre.sum() <= 10, 850), (centre.sum() <= 40, 625)):
+        found = model.with_constraint("centre", change).solve()
+        assert found.stages["balance"] == pytest.approx(variance, rel=1e-6) and found.certificate.claim == "optimal"
+    priced = model.with_cost(centre.sum() * 10, stage="balance").solve()  # at 20: (900 + 400) / 2 + 200
+    assert priced.stages["balance"] == pytest.approx(850, rel=1e-6) and priced.certificate.claim == "optimal"

@@ -207,7 +207,7 @@ def test_a_certificate_refuses_broken_rules(change: dict[str, str | None], check
         ({"gangs": (PodGang(name="g"), PodGang(name="g"))}, "two gangs are named 'g'"),
         (
             {"pods": pods_of((1, {"gang": "g", "node": "a"}), (1, {"gang": "g"})), "gangs": (PodGang(name="g"),)},
-            "gang 'g': pod 'p0' runs and pod 'p1' waits; a gang runs whole or waits whole",
+            "gang 'g': pod 'p0' runs and pod 'p1' waits; a gang runs or waits as a unit",
         ),
     ],
 )
