@@ -28,7 +28,7 @@ InstanceOutput = Annotated[
     str, typer.Option("-o", "--output", metavar="FILE", help=".json or .json.gz; '-': standard output.")
 ]
 #: Types of parameters that a command line can set.
-_PLAIN = (str, int, float, bool, Path)
+_PLAIN = (str, int, float, bool, Path, list[str])
 
 app: typer.Typer = typer.Typer(
     name="import",

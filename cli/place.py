@@ -58,6 +58,15 @@ def place(
         int | None,
         typer.Option("--preempt-below", metavar="P", help="Running pods of a lower priority may be stopped."),
     ] = None,
+    scheduler: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scheduler",
+            metavar="NAME",
+            help="Place pods of this schedulerName; repeatable; any: of all. Without: of default-scheduler, volcano "
+            "and scheduler-plugins-scheduler.",
+        ),
+    ] = None,
     time_limit: TimeLimitOption = 60.0,
     gap: GapOption = 0.0,
     seed: SeedOption = None,
@@ -80,13 +89,13 @@ def place(
     cluster = read_cluster(objects)
     options: dict[str, Any] = {"time_limit_s": time_limit, "gap": gap, "seed": seed or 0}
     wishes = [(wanted, *with_nodes(cluster, wanted)) for wanted in what_if or ()]
-    read = {"card_gb": card_gb, "preempt_below": preempt_below}
+    read = {"card_gb": card_gb, "preempt_below": preempt_below, "scheduler": scheduler}
     rounds = _rounds(cluster, objects, read, options)
     lines = _report(cluster, [solution for _, solution in rounds])
     for wanted, larger, many in wishes:
         lines.append(_gain(wanted, many, rounds[0][1], _solved(larger, objects, read, options, 1.0)))
     if defragment:
-        lines += _defragmented(cluster, objects, card_gb, defragment, options)
+        lines += _defragmented(cluster, objects, read, defragment, options)
     typer.echo("\n".join(lines))
     if picture:
         from flowlex.models.pods.card_picture import draw_cards
@@ -244,14 +253,15 @@ def _gain(wanted: str, many: int, now: PlacementSolution, then: PlacementSolutio
     )
 
 
-def _defragmented(cluster: Cluster, path: str, card_gb: float, moves: int, options: dict[str, Any]) -> list[str]:
+def _defragmented(cluster: Cluster, path: str, read: dict[str, Any], moves: int, options: dict[str, Any]) -> list[str]:
     from flowlex.instances.importers.kubernetes import movable_instance
     from flowlex.instances.importers.kubernetes_limits import exhausted
     from flowlex.models.pods.defragmentation import defragment
 
+    read = {name: value for name, value in read.items() if name != "preempt_below"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        instance = movable_instance(cluster, path, card_gb=card_gb, forbidden=exhausted(cluster))
+        instance = movable_instance(cluster, path, forbidden=exhausted(cluster), **read)
     options = {name: options[name] for name in ("time_limit_s", "seed")}
     found = defragment(instance, moves, **options)
     best = (

@@ -41,6 +41,8 @@ __all__ = ["KubernetesWarning", "after", "instance_of", "movable_instance", "qua
 
 #: So many different sets of nodes at most: each is a label of the nodes in it.
 _SETS = 500
+#: Schedulers whose waiting pods are placed: their filters, and the pod groups of the last two, are read.
+_SCHEDULERS = ("default-scheduler", "volcano", "scheduler-plugins-scheduler")
 _SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -48,7 +50,9 @@ class KubernetesWarning(UserWarning):
     """Objects state what an instance does not say; it is counted."""
 
 
-def read_kubernetes(path: str | Path, *, card_gb: float = 16.0, preempt_below: int | None = None) -> PodInstance:
+def read_kubernetes(
+    path: str | Path, *, card_gb: float = 16.0, preempt_below: int | None = None, scheduler: list[str] | None = None
+) -> PodInstance:
     """Read the objects of a cluster as a pod-placement instance; pods are named ``namespace/name``.
 
     Parameters
@@ -60,17 +64,25 @@ def read_kubernetes(path: str | Path, *, card_gb: float = 16.0, preempt_below: i
         Memory of cards of nodes without the label ``nvidia.com/gpu.memory`` (MiB).
     preempt_below
         Running pods of a lower priority may be stopped, at cost 1 each; None: none may.
+    scheduler
+        Waiting pods of these schedulers (``schedulerName``) are placed, ``any``: of all; None: of the default
+        scheduler, Volcano and the coscheduling plugin.
 
     Raises
     ------
     InstanceError
         There is no list of objects, or no node in it that pods can use.
     """
-    return instance_of(read_cluster(path), path, card_gb=card_gb, preempt_below=preempt_below)
+    return instance_of(read_cluster(path), path, card_gb=card_gb, preempt_below=preempt_below, scheduler=scheduler)
 
 
 def instance_of(
-    cluster: Cluster, path: str | Path, *, card_gb: float = 16.0, preempt_below: int | None = None
+    cluster: Cluster,
+    path: str | Path,
+    *,
+    card_gb: float = 16.0,
+    preempt_below: int | None = None,
+    scheduler: list[str] | None = None,
 ) -> PodInstance:
     """The instance of a cluster that has been read (``path`` names it in messages), which stays as it is."""
     cluster = replace(cluster, pending=dict(cluster.pending), counts=cluster.counts.copy())
@@ -78,6 +90,7 @@ def instance_of(
     if not usable:
         raise InstanceError("no node has cores and memory under status.allocatable; list nodes that run", path=path)
     queues = read_queues(cluster)
+    _leave_to_others(cluster, scheduler)
     _count_preferences(cluster)
     counts, left = cluster.counts.copy(), -1
     while left != len(cluster.pending):  # who stays pending changes the rules of the others
@@ -114,6 +127,21 @@ def _facts(cluster: Cluster) -> set[str]:
             usable.discard(str(pod.node))
             vars(pod).update(requests={}, limits={}, ports=set())
     return usable
+
+
+def _leave_to_others(cluster: Cluster, wanted: list[str] | None) -> None:
+    """Leave the pods of schedulers that are not wanted, and count what is placed in the name of others."""
+    waiting = Counter(pod.scheduler for pod in cluster.waiting if pod.name not in cluster.pending)
+    placed = {*waiting} if "any" in (wanted or ()) else {*(wanted or _SCHEDULERS)}
+    for pod in cluster.waiting:
+        if pod.scheduler not in placed:
+            cluster.leave(
+                pod, f"it waits for another scheduler, {pod.scheduler} (--scheduler {pod.scheduler} places it)"
+            )
+    for name in sorted(placed - {"default-scheduler"}):
+        cluster.counts[f"pods of the scheduler {name}, placed by the filters of the default scheduler"] = waiting[name]
+    for name in sorted({*(wanted or ())} - {*waiting, "any"}):
+        cluster.counts[f"scheduler that no pod waits for: {name}"] = 1
 
 
 def _count_preferences(cluster: Cluster) -> None:
@@ -314,19 +342,25 @@ def after(
     return replace(cluster, running=running, waiting=waiting, pending=pending, counts=Counter())
 
 
-def movable_instance(cluster: Cluster, path: str | Path, *, card_gb: float, forbidden: Collection[str]) -> PodInstance:
+def movable_instance(
+    cluster: Cluster,
+    path: str | Path,
+    *,
+    forbidden: Collection[str],
+    card_gb: float = 16.0,
+    scheduler: list[str] | None = None,
+) -> PodInstance:
     """The running pods alone; those with GPUs that a controller makes anew may move, at cost 1.
 
     Where a pod may move is what the scheduler's filters allow it. Pods of DaemonSets, static pods, pods that are being
-    deleted, and ``forbidden`` ones stay.
+    deleted, of other schedulers, and ``forbidden`` ones stay.
     """
     moving = {pod.name: pod for pod in cluster.running if pod.name not in forbidden and _may_move(pod)}
     while True:
         running = [pod for pod in cluster.running if pod.name not in moving]
         free = [replace(pod, node=None) for pod in moving.values()]
-        instance = instance_of(
-            replace(cluster, running=running, waiting=free, pending={}, counts=Counter()), path, card_gb=card_gb
-        )
+        free_again = replace(cluster, running=running, waiting=free, pending={}, counts=Counter())
+        instance = instance_of(free_again, path, card_gb=card_gb, scheduler=scheduler)
         nodes = {node.name: node for node in instance.nodes}
         strange = set(instance.pending)
         for pod in instance.pods:

@@ -25,7 +25,6 @@ Item = Mapping[str, Any]
 _T = TypeVar("_T")
 #: What an object of another shape than Kubernetes documents raises when it is read.
 ANY_ERROR = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
-_SCHEDULER = "default-scheduler"
 _NOT_READY = "node.kubernetes.io/not-ready"
 _CONDITIONS = {
     "Ready": ("True", _NOT_READY),
@@ -113,6 +112,11 @@ class KubePod:
     def preempts(self) -> bool:
         """Whether other pods may be stopped for it."""
         return self.spec.get("preemptionPolicy") != "Never"
+
+    @property
+    def scheduler(self) -> str:
+        """The scheduler that shall bind it."""
+        return str(self.spec.get("schedulerName") or "default-scheduler")[:100]
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -374,8 +378,6 @@ def _wait(cluster: Cluster, pod: KubePod) -> None:
             cluster.leave(pod, f"scheduling gates hold it: {gates}")
         elif pod.spec.get("resourceClaims"):
             cluster.leave(pod, "it claims devices by ResourceClaims, which are not read")
-        elif (scheduler := pod.spec.get("schedulerName") or _SCHEDULER) != _SCHEDULER:
-            cluster.leave(pod, f"it waits for another scheduler, {str(scheduler)[:100]}")
         _ = pod.requests, pod.ports
     except ANY_ERROR as error:
         cluster.leave(pod, f"its requests cannot be read: {_reason(error)}")

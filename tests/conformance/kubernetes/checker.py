@@ -333,10 +333,10 @@ class Scheduler:
     )  # fmt: skip
 
     def refusals(self, pod: Json, node: str) -> list[str]:
-        """Filters that refuse the pod; ``SchedulingGates`` and the like for pods that it does not look at."""
+        """Filters that refuse the pod; ``SchedulingGates`` and the like for pods that nobody shall place."""
         if pod["spec"].get("schedulingGates") or pod["metadata"].get("deletionTimestamp"):
             return ["SchedulingGates"]
-        if (pod["spec"].get("schedulerName") or "default-scheduler") != "default-scheduler":
+        if (pod["spec"].get("schedulerName") or "default-scheduler") not in ("default-scheduler", "volcano"):
             return ["SchedulerName"]
         return [name for name in self.FILTERS if not getattr(self, name)(pod, node)]
 

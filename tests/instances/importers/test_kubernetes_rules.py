@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -253,19 +254,35 @@ def test_limits_of_pods_compete_for_a_quota(tmp_path: Path) -> None:
     assert (place(instance, "priority-queue").node >= 0).tolist() == [True, False, False]
 
 
-def test_pods_of_other_schedulers_are_left_out(tmp_path: Path) -> None:
+def test_pods_of_other_schedulers_are_placed_where_they_are_named(tmp_path: Path) -> None:
+    """Without names: of the default scheduler and of those whose pod groups are read, which is counted."""
     names = {"a": "volcano", "b": "volcano", "c": "default-scheduler", "d": "", "e": "yunikorn"}
     pods = [pod(name, {"cpu": "1"}, schedulerName=scheduler) for name, scheduler in names.items()]
-    pods.append(pod("runs", {"cpu": "1"}, schedulerName="volcano", phase="Running", nodeName="n"))
-    path = write(tmp_path, {"items": [node("n"), *pods]})
-    instance = read_kubernetes(path)
-    assert {each.name for each in instance.pods} == {f"team-a/{name}" for name in ("c", "d", "runs")}
-    assert instance.pending == {f"team-a/{name}": f"it waits for another scheduler, {names[name]}" for name in "abe"}
+    pods[1]["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g"}
+    pods.append(pod("runs", {"cpu": "1"}, schedulerName="yunikorn", phase="Running", nodeName="n"))
+    group = {"kind": "PodGroup", "metadata": {"name": "g", "namespace": "team-a"}, "spec": {"minMember": 2}}
+    path = write(tmp_path, {"items": [node("n"), *pods, group]})
+
+    def placed(*scheduler: str) -> str:
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            found = read_kubernetes(path, scheduler=list(scheduler) or None)
+        assert "team-a/b" in found.pending
+        return "".join(each.name[-1] for each in found.pods if each.node is None)
+
+    with pytest.warns(KubernetesWarning, match="2 pods of the scheduler volcano, placed by the filters of the default"):
+        assert "fewer pods than its minMember" in read_kubernetes(path).pending["team-a/b"]
+    with pytest.warns(KubernetesWarning, match="1 scheduler that no pod waits for: yunicorn"):
+        read_kubernetes(path, scheduler=["default-scheduler", "yunicorn"])
+    assert [placed(), placed("volcano"), placed("yunikorn", "default-scheduler")] == ["acd", "a", "cde"]
+    assert placed("any") == "acde"
     shown = CliRunner().invoke(app, ["place", str(path)]).output
-    assert "left out: 2: it waits for another scheduler, volcano (team-a/a)" in shown
-    assert "left out: 1: it waits for another scheduler, yunikorn (team-a/e)" in shown
-    written = CliRunner().invoke(app, ["import", "kubernetes", str(path), "-o", str(tmp_path / "i.json")]).output
-    assert "2 pods left pending, as it waits for another scheduler, volcano" in written
+    assert "left out: 1: it waits for another scheduler, yunikorn (--scheduler yunikorn places it) (team-a/e)" in shown
+    shown = CliRunner().invoke(app, ["place", str(path), "--scheduler", "yunikorn", "--scheduler", "volcano"]).output
+    assert "bound: 2 of 5 waiting pods" in shown
+    command = ["import", "kubernetes", str(path), "--scheduler", "volcano", "-o", str(tmp_path / "i.json")]
+    written = CliRunner().invoke(app, command).output
+    assert "2 pods left pending, as it waits for another scheduler, default-scheduler" in written
 
 
 @pytest.mark.parametrize("stated", ["pod", "class"])
