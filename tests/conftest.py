@@ -8,7 +8,8 @@ failure that it finds is printed as an `@example` line, which the test then keep
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,6 +37,20 @@ def small_heap() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     yield
+
+
+@pytest.fixture
+def forget_modules(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have modules whose names begin so imported anew; afterwards the old ones are back, in their packages too."""
+
+    def forget(*beginnings: str) -> None:
+        for name in [name for name in sys.modules if name.startswith(beginnings)]:
+            package, _, module = name.rpartition(".")
+            if hasattr(sys.modules.get(package), module):
+                monkeypatch.setattr(sys.modules[package], module, sys.modules[name])
+            monkeypatch.delitem(sys.modules, name)
+
+    return forget
 
 
 @pytest.hookimpl(trylast=True)  # after Hypothesis has marked its tests

@@ -147,12 +147,10 @@ def test_help_groups_the_commands_by_task(run):
 
 
 @pytest.mark.parametrize("command", [("telemetry",), ("telemetry", "serve"), ("serve",), ("serve", "gpu")])
-def test_help_needs_no_optional_package(run, monkeypatch, command):
+def test_help_needs_no_optional_package(run, monkeypatch, forget_modules, command):
     for name in ("sqlalchemy", "fastapi", "uvicorn", "httpx", "psutil", "psycopg", "prometheus_client"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in [name for name in sys.modules if name.startswith(("flowlex.telemetry", "flowlex.cli.telemetry"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "flowlex.cli.serve", raising=False)
+    forget_modules("flowlex.telemetry", "flowlex.cli.telemetry", "flowlex.cli.serve")
     assert "Usage: " in run(*command, "--help").stdout
 
 

@@ -132,15 +132,14 @@ def test_processors(command: str, given: Any, expected: Any) -> None:
         assert (answer.value, answer.exit_code) == (expected, 0)
 
 
-def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch, tmp_path):
+def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch, forget_modules, tmp_path):
     import sys
 
     from typer.testing import CliRunner
 
     from flowlex.cli.app import app as whole
 
-    for name in [name for name in sys.modules if name.startswith("flowlex.cli.telemetry")]:
-        monkeypatch.delitem(sys.modules, name)
+    forget_modules("flowlex.cli.telemetry")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(whole, ["telemetry", "serve"])
