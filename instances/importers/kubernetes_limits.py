@@ -61,13 +61,15 @@ def read_gangs(cluster: Cluster) -> dict[str, str]:
     """By waiting pod, the group that it is placed with: one of which no pod runs and none stays pending."""
     runs = {group_of(pod) for pod in cluster.running}
     left = {group_of(pod) for pod in cluster.waiting if pod.name in cluster.pending}
-    least = {}
+    least, short = {}, dict[str, str]()
     for item in (*cluster.others.get("PodGroup", ()), *cluster.others.get("Workload", ())):
         try:
             name = f"{item['metadata'].get('namespace', 'default')}/{item['metadata']['name']}"
             spec = item.get("spec") or {}
             sets = sum(int(each.get("minCount") or each.get("count", 1)) for each in spec.get("podSets") or ())
             least[name] = int(spec.get("minMember", sets))
+            if name not in runs and (lacks := _lacking(cluster, spec.get("minResources") or {})):
+                short[name] = lacks
         except ANY_ERROR:
             cluster.counts["pod groups that cannot be read"] += 1
     for pod in (*cluster.running, *cluster.waiting):
@@ -79,7 +81,9 @@ def read_gangs(cluster: Cluster) -> dict[str, str]:
         group = group_of(pod)
         if group is None or group in runs or pod.name in cluster.pending:
             continue  # pods of a group that runs in part follow one by one, as gang schedulers let them
-        if group in left:
+        if group in short:
+            cluster.leave(pod, f"the minResources of its pod group are more than is left on all nodes: {short[group]}")
+        elif group in left:
             cluster.leave(pod, "its pod group holds a pod that stays pending")
         else:
             gangs[pod.name] = group
@@ -94,6 +98,17 @@ def read_gangs(cluster: Cluster) -> dict[str, str]:
     if together := len({group_of(pod) for pod in cluster.waiting} & runs - {None}):
         cluster.counts["pod groups that run in part (their other pods are placed one by one)"] = together
     return {name: group for name, group in gangs.items() if name not in cluster.pending}
+
+
+def _lacking(cluster: Cluster, wanted: Mapping[str, Any]) -> str:
+    """The first resource of which all nodes together have less left than is wanted; empty where there is enough."""
+    for what, text in wanted.items():
+        left = {n: node.allocatable.get(what, 0) for n, node in cluster.nodes.items()}
+        for pod in cluster.running:
+            left[str(pod.node)] -= pod.requests.get(what, 0)
+        if quantity(text) * (1000 if what == "cpu" else 1) > sum(max(0, amount) for amount in left.values()):
+            return str(what)
+    return ""
 
 
 def read_queues(cluster: Cluster) -> tuple[PodQueue, ...]:

@@ -6,7 +6,6 @@ No single object ends a reading: what cannot be understood is counted, with its 
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from flowlex.instances.base import InstanceError
 from flowlex.instances.importers.kubernetes_documents import COMMAND, objects_of
 from flowlex.instances.importers.kubernetes_resources import Amounts, allocatable, host_ports, limits, requests
 from flowlex.instances.importers.kubernetes_selectors import Taint, matches_node, tolerates
+from flowlex.instances.importers.kubernetes_versions import as_of, minor_version
 
 __all__ = ["ANY_ERROR", "Cluster", "Kind", "KubeNode", "KubePod", "label_map", "read_cluster"]
 
@@ -49,11 +49,17 @@ _LISTED = {
 _POD_CONDITIONS = ("Ready", "PodResizePending")
 _IN_STATUS = ("containerStatuses", "initContainerStatuses")
 _OTHERS = (
-    *("Namespace", "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget", "PodGroup", "PriorityClass"),
+    *(
+        "CSINode",
+        "Namespace",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "PodDisruptionBudget",
+        "PodGroup",
+        "PriorityClass",
+    ),
     *("ResourceQuota", "StorageClass", "Workload"),
 )
-#: The minor version that is assumed where no node says it.
-_NEWEST = 34
 #: Priorities of the classes that every cluster has.
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -226,7 +232,7 @@ def read_cluster(path: str | Path) -> Cluster:
             if node.name in cluster.nodes:
                 cluster.counts[f"nodes listed twice, such as {node.name!r}"] += 1
             cluster.nodes.setdefault(node.name, node)
-            minor = max(minor, _minor(item))
+            minor = max(minor, minor_version(item))
         elif kind == "Pod":
             pods.append((_short_pod(item), place))
         elif kind in _OTHERS:
@@ -240,15 +246,8 @@ def read_cluster(path: str | Path) -> Cluster:
     if not cluster.nodes:
         reason = damaged[0] if damaged else f"it has no Node; {COMMAND} together with the pods"
         raise InstanceError(reason, path=path)
-    _sort_pods(cluster, pods, minor or _NEWEST)
+    _sort_pods(cluster, pods, minor)
     return cluster
-
-
-def _minor(node: Item) -> int:
-    """Minor version of Kubernetes that a node runs; 0 where it does not say it."""
-    about = node["status"].get("nodeInfo")
-    found = re.match(r"v?1\.(\d{1,3})", str(about.get("kubeletVersion"))) if isinstance(about, dict) else None
-    return int(found[1]) if found else 0
 
 
 def _short_pod(item: Item) -> Item:
@@ -276,26 +275,6 @@ def _only(item: Any, keys: str) -> Any:
         if isinstance(found[key], list):
             found[key] = [_only(each, _LISTED[key]) for each in found[key]]
     return found
-
-
-def _as_of(item: Item, minor: int) -> Item:
-    """The pod without the fields that a cluster of this version drops, since their feature is off there."""
-    spec = dict(item["spec"])
-    if minor < 34:  # PodLevelResources
-        spec.pop("resources", None)
-    if minor < 33 and item.get("status"):  # InPlacePodVerticalScaling
-        drop = {"containerStatuses": None, "initContainerStatuses": None}
-        item = {**item, "status": item["status"] | drop}
-    if minor < 31 and spec.get("affinity"):  # MatchLabelKeysInPodAffinity
-        text = json.dumps(spec["affinity"])
-        spec["affinity"] = json.loads(text, object_hook=_without_label_keys)
-    if minor < 29 and spec.get("initContainers"):  # SidecarContainers
-        spec["initContainers"] = [{k: v for k, v in c.items() if k != "restartPolicy"} for c in spec["initContainers"]]
-    return {**item, "spec": spec}
-
-
-def _without_label_keys(found: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in found.items() if key not in ("matchLabelKeys", "mismatchLabelKeys")}
 
 
 def _text(name: Any) -> str:
@@ -337,7 +316,7 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
             name = f"{_text(meta.get('namespace') or 'default')}/{_text(meta['name'])}"
             if (item.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
                 continue
-            item = _as_of(item, minor)
+            item = as_of(item, minor)
             spec = item["spec"]
             node = spec.pop("nodeName", None) or None
             if spec.get("priorityClassName") in never:

@@ -32,7 +32,8 @@ LARGEST_STATEMENT = 200_000
 _LOAD_UNIT = 10**9
 #: The stage of the balance is scaled by this, so that rounded multipliers prove it far below a millionth.
 _FINE = 10**6
-_EXACT = 2**53
+#: The largest number that HiGHS takes in a row.
+_EXACT = 10**15
 #: First tangents of squares, in percent; further ones lie on a grid of one over this; rounds of adding them; relative
 #: distance of variance and bound at which they have met (programs hold squares no better).
 _TANGENTS, _GRID, _ROUNDS, _MET = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0), 2**16, 40, 1e-6

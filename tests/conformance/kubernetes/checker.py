@@ -256,13 +256,49 @@ class Scheduler:
                 if c["metadata"]["name"] == claims[0]["spec"].get("storageClassName")
             ]
             late = [c for c in classes if c.get("volumeBindingMode") == "WaitForFirstConsumer"]
-            if not bound and self.of_kind["StorageClass"] and not late:
+            chosen = claims[0]["metadata"].get("annotations", {}).get("volume.kubernetes.io/selected-node", node)
+            if not bound and (chosen != node or (self.of_kind["StorageClass"] and not late)):
                 return False
             for each in volumes:
                 required = each["spec"].get("nodeAffinity", {}).get("required")
                 if required and not node_terms(required["nodeSelectorTerms"], self.nodes[node]):
                     return False
                 if not self.zone_of_volume(each["metadata"].get("labels", {}), self.labels(node)):
+                    return False
+        return True
+
+    def claims(self, pod: Json) -> dict[tuple[str, str], Json]:
+        """Claims of a pod that are listed."""
+        named = {
+            (key_of(pod)[0], v.get("persistentVolumeClaim", {}).get("claimName"))
+            for v in pod["spec"].get("volumes", [])
+        }
+        return {key_of(claim): claim for claim in self.of_kind["PersistentVolumeClaim"] if key_of(claim) in named}
+
+    def VolumeRestrictions(self, pod: Json, node: str) -> bool:
+        alone = {
+            key for key, claim in self.claims(pod).items() if "ReadWriteOncePod" in claim["spec"].get("accessModes", [])
+        }
+        return not any(alone & self.claims(self.pods[key]).keys() for key in self.on)
+
+    def NodeVolumeLimits(self, pod: Json, node: str) -> bool:
+        driver = {
+            v["metadata"]["name"]: v["spec"].get("csi", {}).get("driver") for v in self.of_kind["PersistentVolume"]
+        }
+        made = {c["metadata"]["name"]: c.get("provisioner") for c in self.of_kind["StorageClass"]}
+
+        def attached(one: Json, name: str) -> set[tuple[str, str]]:
+            return {
+                key
+                for key, c in self.claims(one).items()
+                if name == driver.get(c["spec"].get("volumeName"), made.get(c["spec"].get("storageClassName")))
+            }
+
+        for item in self.of_kind["CSINode"]:
+            for each in item["spec"]["drivers"] if item["metadata"]["name"] == node else ():
+                here = set().union(*(attached(other, each["name"]) for other in self.there(node)))
+                more = attached(pod, each["name"]) - here
+                if more and len(here | more) > each.get("allocatable", {}).get("count", len(here | more)):
                     return False
         return True
 
@@ -329,7 +365,7 @@ class Scheduler:
 
     FILTERS = (
         "NodeUnschedulable", "NodeReady", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
-        "VolumeBinding", "PodTopologySpread", "InterPodAffinity",
+        "VolumeBinding", "VolumeRestrictions", "NodeVolumeLimits", "PodTopologySpread", "InterPodAffinity",
     )  # fmt: skip
 
     def refusals(self, pod: Json, node: str) -> list[str]:

@@ -114,6 +114,30 @@ def make_spec(rng: random.Random) -> Json:
     return spec
 
 
+def volumes(rng: random.Random, nodes: list[Json], pods: list[Json]) -> list[Json]:
+    """Claims and volumes of a CSI driver, some in a zone, some of one pod; gives some pods one or two of them."""
+    items: list[Json] = []
+    for node in nodes:
+        drivers = [{"name": "x.csi", **rng.choice([{}, {"allocatable": {"count": rng.choice([1, 2])}}])}]
+        items.append({"kind": "CSINode", "metadata": {"name": node["metadata"]["name"]}, "spec": {"drivers": drivers}})
+    for k in range(8):
+        modes, space = [rng.choice(["ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod"])], "st"[k % 2]
+        claim: Json = {"accessModes": modes, "volumeName": f"v{k}"}
+        spec: Json = {"csi": {"driver": rng.choice(["x.csi", "y.csi"])}}
+        if rng.random() < 0.3:
+            zone = {"key": "zone", "operator": "In", "values": [rng.choice(ZONES)]}
+            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
+        meta = {"name": f"c{k}", "namespace": space}
+        items.append({"kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim})
+        items.append({"kind": "PersistentVolume", "metadata": {"name": f"v{k}"}, "spec": spec})
+    for pod in pods:
+        if rng.random() < 0.4:
+            names = rng.sample(range("st".index(pod["metadata"]["namespace"]), 8, 2), rng.choice([1, 1, 2]))
+            named = [{"name": f"v{k}", "persistentVolumeClaim": {"claimName": f"c{k}"}} for k in names]
+            pod["spec"] = {**pod["spec"], "volumes": named}
+    return items
+
+
 def random_cluster(seed: int) -> list[Json]:
     """Nodes and pods; pods of one template differ in their names."""
     rng = random.Random(seed)
@@ -134,4 +158,4 @@ def random_cluster(seed: int) -> list[Json]:
             own["priority"] = rng.choice([0, 0, 10]) if runs else rng.choice([0, 5])
             pods.append({"kind": "Pod", "metadata": meta, "spec": dict(own), "status": {"phase": phase}})
             spec = dict(spec)
-    return nodes + pods
+    return nodes + pods + (volumes(random.Random(f"volumes {seed}"), nodes, pods) if seed % 3 == 2 else [])

@@ -100,7 +100,7 @@ def test_the_checker_refuses_bindings_at_random() -> None:
                 node = rng.choice(sorted(state.nodes))
                 seen.update(state.refusals(pod, node))
                 state.on[key] = node
-    assert seen == {*checker.Scheduler.FILTERS, "SchedulingGates"} - {"VolumeBinding"}
+    assert seen == {*checker.Scheduler.FILTERS, "SchedulingGates"}
 
 
 def test_later_placements_bind_what_counts_on_earlier_ones(tmp_path: Path) -> None:

@@ -285,6 +285,44 @@ def test_pods_of_other_schedulers_are_placed_where_they_are_named(tmp_path: Path
     assert "2 pods left pending, as it waits for another scheduler, default-scheduler" in written
 
 
+def claims(*names: str, **spec: Any) -> dict[str, Any]:
+    return {"volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names], **spec}
+
+
+def test_a_claim_of_one_pod_goes_to_the_more_important_one(tmp_path: Path) -> None:
+    pods = [pod(name, {}, **claims("c", priority=rank)) for name, rank in (("low", 1), ("high", 9))]
+    meta, spec = {"name": "c", "namespace": "team-a"}, {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"}
+    volumes = [
+        {"kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec},
+        {"kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {}},
+    ]
+    instance = read_kubernetes(write(tmp_path, {"items": [node("n"), node("m"), *pods, *volumes]}))
+    solution = PodPlacement(instance).solve("highs")
+    assert solution.queue == ("team-a/low",)
+
+
+def test_a_further_node_attaches_as_many_volumes(tmp_path: Path) -> None:
+    """Nodes attach two volumes of a driver; five pods with one each wait, and one volume is of another driver."""
+    pods = [pod(f"p{k}", {}, **claims(f"c{k}")) for k in range(6)]
+    volumes: list[dict[str, Any]] = [
+        {
+            "kind": "CSINode",
+            "metadata": {"name": "n"},
+            "spec": {"drivers": [{"name": "x", "allocatable": {"count": 2}}]},
+        }
+    ]
+    for k in range(6):
+        meta = {"name": f"c{k}", "namespace": "team-a"}
+        volumes += [
+            {"kind": "PersistentVolumeClaim", "metadata": meta, "spec": {"volumeName": f"v{k}"}},
+            {"kind": "PersistentVolume", "metadata": {"name": f"v{k}"}, "spec": {"csi": {"driver": "xy"[k == 5]}}},
+        ]
+    path = write(tmp_path, {"items": [node("n"), *pods, *volumes]})
+    shown = CliRunner().invoke(app, ["place", str(path), "--what-if", "1 nodes of n"]).output
+    assert "bound: 3 of 6 waiting pods, proven" in shown
+    assert "what if 1 nodes of n: 2 more pods are bound (proven)" in shown
+
+
 @pytest.mark.parametrize("stated", ["pod", "class"])
 def test_a_pod_that_must_not_preempt_stops_nobody(tmp_path: Path, stated: str) -> None:
     policy = {"preemptionPolicy": "Never"} if stated == "pod" else {"priorityClassName": "modest"}

@@ -1,0 +1,180 @@
+"""Volumes of pods: the nodes that reach them, claims that one pod may use, how many a node attaches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from flowlex.instances.importers.kubernetes_draft import Draft
+from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod, label_map
+from flowlex.instances.importers.kubernetes_selectors import matches_node
+from flowlex.instances.pod_group_rules import PodResource
+
+__all__ = ["count_attached", "read_volumes"]
+
+Item = Mapping[str, Any]
+_UNLIMITED = 2**31
+#: Names the node for which a volume is made.
+_SELECTED = "volume.kubernetes.io/selected-node"
+#: Labels of nodes and volumes that name zone and region, older names too, and the names of today.
+_PLACES = {
+    f"{prefix}/{what}": f"topology.kubernetes.io/{what}"
+    for prefix in ("failure-domain.beta.kubernetes.io", "topology.kubernetes.io")
+    for what in ("zone", "region")
+}
+_UNLISTED = "volume claims that could not be looked up (their objects are not listed; taken to bind anywhere)"
+
+
+def count_attached(cluster: Cluster) -> None:
+    """Make what a CSI driver attaches to a node a resource: nodes have its limit, pods ask for their volumes.
+
+    A volume of several waiting pods counts for each of them.
+    """
+    limits: dict[str, dict[str, int]] = defaultdict(dict)
+    for item in cluster.others.get("CSINode", ()):
+        try:
+            for driver in (item.get("spec") or {}).get("drivers") or ():
+                if (most := (driver.get("allocatable") or {}).get("count")) is not None:
+                    limits[f"volumes to attach of {driver['name']}"][str(item["metadata"]["name"])] = int(most)
+        except ANY_ERROR:
+            cluster.counts["CSINodes that cannot be read"] += 1
+    if not limits:
+        return
+    listed, seen = _listed(cluster), set[tuple[str, str]]()
+    for pod in (*cluster.running, *cluster.waiting):
+        with contextlib.suppress(*ANY_ERROR):
+            claims = dict.fromkeys(each for each in _claims(pod) if (each, pod.node or pod.name) not in seen)
+            seen |= {(each, pod.node or pod.name) for each in claims}
+            drivers = [f"volumes to attach of {_driver(listed, each)}" for each in claims]
+            asked = {what: drivers.count(what) for what in limits.keys() & {*drivers}}
+            vars(pod)["requests"] = {k: v for k, v in pod.requests.items() if k not in limits} | asked
+    for what, of in limits.items():
+        for name, node in cluster.nodes.items():
+            node.allocatable[what] = of.get(name, node.allocatable.get(what, _UNLIMITED))
+
+
+def _driver(listed: Mapping[str, Mapping[str, Item]], claim: str) -> str | None:
+    """The CSI driver of a claim: of its volume, else of its storage class."""
+    volumes, classes = listed.get("PersistentVolume", {}), listed.get("StorageClass", {})
+    spec = listed.get("PersistentVolumeClaim", {}).get(claim, {}).get("spec") or {}
+    if spec.get("volumeName"):
+        driver = ((volumes.get(str(spec["volumeName"]), {}).get("spec") or {}).get("csi") or {}).get("driver")
+    else:
+        driver = classes.get(str(spec.get("storageClassName") or ""), {}).get("provisioner")
+    return None if driver is None else str(driver)
+
+
+def read_volumes(draft: Draft) -> None:
+    """Restrict pods to the nodes that reach their volumes; pods whose claims cannot be bound yet stay pending."""
+    listed = _listed(draft.cluster)
+    single: dict[str, list[str]] = {}
+
+    def reach(pod: KubePod) -> None:
+        for name in _claims(pod):
+            if "PersistentVolumeClaim" not in listed:
+                draft.cluster.counts[_UNLISTED] += 1
+                continue
+            claim = listed["PersistentVolumeClaim"].get(name)
+            if claim is None or claim["metadata"].get("deletionTimestamp"):
+                draft.cluster.leave(pod, f"its volume claim {name} does not exist or is being deleted")
+                return
+            if "ReadWriteOncePod" in ((claim.get("spec") or {}).get("accessModes") or ()):
+                single.setdefault(name, []).append(pod.name)
+            _bind(draft, listed, pod, name)
+
+    draft.each(reach)
+    for pod in draft.cluster.running if single else ():
+        with contextlib.suppress(*ANY_ERROR):
+            for name in single.keys() & {*_claims(pod)}:
+                single[name].append(pod.name)
+    for number, (name, pods) in enumerate(single.items(), 1):
+        if len(pods) > 1:
+            over = draft.mark(f"claim-{number}", dict.fromkeys(draft.cluster.nodes, "all"))
+            draft.add_resource(
+                PodResource(name=f"claim {name} of one pod", over=over, amount=1), dict.fromkeys(pods, 1)
+            )
+
+
+def _claims(pod: KubePod) -> list[str]:
+    """Names of the claims of a pod, with their namespace."""
+    found = []
+    for volume in pod.spec.get("volumes") or ():
+        if volume.get("persistentVolumeClaim"):
+            found.append(f"{pod.namespace}/{volume['persistentVolumeClaim']['claimName']}")
+        elif volume.get("ephemeral"):
+            found.append(f"{pod.name}-{volume['name']}")
+    return found
+
+
+def _listed(cluster: Cluster) -> dict[str, dict[str, Item]]:
+    """Claims by namespace and name, volumes and storage classes by name, of the kinds that are listed."""
+    found: dict[str, dict[str, Item]] = {}
+    for kind in ("PersistentVolumeClaim", "PersistentVolume", "StorageClass"):
+        if kind in cluster.others:
+            found[kind] = {}
+            for item in cluster.others[kind]:
+                with contextlib.suppress(*ANY_ERROR):
+                    space = f"{item['metadata'].get('namespace') or 'default'}/" if kind.endswith("Claim") else ""
+                    found[kind].setdefault(f"{space}{item['metadata']['name']}", item)
+    return found
+
+
+def _bind(draft: Draft, listed: Mapping[str, Mapping[str, Item]], pod: KubePod, name: str) -> None:
+    claim = listed["PersistentVolumeClaim"][name]
+    spec = claim.get("spec") or {}
+    if spec.get("volumeName"):
+        if "PersistentVolume" not in listed:
+            draft.cluster.counts[_UNLISTED] += 1
+            return
+        volume = listed["PersistentVolume"].get(str(spec["volumeName"]))
+        if volume is None:
+            draft.cluster.leave(pod, f"the volume of its claim {name} does not exist")
+            return
+        required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
+        _restrict(draft, pod, name, required)
+        _keep_zone(draft, pod, name, label_map(volume["metadata"]))
+        return
+    if chosen := (claim["metadata"].get("annotations") or {}).get(_SELECTED):
+        here = draft.bit.get(str(chosen), 0)
+        draft.forbid(pod, ~here, f"its volume claim {name} is made for node {chosen}, which does not take it")
+    if "StorageClass" not in listed:
+        draft.cluster.counts[_UNLISTED] += 1
+        return
+    storage = listed["StorageClass"].get(str(spec.get("storageClassName") or ""))
+    if storage is None or storage.get("volumeBindingMode") != "WaitForFirstConsumer":
+        draft.cluster.leave(pod, f"its volume claim {name} is not bound yet")
+    elif storage.get("provisioner") == "kubernetes.io/no-provisioner":
+        draft.cluster.leave(pod, f"its volume claim {name} chooses among local volumes, which is not read")
+    elif topologies := storage.get("allowedTopologies"):
+        terms = [
+            {
+                "matchExpressions": [
+                    {"key": each["key"], "operator": "In", "values": each["values"]}
+                    for each in term.get("matchLabelExpressions") or ()
+                ]
+            }
+            for term in topologies
+        ]
+        _restrict(draft, pod, name, {"nodeSelectorTerms": terms})
+
+
+def _keep_zone(draft: Draft, pod: KubePod, name: str, labels: Mapping[str, str]) -> None:
+    """Only nodes in the zones and regions that labels of a volume name, or in none at all (VolumeZone)."""
+    places = {key: labels[key].split("__") for key in _PLACES if key in labels}
+    there = 0
+    for node in draft.cluster.nodes.values():
+        of = node.labels
+        if not of.keys() & _PLACES.keys() or all(of.get(k, of.get(_PLACES[k])) in v for k, v in places.items()):
+            there |= draft.bit[node.name]
+    draft.forbid(pod, ~there, f"the volume of its claim {name} is in a zone that no node that takes it is in")
+
+
+def _restrict(draft: Draft, pod: KubePod, name: str, required: Item | None) -> None:
+    """Only nodes that a volume's node affinity selects."""
+    if required is None:
+        return
+    spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+    there = sum(draft.bit[n] for n, node in draft.cluster.nodes.items() if matches_node(spec, n, node.labels))
+    draft.forbid(pod, ~there, f"the volume of its claim {name} is reached from no node that takes it")
