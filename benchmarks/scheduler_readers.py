@@ -32,7 +32,7 @@ __all__ = ["tables"]
 
 Row = dict[str, object]
 _EVENTS = 50
-_READ = "from benchmarks.scheduler_readers import read; read({url!r}, {readers})"
+_READ = "import os; os.nice(15); from benchmarks.scheduler_readers import read; read({url!r}, {readers})"
 _SERVE = "from flowlex.cli import main; main()"
 
 
@@ -155,14 +155,16 @@ def read(url: str, readers: int) -> None:
     stop, ms = threading.Event(), list[float]()
 
     def ask(seed: int) -> None:
-        rng, waiting = random.Random(seed), list[str]()
+        rng, waiting, last = random.Random(seed), list[str](), 0
         with Scheduler(url, timeout_s=300.0) as scheduler:
             places = sorted(scheduler.placements().places)
             for count in range(10**9):
                 if stop.wait(rng.uniform(0.25, 0.75)):
                     return
                 if count % 10 == seed % 10:
-                    waiting = [each[0] for decision in scheduler.decisions() for each in decision.waiting][-20:]
+                    news = scheduler.decisions(last)
+                    last = news[-1].number if news else last
+                    waiting = [*waiting, *(each[0] for decision in news for each in decision.waiting)][-20:]
                 started = time.perf_counter()
                 try:
                     if waiting and count % 10 == seed % 10:

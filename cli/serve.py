@@ -191,6 +191,7 @@ def _started(
     from flowlex.service.journal import Journal, JournalError
     from flowlex.service.metrics import Metrics
     from flowlex.service.read_back import start_read_back
+    from flowlex.service.readers import ReaderProcess
     from flowlex.service.setup import settled
     from flowlex.service.snapshots import Snapshots
     from flowlex.service.worker import Worker
@@ -206,6 +207,7 @@ def _started(
             worker = Worker(
                 Snapshots(journal, load(facts["options"], without), snapshot_every, partial(start_read_back, state)),
                 Metrics(),
+                ReaderProcess(without),
                 epoch_s=facts["epoch_s"],
                 **pace,
             )

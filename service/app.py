@@ -17,7 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from flowlex.service import replica_routes
 from flowlex.service.documents import Decision
 from flowlex.service.routes import placement_router
-from flowlex.service.scheduler_protocol import Document, RefusedEvent
+from flowlex.service.scheduler_protocol import Document, NoReaderError, RefusedEvent
 from flowlex.service.served import REFUSED, Key, Served, ServedDep
 from flowlex.service.worker import BusyError, NotLeading, StorageError, Worker
 from flowlex.telemetry import routes_service
@@ -115,10 +115,13 @@ async def _event(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _storage(request: Request, error: Exception) -> JSONResponse:
-    kinds = {BusyError: "busy", NotLeading: "not_leading"}
+    kinds = {BusyError: "busy", NoReaderError: "busy", TimeoutError: "busy", NotLeading: "not_leading"}
     detail = {"reason": kinds.get(type(error), "storage"), "message": str(error)}
     # Without Retry-After clients ask the next service.
     return JSONResponse({"detail": detail}, 503, None if isinstance(error, NotLeading) else {"Retry-After": "1"})
 
 
-_OWN: dict[type[Exception], Any] = {RefusedEvent: _event, BusyError: _storage, StorageError: _storage}
+_OWN: dict[type[Exception], Any] = {
+    RefusedEvent: _event,
+    **dict.fromkeys((BusyError, NoReaderError, StorageError, TimeoutError), _storage),
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,17 @@ from flowlex.instances import events as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
-from flowlex.models.flow.live.explain import Explanation, explain_task
+from flowlex.models.flow.live.explain import Explanation
 from flowlex.models.flow.live.full_solve import Decided
 from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
-from flowlex.models.flow.live.view import View
+from flowlex.service.documents import Explained, Place, Places
 from flowlex.service.price_process import priced_apart
-from flowlex.service.scheduler_protocol import Document, RefusedEvent
+from flowlex.service.scheduler_protocol import Document, RefusedEvent, SlowAnswer
 
-__all__ = ["ClusterCore", "Reader"]
+__all__ = ["ClusterCore"]
 
+_ANOTHER = "the service is finding the price of another explanation, one at a time; ask again in some seconds"
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ev.Event)
 
 
@@ -113,38 +115,39 @@ class ClusterCore:
         """Write the scheduler's state."""
         save_scheduler(self.scheduler, path)
 
-    def view(self) -> Reader:
-        """What readers may see."""
-        return Reader(self.scheduler.view())
-
-
-class Reader:
-    """Questions about one moment, from any thread."""
-
-    def __init__(self, view: View) -> None:
-        self.view, self.number, self.places = view, view.number, view.places
-
-    def __contains__(self, task: str) -> bool:
-        return task in self.view.tasks
-
-    def task(self, name: str) -> Document:
+    # Questions ------------------------------------------------------------------------------------------------
+    def task(self, name: str) -> Place:
         """Where a task is, or why it waits; raises KeyError."""
-        task, machine = self.view.tasks[name], self.places.get(name)
-        reason = None if machine is not None else self.view.reason(name)
-        return {"task": name, "job": task.job, "machine": machine, "reason": reason}
+        task = self.scheduler.state.tasks[name]
+        if task.machine is not None:
+            return Place(task=name, job=task.job, machine=task.machine)
+        return Place(task=name, job=task.job, reason=self.scheduler.reason(name))
 
-    def explain(self, name: str) -> Explanation:
+    def placements(self) -> Places:
+        """Machine by running task."""
+        return Places.model_construct(number=self.scheduler.steps, places=self.scheduler.placements())
+
+    def nodes_of(self, tasks: Sequence[str]) -> dict[str, str]:
+        """The machine of each of these tasks that runs."""
+        found = ((name, self.scheduler.state.tasks.get(name)) for name in tasks)
+        return {name: task.machine for name, task in found if task is not None and task.machine is not None}
+
+    def explain(self, name: str) -> Explained | SlowAnswer:
         """Why a task waits, and what would place it; raises KeyError."""
-        if name not in self:
+        if name not in self.scheduler.state.tasks:
             raise KeyError(name)
         try:
-            return explain_task(self.view, name)
+            why = self.scheduler.explain(name, full_solves=False)
         except EventError as error:
             raise RefusedEvent(str(error)) from error
+        if not why.unpriced:
+            return _explained(why)
+        frozen = self.scheduler.frozen()
+        return SlowAnswer(lambda: _explained(priced_apart(why, frozen)), _explained(replace(why, unpriced=_ANOTHER)))
 
-    def priced(self, why: Explanation) -> Explanation:
-        """An explanation with its price, where rules or capacities make that a matter of whole solves."""
-        return why if self.view.frozen is None else priced_apart(why, self.view.frozen)
+
+def _explained(why: Explanation) -> Explained:
+    return Explained.model_validate(asdict(why))
 
 
 def _decided(decision: Document) -> Decided:

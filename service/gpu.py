@@ -9,8 +9,7 @@ Source: Tang et al. 2022, the system's rounds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from flowlex.instances.storage import write_atomically
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.solution import GpuSolution
 from flowlex.service.bandwidth import Bandwidths
+from flowlex.service.documents import Place, Places
 from flowlex.service.gpu_events import GPU_EVENT, JobPart, NodeGone, NodeReport, TaskEnd, Transfer, Withdrawn
 from flowlex.service.scheduler_protocol import Document, RefusedEvent
 
@@ -236,12 +236,26 @@ class GpuCore:
         return solution
 
     # Reading ---------------------------------------------------------------------------------------------------
-    def view(self) -> GpuReader:
-        """What readers may see."""
-        places = {task: gpu for task, (gpu, _) in self.running.items()}
+    def task(self, name: str) -> Place:
+        """Where a task is, or why it waits; raises KeyError."""
+        job = self.job_of[name]
+        if name in self.running:
+            return Place(task=name, job=job, gpu=self.running[name][0])
+        reason = self._why.get(name) or self.refused.get(name, "no round since it came")
+        return Place(task=name, job=job, reason=reason)
+
+    def placements(self) -> Places:
+        """GPU by running task."""
+        return Places(number=self.rounds, places={task: gpu for task, (gpu, _) in self.running.items()})
+
+    def nodes_of(self, tasks: Sequence[str]) -> dict[str, str]:
+        """The node of each of these tasks that runs."""
         node_of = {gpu.name: node.name for node in self.nodes.values() for gpu in node.gpus}
-        reasons = {**self.refused, **self._why}
-        return GpuReader(self.rounds, dict(self.job_of), places, node_of, reasons, self.bandwidths.rates())
+        return {name: node_of[self.running[name][0]] for name in tasks if name in self.running}
+
+    def rates(self) -> dict[str, float]:
+        """Rates in MB/s that the next round takes."""
+        return self.bandwidths.rates()
 
     def facts(self) -> dict[str, float]:
         """Sizes and rates, for Prometheus."""
@@ -289,24 +303,3 @@ class GpuCore:
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise ValueError(f"{path} is damaged ({type(error).__name__}: {error}); restore the folder") from error
         return self
-
-
-@dataclass(frozen=True)
-class GpuReader:
-    """Questions about one moment, from any thread; ``places``: GPU by running task."""
-
-    number: int
-    job_of: Mapping[str, str]
-    places: Mapping[str, str]
-    node_of: Mapping[str, str]
-    reasons: Mapping[str, str]
-    rates: Mapping[str, float]
-
-    def __contains__(self, task: str) -> bool:
-        return task in self.job_of
-
-    def task(self, name: str) -> Document:
-        """Where a task is, or why it waits; raises KeyError."""
-        job, gpu = self.job_of[name], self.places.get(name)
-        reason = None if gpu else self.reasons.get(name, "no round since it came")
-        return {"task": name, "job": job, "gpu": gpu, "reason": reason}

@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MAX_CHUNK", "Journal", "JournalError"]
+__all__ = ["MAX_CHUNK", "Journal", "JournalError", "LogFolder", "Position", "record_of"]
 
 _DIGITS = 9
+#: Number of a log and bytes of it.
+Position = tuple[int, int]
 #: Bytes of a log that are read at a time.
 MAX_CHUNK = 1_000_000
 
@@ -28,7 +30,59 @@ class JournalError(Exception):
     """The folder cannot be used, or what it holds is damaged."""
 
 
-class Journal:
+class LogFolder:
+    """States and logs of a folder, for whoever reads them.
+
+    Attributes
+    ----------
+    end
+        Number of the last log, and its bytes that are on disk for good; one value, as other threads read it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.end: Position = (max((*self.numbers("state-"), *self.numbers("log-")), default=0), 0)
+
+    def path(self, kind: str, number: int) -> Path:
+        """Where a file of a kind, ``state-`` or ``log-``, is or would be."""
+        return self.folder / f"{kind}{number:0{_DIGITS}}{'.jsonl' if kind == 'log-' else ''}"
+
+    def numbers(self, kind: str) -> list[int]:
+        """Numbers of the files of a kind."""
+        names = (path.name.removeprefix(kind).removesuffix(".jsonl") for path in self.folder.glob(f"{kind}*"))
+        return [int(name) for name in names if name.isdigit()]
+
+    def states(self) -> list[tuple[int, Path | None]]:
+        """Number and file of each state to go on from, the newest first; None is the beginning."""
+        found: list[tuple[int, Path | None]] = [
+            (number, self.path("state-", number)) for number in sorted(self.numbers("state-"), reverse=True)
+        ]
+        begun = not found or self.path("log-", 0).is_file()
+        return [*found, (0, None)] if begun else found
+
+    def lines(self, since: int, end: Position | None = None) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        """Records from a state on, up to a position or to the last whole line: number of the log, length, record.
+
+        Raises
+        ------
+        JournalError
+            A line other than the last is damaged, or a log is missing.
+        """
+        newest, size = (self.end[0], None) if end is None else end
+        for number in range(since, newest + 1):
+            path, last = self.path("log-", number), number == newest
+            if not (last or path.is_file()):
+                raise JournalError(f"{path} is missing; restore the folder from a backup")
+            content = path.read_bytes() if path.is_file() else b""
+            *lines, rest = content[: size if last else None].split(b"\n")
+            for count, line in enumerate([*lines, rest] if rest and not last else lines, 1):
+                record = record_of(line)
+                if record is None:
+                    raise JournalError(f"{path}: line {count} is damaged; restore the folder from a backup")
+                yield number, len(line) + 1, record
+
+
+class Journal(LogFolder):
     """The log of one service; one process at a time may have it open.
 
     Parameters
@@ -43,7 +97,6 @@ class Journal:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -51,18 +104,9 @@ class Journal:
         except OSError as error:
             os.close(self._lock)
             raise JournalError(f"{folder} is in use by another service; stop it or name another folder") from error
-        #: Number of the last log, and its bytes that are on disk for good; one value, as other threads read it.
-        self.end: tuple[int, int] = (max((*self.numbers("state-"), *self.numbers("log-")), default=0), 0)
+        super().__init__(folder)
         self.records = 0
         self._file = -1
-
-    def states(self) -> list[tuple[int, Path | None]]:
-        """Number and file of each state to go on from, the newest first; None is the beginning."""
-        found: list[tuple[int, Path | None]] = [
-            (number, self.path("state-", number)) for number in sorted(self.numbers("state-"), reverse=True)
-        ]
-        begun = not found or self.path("log-", 0).is_file()
-        return [*found, (0, None)] if begun else found
 
     def read(self, since: int) -> Iterator[dict[str, Any]]:
         """Records since a state; afterwards the last log is open for `append`.
@@ -74,25 +118,15 @@ class Journal:
         """
         self.records = size = 0
         newest = self.end[0]
-        for number in range(since, newest + 1):
-            path, size = self.path("log-", number), 0
-            last = number == newest
-            if not (last or path.is_file()):
-                raise JournalError(f"{path} is missing; restore the folder from a backup")
-            content = path.read_bytes() if path.is_file() else b""
-            *lines, rest = content.split(b"\n")
-            for count, line in enumerate([*lines, rest] if rest and not last else lines, 1):
-                record = _record(line)
-                if record is None:
-                    raise JournalError(f"{path}: line {count} is damaged; restore the folder from a backup")
-                self.records += 1
-                size += len(line) + 1
-                yield record
+        for number, length, record in self.lines(since):
+            self.records += 1
+            size += length if number == newest else 0
+            yield record
         self.end = (newest, size)
         self._open()
 
-    def append(self, records: Iterable[dict[str, Any]]) -> None:
-        """Put records on disk; when this returns, they survive a kill and a power cut.
+    def append(self, records: Iterable[dict[str, Any]]) -> bytes:
+        """Put records on disk; when this returns their lines, they survive a kill and a power cut.
 
         Raises
         ------
@@ -102,7 +136,7 @@ class Journal:
         lines = [_line(record) for record in records]
         data = b"".join(lines)
         if not data:
-            return
+            return data
         try:
             view = memoryview(data)
             while view:
@@ -113,6 +147,7 @@ class Journal:
             raise
         self.records += len(lines)
         self.end = (self.end[0], self.end[1] + len(data))
+        return data
 
     def snapshot(self, save: Callable[[Path], None], carried: Iterable[dict[str, Any]] = ()) -> Path:
         """Begin a new log and write the state before it; returns the state's file, which is to be read back.
@@ -184,22 +219,13 @@ class Journal:
         finally:
             os.close(handle)
 
-    def path(self, kind: str, number: int) -> Path:
-        """Where a file of a kind, ``state-`` or ``log-``, is or would be."""
-        return self.folder / f"{kind}{number:0{_DIGITS}}{'.jsonl' if kind == 'log-' else ''}"
-
-    def numbers(self, kind: str) -> list[int]:
-        """Numbers of the files of a kind."""
-        names = (path.name.removeprefix(kind).removesuffix(".jsonl") for path in self.folder.glob(f"{kind}*"))
-        return [int(name) for name in names if name.isdigit()]
-
 
 def _line(record: dict[str, Any]) -> bytes:
     text = json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
+def record_of(line: bytes) -> dict[str, Any] | None:
     """A record of a line, or None where the checksum does not fit."""
     if line[8:9] != b" " or line[:8] != b"%08x" % zlib.crc32(line[9:]):
         return None

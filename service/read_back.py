@@ -5,7 +5,6 @@ It ends with 0 if the state loads and, saved again, is the same file byte for by
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -22,13 +21,11 @@ def start_read_back(folder: Path, state: Path) -> subprocess.Popen[bytes]:
 
 def is_whole(folder: Path, state: Path) -> bool:
     """Whether a state of a service's folder loads, and says the same when it is saved again."""
-    from flowlex.service.setup import cluster_loader, gpu_loader
+    from flowlex.service.setup import loader_of
 
-    document = json.loads((folder / "service.json").read_bytes())
-    load = (cluster_loader if document["kind"] == "scheduler" else gpu_loader)(document["options"])
     with tempfile.TemporaryDirectory() as place:
         again = Path(place, "state")
-        load(state).save(again)
+        loader_of(folder)(state).save(again)
         return again.read_bytes() == state.read_bytes()
 
 

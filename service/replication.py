@@ -14,11 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flowlex.instances.storage import write_atomically
+from flowlex.service.journal import Position
 
-__all__ = ["Position", "Replication"]
+__all__ = ["Replication"]
 
-#: Number of a log and bytes of it.
-Position = tuple[int, int]
 #: Delivers an answer: called with an empty text, or with the reason why it cannot be given.
 Deliver = Callable[[str], None]
 

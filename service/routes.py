@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Response
 
 from flowlex.instances import events as ev
 from flowlex.instances.events import Arrive, Network, Sent, Withdraw
 from flowlex.service.documents import ClusterEvents, Explained, GpuEvents, Place, Places, Taken
 from flowlex.service.gpu_events import NodeGone, NodeReport, TaskEnd, Transfer
+from flowlex.service.scheduler_protocol import UnknownTask
 from flowlex.service.served import REFUSED, Key, ServedDep, Writer, hand_over
 from flowlex.telemetry.answers import ERRORS, Problem, refuse
 from flowlex.telemetry.rights import Reader, only_known_parameters
@@ -27,12 +28,14 @@ gpu_router: APIRouter = _router("gpu rounds")
 placement_router: APIRouter = _router("placements")
 _NOT_EVENTS = (ev.Cluster, ev.Step, Network, Arrive, Withdraw, Sent)
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "No such task"}}
-_ANOTHER = "the service is finding the price of another explanation, one at a time; ask again in some seconds"
 TaskName = Annotated[str, Query(min_length=1, max_length=200, description="Name of the task.")]
 
 
-def _unknown(task: str) -> Exception:
-    return refuse(404, "unknown", f"no task is named {task!r}; it may have ended")
+async def _answer(service: Any, question: str, *task: str) -> Response:
+    try:
+        return Response(await service.read(question, *task), media_type="application/json")
+    except UnknownTask as error:
+        raise refuse(404, "unknown", f"no task is named {task[0]!r}; it may have ended") from error
 
 
 # The live flow scheduler -------------------------------------------------------------------------------------------
@@ -50,7 +53,7 @@ async def cluster_events(service: ServedDep, who: Writer, given: ClusterEvents, 
     return await hand_over(service, who, given.events, key, _machine)
 
 
-def _machine(event: Any, view: Any) -> str:
+def _machine(event: Any, where: Mapping[str, str]) -> str:
     """The machine that an event is about; none for what only an admin may send."""
     match event:
         case ev.AddMachine():
@@ -58,21 +61,14 @@ def _machine(event: Any, view: Any) -> str:
         case ev.RemoveMachine() | ev.SetSlots():
             return event.machine
         case ev.Finish():
-            return str(view.places.get(event.task, ""))
+            return where.get(event.task, "")
     return ""
 
 
-@cluster_router.get("/explanation", responses={**_NOT_FOUND, **REFUSED})
-async def explanation(service: ServedDep, who: Reader, task: TaskName) -> Explained:
+@cluster_router.get("/explanation", responses={**_NOT_FOUND, **REFUSED}, response_model=Explained)
+async def explanation(service: ServedDep, who: Reader, task: TaskName) -> Response:
     """Say why a task waits, what would have to change, and its price."""
-    try:
-        view = await service.view(task)
-        why = await service.read(lambda: view.explain(task))
-    except KeyError as error:
-        raise _unknown(task) from error
-    if why.unpriced:
-        why = await service.read_alone(lambda: view.priced(why), replace(why, unpriced=_ANOTHER))
-    return Explained.model_validate(asdict(why))
+    return await _answer(service, "explain", task)
 
 
 # Rounds of GPU assignment ------------------------------------------------------------------------------------------
@@ -85,37 +81,33 @@ async def gpu_events(service: ServedDep, who: Writer, given: GpuEvents, key: Key
     return await hand_over(service, who, given.events, key, _node)
 
 
-def _node(event: Any, view: Any) -> str:
+def _node(event: Any, where: Mapping[str, str]) -> str:
     match event:
         case NodeReport():
             return event.node.name
         case NodeGone():
             return event.node
         case TaskEnd():
-            return str(view.node_of.get(view.places.get(event.task), ""))
+            return where.get(event.task, "")
         case Transfer():
             return event.target
     return ""
 
 
-@gpu_router.get("/bandwidths")
-async def bandwidths(service: ServedDep, who: Reader) -> dict[str, float]:
+@gpu_router.get("/bandwidths", response_model=dict[str, float])
+async def bandwidths(service: ServedDep, who: Reader) -> Response:
     """Rates in MB/s that the next round takes: estimated where enough transfers were reported."""
-    return dict((await service.view()).rates)
+    return await _answer(service, "rates")
 
 
 # Both --------------------------------------------------------------------------------------------------------------
-@placement_router.get("/task", responses=_NOT_FOUND, response_model_exclude_none=True)
-async def task(service: ServedDep, who: Reader, name: TaskName) -> Place:
+@placement_router.get("/task", responses=_NOT_FOUND, response_model=Place)
+async def task(service: ServedDep, who: Reader, name: TaskName) -> Response:
     """Say where a task runs, or why it waits."""
-    try:
-        return Place.model_validate((await service.view(name)).task(name))
-    except KeyError as error:
-        raise _unknown(name) from error
+    return await _answer(service, "task", name)
 
 
-@placement_router.get("/placements")
-async def placements(service: ServedDep, who: Reader) -> Places:
+@placement_router.get("/placements", response_model=Places)
+async def placements(service: ServedDep, who: Reader) -> Response:
     """All tasks that run, with their machines or GPUs."""
-    view = await service.view()
-    return Places(number=view.number, places=dict(view.places))
+    return await _answer(service, "placements")

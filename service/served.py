@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Header, Request
@@ -27,6 +27,8 @@ T = TypeVar("T")
 C = TypeVar("C", bound=Core)
 #: Decisions kept as JSON.
 _MOST_JSON = 1000
+#: Seconds that a question may take; the price of an explanation under rules takes 20 at most.
+_READ_S = 60.0
 #: Documented on routes that change state.
 REFUSED: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "It does not fit the state"}}
 Writer = Annotated[Identity, Depends(require(Role.ADMIN, Role.AGENT))]
@@ -49,8 +51,6 @@ class Served(Generic[C]):
         self.metrics: Metrics = worker.metrics
         self.tokens: TokenBook = TokenBook(store)
         self.rate: RateLimit = RateLimit(settings.requests_per_s)
-        self._readers = ThreadPoolExecutor(1, "reader")
-        self._answering = False  # a question of `read_alone`; the event loop's own
         self._json: dict[tuple[int, bool], bytes] = {}
 
     async def write(self, function: Callable[[], T]) -> T:
@@ -62,28 +62,9 @@ class Served(Generic[C]):
         result: T = await asyncio.wrap_future(self.worker.call(job, replicated=replicated))
         return result
 
-    async def view(self, task: str | None = None) -> Any:
-        """What readers may see of the last decision; of now, where that does not know a task yet."""
-        return await asyncio.wrap_future(self.worker.view(lambda view: task is None or task in view))
-
-    async def read(self, question: Callable[[], T]) -> T:
-        """Answer a question that takes long, one at a time and between decisions, which keep the processor so."""
-
-        def between() -> T:
-            self.worker.between_decisions.wait(1.0)
-            return question()
-
-        return await asyncio.get_running_loop().run_in_executor(self._readers, between)
-
-    async def read_alone(self, question: Callable[[], T], otherwise: T) -> T:
-        """Answer a question that takes seconds; ``otherwise`` at once while another one is being answered."""
-        if self._answering:
-            return otherwise
-        self._answering = True
-        try:
-            return await run_in_threadpool(question)
-        finally:
-            self._answering = False
+    async def read(self, question: str, *arguments: Any) -> bytes:
+        """Ask the process that answers questions; the answer as JSON."""
+        return await asyncio.wait_for(asyncio.wrap_future(self.worker.ask(question, *arguments)), _READ_S)
 
     def json_of(self, decision: Document) -> bytes:
         """A decision as JSON, written once for all readers."""
@@ -104,16 +85,17 @@ ServedDep = Annotated[Any, Depends(served)]
 
 
 async def hand_over(
-    service: Any, who: Identity, events: Iterable[Any], key: str, node_of: Callable[[Any, Any], str]
+    service: Any, who: Identity, events: Iterable[Any], key: str, node_of: Callable[[Any, dict[str, str]], str]
 ) -> Taken:
     """Take events one after the other; answers 409 at the first that does not fit, saying how many are taken.
 
-    An agent's token may send those of its own node: ``node_of`` says whose an event is, as of what readers see.
+    An agent's token may send those of its own node: ``node_of`` says whose an event is, given where tasks run.
     """
     if who.role is Role.AGENT and who.digest:
-        view = await service.view()
+        tasks = [event.task for event in events if hasattr(event, "task")]
+        where = json.loads(await service.read("nodes_of", tasks)) if tasks else {}
         for event in events:
-            refuse_other_node(who, node_of(event, view))
+            refuse_other_node(who, node_of(event, where))
     documents = [event.model_dump(mode="json", exclude_unset=True) for event in events]
     taken = await service.ask(lambda core: service.worker.take(documents, key))
     if taken.refused:

@@ -16,8 +16,9 @@ from flowlex.models.flow.goals import preset
 from flowlex.service.bandwidth import Bandwidths
 from flowlex.service.cluster import ClusterCore
 from flowlex.service.gpu import GpuCore
+from flowlex.service.scheduler_protocol import Core
 
-__all__ = ["cluster_loader", "gpu_loader", "read_cluster", "settled"]
+__all__ = ["cluster_loader", "gpu_loader", "loader_of", "read_cluster", "settled"]
 
 
 def settled(folder: Path, kind: str, options: dict[str, Any], given: set[str]) -> dict[str, Any]:
@@ -92,3 +93,9 @@ def read_cluster(path: Path) -> dict[str, Any]:
     if not isinstance(instance, FlowInstance):
         raise ValueError(f"{path}: --cluster is a flow-scheduling instance, this is {instance.kind!r}")
     return instance.model_dump(mode="json")
+
+
+def loader_of(folder: Path, without: Collection[str] = ()) -> Callable[[Path | None], Core]:
+    """Makes the core of a service's folder; ``without`` as in `cluster_loader`."""
+    document = json.loads((folder / "service.json").read_bytes())
+    return (cluster_loader if document["kind"] == "scheduler" else gpu_loader)(document["options"], without)

@@ -11,10 +11,23 @@ from typing import Generic, TypeVar
 from flowlex.service.journal import Journal
 from flowlex.service.scheduler_protocol import Core, Document
 
-__all__ = ["Snapshots"]
+__all__ = ["Snapshots", "newest_readable"]
 
 _LOG = logging.getLogger(__name__)
 C = TypeVar("C", bound=Core)
+
+
+def newest_readable(states: Iterable[tuple[int, Path | None]], load: Callable[[Path | None], C]) -> tuple[int, C]:
+    """The first state that can be read, and its number."""
+    first: Exception | None = None
+    for number, path in states:
+        try:
+            return number, load(path)
+        except Exception as error:
+            _LOG.error("%s; going on from the state before", error)
+            first = first or error
+    assert first is not None
+    raise first
 
 
 class Snapshots(Generic[C]):
@@ -58,19 +71,11 @@ class Snapshots(Generic[C]):
 
     def newest(self) -> tuple[int, C]:
         """The newest state that can be read, and its number."""
-        first: Exception | None = None
-        for number, path in self.journal.states():
-            try:
-                core = self._load(path)
-            except Exception as error:
-                _LOG.error("%s; going on from the state before", error)
-                first = first or error
-            else:
-                if first is None:
-                    self.journal.accept()
-                return number, core
-        assert first is not None
-        raise first
+        states = self.journal.states()
+        number, core = newest_readable(states, self._load)
+        if number == states[0][0]:
+            self.journal.accept()
+        return number, core
 
     def close(self, core: C, carried: Iterable[Document]) -> None:
         """Take a last snapshot, which the next start reads back."""

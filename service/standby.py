@@ -24,10 +24,9 @@ from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from flowlex.instances.storage import write_atomically
-from flowlex.service.journal import Journal
+from flowlex.service.journal import Journal, Position
 from flowlex.service.metrics import Metrics
 from flowlex.service.replica_routes import End, LogChunk, Settings
-from flowlex.service.replication import Position
 from flowlex.telemetry.answers import refuse
 from flowlex.telemetry.app import HANDLERS, equip
 from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable

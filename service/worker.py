@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from flowlex.service.journal import Journal
+from flowlex.service.journal import Journal, Position
 from flowlex.service.metrics import Metrics
-from flowlex.service.replication import Position, Replication
-from flowlex.service.scheduler_protocol import Core, Document, RefusedEvent
+from flowlex.service.readers import Readers
+from flowlex.service.replication import Replication
+from flowlex.service.scheduler_protocol import Core, Document, RefusedEvent, replay
 from flowlex.service.snapshots import Snapshots
 
 __all__ = ["BusyError", "NotLeading", "StorageError", "Taken", "Worker"]
@@ -58,6 +59,8 @@ class Worker(Generic[C]):
     ----------
     snapshots
         Of the journal, which is read first: the core takes what it holds.
+    readers
+        Receive all that is put on disk, and answer questions.
     epoch_s
         Wall-clock time of the service's second 0; its time goes on while it is down.
     every_s
@@ -74,6 +77,7 @@ class Worker(Generic[C]):
         self,
         snapshots: Snapshots[C],
         metrics: Metrics,
+        readers: Readers,
         *,
         epoch_s: float = 0.0,
         every_s: float | None = None,
@@ -82,23 +86,23 @@ class Worker(Generic[C]):
         max_events: int = 2000,
     ) -> None:
         self.metrics: Metrics
-        self._snapshots, self.metrics = snapshots, metrics
+        self._snapshots, self.metrics, self.readers = snapshots, metrics, readers
         self.journal: Journal = snapshots.journal
         self._every_s, self._idle_s = every_s, idle_s
         self._decided_at: deque[tuple[Position, Document]] = deque(maxlen=keep)
         self._records: list[Document] = []
+        self._untold: deque[tuple[Position, bytes]] = deque()  # lines on disk that readers do not know
+        self._telling = threading.Lock()
         self._max_events = max_events
         self._answered: OrderedDict[str, Taken] = OrderedDict()  # by idempotency key, oldest first
-        self._view: Any = None  # of the last decision, once somebody asked for it
         self._queue: queue.SimpleQueue[_Job[C] | None] = queue.SimpleQueue()
         self._decided = time.monotonic()
         self._refusal: StorageError | None = None  # what all further requests are answered
         self._retired = False  # set by the thread: nothing is done any more
-        self.between_decisions: threading.Event = threading.Event()
-        self.between_decisions.set()
         self.replication: Replication = Replication(self.journal.folder / "attached-standby")
         self.failing = ""  # why the last automatic decision failed
         self.core: C = self._recover()
+        self.readers.start(self.journal)
         if self.replication.standby:
             self.replication.needed = self.journal.end
             _LOG.warning("a standby was attached: nothing is acknowledged until it follows again")
@@ -133,22 +137,16 @@ class Worker(Generic[C]):
         self._queue.put(_Job(job, future, replicated))
         return future
 
-    def view(self, suits: Callable[[Any], bool] = lambda view: True) -> Future[Any]:
-        """What readers may see: `Core.view` of the last decision, or a newer one if that one does not suit."""
-        view, decisions = self._view, self.decisions
-        if view is not None and view.number >= (decisions[-1]["number"] if decisions else 0) and suits(view):
-            found: Future[Any] = Future()
-            found.set_result(view)
-            return found
-        found = self.call(lambda core: core.view())
-        found.add_done_callback(self._keep_view)
-        return found
+    def ask(self, question: str, *arguments: Any) -> Future[bytes]:
+        """Ask the readers; they see what a takeover keeps."""
+        self._tell()
+        return self.readers.ask(question, *arguments)
 
-    def _keep_view(self, found: Future[Any]) -> None:
-        if not found.cancelled() and found.exception() is None:
-            view = found.result()
-            if self._view is None or view.number >= self._view.number:
-                self._view = view
+    def _tell(self) -> None:
+        """Let readers know the records that a takeover keeps."""
+        with self._telling:
+            while self._untold and self.replication.covers(self._untold[0][0]):
+                self.readers.tell(*self._untold.popleft())
 
     def retire(self) -> Future[Any]:
         """Take and decide nothing more; the result comes once all that waits is done and the log has its end."""
@@ -170,6 +168,7 @@ class Worker(Generic[C]):
         if not self._retired:  # a retired service's log stays a part of its successor's
             self._snapshots.close(self.core, self._carried())
         self._snapshots.stop_reading()
+        self.readers.close()
         self.journal.close()
 
     # What jobs call, on the thread --------------------------------------------------------------------------------
@@ -225,11 +224,7 @@ class Worker(Generic[C]):
         self._require_standby()
         at_s = self._now()
         started = time.perf_counter()
-        self.between_decisions.clear()
-        try:
-            decision = self.core.decide(at_s)
-        finally:
-            self.between_decisions.set()
+        decision = self.core.decide(at_s)
         self.metrics.decision.observe(time.perf_counter() - started)
         self._decided = time.monotonic()
         self._remember(key, Taken(decision["number"]))
@@ -314,7 +309,6 @@ class Worker(Generic[C]):
         self.replication.answer(self.journal.end, lambda trouble: _deliver(waiting, trouble))
 
     def _start_again(self) -> None:
-        self._view = None
         try:
             self.core = self._recover()
         except Exception as error:  # what is on disk cannot be used any more: refuse everything, and say why
@@ -327,8 +321,10 @@ class Worker(Generic[C]):
         if not records:
             return
         started = time.perf_counter()
-        self.journal.append(records)
+        lines = self.journal.append(records)
         self.metrics.commit.observe(time.perf_counter() - started)
+        self._untold.append((self.journal.end, lines))
+        self._tell()
         for record in records:
             if "decided" in record:
                 self.metrics.records.labels("decision").inc()
@@ -342,13 +338,11 @@ class Worker(Generic[C]):
         self._answered.clear()
         decisions: deque[Document] = deque(maxlen=self._decided_at.maxlen)
         for record in self.journal.read(number):
+            replay(core, record)
             if "decided" in record:
-                core.redo(record["decided"], record["at_s"])
                 decisions.append({"at_s": record["at_s"], **record["decided"]})
                 self._remember(record.get("key", ""), Taken(record["decided"]["number"]))
                 continue
-            for event in record.get("events", ()):
-                core.take(event, record["at_s"])
             if "key" in record:
                 self._remember(record["key"], Taken(len(record["events"]), record["refused"]))
             for key, count, refused in record.get("keys", ()):
@@ -357,6 +351,7 @@ class Worker(Generic[C]):
         if corrected is not None:
             _LOG.warning("decisions made again differ from the log's; decision %s says so", corrected["number"])
             decisions.append({"at_s": core.now_s, **corrected})
+            self.readers.start(self.journal)
         self._decided_at.clear()
         self._decided_at.extend((self.journal.end, decision) for decision in decisions)
         return core

@@ -110,6 +110,11 @@ class NetworkSession:
         return self._arcs
 
     @property
+    def changes(self) -> int:
+        """Numbers that note what was changed since the last `solve`: 0 where nothing was, more with each change."""
+        return len(self._changes) + len(self._supplies)
+
+    @property
     def paths(self) -> int:
         """Paths sent along since the session began."""
         return int(self._t.counters[kernels.PATHS])

@@ -72,6 +72,11 @@ class PhasedSession:
         """Arc slots in use or given up."""
         return self.stages[0].arc_count
 
+    @property
+    def changes(self) -> int:
+        """As of `NetworkSession`."""
+        return self.stages[0].changes
+
     def parts(self, cost: int) -> tuple[int, ...]:
         """The parts of a cost, the most important first."""
         found = []

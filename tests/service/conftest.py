@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,16 +33,39 @@ def start(folder: Path) -> Iterator[Callable[..., Any]]:
     from flowlex.service.app import create_app
     from flowlex.service.journal import Journal
     from flowlex.service.metrics import Metrics
+    from flowlex.service.readers import Follower, resolve
     from flowlex.service.snapshots import Snapshots
     from flowlex.service.worker import Worker
     from flowlex.telemetry.service import Settings
     from flowlex.telemetry.store import Store
 
+    class ReadersHere:
+        """Questions are answered in this process, by a core of their own."""
+
+        def __init__(self, load: Any) -> None:
+            self.load, self.turn = load, threading.Lock()
+
+        def start(self, journal: Any) -> None:
+            self.follower = Follower(journal, self.load, journal.end)
+
+        def tell(self, end: Any, lines: bytes) -> None:
+            with self.turn:
+                self.follower.take(end, lines)
+
+        def ask(self, question: str, *arguments: Any) -> Any:
+            future: Future[bytes] = Future()
+            with self.turn:
+                self.follower.ask(question, arguments, lambda found: resolve(future, found))
+            return future
+
+        def close(self) -> None:
+            pass
+
     with contextlib.ExitStack() as stack:
 
         def begin(load: Any, routes: Any, *, auth: bool = False, **timing: Any) -> TestClient:
             kept = {name: timing.pop(old) for old, name in _SNAPSHOTS.items() if old in timing}
-            worker = Worker(Snapshots(Journal(folder), load, **kept), Metrics(), **timing)
+            worker = Worker(Snapshots(Journal(folder), load, **kept), Metrics(), ReadersHere(load), **timing)
             store = stack.enter_context(contextlib.closing(Store(f"sqlite:///{folder}/tokens.db")))
             app = create_app(worker, store, routes, "a test", Settings(require_token=auth, requests_per_s=None))
             client = TestClient(app, base_url="http://127.0.0.1")

@@ -326,16 +326,15 @@ def test_prices_under_rules_have_bounds(monkeypatch):
     for event in (machine("m0"), job("g", "g0", "g1") | {"gangs": [{"name": "g", "jobs": ["g"]}]}, job("k", "a")):
         core.take(event, 0.0)
     core.decide(0.0)
-    view = core.view()
-    why = view.explain("g0")
-    said = price_process.priced_apart(why, view.view.frozen, seconds=0.01).unpriced
+    why, frozen = core.scheduler.explain("g0", full_solves=False), core.scheduler.frozen()
+    said = price_process.priced_apart(why, frozen, seconds=0.01).unpriced
     assert said.startswith("the two full solves take more than 0.01 s; ask `flowlex explain`")
-    unknown = replace(view.view.frozen, goals=(threading.Lock(),))
+    unknown = replace(frozen, goals=(threading.Lock(),))
     assert "cannot be handed to another process" in price_process.priced_apart(why, unknown).unpriced
-    broken = replace(view.view.frozen, options={})
+    broken = replace(frozen, options={})
     assert "failed (KeyError: 'wait_cost')" in price_process.priced_apart(why, broken).unpriced
     monkeypatch.setattr(price_process, "_MOST_TASKS", 2)
-    assert "prices of at most 2 tasks, here 3; ask" in view.priced(why).unpriced
+    assert "prices of at most 2 tasks, here 3; ask" in core.explain("g0").find().unpriced
 
 
 def test_an_agent_speaks_for_its_machine_only(start):

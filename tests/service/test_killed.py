@@ -17,7 +17,7 @@ from collections import Counter
 import httpx
 import pytest
 
-from flowlex.service.journal import _record
+from flowlex.service.journal import record_of
 
 SERVE = [sys.executable, "-c", "from flowlex.cli import main; main()", "serve", "scheduler", "--no-auth", "--port", "0"]
 
@@ -98,7 +98,7 @@ def check(http, writers, folder):
     http.post("/v1/step")
     assert http.get("/v1/placements").json()["places"].keys() <= here
     lines = [line for path in sorted(folder.glob("log-*")) for line in path.read_bytes().split(b"\n")]
-    records = [record for record in map(_record, lines) if record is not None]
+    records = [record for record in map(record_of, lines) if record is not None]
     keys = Counter(record["key"] for record in records if "key" in record)
     assert not keys or max(keys.values()) == 1
 

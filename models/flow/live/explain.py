@@ -20,9 +20,10 @@ import numpy as np
 
 from flowlex.formulations.sessions.network import NetworkSession
 from flowlex.models.flow.live.engines import solved_costs
+from flowlex.models.flow.live.optimum import Optimum
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.residual_paths import Paths, Residual
-from flowlex.models.flow.live.view import View
+from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.reasons import NO_ROOM, SHARE_USED, TOO_LARGE, WORTH_MORE
 
@@ -89,51 +90,60 @@ class Explanation:
         return f"{self.task} waits: {self.reason}. {self.remedy[:1].upper()}{self.remedy[1:]}."
 
 
-def explain_task(view: View, name: str) -> Explanation:
+def explain_task(optimum: Optimum, name: str, said: str, *, pending: bool, tied: bool) -> Explanation:
     """Explain why a task waits.
+
+    Parameters
+    ----------
+    said
+        Its reason as of the last step.
+    pending
+        Whether the next step may place it, if the network does.
+    tied
+        Whether rules, capacities or a full solve are in force, so that the network is not all there is.
 
     Raises
     ------
     EventError
-        No task has the name, or it runs (or may with the next step).
+        The task runs (or may with the next step).
     """
-    task = view.task(name)
-    if name in view.places:
-        raise EventError(f"task {name!r} runs on {view.places[name]!r}; only what waits is explained")
-    wait_arc, session = view.nodes[name].wait_arc, view.solved
-    if view.pending and not session.flow[wait_arc] and name not in view.known:
+    state, session = optimum.state, optimum.session
+    task, wait_arc = state.tasks[name], state.network.tasks[name].wait_arc
+    if task.machine is not None:
+        raise EventError(f"task {name!r} runs on {task.machine!r}; only what waits is explained")
+    if pending and not session.flow[wait_arc]:
         raise EventError(f"task {name!r} may be placed by the next step; only what waits is explained")
-    if view.frozen is not None:
-        return _unpriced(task.job, name, view.reason(name))
-    unmet = view.rules.unmet(task, view.cluster)
+    if tied:
+        return _unpriced(task.job, name, said)
+    unmet = state.rules.unmet(task, state.cluster)
     if unmet is not None:
         return Explanation(name, task.job, "placement", unmet, _REMEDIES["placement"])
     if not session.flow[wait_arc]:
-        least = float(Fraction(1, view.rules.scale.factor))  # what runs is worth the same, and it was there first
+        least = float(Fraction(1, state.rules.scale.factor))  # what runs costs the same, and it was there first
         return Explanation(name, task.job, "worth", WORTH_MORE, _REMEDIES["worth"], price=least)
-    gives_way = _stopped_freely(view, name)
+    gives_way = _stopped_freely(optimum, name)
     if gives_way:
-        return _held(view, name, gives_way)
-    residual = view.residual
-    source, job = view.nodes[name].node, view.jobs[task.job].node
+        return _held(state, name, gives_way)
+    residual = optimum.residual
+    source, job = state.network.tasks[name].node, state.network.jobs[task.job].node
     out = residual.cheapest(source, wait_arc)
     if not out.reached[job]:
         return Explanation(
             name, task.job, "placement", "no machine it may take has a slot", "give one of these machines slots"
         )
     trail = _trail(residual, out, source, job)
-    stops, moves = _displaced(view, residual, trail, name)
+    stops, moves = _displaced(state, residual, trail, name)
     waiting = solved_costs(session, np.array([wait_arc]))[0]
-    units = (int(out.distance[job]) - waiting) // view.rules.first + 1
-    price = None if units > view.limit else units
-    machine = _first_place(view, residual, trail)
-    factor, cost = view.rules.scale.factor, None
-    if price is not None and machine is not None and view.rules.order is None:
+    units = (int(out.distance[job]) - waiting) // state.rules.first + 1
+    price = None if units > state.order.limit else units
+    machine = _first_place(optimum, residual, trail)
+    factor, cost = state.rules.scale.factor, None
+    if price is not None and machine is not None and state.rules.order is None:
         cost = float(Fraction(int(residual.cost[trail[0]]) - price, factor))
-    rule, reason, remedy = _words(view, name, machine, stops, price)
-    blocker = None if view.rules.shares is not None else _blocker(view, name, residual, out, waiting, stops)
+    rule, reason, remedy = _words(state, name, said, machine, stops, price)
+    blocker = None if state.rules.shares is not None else _blocker(optimum, name, out, waiting, stops)
     worth = None if price is None else float(Fraction(price, factor))
-    rack = None if machine is None else view.cluster.machines[machine].rack
+    rack = None if machine is None else state.cluster.machines[machine].rack
     return Explanation(name, task.job, rule, reason, remedy, machine, rack, worth, cost, stops, moves, blocker)
 
 
@@ -145,19 +155,19 @@ def _unpriced(job: str, name: str, reason: str) -> Explanation:
     return Explanation(name, job, rule, reason, _REMEDIES[rule], unpriced=_UNPRICED)
 
 
-def _stopped_freely(view: View, name: str) -> tuple[str, ...]:
+def _stopped_freely(optimum: Optimum, name: str) -> tuple[str, ...]:
     """Held tasks that would stop or move for it if nothing limited preemptions; none where it would wait still."""
-    if not view.held:
+    if not optimum.held:
         return ()
-    flow = view.without_limits().flow
-    if flow[view.nodes[name].wait_arc]:
+    flow = optimum.without_limits().flow
+    if flow[optimum.state.network.tasks[name].wait_arc]:
         return ()
-    return tuple(other for other, held in view.held.items() if not flow[held.stay_arc])
+    return tuple(other for other, stay_arc in optimum.held.items() if not flow[stay_arc])
 
 
-def _held(view: View, name: str, stops: tuple[str, ...]) -> Explanation:
+def _held(state: LiveState, name: str, stops: tuple[str, ...]) -> Explanation:
     """It would run if other tasks could be preempted."""
-    jobs = {view.tasks[other].job: view.jobs[view.tasks[other].job] for other in stops}
+    jobs = {state.tasks[other].job: state.jobs[state.tasks[other].job] for other in stops}
     said, back = [], []
     for job, live in jobs.items():
         limit = live.job.preemptions_per_hour
@@ -167,7 +177,7 @@ def _held(view: View, name: str, stops: tuple[str, ...]) -> Explanation:
     reason = f"{', '.join(stops)} would have to stop or move for it, but {' and '.join(said)}"
     wait = f", wait until {min(back):g} s" if back else ""
     remedy = f"let {' or '.join(map(repr, jobs))} be preempted more often (set_preemption), add slots{wait}"
-    return Explanation(name, view.tasks[name].job, "preemption", reason, remedy, stops=stops)
+    return Explanation(name, state.tasks[name].job, "preemption", reason, remedy, stops=stops)
 
 
 def _trail(residual: Residual, paths: Paths, source: int, node: int) -> list[int]:
@@ -179,52 +189,54 @@ def _trail(residual: Residual, paths: Paths, source: int, node: int) -> list[int
     return arcs[::-1]
 
 
-def _first_place(view: View, residual: Residual, trail: list[int]) -> str | None:
+def _first_place(optimum: Optimum, residual: Residual, trail: list[int]) -> str | None:
     """The machine that a path enters first, by itself or in the place of a task of the same group."""
-    places = view.place_of_node
+    places = optimum.machine_of_node
     found = next((places[end] for end in residual.head[trail].tolist() if end in places), None)
-    return found if found in view.cluster.machines else None
+    return found if found in optimum.state.cluster.machines else None
 
 
-def _displaced(view: View, residual: Residual, trail: list[int], name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _displaced(
+    state: LiveState, residual: Residual, trail: list[int], name: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Tasks that stop and that move when the unit goes along a path."""
     stops: list[str] = []
     moves: list[str] = []
     for arc in trail:
         slot = int(residual.slot[arc])
-        owner = view.owners[slot]
+        owner = state.network.owners[slot]
         if isinstance(owner, str) and owner != name and residual.forward[arc]:
-            (stops if slot == view.nodes[owner].wait_arc else moves).append(owner)
+            (stops if slot == state.network.tasks[owner].wait_arc else moves).append(owner)
     return tuple(stops), tuple(moves)
 
 
-def _blocker(view: View, name: str, residual: Residual, out: Paths, waiting: int, stops: tuple[str, ...]) -> str | None:
+def _blocker(optimum: Optimum, name: str, out: Paths, waiting: int, stops: tuple[str, ...]) -> str | None:
     """A running task with whose end every optimum runs ``name``, rather one of ``stops``."""
-    job = view.jobs[view.tasks[name].job].node
-    others = residual.cheapest(NetworkSession.root, view.nodes[name].wait_arc)
+    network = optimum.state.network
+    job = network.jobs[network.tasks[name].job].node
+    others = optimum.residual.cheapest(NetworkSession.root, network.tasks[name].wait_arc)
     if not others.reached[job]:
         return None
-    names, nodes, wait_arcs = view.task_arrays
+    names, nodes, wait_arcs = optimum.task_arrays
     reached = others.reached[nodes]
     gain = np.where(reached, others.distance[job] - waiting + out.distance[nodes] - others.distance[nodes], 0)
-    ends = (view.solved.flow[wait_arcs] == 0) & out.reached[nodes] & (~reached | (gain < 0).astype(bool))
+    ends = (optimum.session.flow[wait_arcs] == 0) & out.reached[nodes] & (~reached | (gain < 0).astype(bool))
     found = [(names[k] not in stops, int(gain[k]) if reached[k] else -1, names[k]) for k in np.flatnonzero(ends)]
     return min(found, default=(True, 0, None))[2]
 
 
 def _words(
-    view: View, name: str, machine: str | None, stops: tuple[str, ...], price: int | None
+    state: LiveState, name: str, said: str, machine: str | None, stops: tuple[str, ...], price: int | None
 ) -> tuple[Literal["placement", "share", "priority", "worth"], str, str]:
     """Rule, reason and remedy."""
-    task = view.tasks[name]
+    task = state.tasks[name]
     if not stops and price is not None:
-        less = Fraction(price - 1, view.rules.scale.factor)
+        less = Fraction(price - 1, state.rules.scale.factor)
         worth = f"waiting costs {less} less than its cheapest place, {machine!r}, with what moves for it"
         return "worth", worth, "lower its cost there, or raise what waiting costs (wait_cost)"
-    said = view.reason(name)
-    jobs = {view.tasks[other].job for other in stops}
-    if said == SHARE_USED or (view.rules.shares is not None and price is None):
-        job = view.jobs[task.job].job
+    jobs = {state.tasks[other].job for other in stops}
+    if said == SHARE_USED or (state.rules.shares is not None and price is None):
+        job = state.jobs[task.job].job
         return (
             "share",
             f"{SHARE_USED} ({task.job!r}: weight {job.weight}, max_tasks {job.max_tasks})",
@@ -233,7 +245,7 @@ def _words(
     if said != WORTH_MORE:
         return "placement", said, "add a machine that it may take, or end one of these tasks"
     least, who = (
-        min((view.jobs[view.tasks[other].job].job.priority for other in stops), default=task.priority),
+        min((state.jobs[state.tasks[other].job].job.priority for other in stops), default=task.priority),
         ", ".join(stops),
     )
     if price is None and least < task.priority:

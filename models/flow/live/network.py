@@ -48,9 +48,10 @@ class LiveNetwork:
         """The groups by spot."""
         return self._wiring.groups
 
+    @property
     def owners(self) -> list[Owner | None]:
         """The task, or the roster and machine, that each arc belongs to."""
-        return self._arcs.owners.copy()
+        return self._arcs.owners
 
     # Machines --------------------------------------------------------------------------------------------------
     def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:

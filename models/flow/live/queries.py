@@ -10,9 +10,9 @@ from flowlex.models.flow.live.event_handlers import EventHandlers
 from flowlex.models.flow.live.explain import Explanation, explain_task
 from flowlex.models.flow.live.frozen_state import FrozenState
 from flowlex.models.flow.live.full_solve import FullSolve, audit_schedule, priced
+from flowlex.models.flow.live.optimum import Optimum
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state_queries import present_score, waiting_reason
-from flowlex.models.flow.live.view import View
 from flowlex.models.flow.solution import FlowSolution, Score
 
 __all__ = ["Queries"]
@@ -25,6 +25,7 @@ class Queries(EventHandlers):
     certify: bool
     steps: int
     _full_solve: FullSolve | None  # the last decision, where the network could not make it
+    _last_optimum: tuple[object, Optimum] | None  # with when it was read
 
     def prepare(self, now_s: float | None = None) -> None:
         """Let time pass and bring the network up to the events, without deciding yet.
@@ -70,33 +71,39 @@ class Queries(EventHandlers):
         """Why a task waits, as of the last step."""
         return self._side_constraint_reason(task) or waiting_reason(self.state, task)
 
-    def explain(self, task: str) -> Explanation:
+    def explain(self, task: str, *, full_solves: bool = True) -> Explanation:
         """Why a task waits, what would have to change, and at what price; see `Explanation`.
 
-        Changes since the last step count: the optimum is brought up to them, but nothing is decided. Under rules across
-        tasks or capacities the price takes two full solves.
+        Changes since the last step count: the optimum is brought up to them, but nothing is decided.
+
+        Parameters
+        ----------
+        full_solves
+            Whether to find the price under rules across tasks or capacities too, which takes two full solves.
 
         Raises
         ------
         EventError
             No task has the name, or it runs (or will with the next step).
         """
-        view = self.view()
-        why = explain_task(view, task)
-        return why if view.frozen is None else priced(why, view.frozen)
-
-    def view(self) -> View:
-        """The scheduler as of now, for readers on other threads; events since the last step are in the network."""
+        self.state.task(task)
         self.prepare()
-        state = self.state
-        waiting = (name for name, task in state.tasks.items() if task.machine is None) if self._tied() else ()
-        known = {name: reason for name in waiting if (reason := self._side_constraint_reason(name)) is not None}
-        frozen = FrozenState.of(state, self.options) if self._tied() else None
-        return View.of(state, number=self.steps, pending=self._stopwatch.events, known=known, frozen=frozen)
+        tied = bool(self.state.side_constraints) or self._full_solve is not None
+        pending = bool(self._stopwatch.events) and self._side_constraint_reason(task) is None
+        why = explain_task(self._optimum(), task, self.reason(task), pending=pending, tied=tied)
+        return priced(why, self.frozen()) if tied and full_solves else why
 
-    def _tied(self) -> bool:
-        """Whether rules, capacities or a whole solve are in force."""
-        return bool(self.state.side_constraints) or self._full_solve is not None
+    def frozen(self) -> FrozenState:
+        """The state as of now, for other threads and processes."""
+        return FrozenState.of(self.state, self.options)
+
+    def _optimum(self) -> Optimum:
+        """The optimum of the network, read once for all questions between two steps."""
+        state = self.state
+        key = self.steps, self._stopwatch.events, state.now_s, state.session.changes
+        if self._last_optimum is None or self._last_optimum[0] != key:
+            self._last_optimum = key, Optimum.of(state)
+        return self._last_optimum[1]
 
     def _side_constraint_reason(self, task: str) -> str | None:
         """Why a task waits, where the network does not say so."""
@@ -140,4 +147,4 @@ class Queries(EventHandlers):
 
     def instance(self) -> FlowInstance:
         """The present state as an instance."""
-        return FrozenState.of(self.state, self.options).instance
+        return self.frozen().instance

@@ -95,6 +95,7 @@ class FlowScheduler(Queries):
         self._why: dict[str, str] = {}
         self._stopwatch: Stopwatch = Stopwatch()
         self._full_solve: FullSolve | None = None  # the last decision, where the network could not make it
+        self._last_optimum = None
         tasks = sum(len(job.tasks) for job in cluster.jobs)
         goals = _lasting(goals)
         if scale is None:

@@ -101,7 +101,7 @@ def test_leaving_one_machine_out_takes_few_arcs_that_are_freed() -> None:
     live = FlowScheduler(cluster, (Placement(),))
     live.submit(job("plain"))
     live.step(0.0)
-    before = sum(owner is not None for owner in live.state.network.owners())
+    before = sum(owner is not None for owner in live.state.network.owners)
     for k in range(50):
         live.submit(job(f"t{k}", ("forbidden", (f"machine:m{k}",))))
     assert len(live.step(1.0).placed) == 50
@@ -109,7 +109,7 @@ def test_leaving_one_machine_out_takes_few_arcs_that_are_freed() -> None:
     for k in range(50):
         live.cancel(job=f"t{k}")
     live.step(2.0)
-    assert sum(owner is not None for owner in live.state.network.owners()) == before
+    assert sum(owner is not None for owner in live.state.network.owners) == before
     static = FlowScheduling(
         FlowInstance(
             name="large",
