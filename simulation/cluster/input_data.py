@@ -8,7 +8,7 @@ import numpy as np
 
 from flowlex.instances.cluster import Read
 from flowlex.simulation.cluster.policy_interface import LiveNode, LiveTask, State, reads_of
-from flowlex.simulation.cluster.sharing import Transfer, Transfers
+from flowlex.simulation.cluster.transfers import Transfer, Transfers
 from flowlex.simulation.log import RunLog
 
 __all__ = ["LEVELS", "InputData"]

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heapreplace
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LiveNode, LivePlace, LiveTask, Policy, State
+from flowlex.simulation.cluster.policy_interface import (
+    Action,
+    LiveJob,
+    LiveNode,
+    LivePlace,
+    LiveTask,
+    Policy,
+    Start,
+    State,
+)
 from flowlex.simulation.registry import policy
 
 __all__ = [
@@ -68,45 +78,89 @@ class Queue(Policy):
     def decide(self, state: State) -> Iterable[Action]:
         """Go through the queue once; what does not fit is passed over."""
         places = state.open_places()
-        self.work = 0.0
-        full: set[tuple[tuple[str, int], ...]] = set()
+        left, self.work = len(places), 0.0
+        choices: dict[tuple[tuple[str, int], ...], _Choice | None] = {}  # by demand; None: it fits nowhere
         for task in self.tasks(state):
-            if not places:
+            if not left:
                 return
             demand = tuple(sorted(task.task.demand.items()))
-            if demand in full:
+            choice = choices[demand] if demand in choices else self._choice(state, task, places)
+            if choice is None:  # what did not fit once does not fit later in this round
                 continue
             self.work += 1.0
-            place = self._place(state, task, places)
-            if place is None:
-                full.add(demand)  # what did not fit once does not fit later in this round
-                continue
-            yield state.start(task, place)
-            if not place.open:
-                places.remove(place)
+            place = choice(task)
+            choices[demand] = None if place is None else choice
+            if place is not None:
+                yield state.start(task, place)
+                left -= not place.open
 
-    def _place(self, state: State, task: LiveTask, places: list[LivePlace]) -> LivePlace | None:
-        if self.where == "first":
-            return next((place for place in places if place.fits(task)), None)
+    def _choice(self, state: State, like: LiveTask, places: list[LivePlace]) -> _Choice:
         if self.where == "data":
-            return cheapest_place(state, task, places)
-        demand = task.task.demand
-        if len(demand) == 1:  # most tasks; a call for each place takes four times as long
-            ((name, much),) = demand.items()
-            fitting = [place for place in places if place.free.get(name, 0) >= much]
-        else:
-            fitting = [place for place in places if place.fits(task)]
-        if not fitting:
-            return None
+            return lambda task: cheapest_place(state, task, places)
+        fitting = [place for place in places if place.fits(like)]
+        if self.where == "first":
+            return _first_that_fits(fitting)
         if self.where == "random":
-            return fitting[int(state.random.integers(len(fitting)))]
-        free = dict[LiveNode, int]()
-        for place in fitting:
-            free[place.node] = free.get(place.node, 0) + sum(place.free.values())
-        if self.where == "most-free":
-            return min(fitting, key=lambda place: (-free[place.node], place.number))
-        busy = {node: sum(len(place.tasks) for place in node.places) for node in free}
-        return min(fitting, key=lambda place: (busy[place.node] - free[place.node], place.number))
+            return _any_that_fits(state, fitting)
+        return _least_busy(fitting, like, count_tasks=self.where == "spread")
+
+
+#: Gives the tasks of one demand their places, one after another. While a policy decides, places only fill up: one that
+#: is passed over need not be looked at again.
+_Choice = Callable[[LiveTask], LivePlace | None]
+
+
+def _first_that_fits(places: list[LivePlace]) -> _Choice:
+    at = 0
+
+    def choose(task: LiveTask) -> LivePlace | None:
+        nonlocal at
+        while at < len(places) and not places[at].fits(task):
+            at += 1
+        return places[at] if at < len(places) else None
+
+    return choose
+
+
+def _any_that_fits(state: State, places: list[LivePlace]) -> _Choice:
+    seen = len(state.tried)
+
+    def choose(task: LiveTask) -> LivePlace | None:
+        nonlocal seen
+        for place in {action.place: None for action in state.tried[seen:] if isinstance(action, Start)}:
+            if not place.fits(task) and place in places:
+                places.remove(place)
+        seen = len(state.tried)
+        return places[int(state.random.integers(len(places)))] if places else None
+
+    return choose
+
+
+def _least_busy(places: list[LivePlace], like: LiveTask, *, count_tasks: bool) -> _Choice:
+    """On the node with the most that is free on places that fit, less the tasks that it runs if these count."""
+
+    def rank(node: LiveNode) -> int:
+        free = sum(sum(place.free.values()) for place in node.places if place.open and place.fits(like))
+        return (sum(len(place.tasks) for place in node.places) if count_tasks else 0) - free
+
+    ranks = {place.node: 0 for place in places}
+    ranks = {node: rank(node) for node in ranks}
+    heap = [(ranks[place.node], place.number, place) for place in places]
+    heapify(heap)
+
+    def choose(task: LiveTask) -> LivePlace | None:
+        while heap:
+            old, number, place = heap[0]
+            now = rank(place.node)
+            if not place.fits(task):
+                heappop(heap)
+            elif now > old:
+                heapreplace(heap, (now, number, place))
+            else:
+                return place
+        return None
+
+    return choose
 
 
 @policy("cluster", "FIFO")

@@ -1,0 +1,174 @@
+"""Transfers that share disks, links, uplinks and the aggregation, max-min fairly.
+
+A transfer uses a few *resources*, each with a rate that its transfers share. Rates change where transfers come and go,
+see `flowlex.simulation.cluster.incremental_max_min`.
+"""
+
+# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
+# mypy: disallow-untyped-calls=False
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from flowlex.formulations.loops import njit
+from flowlex.simulation.cluster.incremental_max_min import join, leave, make_flows, refill, unfair
+from flowlex.simulation.decision import EveryNth
+from flowlex.simulation.kernel import SimulationError
+from flowlex.simulation.max_min import Floats, Integers
+
+__all__ = ["Transfer", "Transfers"]
+
+#: What ends within a nanosecond ends together.
+TOGETHER_S = 1e-9
+#: Every so manieth check looks at all rates, the others where rates have changed.
+_CHECK_ALL = 256
+
+
+@njit(cache=True)
+def _move(left, rate, seconds):
+    """Take what has come in the time off what is left; return the rows that have nothing left.
+
+    What less than a nanosecond of the present rate would bring has come: time is no finer than that.
+    """
+    over, ended = np.empty(len(left), np.int64), 0
+    for row in range(len(left)):
+        left[row] -= rate[row] * seconds
+        if left[row] <= rate[row] * TOGETHER_S:
+            over[ended] = row
+            ended += 1
+    return over[:ended]
+
+
+@njit(cache=True)
+def _first_end(left, rate):
+    """Seconds until the first transfer ends."""
+    seconds = np.inf
+    for row in range(len(left)):
+        if rate[row] > 0.0:
+            seconds = min(seconds, left[row] / rate[row])
+    return seconds
+
+
+class Transfer:
+    """Data on their way.
+
+    Attributes
+    ----------
+    size_mb, left_mb
+        In all, and still to come; the latter is brought up to date when the transfer ends or is stopped.
+    path
+        Resources it uses.
+    done
+        Called when the last byte has come.
+    """
+
+    __slots__ = ("done", "left_mb", "path", "row", "size_mb")
+
+    def __init__(self, size_mb: float, path: Sequence[int], done: Callable[[], None]) -> None:
+        self.size_mb = self.left_mb = size_mb
+        self.path, self.done = path, done
+        self.row = -1
+
+    @property
+    def moved_mb(self) -> float:
+        """What has come."""
+        return self.size_mb - self.left_mb
+
+
+class Transfers:
+    """All transfers that are on their way, and their rates: a row of arrays for each.
+
+    Parameters
+    ----------
+    capacity
+        (R,) MB/s of each resource.
+    certify
+        Check the rates by their definition every so manieth time that they change; 0: never.
+    """
+
+    def __init__(self, capacity: Floats, *, certify: int = 1) -> None:
+        self.capacity = capacity
+        self.turn, self.all_turn = EveryNth(certify), EveryNth(_CHECK_ALL)
+        self._flows = make_flows(len(capacity), 64)
+        self._left: Floats = np.full(64, np.inf)  # by row; infinite where it is unused
+        self._at: list[Transfer | None] = [None] * 64  # by row
+        self._started = [-1] * 64  # by row, how many had started before
+        self._unused = list(range(63, -1, -1))
+        self._count = 0
+        self._since_s = self._now_s = 0.0
+        self._next_s = float("inf")
+
+    def start(self, transfer: Transfer) -> None:
+        """Add a transfer; it moves from the next `share` on."""
+        if not self._unused:
+            old = len(self._left)
+            self._unused = list(range(2 * old - 1, old - 1, -1))
+            self._flows = make_flows(len(self.capacity), 2 * old, self._flows)
+            self._left = np.append(self._left, np.full(old, np.inf))
+            self._at += [None] * old
+            self._started += [-1] * old
+        row = transfer.row = self._unused.pop()
+        self._at[row], self._started[row] = transfer, self._count
+        self._count += 1
+        self._flows.path[row, : len(transfer.path)] = transfer.path
+        self._left[row] = transfer.left_mb
+        join(self._flows, row)
+
+    def stop(self, transfer: Transfer) -> None:
+        """Take a transfer away; call `advance` first."""
+        row = transfer.row
+        if row >= 0:
+            transfer.left_mb = float(self._left[row] - self._flows.rate[row] * (self._now_s - self._since_s))
+            self._drop(row)
+
+    def _drop(self, row: int) -> Transfer:
+        transfer = self._at[row]
+        assert transfer is not None
+        transfer.row, self._at[row] = -1, None
+        leave(self._flows, row)
+        self._left[row] = np.inf
+        self._unused.append(row)
+        return transfer
+
+    def advance(self, now_s: float) -> list[Transfer]:
+        """Let time pass at the present rates; return the transfers that have just ended, taken away."""
+        self._now_s = now_s
+        if now_s < self._next_s - TOGETHER_S:
+            return []
+        over = _move(self._left, self._flows.rate, now_s - self._since_s)
+        self._since_s = now_s
+        ended = [self._drop(row) for row in sorted(over.tolist(), key=self._started.__getitem__)]
+        for transfer in ended:
+            transfer.left_mb = 0.0
+        self._next_s = now_s + float(_first_end(self._left, self._flows.rate))
+        return ended
+
+    def share(self) -> float:
+        """Set the rates anew; return the seconds until the next transfer ends (infinite: none moves)."""
+        flows, now_s = self._flows, self._now_s
+        _move(self._left, flows.rate, now_s - self._since_s)
+        self._since_s = now_s
+        changed = refill(flows, self.capacity)
+        if next(self.turn):
+            self.check(None if next(self.all_turn) else changed)
+        self._next_s = now_s + float(_first_end(self._left, flows.rate))
+        return max(self._next_s - now_s, 0.0)
+
+    def check(self, resources: Integers | None = None) -> None:
+        """Check the rates of the transfers through some resources (None: all) by the definition of max-min fairness.
+
+        Raises
+        ------
+        SimulationError
+            A resource is overfull, or a transfer could be faster.
+        """
+        flows = self._flows
+        worst, row = unfair(flows, self.capacity, np.arange(len(self.capacity)) if resources is None else resources)
+        if worst >= 0:
+            used = sum(flows.rate[(flows.path == worst).any(axis=1)])
+            reason = f"resource {worst} carries {used} of {self.capacity[worst]} MB/s"
+            raise SimulationError(reason, at_s=self._now_s)
+        if row >= 0:
+            raise SimulationError(f"the transfer in row {row} could be faster", at_s=self._now_s)
