@@ -12,7 +12,7 @@ rates at most in the last bit, where two bottlenecks have the same level.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Flows(NamedTuple):
 def make_flows(resources: int, rows: int, old: Flows | None = None) -> Flows:
     """Rows for transfers, those of ``old`` first."""
 
-    def longer(values: np.ndarray | None, length: int, fill: float, kind: type = np.int64) -> np.ndarray:
+    def longer(values: Any, length: int, fill: float, kind: Any = np.int64) -> Any:
         made = np.full(length, fill, kind)
         if values is not None:
             made[: len(values)] = values
