@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flowlex.cli.batch import Batch, Job
+from flowlex.cli.batch_runner import Batch, Job
 from flowlex.cli.dask_batch import Cluster
 from flowlex.instances.files import write_instance
 from flowlex.instances.generators import generate

@@ -26,7 +26,7 @@ from flowlex.models.registry import model_for
 from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
 from flowlex.validation.unimodularity.implied_integers.search import implied_integers
 from flowlex.validation.unimodularity.matrix import NamedMatrix
-from flowlex.validation.unimodularity.sources import matrix_of
+from flowlex.validation.unimodularity.matrix_adapters import matrix_of
 
 Row = dict[str, object]
 

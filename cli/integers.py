@@ -47,7 +47,7 @@ def integers(
         raise typer.BadParameter("only .mps and .lp models are written, from .mps and .lp files", param_hint="-o")
 
     from flowlex.validation.unimodularity.implied_integers.search import implied_integers
-    from flowlex.validation.unimodularity.sources import read_matrix
+    from flowlex.validation.unimodularity.matrix_adapters import read_matrix
 
     named = read_matrix(file)
     if stored is not None:

@@ -24,7 +24,7 @@ from flowlex.instances.storage import resolved, seen, write_atomically
 
 __all__ = ["Fingerprint", "Journal", "JournalError", "Record"]
 
-#: One line of results, see `flowlex.cli.record`.
+#: One line of results, see `flowlex.cli.result_record`.
 Record = dict[str, Any]
 
 

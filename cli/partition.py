@@ -16,8 +16,8 @@ from flowlex.cli.output import complain, note
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from flowlex.cli.partition_dispatch import Finished
     from flowlex.instances.load import LoadPartitionInstance
-    from flowlex.telemetry.executor import Finished
 
 __all__ = ["run_partition"]
 
@@ -85,8 +85,8 @@ def _problem(
 def _round(
     problem: LoadPartitionInstance, options: dict[str, Any], command: list[str], time_limit: float, logs: Path
 ) -> list[Finished]:
+    from flowlex.cli.partition_dispatch import dispatch
     from flowlex.models.load.model import LoadPartition
-    from flowlex.telemetry.executor import dispatch
 
     solution = LoadPartition(problem, **options).solve()
     if solution.share is None:

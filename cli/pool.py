@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import IO, Any
 
 from flowlex.cli.output import note
-from flowlex.cli.record import blank, cut_off
+from flowlex.cli.result_record import blank, cut_off
 
 __all__ = ["Cancelled", "Finished", "Listener", "PoolError", "SingleWorker", "failed", "grace_s", "solve_all"]
 

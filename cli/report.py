@@ -18,7 +18,7 @@ import typer
 
 from flowlex.cli.output import PREVIEW_ROWS, console, facts_table, rows_table, text_of
 from flowlex.cli.pool import Finished
-from flowlex.cli.record import SOLVED
+from flowlex.cli.result_record import SOLVED
 from flowlex.instances.storage import write_atomically
 
 __all__ = ["LISTED", "Line", "print_json", "print_report", "print_summary", "trouble", "write_page"]
@@ -53,7 +53,7 @@ svg {{ max-width: 100%; height: auto }}
 
 @dataclass(frozen=True)
 class Line:
-    """What the summary needs of a record (see `flowlex.cli.record`); ``seconds`` is the total."""
+    """What the summary needs of a record (see `flowlex.cli.result_record`); ``seconds`` is the total."""
 
     instance: str
     kind: str

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flowlex.cli.batch import Batch, Job, opened
+from flowlex.cli.batch_runner import Batch, Job, opened
 from flowlex.cli.experiment_needs import NEEDS
 from flowlex.cli.journal import Fingerprint
 from flowlex.cli.options import SchedulerOption, check_scheduler

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flowlex.cli.batch import Batch, Job, opened
+from flowlex.cli.batch_runner import Batch, Job, opened
 from flowlex.cli.inputs import discover
 from flowlex.cli.journal import Fingerprint
 from flowlex.cli.options import SchedulerOption, check_scheduler, parse_settings, place

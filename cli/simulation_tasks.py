@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from flowlex.cli.record import Channel
+from flowlex.cli.result_record import Channel
 from flowlex.instances.storage import json_value
 
 __all__ = ["measure_task", "simulate_task"]

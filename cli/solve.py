@@ -29,7 +29,7 @@ from flowlex.cli.options import (
 from flowlex.cli.output import Progress, complain, note
 
 if TYPE_CHECKING:
-    from flowlex.cli.batch import Batch
+    from flowlex.cli.batch_runner import Batch
     from flowlex.cli.pool import Finished
 
 __all__ = ["solve", "with_progress"]
@@ -96,7 +96,7 @@ def solve(
     runs an instance in a process of its own under the same limits. If a worker dies, its instances are tried again
     elsewhere, at most twice. Workers must have the same versions.
     """
-    from flowlex.cli.batch import Batch, Job, opened
+    from flowlex.cli.batch_runner import Batch, Job, opened
 
     check_scheduler(scheduler, jobs, log=log)
     if wait_workers is not None and scheduler is None:

@@ -54,7 +54,7 @@ def study(
     Each combination has a folder of its own in DIR, with solution files and results.jsonl as `flowlex solve` writes
     them; DIR/study.csv has a line for each instance and combination. Exit codes are those of `flowlex solve`.
     """
-    from flowlex.cli.batch import Batch, Job, opened
+    from flowlex.cli.batch_runner import Batch, Job, opened
     from flowlex.cli.solve import find_files, run_batch
     from flowlex.instances.changes import read_changes
     from flowlex.models.study import combinations

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.cli.pool import Finished, solve_all
-from flowlex.cli.record import Channel
+from flowlex.cli.result_record import Channel
 
 __all__ = ["distributed_subtasks", "divided", "subtask"]
 

@@ -67,8 +67,8 @@ def tu(
     refuse_existing(force, output, picture, extract)
 
     from flowlex.validation.unimodularity.check import SMALL_NONZEROS, check
+    from flowlex.validation.unimodularity.matrix_adapters import read_matrix
     from flowlex.validation.unimodularity.proof import Answer
-    from flowlex.validation.unimodularity.sources import read_matrix
 
     if stored is not None:
         raise typer.Exit(_verify(stored, read_matrix(file, bounds=bounds), file, as_json, accept_quoted))
@@ -98,8 +98,8 @@ def tu(
 
 def _explain(named: NamedMatrix, time_limit: float, seed: int, as_json: bool) -> None:
     """On standard error with --json, so that standard output stays one object."""
-    from flowlex.validation.unimodularity.explain import explain
-    from flowlex.validation.unimodularity.sources import constraints_of
+    from flowlex.validation.unimodularity.matrix_adapters import constraints_of
+    from flowlex.validation.unimodularity.violating_families import explain
 
     for by in ("rows", "columns"):
         text = f"families of {by}\n{explain(constraints_of(named), by=by, time_limit=time_limit / 2, seed=seed)}"
@@ -113,7 +113,7 @@ def _extract(named: NamedMatrix, file: Path, path: Path) -> None:
     from flowlex.formulations.flow_network import UNBOUNDED
     from flowlex.instances.base import InstanceError
     from flowlex.instances.files import write_instance
-    from flowlex.instances.network import NetworkInstance
+    from flowlex.instances.min_cost_flow import NetworkInstance
     from flowlex.validation.unimodularity.matrix import MatrixError
     from flowlex.validation.unimodularity.network.extraction import extract_network
 

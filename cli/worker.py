@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowlex.cli.limits import explained, memory_limit, refuse_changed
-from flowlex.cli.record import Channel, blank, cut_off, fill
+from flowlex.cli.result_record import Channel, blank, cut_off, fill
 from flowlex.formulations.processor_time import set_listener
 from flowlex.instances.storage import json_value, read_head
 
@@ -96,7 +96,7 @@ def run_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``record`` (see `flowlex.cli.record`), ``display`` (tables for a person), ``usage`` (whether the options
+        ``record`` (see `flowlex.cli.result_record`), ``display`` (tables for a person), ``usage`` (whether the options
         themselves were wrong).
     """
     record = blank(task["instance"], task.get("simulator", task["engine"]))

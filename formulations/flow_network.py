@@ -27,7 +27,7 @@ from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays, e
 from flowlex.formulations.expression import Variables
 from flowlex.formulations.labels import Labels, blocks_html
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.network_blocks import UNBOUNDED, Block, arc_columns, integers, node_block
+from flowlex.formulations.node_arc_blocks import UNBOUNDED, Block, arc_columns, integers, node_block
 
 if TYPE_CHECKING:
     import networkx as nx

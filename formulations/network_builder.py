@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.labels import check_declared, check_labels
-from flowlex.formulations.network_blocks import UNBOUNDED, Block, arc_columns, integers, node_block
+from flowlex.formulations.node_arc_blocks import UNBOUNDED, Block, arc_columns, integers, node_block
 
 __all__ = ["NetworkBuilder"]
 

@@ -18,6 +18,6 @@ from .importers.openb import read_openb as read_openb
 from .importers.telemetry import from_telemetry as from_telemetry
 from .jit import JitInstance as JitInstance
 from .load import LoadPartitionInstance as LoadPartitionInstance
-from .network import NetworkInstance as NetworkInstance
+from .min_cost_flow import NetworkInstance as NetworkInstance
 from .pods import PodInstance as PodInstance
 from .scenario import Scenario as Scenario

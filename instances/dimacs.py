@@ -27,7 +27,7 @@ from flowlex.instances.arrays import Integers
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.dimacs_live import check_bounds, read_line, refuse_line
 from flowlex.instances.files import TextFormat, register_text_format
-from flowlex.instances.network import UNBOUNDED, NetworkInstance
+from flowlex.instances.min_cost_flow import UNBOUNDED, NetworkInstance
 
 __all__ = ["MAX_NODES", "format_dimacs", "looks_like_dimacs", "parse_dimacs"]
 

@@ -36,7 +36,7 @@ _KINDS = {
     "gpu-assignment": "gpu",
     "jit-bandwidth": "jit",
     "load-partition": "load",
-    "min-cost-flow": "network",
+    "min-cost-flow": "min_cost_flow",
     "pod-placement": "pods",
     "scenario": "scenario",
 }

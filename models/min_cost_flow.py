@@ -15,7 +15,7 @@ import numpy as np
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.pictures import BLUE, LIGHT, ORANGE, SKY, axes_for, count_ticks, legend, moved_apart
-from flowlex.instances.network import NetworkInstance
+from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.models.base import Dual, Equation, Model, Run, Solution, Symbol
 from flowlex.models.statement.labels import Index
 from flowlex.models.statement.statement import Stage, Statement

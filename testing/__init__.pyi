@@ -8,7 +8,7 @@ from .asserts import assert_violates as assert_violates
 from .mutation import formulation as formulation
 from .mutation import mutate as mutate
 from .names import UnknownNameError as UnknownNameError
-from .sources import Staged as Staged
+from .program_adapters import Staged as Staged
 from .strategies import instances as instances
 from .structure import assert_equivalent as assert_equivalent
 from .structure import assert_integral as assert_integral

@@ -16,7 +16,7 @@ from flowlex.formulations.outcome import Status
 from flowlex.testing.names import UnknownNameError, find
 from flowlex.testing.optimum import Optimum, optimise, same
 from flowlex.testing.program import TOLERANCE, Program, Stage, figure, sides_of
-from flowlex.testing.sources import program_of
+from flowlex.testing.program_adapters import program_of
 
 __all__ = [
     "assert_binding",

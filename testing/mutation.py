@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, overload
 from flowlex.testing.mutants import Mutant, mutants_of
 from flowlex.testing.names import UnknownNameError
 from flowlex.testing.program import Program
-from flowlex.testing.sources import program_of, rewrite
+from flowlex.testing.program_adapters import program_of, rewrite
 from flowlex.testing.witness import Change, judge
 
 __all__ = ["Fate", "Formulation", "Record", "Report", "Result", "examine", "formulation", "mutate"]

@@ -15,8 +15,8 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.outcome import Status
 from flowlex.testing.optimum import optimise, same
 from flowlex.testing.program import Program, Stage
+from flowlex.testing.program_adapters import program_of
 from flowlex.testing.projection import difference, projections
-from flowlex.testing.sources import program_of
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.matrix import NamedMatrix, canonical
 from flowlex.validation.unimodularity.verdict import Verdict

@@ -25,7 +25,7 @@ FORBIDDEN = [
     ("formulations/fair_shares.py", "flowlex.instances.base"),
     ("formulations/engines/highs.py", "flowlex.models.base"),
     ("models/gpu/costs.py", "flowlex.validation.unimodularity.matrix"),
-    ("models/load/capacity.py", "flowlex.cli.record"),
+    ("models/load/capacity.py", "flowlex.cli.result_record"),
     ("models/jit/grid.py", "flowlex.models.pods.solution"),
     ("models/flow/network.py", "flowlex.models.flow.live.clock"),
     ("validation/certificates/load.py", "flowlex.models.base"),

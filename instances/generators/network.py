@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.generators.registry import Count, Share, Size, generator, require
-from flowlex.instances.network import NetworkInstance
+from flowlex.instances.min_cost_flow import NetworkInstance
 
 __all__ = ["network_assignment", "network_netgen", "network_random"]
 

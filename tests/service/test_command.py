@@ -14,7 +14,9 @@ from flowlex.instances import generate, write_instance
 @pytest.fixture
 def serve(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("flowlex.cli.serve.listen", lambda app, *rest, **more: app.state.service.worker.close())
+    monkeypatch.setattr(
+        "flowlex.cli.serve_schedulers.listen", lambda app, *rest, **more: app.state.service.worker.close()
+    )
 
     def run(*arguments, code=0):
         said = CliRunner().invoke(app, ["serve", *arguments])

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flowlex.cli.app import app
-from flowlex.telemetry.executor import dispatch
+from flowlex.cli.partition_dispatch import dispatch
 from tests.documents import ROOT
 
 

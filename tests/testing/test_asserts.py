@@ -24,7 +24,7 @@ from flowlex.testing import (
     assert_violates,
 )
 from flowlex.testing.optimum import optimise
-from flowlex.testing.sources import program_of
+from flowlex.testing.program_adapters import program_of
 from tests.testing.conftest import knapsack
 
 

@@ -19,7 +19,7 @@ from flowlex.instances.files import instance_from_document
 from flowlex.models.base import Model
 from flowlex.testing import assert_optimum, assert_violates, formulation, mutate
 from flowlex.testing.mutation import Report
-from flowlex.testing.sources import program_of
+from flowlex.testing.program_adapters import program_of
 
 #: Kind: survivors by pattern, and the reason.
 EXPLAINED = {

@@ -21,7 +21,7 @@ from flowlex.testing import (
 from flowlex.testing.mutants import Mutant, mutants_of
 from flowlex.testing.names import families_of
 from flowlex.testing.program import changed_rows
-from flowlex.testing.sources import program_of, rewrite
+from flowlex.testing.program_adapters import program_of, rewrite
 from tests.testing.conftest import knapsack
 
 

@@ -24,7 +24,7 @@ from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.outcome import Outcome, Status
 from flowlex.instances.exact import rational
-from flowlex.instances.network import NetworkInstance
+from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.certificates.exact_numbers import dot, whole, wide
 from flowlex.validation.certificates.options import NoOptions

@@ -21,12 +21,12 @@ import scipy.sparse as sp
 from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.equations import line_of, senses_of
 from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint, ternary
+from flowlex.validation.unimodularity.matrix_adapters import constraints_of
 from flowlex.validation.unimodularity.network.largest_part import network_part
 from flowlex.validation.unimodularity.proof import Answer, Certificate, Step, Witness
 from flowlex.validation.unimodularity.reductions import bad_entry
 from flowlex.validation.unimodularity.scaling import divided, divisors_of
 from flowlex.validation.unimodularity.search import METHODS, Search
-from flowlex.validation.unimodularity.sources import constraints_of
 from flowlex.validation.unimodularity.submatrix import Found, whole, witness_of
 from flowlex.validation.unimodularity.verdict import Scaled, Verdict, conclusion_of
 
@@ -52,9 +52,9 @@ def check(
     Parameters
     ----------
     source
-        Anything `flowlex.validation.unimodularity.sources.matrix_of` takes: matrices (SciPy, NumPy, lists), DataFrames,
-        `LinearProgram`, `FlowNetwork`, models and instances, ``pulp.LpProblem``, ``highspy.Highs``, networkx graphs,
-        and paths (.mps, .lp, .npz, .mtx, CMR, DIMACS and instance files).
+        Anything `flowlex.validation.unimodularity.matrix_adapters.matrix_of` takes: matrices (SciPy, NumPy, lists),
+        DataFrames, `LinearProgram`, `FlowNetwork`, models and instances, ``pulp.LpProblem``, ``highspy.Highs``,
+        networkx graphs, and paths (.mps, .lp, .npz, .mtx, CMR, DIMACS and instance files).
     method
         ``"auto"``: all steps. Or one of `METHODS` to try that step alone, on the matrix as given.
     time_limit

@@ -16,6 +16,7 @@ from flowlex.validation.unimodularity.conclusion import Line, conclude
 from flowlex.validation.unimodularity.equations import Senses, check_line, check_senses
 from flowlex.validation.unimodularity.json_documents import read, write
 from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint
+from flowlex.validation.unimodularity.matrix_adapters import constraints_of
 from flowlex.validation.unimodularity.network.largest_part import Extent, NetworkPart, check_extent, check_network_part
 from flowlex.validation.unimodularity.plotting import plot_proof
 from flowlex.validation.unimodularity.proof import (
@@ -30,7 +31,6 @@ from flowlex.validation.unimodularity.proof import (
 )
 from flowlex.validation.unimodularity.proof_checks import Judged, Standing, judged, require
 from flowlex.validation.unimodularity.scaling import check_divisors, divided
-from flowlex.validation.unimodularity.sources import constraints_of
 from flowlex.validation.unimodularity.verify import check_certificate, check_witness
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def tiny():
 
 
 def read_instance_of(**columns):
-    from flowlex.instances.network import NetworkInstance
+    from flowlex.instances.min_cost_flow import NetworkInstance
 
     lists = {name: tuple(values) for name, values in columns.items()}
     return NetworkInstance(name="tiny", node_names=("a", "b", "c", "d"), **lists)

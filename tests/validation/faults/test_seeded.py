@@ -14,7 +14,7 @@ import pytest
 
 from flowlex.formulations.outcome import Infeasibility
 from flowlex.instances import generate
-from flowlex.instances.network import NetworkInstance
+from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.models import model_for
 from flowlex.models.flow.arc_costs import StageWeights
 from flowlex.validation.certificates import verify

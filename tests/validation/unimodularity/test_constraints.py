@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.matrix_adapters import constraints_of
 from flowlex.validation.unimodularity.proof import Answer
-from flowlex.validation.unimodularity.sources import constraints_of
 from flowlex.validation.unimodularity.verdict import Verdict, verification_error
 from tests.validation.unimodularity.test_conclusions import vertices
 

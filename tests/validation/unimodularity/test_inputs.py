@@ -27,7 +27,7 @@ from flowlex.models.registry import model_class, model_for
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.matrix import MatrixError
-from flowlex.validation.unimodularity.sources import matrix_of, read_matrix
+from flowlex.validation.unimodularity.matrix_adapters import matrix_of, read_matrix
 
 MPS = """NAME          TEST
 ROWS

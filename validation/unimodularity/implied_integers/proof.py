@@ -25,6 +25,7 @@ import scipy.sparse as sp
 
 from flowlex.validation.unimodularity.json_documents import read, write
 from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical, exact, fingerprint
+from flowlex.validation.unimodularity.matrix_adapters import matrix_of
 from flowlex.validation.unimodularity.proof import (
     Certificate,
     VerdictError,
@@ -32,7 +33,6 @@ from flowlex.validation.unimodularity.proof import (
     listed,
 )
 from flowlex.validation.unimodularity.proof_checks import Judged, Standing, judged, require
-from flowlex.validation.unimodularity.sources import matrix_of
 from flowlex.validation.unimodularity.verify import check_certificate
 
 __all__ = ["ImpliedIntegers", "note_of", "program_fingerprint", "program_of"]

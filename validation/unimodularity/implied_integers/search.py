@@ -26,9 +26,9 @@ from flowlex.validation.unimodularity.implied_integers.proof import (
     program_of,
 )
 from flowlex.validation.unimodularity.matrix import NamedMatrix, bipartite, canonical, exact, ternary
+from flowlex.validation.unimodularity.matrix_adapters import matrix_of
 from flowlex.validation.unimodularity.network.matrix import network_matrix
 from flowlex.validation.unimodularity.scaling import divided, divisors_of
-from flowlex.validation.unimodularity.sources import matrix_of
 
 __all__ = ["implied_integers"]
 

@@ -23,11 +23,11 @@ from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, exact, ternary
+from flowlex.validation.unimodularity.matrix_adapters import matrix_of
 from flowlex.validation.unimodularity.network.largest_part import network_part
 from flowlex.validation.unimodularity.network.matrix import NetworkResult, network_matrix
 from flowlex.validation.unimodularity.proof import Number, listed
 from flowlex.validation.unimodularity.scaling import unit_scaling
-from flowlex.validation.unimodularity.sources import matrix_of
 
 __all__ = ["Extraction", "extract_network"]
 

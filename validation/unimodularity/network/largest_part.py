@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from flowlex.formulations.arrays import Booleans
 from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 from flowlex.validation.unimodularity.matrix import NamedMatrix, canonical, ternary
+from flowlex.validation.unimodularity.matrix_adapters import matrix_of
 from flowlex.validation.unimodularity.network.matrix import network_matrix
 from flowlex.validation.unimodularity.proof import Certificate, indices, listed
 from flowlex.validation.unimodularity.proof_checks import require, submatrix
-from flowlex.validation.unimodularity.sources import matrix_of
 from flowlex.validation.unimodularity.verify import prove
 
 __all__ = ["Extent", "NetworkPart", "check_extent", "check_network_part", "network_part", "unit_rows"]

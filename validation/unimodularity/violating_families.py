@@ -18,8 +18,8 @@ import numpy as np
 
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, canonical
+from flowlex.validation.unimodularity.matrix_adapters import matrix_of
 from flowlex.validation.unimodularity.proof import Answer
-from flowlex.validation.unimodularity.sources import matrix_of
 from flowlex.validation.unimodularity.verdict import Verdict
 
 __all__ = ["Explanation", "explain", "families_of"]

@@ -14,7 +14,7 @@ from flowlex.cli.inputs import SOLUTION_SUFFIX, solution_stem
 from flowlex.cli.journal import Fingerprint, Journal, JournalError
 from flowlex.cli.output import complain, note
 from flowlex.cli.pool import Finished, Listener, PoolError, solve_all
-from flowlex.cli.record import SOLVED
+from flowlex.cli.result_record import SOLVED
 from flowlex.cli.subtasks import divided
 from flowlex.instances.storage import write_atomically
 
