@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -212,6 +213,8 @@ def _started(
                 **pace,
             )
             undo.pop_all()  # the worker closes the journal
+            gc.collect()
+            gc.freeze()  # a collection that looks through a large cluster would hold up a decision
             return worker
     except (JournalError, InstanceError, ModelError) as error:
         raise ValueError(str(error)) from error

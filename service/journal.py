@@ -126,7 +126,7 @@ class Journal(LogFolder):
         self._open()
 
     def append(self, records: Iterable[dict[str, Any]]) -> bytes:
-        """Put records on disk; when this returns their lines, they survive a kill and a power cut.
+        """Put records on disk and return their lines; from then on they survive a kill and a power cut.
 
         Raises
         ------
@@ -150,7 +150,14 @@ class Journal(LogFolder):
         return data
 
     def snapshot(self, save: Callable[[Path], None], carried: Iterable[dict[str, Any]] = ()) -> Path:
-        """Begin a new log and write the state before it; returns the state's file, which is to be read back.
+        """Begin a new log and write the state before it; returns the state's file, which is to be read back."""
+        path = self.begin_log(carried)
+        save(path)
+        self._sync_folder()
+        return path
+
+    def begin_log(self, carried: Iterable[dict[str, Any]] = ()) -> Path:
+        """Begin a new log; returns the file for the state before it.
 
         A state that cannot be written costs nothing: the state before and both logs lead to the same place.
 
@@ -163,10 +170,7 @@ class Journal(LogFolder):
         self.end = (self.end[0] + 1, 0)
         self._open()
         self.append(carried)
-        path = self.path("state-", self.end[0])
-        save(path)
-        self._sync_folder()
-        return path
+        return self.path("state-", self.end[0])
 
     @property
     def first_log(self) -> int:

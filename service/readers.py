@@ -8,6 +8,7 @@ readers see the state of the last decision while the service takes events and de
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -99,7 +100,9 @@ class Follower:
             replay(self.core, record)
 
     def ask(self, question: str, arguments: Sequence[Any], deliver: Deliver) -> None:
-        """Answer a question; a slow one on a thread of its own, one at a time."""
+        """Answer a question; a slow one on a thread of its own, one at a time. A saved state holds all records."""
+        if question == "save":
+            self._catch_up()
         try:
             try:
                 found = getattr(self.core, question)(*arguments)
@@ -129,7 +132,7 @@ class Follower:
         deliver(found)
 
 
-def _json(found: BaseModel | Document) -> bytes:
+def _json(found: BaseModel | Document | None) -> bytes:
     return (found.model_dump_json(exclude_unset=True) if isinstance(found, BaseModel) else json.dumps(found)).encode()
 
 
@@ -239,6 +242,8 @@ def _main(folder: Path, end: Position, without: Sequence[str]) -> None:
     os.nice(10)  # decisions come first
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the service
     follower = Follower(LogFolder(folder), loader_of(folder, without), end)
+    gc.collect()
+    gc.freeze()  # what a cluster is made of is not looked through again
 
     def deliver(number: int, found: bytes | Exception) -> None:
         with turn:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import subprocess
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from flowlex.service.journal import Journal
 from flowlex.service.scheduler_protocol import Core, Document
@@ -51,23 +52,40 @@ class Snapshots(Generic[C]):
         read_back: Callable[[Path], subprocess.Popen[bytes]] | None = None,
     ) -> None:
         self.journal, self._load, self._every, self._read_back = journal, load, every, read_back
+        self._writing: tuple[Path, Future[Any]] | None = None  # the newest state
         self._reading: subprocess.Popen[bytes] | None = None  # of the newest state
 
     @property
     def due(self) -> bool:
-        """Whether a snapshot is to be taken; never while one is read back, as it drops older ones afterwards."""
-        return self._is_read_back() and self.journal.records >= self._every
+        """Whether a snapshot is to be taken; never while one is written or read back, which drops older ones then."""
+        return self._is_written() and self._is_read_back() and self.journal.records >= self._every
 
-    def take(self, core: C, carried: Iterable[Document]) -> None:
-        """Take a snapshot; the log that it begins starts with the ``carried`` records."""
+    def begin(self, carried: Iterable[Document]) -> Path | None:
+        """Begin a new log with the ``carried`` records; returns the file for the state before it."""
         try:
-            path = self.journal.snapshot(core.save, carried)
-            if self._read_back is not None:
-                self._reading = self._read_back(path)
-            elif self._readable(path):
-                self.journal.accept()
+            return self.journal.begin_log(carried)
         except OSError as error:
             _LOG.error("no snapshot: %s", error)
+            return None
+
+    def wait_for(self, path: Path, written: Future[Any]) -> None:
+        """Read a state back once it is written."""
+        self._writing = path, written
+
+    def _is_written(self) -> bool:
+        if self._writing is None:
+            return True
+        path, written = self._writing
+        if not written.done():
+            return False
+        self._writing = None
+        if error := written.exception():
+            _LOG.error("no snapshot: %s", error)
+        elif self._read_back is not None:
+            self._reading = self._read_back(path)
+        elif self._readable(path):
+            self.journal.accept()
+        return True
 
     def newest(self) -> tuple[int, C]:
         """The newest state that can be read, and its number."""

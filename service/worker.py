@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from flowlex.service.journal import Journal, Position
@@ -91,7 +92,7 @@ class Worker(Generic[C]):
         self._every_s, self._idle_s = every_s, idle_s
         self._decided_at: deque[tuple[Position, Document]] = deque(maxlen=keep)
         self._records: list[Document] = []
-        self._untold: deque[tuple[Position, bytes]] = deque()  # lines on disk that readers do not know
+        self._untold: deque[tuple[Position, bytes | Path]] = deque()  # lines on disk, and states to write after them
         self._telling = threading.Lock()
         self._max_events = max_events
         self._answered: OrderedDict[str, Taken] = OrderedDict()  # by idempotency key, oldest first
@@ -146,7 +147,11 @@ class Worker(Generic[C]):
         """Let readers know the records that a takeover keeps."""
         with self._telling:
             while self._untold and self.replication.covers(self._untold[0][0]):
-                self.readers.tell(*self._untold.popleft())
+                end, new = self._untold.popleft()
+                if isinstance(new, bytes):
+                    self.readers.tell(end, new)
+                else:
+                    self._snapshots.wait_for(new, self.readers.ask("save", new))
 
     def retire(self) -> Future[Any]:
         """Take and decide nothing more; the result comes once all that waits is done and the log has its end."""
@@ -256,7 +261,10 @@ class Worker(Generic[C]):
                 last = error is not None
                 self._decided = time.monotonic() + (1.0 if last else 0.0)
             if self._snapshots.due and not self._retired:
-                self._snapshots.take(self.core, self._carried())
+                end = self.journal.end
+                if path := self._snapshots.begin(self._carried()):
+                    self._untold.append((end, path))
+                    self._tell()
 
     def _patience(self) -> float:
         """Seconds until a decision is due."""

@@ -55,6 +55,9 @@ def test_a_process_answers_as_of_the_last_decision_and_is_started_again(worker):
             found = ask(worker, "placements")
     assert found["number"] == 2 and worker.readers._process is not old
     submit(worker, "c")
+    path = worker.journal.folder / "saved"
+    assert ask(worker, "save", path) is None  # with all records, decided or not
+    assert loader_of(worker.journal.folder)(path).task("c").reason
     worker.call(lambda core: worker.decide()).result(60)
     assert ask(worker, "placements") == {"number": 3, "places": {"a": "m0"}}
     assert ask(worker, "task", "c")["reason"]
