@@ -100,9 +100,9 @@ def write_plan(made: Plan, output: str, instead: dict[str, Any] | None = None) -
     from flowlex.instances.importers.kubernetes_bindings import script
 
     for name, reason in list(made.waits.items())[:5]:
-        note(f"{name} waits: {reason}")
+        note(f"{name} is left as it is: {reason}")
     if len(made.waits) > 5:
-        note(f"{len(made.waits) - 5} more pods wait for such reasons")
+        note(f"{len(made.waits) - 5} more pods are left for such reasons")
     document = instead or made.document
     if output.endswith(".sh"):
         if instead is not None:

@@ -175,13 +175,14 @@ def _report(cluster: Cluster, rounds: list[PlacementSolution]) -> list[str]:
     instance = solution.source
     cards = sum(node.cards for node in instance.nodes)
     lines = [
-        f"cluster: {len(cluster.nodes)} nodes{f' with {cards} GPU cards' if cards else ''}, "
+        f"cluster: {_many(len(cluster.nodes), 'node')}{' with ' + _many(cards, 'GPU card') if cards else ''}, "
         f"{len(cluster.running)} pods run, {len(cluster.waiting)} wait"
     ]
     placed, wanted, most = _totals(first)
     out = len(first.source.pending)
     proven = f"all but {out} left out" if out and placed == wanted else _proven(placed, most, wanted)
-    lines.append(f"bound: {placed} of {wanted + out} waiting pods, {proven}{_by_priority(first)}")
+    if cluster.waiting:
+        lines.append(f"bound: {placed} of {wanted + out} waiting pods, {proven}{_by_priority(first)}")
     if later := sum(_totals(each)[0] for each in rounds[1:]):
         lines.append(f"then: {later} more, whose rules count these as running")
     lines += _limited("waits", [str(each) for each in shortfalls(solution) if each.pods])
@@ -209,6 +210,10 @@ def _report(cluster: Cluster, rounds: list[PlacementSolution]) -> list[str]:
             f"proof: {certificate.claim}, {len(certificate.checks)} checks{'' if certificate.ok else ', REFUSED'}"
         )
     return lines
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _totals(solution: PlacementSolution) -> tuple[int, int, int]:
@@ -255,13 +260,12 @@ def _gain(wanted: str, many: int, now: PlacementSolution, then: PlacementSolutio
 
 def _defragmented(cluster: Cluster, path: str, read: dict[str, Any], moves: int, options: dict[str, Any]) -> list[str]:
     from flowlex.instances.importers.kubernetes import movable_instance
-    from flowlex.instances.importers.kubernetes_limits import exhausted
     from flowlex.models.pods.defragmentation import defragment
 
     read = {name: value for name, value in read.items() if name != "preempt_below"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        instance = movable_instance(cluster, path, forbidden=exhausted(cluster), **read)
+        instance = movable_instance(cluster, path, **read)
     options = {name: options[name] for name in ("time_limit_s", "seed")}
     found = defragment(instance, moves, **options)
     best = (

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from flowlex.instances.errors import InstanceError, first_fault
 from flowlex.instances.importers.kubernetes_cards import Cards, cards_in_use, cards_of_nodes
 from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_fit import read_capacities
-from flowlex.instances.importers.kubernetes_limits import read_gangs, read_queues, read_scoped_quotas
+from flowlex.instances.importers.kubernetes_limits import evictable, read_gangs, read_queues, read_scoped_quotas
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod, read_cluster
 from flowlex.instances.importers.kubernetes_resources import gigabytes, quantity
 from flowlex.instances.importers.kubernetes_selectors import Taint, tolerates
@@ -345,19 +345,15 @@ def after(
 
 
 def movable_instance(
-    cluster: Cluster,
-    path: str | Path,
-    *,
-    forbidden: Collection[str],
-    card_gb: float = 16.0,
-    scheduler: list[str] | None = None,
+    cluster: Cluster, path: str | Path, *, card_gb: float = 16.0, scheduler: list[str] | None = None
 ) -> PodInstance:
     """The running pods alone; those with GPUs that a controller makes anew may move, at cost 1.
 
     Where a pod may move is what the scheduler's filters allow it. Pods of DaemonSets, static pods, pods that are being
-    deleted, of other schedulers, and ``forbidden`` ones stay.
+    deleted, of other schedulers, and those that a PodDisruptionBudget keeps stay.
     """
-    moving = {pod.name: pod for pod in cluster.running if pod.name not in forbidden and _may_move(pod)}
+    able = {pod.name: pod for pod in cluster.running if _may_move(pod)}
+    moving = {name: able[name] for name in able if name in evictable(cluster, able.values())}
     while True:
         running = [pod for pod in cluster.running if pod.name not in moving]
         free = [replace(pod, node=None) for pod in moving.values()]

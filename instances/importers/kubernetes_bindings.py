@@ -139,6 +139,12 @@ def plan(
     found.waits.update(
         dict.fromkeys(later, "no order of bindings keeps its topology spread; the next placement takes it")
     )
+    if not ordered:  # nothing takes the place of pods that stop
+        stopped = [item for item in found.items if _full(item) not in placement]
+        found.waits.update(
+            (_full(item), "it goes on where it runs, as nothing is bound in its place") for item in stopped
+        )
+        found.items[:] = [item for item in found.items if item not in stopped]
     found.items.extend(replaced)
     for number, pod in enumerate(ordered):
         found.items.append(_binding(pod, placement[pod.name], cards, known.get(pod.name), now_ns + number))

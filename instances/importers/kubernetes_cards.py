@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from flowlex.instances.importers.kubernetes_draft import Draft
-from flowlex.instances.importers.kubernetes_limits import exhausted
+from flowlex.instances.importers.kubernetes_limits import evictable
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod
 from flowlex.instances.importers.kubernetes_resources import gigabytes
 from flowlex.instances.pods import Pod
@@ -64,7 +64,9 @@ class Cards:
         """The pods that run; on nodes that they overfill, less than they ask for, and nobody may be stopped."""
         taints = {t.text for node in draft.cluster.nodes.values() for t in (*node.taints, *node.closed)}
         on: dict[str, list[KubePod]] = {}
-        protected = set() if preempt_below is None else exhausted(draft.cluster)
+        least = [pod for pod in draft.cluster.running if preempt_below is not None and pod.priority < preempt_below]
+        least.sort(key=lambda pod: pod.priority)
+        stoppable = evictable(draft.cluster, (pod for pod in least if pod.name not in draft.pinned))
         for pod in draft.cluster.running:
             if draft.bit[str(pod.node)] & draft.usable:
                 on.setdefault(str(pod.node), []).append(pod)
@@ -78,8 +80,7 @@ class Cards:
                 held = {what: min(pod.requests.get(what, 0), left[what]) for what in ("cpu", "memory")}
                 for what, amount in held.items():
                     left[what] -= amount
-                stoppable = preempt_below is not None and pod.priority < preempt_below and pod.name not in protected
-                pinned = full or pod.name in draft.pinned or (pod.requests.get(GPU) and not sizes)
+                stops = pod.name in stoppable and not full and (bool(sizes) or not pod.requests.get(GPU))
                 made[pod.name] = Pod(
                     name=_short(pod.name),
                     cpu_cores=held["cpu"] / 1000,
@@ -89,7 +90,7 @@ class Cards:
                     spreads=draft.spread_of.get(pod.name, ()),
                     resources=draft.resources_of.get(pod.name, {}),
                     node=name,
-                    preempt_cost=1.0 if stoppable and not pinned else None,
+                    preempt_cost=1.0 if stops else None,
                     **sizes.get(pod.name, {}),
                 )
         return [made[pod.name] for pod in draft.cluster.running if pod.name in made]
@@ -213,8 +214,13 @@ def _cards(cluster: Cluster, node: KubeNode, held: int, card_gb: float, whole: b
         if _MEMORY in node.labels:
             memory = float(Fraction(node.labels[_MEMORY]) / 1024)
         total = sum(amount for what, amount in node.allocatable.items() if what.endswith(_GB))
-        if total and not many:  # cards are known by their memory alone
-            many = max(1, min(_MANY, int(node.labels.get(_CARDS_LABEL, 1))))
+        if total and not many:  # cards are shared by their memory
+            known = [amount for what, amount in node.allocatable.items() if what.endswith("/gpu-count")]
+            many = max(known, default=int(node.labels.get(_CARDS_LABEL, 0)))
+            cluster.counts["nodes whose GPU memory is taken as one card, as no label or resource counts them"] += (
+                many < 1
+            )
+            many = max(1, min(_MANY, many))
             memory = total / many
     except ValueError:
         cluster.counts["nodes whose labels of GPUs cannot be read"] += 1

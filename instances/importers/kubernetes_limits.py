@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,7 +16,7 @@ from flowlex.instances.importers.kubernetes_resources import gigabytes, quantity
 from flowlex.instances.importers.kubernetes_selectors import selects
 from flowlex.instances.pod_group_rules import PodQueue, PodResource
 
-__all__ = ["Budgets", "exhausted", "read_gangs", "read_queues", "read_scoped_quotas"]
+__all__ = ["Budgets", "evictable", "read_gangs", "read_queues", "read_scoped_quotas"]
 
 #: Labels and annotations that name a pod's group: the coscheduling plugin, Volcano, Kueue.
 _GROUPS = (
@@ -238,10 +238,10 @@ class Budgets:
         return None
 
 
-def exhausted(cluster: Cluster) -> set[str]:
-    """Names of the running pods that may not be evicted now."""
-    stated = bool(cluster.others.get("PodDisruptionBudget"))
-    return {pod.name for pod in cluster.running if stated and Budgets(cluster).take(pod) is not None}
+def evictable(cluster: Cluster, pods: Iterable[KubePod]) -> set[str]:
+    """Names of the pods that the budgets let go together: the first ones, where a budget lets only some go."""
+    budgets = Budgets(cluster)
+    return {pod.name for pod in pods if budgets.take(pod) is None}
 
 
 def _budget(cluster: Cluster, item: Mapping[str, Any]) -> _Budget:

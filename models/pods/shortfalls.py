@@ -61,6 +61,8 @@ def shortfalls(solution: PlacementSolution) -> list[Shortfall]:
     left = room(view, solution.cluster.node)
     for name in solution.queue:
         p = index[name]
+        if solution.source.pods[p].node is not None:  # it is stopped
+            continue
         key = (int(view.load.row[p]), int(view.rules.kind[p]))
         if key not in known:
             known[key] = _of_pod(solution, solution.cluster, p, left)

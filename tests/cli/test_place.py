@@ -113,6 +113,23 @@ def test_moves_free_whole_cards(tmp_path: Path) -> None:
     assert "0 moves free 0 whole cards" in run(tmp_path, [*items, budget], "--defragment", "4")
 
 
+def test_only_so_many_pods_are_stopped_as_a_budget_lets_go(tmp_path: Path) -> None:
+    """Two pods of 2 cores fill a node, their budget lets one go: one of two more important pods takes its place."""
+    items = [node("n1"), pod("r1", "2", on="n1"), pod("r2", "2", on="n1")]
+    items += [pod(name, "2", priority=9) for name in ("h1", "h2")]
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "r"}}}
+    items.append({"kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "s"}, "spec": spec})
+    path = tmp_path / "plan.json"
+    lines = run(tmp_path, items, "--preempt-below", "5", "-o", str(path)).splitlines()
+    assert lines[1:4] == [
+        "bound: 1 of 2 waiting pods, proven to be the most",
+        "waits: 1 for 2 cores, 1 of 1 nodes are short (s/h2)",
+        "stopped: 1 running pods for more important ones (s/r1)",
+    ]
+    made = json.loads(path.read_text())["items"]
+    assert [(item["kind"], item["metadata"]["name"]) for item in made] == [("Eviction", "r1"), ("Binding", "h1")]
+
+
 def test_files_that_can_be_applied(tmp_path: Path) -> None:
     target = tmp_path / "b.yaml"
     items = [node("n1", gpus=2), pod("a", gb=3), pod("b", gb=6)]

@@ -12,6 +12,7 @@ import pytest
 from flowlex.instances.base import InstanceError
 from flowlex.instances.importers.kubernetes import KubernetesWarning, quantity, read_kubernetes
 from flowlex.instances.importers.kubernetes_bindings import plan
+from flowlex.models.pods.baselines import place
 
 
 def node(name: str, *, gpus: int = 0, taints: Any = None, **labels: str) -> dict[str, Any]:
@@ -116,8 +117,18 @@ def test_gb_of_a_card_and_a_share_of_its_compute(tmp_path: Path) -> None:
     asking = pod("x", {"cpu": "1", "ucloud/gpu-mem": "3", "ucloud/gpu-core.percentage": "30"})
     shared = node("n")
     shared["status"]["allocatable"] |= {"ucloud/gpu-mem": "16", "ucloud/gpu-core.percentage": "100"}
-    (read,) = read_kubernetes(write(tmp_path, {"items": [shared, asking]})).pods
+    with pytest.warns(KubernetesWarning, match="1 nodes whose GPU memory is taken as one card"):
+        (read,) = read_kubernetes(write(tmp_path, {"items": [shared, asking]})).pods
     assert (read.gpu_memory_gb, read.gpu_compute, read.gpu_cards) == (3.0, 0.3, 1)
+
+
+def test_a_resource_counts_the_cards_that_pods_share(tmp_path: Path) -> None:
+    """Two cards of 16 GB: a pod of 17 GB waits, though the node has 32."""
+    shared, asking = node("n"), pod("x", {"aliyun.com/gpu-mem": "17"})
+    shared["status"]["allocatable"] |= {"aliyun.com/gpu-mem": "32", "aliyun.com/gpu-count": "2"}
+    instance = read_kubernetes(write(tmp_path, {"items": [shared, asking]}))
+    assert (instance.nodes[0].cards, instance.nodes[0].card_gb) == (2, 16.0)
+    assert (place(instance, "priority-queue").node < 0).all()
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,12 @@ def test_what_does_not_count_on_a_forbidden_eviction_goes(tmp_path: Path) -> Non
     assert told(found) == ["Binding x"] and set(found.waits) == {"s/r1", "s/w"}
 
 
+def test_nobody_is_evicted_where_nothing_is_bound(tmp_path: Path) -> None:
+    found = planned(cluster_of(tmp_path, [*RUNNING, budget(allowed=1)]), {"s/w": "n1"})
+    assert not found.items and set(found.waits) == {"s/r1", "s/r2", "s/w"}
+    assert found.waits["s/r1"] == "it goes on where it runs, as nothing is bound in its place"
+
+
 def test_two_budgets_of_one_pod_and_damaged_ones_forbid(tmp_path: Path) -> None:
     both = [budget(name="a", allowed=3), budget(name="b", allowed=3)]
     for more, says in (
