@@ -152,6 +152,10 @@ class NetworkSession:
         """Give an arc other ends, capacity or cost."""
         self._changes.fromlist([slot, tail, head, capacity, cost])
 
+    def change_arcs(self, changes: list[int]) -> None:
+        """Change many arcs: slot, tail, head, capacity and cost of one after the other, in one list."""
+        self._changes.fromlist(changes)
+
     def remove_arc(self, slot: int) -> None:
         """Give an arc slot up."""
         self._changes.fromlist([slot, 0, 0, 0, 0])

@@ -114,6 +114,11 @@ class PhasedSession:
         self.stages[0].change_arc(slot, tail, head, capacity, parts[0])
         self._noted[slot] = (tail, head, capacity, parts)
 
+    def change_arcs(self, changes: list[int]) -> None:
+        """As of `NetworkSession`."""
+        for at in range(0, len(changes), 5):
+            self.change_arc(*changes[at : at + 5])
+
     def remove_arc(self, slot: int) -> None:
         """Give an arc slot up."""
         self.stages[0].remove_arc(slot)

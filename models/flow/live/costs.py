@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from flowlex.instances.flow import FlowInstance, Machine, Queue
 from flowlex.models.flow.arc_costs import Rules, StageWeights, mentioned_machines, single_file
@@ -138,16 +138,17 @@ class StateWithCosts:
     def grow_older(self, started_s: float, names: Iterable[str]) -> None:
         """Give tasks that run since then the credit of their age; whatever else they cost stays as it is."""
         elapsed = elapsed_s(started_s, self.now_s)
-        now, before = self.rules.credit_at(elapsed), dict[float, int]()
-        for name in names:
-            task = self.tasks[name]
-            more = before.get(task.elapsed_s)
-            if more is None:
-                more = before[task.elapsed_s] = now - self.rules.credit_at(task.elapsed_s)
-            task.elapsed_s = elapsed
+        self.network.cheapen(self._credits(elapsed, names))
+
+    def _credits(self, elapsed_s: float, names: Iterable[str]) -> Iterator[tuple[str, str | Spot, int]]:
+        """What more credit each running task has by now, and the target it is for; notes the new age."""
+        now, before = self.rules.credit_at(elapsed_s), dict[float, int]()
+        for task in map(self.tasks.__getitem__, names):
+            if task.elapsed_s not in before:
+                before[task.elapsed_s] = now - self.rules.credit_at(task.elapsed_s)
+            more, task.elapsed_s = before[task.elapsed_s], elapsed_s
             if more and task.machine is not None:
-                target = single_file(task.machine, task.apart) if task.apart else task.machine
-                self.network.cheapen(name, target, more)
+                yield task.task.name, single_file(task.machine, task.apart) if task.apart else task.machine, more
 
     def passes(self, job: LiveJob) -> int:
         """Held tasks of a job that may stop now."""

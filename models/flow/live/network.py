@@ -6,6 +6,8 @@ between, and `assignment` tells who runs where after each optimum.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from flowlex.models.flow.exclusion_groups import base_of
 from flowlex.models.flow.goals.base import ClusterView, Spot
 from flowlex.models.flow.live.assignment import Arcs, Assignment, Owner
@@ -205,14 +207,16 @@ class LiveNetwork:
         if wait_cost != task.wait_cost:
             self._set_wait(task, wait_cost)
 
-    def cheapen(self, name: str, target: Target, less: int) -> None:
-        """Lower the cost of one arc of a task, if it has it."""
-        task = self.tasks[name]
-        if target in task.arcs:
-            slot, cost = task.arcs[target]
-            head = self.machines[target].node if isinstance(target, str) else self.groups[target].node
-            self.session.change_arc(slot, task.node, head, 1, cost - less)
-            task.arcs[target] = slot, cost - less
+    def cheapen(self, arcs: Iterable[tuple[str, Target, int]]) -> None:
+        """Lower the costs of arcs of tasks, where they have them: task, target, and by how much."""
+        tasks, machines, groups, changes = self.tasks, self.machines, self.groups, list[int]()
+        for name, target, less in arcs:
+            task = tasks[name]
+            if (arc := task.arcs.get(target)) is not None:
+                place = machines[target] if isinstance(target, str) else groups[target]
+                task.arcs[target] = arc[0], arc[1] - less
+                changes += (arc[0], task.node, place.node, 1, arc[1] - less)
+        self.session.change_arcs(changes)
 
     def remove_task(self, name: str) -> None:
         """Take a task out, wherever it is."""
