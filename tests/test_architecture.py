@@ -27,7 +27,7 @@ FORBIDDEN = [
     ("models/gpu/costs.py", "flowlex.validation.unimodularity.matrix"),
     ("models/load/capacity.py", "flowlex.cli.result_record"),
     ("models/jit/grid.py", "flowlex.models.pods.solution"),
-    ("models/flow/network.py", "flowlex.models.flow.live.clock"),
+    ("models/flow/network.py", "flowlex.models.flow.live.task_ages"),
     ("validation/certificates/load.py", "flowlex.models.base"),
     ("validation/certificates/load.py", "flowlex.validation.claims.base"),
     ("telemetry/request_limits.py", "flowlex.formulations.outcome"),

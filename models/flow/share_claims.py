@@ -17,7 +17,7 @@ from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.dominant_shares import dominant_bounds
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView
 from flowlex.models.flow.goals.fair_shares import FairShares
-from flowlex.models.flow.sharing import Claims, Places
+from flowlex.models.flow.queue_shares import Claims, Places
 
 __all__ = ["JobClaims", "Rule", "job_bounds", "places_of", "rule_of"]
 

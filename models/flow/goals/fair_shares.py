@@ -12,7 +12,7 @@ from flowlex.formulations.arrays import Integers
 from flowlex.instances.flow import Queue
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.base import Goal
-from flowlex.models.flow.sharing import Claims, Places, fair_shares, guaranteed
+from flowlex.models.flow.queue_shares import Claims, Places, fair_shares, guaranteed
 
 __all__ = ["FairShares"]
 
@@ -23,7 +23,7 @@ class FairShares(Goal):
 
     ``max_min``: equal shares of the slots, max-min fair within each job's minimum, maximum and size;
     ``weighted``: in proportion to weights; ``caps``: only the minimum and maximum of each job. The first two share
-    along the tree of queues, and count only places that the tasks may take: see `flowlex.models.flow.sharing`.
+    along the tree of queues, and count only places that the tasks may take: see `flowlex.models.flow.queue_shares`.
     ``dominant``: by the part of the resource that a node takes most of, along the tree of queues and in proportion to
     weights, where tasks ask for more than a slot: `flowlex.models.flow.dominant_shares`; not in live schedulers.
 

@@ -9,11 +9,11 @@ from flowlex.models.flow.arc_costs import Rules, StageWeights, mentioned_machine
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.base import ClusterView, Scale, Spot, TaskView
 from flowlex.models.flow.lexicographic_costs import TOP_CLASS, StrictOrder
-from flowlex.models.flow.live.clock import Clock, elapsed_s
 from flowlex.models.flow.live.network import LiveNetwork
 from flowlex.models.flow.live.network_parts import UNBOUND, JobBounds, Session
 from flowlex.models.flow.live.records import EventError, LiveJob, LiveTask
 from flowlex.models.flow.live.side_constraints import SideConstraints
+from flowlex.models.flow.live.task_ages import TaskAges, elapsed_s
 from flowlex.models.flow.preemption import left
 from flowlex.models.flow.share_claims import JobClaims, rule_of
 
@@ -55,7 +55,7 @@ class StateWithCosts:
         self.queues: tuple[Queue, ...] = cluster.queues
         self.claims: JobClaims | None = None
         self.recompute_claims()
-        self.clock: Clock = Clock.of(self.rules.goals)
+        self.ages: TaskAges = TaskAges.of(self.rules.goals)
         self.running = 0
         self.slots = 0
         self.fresh: dict[str, None] = {}  # tasks to be reported if they wait

@@ -10,9 +10,9 @@ from typing import Any
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, RunningOn
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
 from flowlex.models.flow.goals import Goal
-from flowlex.models.flow.live.clock import elapsed_s
 from flowlex.models.flow.live.costs import StateWithCosts
 from flowlex.models.flow.live.side_constraints import TieRule
+from flowlex.models.flow.live.task_ages import elapsed_s
 from flowlex.models.flow.model import FlowScheduling
 
 __all__ = ["FrozenState"]

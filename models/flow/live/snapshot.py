@@ -21,7 +21,7 @@ from flowlex.instances.flow import FlowInstance, Queue
 from flowlex.instances.storage import write_atomically
 from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.models.flow.goals import Goal
-from flowlex.models.flow.goals.identity import AbsentGoalError, described, revived
+from flowlex.models.flow.goals.goal_document import AbsentGoalError, described, revived
 from flowlex.models.flow.live.cluster_record import Record
 from flowlex.models.flow.live.full_solve import FullSolve
 from flowlex.models.flow.live.scheduler import FlowScheduler

@@ -5,9 +5,9 @@ from __future__ import annotations
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.base import TaskView
-from flowlex.models.flow.live.clock import elapsed_s
 from flowlex.models.flow.live.costs import StateWithCosts
 from flowlex.models.flow.live.records import EventError, LiveJob, LiveTask
+from flowlex.models.flow.live.task_ages import elapsed_s
 from flowlex.models.flow.preemption import HOUR_S, kept_tasks
 from flowlex.models.flow.share_claims import places_of, rule_of
 
@@ -112,7 +112,7 @@ class LiveState(StateWithCosts):
             del self._on[task.machine][name]
             self.doubt(task.machine)
             self._release(task)
-        self.clock.stop(name)
+        self.ages.stop(name)
         self.fresh.pop(name, None)
         self.side_constraints.forget(name, task.job)
         rule = job.job.different_machines
@@ -139,7 +139,7 @@ class LiveState(StateWithCosts):
         if task.machine is not None:
             self.running -= 1
             del self._on[task.machine][name]
-            self.clock.stop(name)
+            self.ages.stop(name)
             self.doubt(task.machine)
             if self._release(task) and machine is None:
                 live = self.jobs[task.job]
@@ -148,9 +148,9 @@ class LiveState(StateWithCosts):
         if machine is not None:
             self.running += 1
             self._on.setdefault(machine, {})[name] = None
-            self.clock.start(name, self.now_s)
+            self.ages.start(name, self.now_s)
             self.doubt(machine)
-        if self.clock.matters or task.limited or task.preempt_cost:
+        if self.ages.matters or task.limited or task.preempt_cost:
             self.reprice(task, placed=True)
 
     def resume(self, name: str, machine: str, started_s: float) -> None:
@@ -158,8 +158,8 @@ class LiveState(StateWithCosts):
         self.settle(name, machine)
         task = self.tasks[name]
         task.started_s = started_s
-        self.clock.stop(name)
-        self.clock.start(name, started_s)
+        self.ages.stop(name)
+        self.ages.start(name, started_s)
         self.reprice(task)
         self.network.tasks[name].machine = machine
 

@@ -8,8 +8,8 @@ import pytest
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models.flow.goals import FairShares
 from flowlex.models.flow.live.scheduler import FlowScheduler
+from flowlex.models.flow.queue_shares import Claims, Places
 from flowlex.models.flow.share_claims import JobClaims, Rule
-from flowlex.models.flow.sharing import Claims, Places
 
 
 @pytest.mark.parametrize("kind", ["max_min", "weighted", "caps"])

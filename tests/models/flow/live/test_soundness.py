@@ -9,9 +9,9 @@ from flowlex import FlowScheduler, FlowScheduling
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts
-from flowlex.models.flow.live.clock import Clock, elapsed_s
 from flowlex.models.flow.live.records import Delta
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from flowlex.models.flow.live.task_ages import TaskAges, elapsed_s
 from tests.seeds import seeds
 
 
@@ -51,7 +51,7 @@ def test_ages_advance_one_by_one_at_decimal_times(unit: float) -> None:
     goal = Continuity(unit_s=unit)
     for tenths in range(0, 36000, 37):
         start = tenths / 10
-        clock = Clock(goal)
+        clock = TaskAges(goal)
         clock.start("t", start)
         for age in (1, 2, 3):
             due = float(np.format_float_positional(start + unit * (2**age - 1), precision=12, trim="0"))

@@ -11,7 +11,7 @@ from flowlex.instances.exact import rational
 from flowlex.models.flow.goals.base import Goal
 from flowlex.models.flow.goals.costs import Continuity
 
-__all__ = ["Clock", "elapsed_s"]
+__all__ = ["TaskAges", "elapsed_s"]
 
 
 @lru_cache(maxsize=2**10)  # many tasks start, and grow older, at the same time
@@ -20,7 +20,7 @@ def elapsed_s(started_s: float, now_s: float) -> float:
     return float(rational(now_s) - rational(started_s))
 
 
-class Clock:
+class TaskAges:
     """Knows when the credit of each running task grows next (`Continuity`); tasks that start together grow together."""
 
     def __init__(self, goal: Continuity | None) -> None:
@@ -30,7 +30,7 @@ class Clock:
         self._queue: list[tuple[float, float, int]] = []  # not before, and a cohort, which may be gone
 
     @classmethod
-    def of(cls, goals: Iterable[Goal]) -> Clock:
+    def of(cls, goals: Iterable[Goal]) -> TaskAges:
         """The clock that a set of goals needs."""
         return cls(next((goal for goal in goals if isinstance(goal, Continuity)), None))
 
