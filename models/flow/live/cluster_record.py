@@ -87,7 +87,7 @@ class Record:
         for job in self.jobs:
             state.put_job(job)
             if job.name in self.preempted:
-                state.preempted(job.name, list(self.preempted[job.name]))
+                state.preemptions.note(state.jobs[job.name], list(self.preempted[job.name]))
         for name, (place, started_s) in self.places.items():
             state.resume(name, place, started_s)
         state.side_constraints.tie((rule for _, rule in self.rules), known=True)

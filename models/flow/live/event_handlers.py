@@ -119,9 +119,9 @@ class EventHandlers:
             if self.state.rules.asks_each:  # own goals may ask for the slots
                 self.state.replace_machine(new)
             else:
-                costs = self.state.slot_costs(new)
+                costs = self.state.costs.slot_costs(new)
                 self.state.slots += slots - old.slots
-                self.state.doubt(machine)
+                self.state.preemptions.doubt(machine)
                 self.state.cluster.add(new)
                 self.state.note_machines()
                 self.state.network.set_slots(machine, costs)

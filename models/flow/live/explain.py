@@ -135,7 +135,7 @@ def explain_task(optimum: Optimum, name: str, said: str, *, pending: bool, tied:
     stops, moves = _displaced(state, residual, trail, name)
     waiting = solved_costs(session, np.array([wait_arc]))[0]
     units = (int(out.distance[job]) - waiting) // state.rules.first + 1
-    price = None if units > state.order.limit else units
+    price = None if units > state.costs.order.limit else units
     machine = _first_place(optimum, residual, trail)
     factor, cost = state.rules.scale.factor, None
     if price is not None and machine is not None and state.rules.order is None:

@@ -142,6 +142,6 @@ def audit_schedule(state: LiveState, options: Mapping[str, Any], waiting: Mappin
         raise ModelError(f"{fresh.message}; give the solver more time or steps to judge the schedule in force")
     held = replace(fresh, machine_of=running, waiting=dict(waiting), placed=(), moved=(), stopped=(), duals={})
     certificate = verify(held.to_dict(), instance, goals=ask(instance, state.goals))
-    if not certificate.ok and state.limits and len(fresh.machine_of) > len(running):
+    if not certificate.ok and state.preemptions.jobs and len(fresh.machine_of) > len(running):
         raise EventError("a task that was stopped within the limit of its job finds another place now; step again")
     return held.finished(certificate.require(f"the schedule of {state.name!r}"), Seconds())

@@ -61,7 +61,7 @@ class Optimum:
     def held(self) -> dict[str, int]:
         """The tasks that may only stay or stop, with their arcs to stay."""
         state, tasks = self.state, self.state.network.tasks
-        names = (name for job in state.limits for name in state.jobs[job].tasks if state.tasks[name].held)
+        names = (name for job in state.preemptions.jobs for name in state.jobs[job].tasks if state.tasks[name].held)
         return {name: next(iter(tasks[name].arcs.values()))[0] for name in names}
 
     def without_limits(self) -> Session:

@@ -47,13 +47,7 @@ class Queries(EventHandlers):
             if now_s < state.now_s:
                 raise EventError(f"time cannot go back from {state.now_s:g} s to {now_s:g} s")
             state.now_s = now_s
-        for started_s, names in state.ages.due(state.now_s):
-            state.grow_older(started_s, names)
-        for name in state.side_constraints.update_blocked():
-            state.reprice(state.tasks[name])
-        state.hold()
-        state.update_bounds()
-        state.open_gates()
+        state.advance()
 
     def machine_of(self, task: str) -> str | None:
         """Where a task runs; None when it waits."""

@@ -1,33 +1,134 @@
-"""The cluster of the flow scheduler, kept in step with the live network."""
+"""The cluster of the flow scheduler: what is there, and what every change means for the network."""
 
 from __future__ import annotations
 
-from flowlex.instances.flow import FlowJob, Machine
+from collections.abc import Iterable
+
+from flowlex.instances.flow import FlowInstance, FlowJob, Machine, Queue
 from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import TaskView
-from flowlex.models.flow.live.costs import StateWithCosts
+from flowlex.models.flow.arc_costs import Rules
+from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.goals.base import ClusterView, Scale, TaskView
+from flowlex.models.flow.lexicographic_costs import StrictOrder
+from flowlex.models.flow.live.costs import ArcCosts
+from flowlex.models.flow.live.network import LiveNetwork
+from flowlex.models.flow.live.network_parts import UNBOUND, JobBounds, Session
+from flowlex.models.flow.live.preemption_limits import PreemptionLimits
 from flowlex.models.flow.live.records import EventError, LiveJob, LiveTask
-from flowlex.models.flow.live.task_ages import elapsed_s
-from flowlex.models.flow.preemption import HOUR_S, kept_tasks
-from flowlex.models.flow.share_claims import places_of, rule_of
+from flowlex.models.flow.live.side_constraints import SideConstraints
+from flowlex.models.flow.live.task_ages import TaskAges, elapsed_s
+from flowlex.models.flow.share_claims import JobClaims, places_of, rule_of
 
 __all__ = ["LiveState"]
 
+#: Slots of all machines; each may be an arc.
+_SLOT_LIMIT = 2**21
+_MACHINE_LIMIT = 2**18
 
-class LiveState(StateWithCosts):
-    """Every change here goes to the network at once, the optimum waits for a step."""
 
+class LiveState:
+    """Machines, jobs and tasks; every change goes to the network at once, the optimum waits for a step.
+
+    Attributes
+    ----------
+    network
+        A view of the state as a network.
+    costs
+        What its arcs cost.
+    preemptions
+        Which tasks may only stay or stop.
+    side_constraints
+        What the network does not hold.
+    """
+
+    def __init__(
+        self,
+        cluster: FlowInstance,
+        goals: tuple[Goal, ...],
+        session: Session,
+        wait_cost: float | None,
+        scale: int,
+        order: StrictOrder,
+        task_limit: int,
+    ) -> None:
+        self.name: str = cluster.name
+        self.goals = goals
+        initial = [TaskView(t, j.name, j.priority, None, 0.0, t.costs) for j in cluster.jobs for t in j.tasks]
+        self.rules: Rules = Rules(goals, wait_cost, Scale(scale), initial, order)
+        self.session = session
+        self.cluster: ClusterView = ClusterView()
+        self.network: LiveNetwork = LiveNetwork(session, self.cluster)
+        self.task_limit = task_limit
+        self.now_s: float = 0.0
+        self.tasks: dict[str, LiveTask] = {}
+        self.jobs: dict[str, LiveJob] = {}
+        self.queues: tuple[Queue, ...] = cluster.queues
+        self.claims: JobClaims | None = None
+        self.recompute_claims()
+        self.ages: TaskAges = TaskAges.of(self.rules.goals)
+        self.running = 0
+        self.slots = 0
+        self.fresh: dict[str, None] = {}  # tasks to be reported if they wait
+        self.side_constraints: SideConstraints = SideConstraints(self.cluster.machines, self.jobs, self.tasks)
+        self._on: dict[str, dict[str, None]] = {}
+        self._apart: dict[str, dict[str, None]] = {}  # tasks by `FlowJob.different_machines`
+        self.costs: ArcCosts = ArcCosts(self.rules, order, self.cluster, self.network, self.side_constraints)
+        self.preemptions: PreemptionLimits = PreemptionLimits(self.jobs, self.tasks, self._on, self.costs)
+
+    def recompute_claims(self) -> None:
+        """Claims of all jobs under the present goals and queues; the next step hands all bounds on."""
+        shares = self.rules.shares
+        if shares is None or shares.kind == "dominant":  # there whole solves share what tasks ask for
+            return
+        self.claims = JobClaims(self.queues)
+        for live in self.jobs.values():
+            self.claims.put(live.job, [rule_of(self.rules, self.tasks[name], self.cluster) for name in live.tasks])
+
+    # Looking up ------------------------------------------------------------------------------------------------
+    def task(self, name: str) -> LiveTask:
+        """A task by name."""
+        if name not in self.tasks:
+            raise EventError(f"no task is named {name!r}; it may have finished or been cancelled")
+        return self.tasks[name]
+
+    def job(self, name: str) -> LiveJob:
+        """A job by name."""
+        if name not in self.jobs:
+            raise EventError(f"no job is named {name!r}; it may have finished or been cancelled")
+        return self.jobs[name]
+
+    def machine(self, name: str) -> Machine:
+        """A machine by name."""
+        if name not in self.cluster.machines:
+            raise EventError(f"no machine is named {name!r}; it may have been removed")
+        return self.cluster.machines[name]
+
+    def held(self, machine: str) -> Iterable[str]:
+        """Tasks that run on a machine since the last step."""
+        return list(self._on.get(machine, ()))
+
+    def refuse_slots(self, machine: str, more: int) -> None:
+        """Raise `EventError` where a machine would bring more slots than all machines may have."""
+        if machine not in self.cluster.machines and len(self.cluster.machines) >= _MACHINE_LIMIT:
+            raise EventError(f"machine {machine!r}: {_MACHINE_LIMIT} machines are here, the most there may be")
+        if more > 0 and self.slots + more > _SLOT_LIMIT:
+            raise EventError(
+                f"machine {machine!r}: all machines together may have {_SLOT_LIMIT} slots and have {self.slots}; "
+                f"{more} more are too many"
+            )
+
+    # Changes ---------------------------------------------------------------------------------------------------
     def put_machine(self, machine: Machine) -> None:
         """Add a machine."""
         self.side_constraints.check_machine(machine)
         self.refuse_slots(machine.name, machine.slots)
-        costs = self.slot_costs(machine)
+        costs = self.costs.slot_costs(machine)
         self.cluster.add(machine)
         self.side_constraints.put_machine(machine)
         self.slots += machine.slots
         self.note_machines()
         self.network.add_machine(machine.name, costs)
-        self.doubt(machine.name)
+        self.preemptions.doubt(machine.name)
         try:
             self._reprice_around(machine.name)
         except ModelError:  # what a task costs there exceeds the limit
@@ -40,13 +141,12 @@ class LiveState(StateWithCosts):
         self.side_constraints.take_machine(self.cluster.machines[name])
         self.cluster.remove(name)
         self.note_machines()
-        self.doubt(name)
+        self.preemptions.doubt(name)
         self._reprice_around(name)
         self.network.remove_machine(name)
 
     def note_machines(self) -> None:
         """Shares, and gangs that find no room, depend on the machines, which have changed."""
-        self._frozen = None
         self.side_constraints.changed_slots()
         if self.claims is not None:
             self.claims.changed_machines()
@@ -54,7 +154,7 @@ class LiveState(StateWithCosts):
     def _reprice_around(self, machine: str) -> None:
         """Reprice the tasks whose arcs depend on whether a machine is there."""
         each = self.rules.asks_each
-        for name in self.tasks if each else {**self._named_in_costs.get(machine, {}), **self._on.get(machine, {})}:
+        for name in self.tasks if each else {**self.costs.mentioning(machine), **self._on.get(machine, {})}:
             self.reprice(self.tasks[name])
         if each and self.claims is not None:
             self.recompute_claims()
@@ -71,13 +171,13 @@ class LiveState(StateWithCosts):
         apart = rule if len(present) + len(job.tasks) > 1 else ""
         cost, limited = job.preempt_cost, job.preemptions_per_hour is not None
         views = [LiveTask(t, job.name, job.priority, None, 0.0, t.costs, apart, cost, limited) for t in job.tasks]
-        priced = [(view, *self._priced(view)) for view in views]
+        priced = [(view, *self.costs.price(view)) for view in views]
         # How long ago tasks were preempted is a matter of the clock from now on.
         lasting = job.model_copy(update={"preempted_s": ()})
         live = LiveJob(lasting, dict.fromkeys(task.name for task in job.tasks), (0, len(views)))
         self.jobs[job.name] = live
         if limited:
-            self._note_preempted(live, [self.now_s - age for age in job.preempted_s])
+            self.preemptions.note(live, [self.now_s - age for age in job.preempted_s])
         if self.claims is not None:
             self.claims.put(job, [rule_of(self.rules, view, self.cluster) for view in views])
         self.network.set_job(job.name, self.bounds(live, 0, len(views)))
@@ -85,7 +185,7 @@ class LiveState(StateWithCosts):
             name = view.task.name
             self.tasks[name] = view
             self.network.add_task(name, job.name, offers, wait)
-            self._mention(name, view)
+            self.costs.mention(view)
             self.fresh[name] = None
         if rule:
             for name in present if apart else ():
@@ -103,15 +203,12 @@ class LiveState(StateWithCosts):
         task = self.tasks.pop(name)
         job = self.jobs[task.job]
         self.network.remove_task(name)
-        for machine in task.mentions:
-            del self._named_in_costs[machine][name]
-            if not self._named_in_costs[machine]:
-                del self._named_in_costs[machine]
+        self.costs.forget(task)
         if task.machine is not None:
             self.running -= 1
             del self._on[task.machine][name]
-            self.doubt(task.machine)
-            self._release(task)
+            self.preemptions.doubt(task.machine)
+            self.preemptions.release(task, self.now_s)
         self.ages.stop(name)
         self.fresh.pop(name, None)
         self.side_constraints.forget(name, task.job)
@@ -129,9 +226,7 @@ class LiveState(StateWithCosts):
                 self.claims.take(task.job)
             self.network.remove_job(task.job)
             del self.jobs[task.job]
-            if self.limits or self._gates or self._spent:
-                for jobs in (self.limits, self._gates, self._spent):
-                    jobs.pop(task.job, None)
+            self.preemptions.forget(task.job)
 
     def settle(self, name: str, machine: str | None) -> None:
         """Note where a task runs from now on."""
@@ -140,16 +235,16 @@ class LiveState(StateWithCosts):
             self.running -= 1
             del self._on[task.machine][name]
             self.ages.stop(name)
-            self.doubt(task.machine)
-            if self._release(task) and machine is None:
+            self.preemptions.doubt(task.machine)
+            if self.preemptions.release(task, self.now_s) and machine is None:
                 live = self.jobs[task.job]
-                self._note_preempted(live, [*live.preempted, self.now_s])
+                self.preemptions.note(live, [*live.preempted, self.now_s])
         task.machine, task.started_s, task.elapsed_s = machine, self.now_s, 0.0
         if machine is not None:
             self.running += 1
             self._on.setdefault(machine, {})[name] = None
             self.ages.start(name, self.now_s)
-            self.doubt(machine)
+            self.preemptions.doubt(machine)
         if self.ages.matters or task.limited or task.preempt_cost:
             self.reprice(task, placed=True)
 
@@ -177,7 +272,7 @@ class LiveState(StateWithCosts):
         for name in job.tasks:
             self.tasks[name].priority = priority
             self.reprice(self.tasks[name])
-            self.doubt(self.tasks[name].machine)
+            self.preemptions.doubt(self.tasks[name].machine)
 
     def replace_machine(self, machine: Machine) -> None:
         """Give a machine other labels or another rack; a refused cost leaves it as it was. What runs there stays."""
@@ -204,96 +299,38 @@ class LiveState(StateWithCosts):
         new = self.bounds(job, 0, 0)
         self.network.set_job(job.job.name, old._replace(wait_cost=new.wait_cost, short_cost=new.short_cost))
 
-    # Preemption ------------------------------------------------------------------------------------------------
     def limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
         """Set what preempting a job costs and how often it may happen; a refused cost leaves all as before."""
         old, times = live.job, live.preempted
         self.side_constraints.refuse_job(old.model_copy(update={"preemptions_per_hour": per_hour}))
         try:
-            self._set_limit(live, cost, per_hour)
+            self.preemptions.set_limit(live, cost, per_hour, self.now_s)
         except ModelError:
-            self._set_limit(live, old.preempt_cost, old.preemptions_per_hour)
-            self._note_preempted(live, times)
+            self.preemptions.set_limit(live, old.preempt_cost, old.preemptions_per_hour, self.now_s)
+            self.preemptions.note(live, times)
             raise
 
-    def _set_limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
-        live.job = live.job.model_copy(update={"preempt_cost": cost, "preemptions_per_hour": per_hour})
-        self._note_preempted(live, [] if per_hour is None else live.preempted)
-        for name in live.tasks:
-            task = self.tasks[name]
-            task.preempt_cost, task.limited = cost, per_hour is not None
-            self.reprice(task)
-            self.limits[live.job.name] = None
-            self.doubt(task.machine)
-        if per_hour is None:
-            del self.limits[live.job.name]
-
-    def preempted(self, job: str, times_s: list[float]) -> None:
-        """Take over when tasks of a job were preempted."""
-        self._note_preempted(self.jobs[job], times_s)
-
-    def _note_preempted(self, live: LiveJob, times: list[float]) -> None:
-        name, live.preempted = live.job.name, times
-        self.limits[name] = self._gates[name] = None
-        if times:
-            self._spent[name] = None
-
-    def doubt(self, machine: str | None) -> None:
-        """Other tasks of a machine may be held than before."""
-        if machine is not None and self.limits:
-            self._unsure[machine] = None
-
-    def hold(self) -> None:
-        """Find the tasks that may only stay or stop by now (see `flowlex.models.flow.preemption`)."""
-        unsure, self._unsure = self._unsure, {}
-        for machine in unsure:
-            tasks = [self.tasks[name] for name in self._on.get(machine, ())]
-            tasks = [task for task in tasks if task.limited or task.held]
-            for task in tasks:
-                task.elapsed_s = elapsed_s(task.started_s, self.now_s)
-            slots = self.cluster.machines[machine].slots if machine in self.cluster.machines else 0
-            kept = kept_tasks(slots, tasks, lambda task: self.jobs[task.job].job, self._may_stay)
-            names = {task.task.name for task in kept}
-            for task in tasks:
-                if task.task.name not in names:
-                    self._release(task)
-                elif not task.held:
-                    live = self.jobs[task.job]
-                    task.held, live.held = True, live.held + 1
-                    self._gates[task.job] = None
-                    self.network.set_gate(task.job, self.passes(live))
-                    self.network.hold_task(task.task.name, True)
-                    self.reprice(task, placed=True)
-        for name in list(self._spent):
-            live = self.jobs[name]
-            recent = [at for at in live.preempted if elapsed_s(at, self.now_s) < HOUR_S]
-            if len(recent) < len(live.preempted):
-                live.preempted = recent
-                self._gates[name] = None
-            if not recent:
-                del self._spent[name]
-
-    def _may_stay(self, task: TaskView) -> bool:
-        return self.rules.may_stay(task, self.rules.moving(task, self.cluster), self.cluster)
-
-    def _release(self, task: LiveTask) -> bool:
-        """Hold a task no more; whether it was held."""
-        if not task.held:
-            return False
-        live = self.jobs[task.job]
-        task.held, live.held = False, live.held - 1
-        self._gates[task.job] = None
-        if task.task.name in self.tasks:
-            self.network.hold_task(task.task.name, False)
-            self.reprice(task, placed=True)
-        return True
-
-    def open_gates(self) -> None:
-        """Let as many held tasks stop as may by now, and bound jobs accordingly."""
-        gates, self._gates = self._gates, {}
-        for name in gates:
-            live = self.jobs[name]
-            if self.network.jobs[name].gate is not None:
-                self.network.set_gate(name, self.passes(live))
+    def advance(self) -> None:
+        """Bring the network up to the present time."""
+        for started_s, names in self.ages.due(self.now_s):
+            self.costs.grow_older(elapsed_s(started_s, self.now_s), map(self.tasks.__getitem__, names))
+        for name in self.side_constraints.update_blocked():
+            self.reprice(self.tasks[name])
+        self.preemptions.hold(self.now_s)
+        self.update_bounds()
+        for live in self.preemptions.open_gates(self.now_s):
             if self.rules.shares is not None:
-                self.network.set_job(name, self.bounds(live, *live.share))
+                self.network.set_job(live.job.name, self.bounds(live, *live.share))
+
+    def reprice(self, task: LiveTask, *, placed: bool = False) -> None:
+        """Give a task the arcs that the goals ask for now; ``placed``: nothing but its place or age is new."""
+        self.costs.reprice(task, self.now_s, placed=placed)
+
+    def bounds(self, job: LiveJob, least: int, most: int) -> JobBounds:
+        """Bounds of a job that runs ``least`` to ``most`` tasks (without meaning when no goal bounds jobs)."""
+        cost = self.costs.weights.level * self.rules.level(job.job.priority)
+        if self.rules.shares is None:
+            return JobBounds(0, UNBOUND, 0, cost, cost)
+        if job.held:  # what may not stop runs on, beyond the share
+            most = max(most, job.held - self.preemptions.passes(job, self.now_s))
+        return JobBounds(len(job.tasks) - most, most - least, least, cost, cost + self.costs.weights.shortfall)

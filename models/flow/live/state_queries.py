@@ -6,15 +6,15 @@ from collections import Counter
 
 import numpy as np
 
-from flowlex.models.flow.live.costs import StateWithCosts
 from flowlex.models.flow.live.engines import solved_costs
+from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.reasons import plain_reason
 from flowlex.models.flow.solution import Score
 
 __all__ = ["present_score", "waiting_reason"]
 
 
-def waiting_reason(state: StateWithCosts, name: str) -> str:
+def waiting_reason(state: LiveState, name: str) -> str:
     """Why a task waits."""
     view = state.task(name)
     job, others = state.jobs[view.job], state._apart.get(view.apart, ())
@@ -24,7 +24,7 @@ def waiting_reason(state: StateWithCosts, name: str) -> str:
     return plain_reason(state.rules, view, state.cluster, taken, share_used=used)
 
 
-def present_score(state: StateWithCosts) -> Score:
+def present_score(state: LiveState) -> Score:
     """What the schedule of the last step minimises, recomputed (work in proportion to the cluster)."""
     strict = state.rules.priority is not None and state.rules.priority.mode == "strict"
     waiting: Counter[int] = Counter()
@@ -41,14 +41,14 @@ def present_score(state: StateWithCosts) -> Score:
     return Score(shortfall, tuple(sorted(waiting.items())), by_goal, cost)
 
 
-def _cost_by_goal(state: StateWithCosts) -> tuple[tuple[str, int], ...]:
+def _cost_by_goal(state: LiveState) -> tuple[tuple[str, int], ...]:
     """Cost of each rank, arc by arc, as sums over many arcs cannot be told apart by rank."""
     if state.rules.order is None:
         return ()
     flow = state.session.flow
     slots = np.flatnonzero(flow)
-    total = [0] * len(state.order.names)
+    total = [0] * len(state.costs.order.names)
     for cost, units in zip(solved_costs(state.session, slots), flow[slots].tolist(), strict=True):
         if cost:
-            total = [a + units * b for a, b in zip(total, state.order.split(cost), strict=True)]
-    return tuple(zip(state.order.names, total, strict=True))
+            total = [a + units * b for a, b in zip(total, state.costs.order.split(cost), strict=True)]
+    return tuple(zip(state.costs.order.names, total, strict=True))

@@ -34,7 +34,7 @@ def optimum_with_dearer_waiting(scheduler, task, extra):
 
 
 def check_price(scheduler, why, before):
-    first, limit = scheduler.state.rules.first, scheduler.state.order.limit
+    first, limit = scheduler.state.rules.first, scheduler.state.costs.order.limit
     units = limit + 1 if why.price is None else round(why.price * scheduler.options["scale"])
     less = (units - 1) * first
     assert optimum_with_dearer_waiting(scheduler, why.task, less)[0] == before + less  # it may still wait

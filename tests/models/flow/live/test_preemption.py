@@ -42,7 +42,10 @@ def test_lives_with_limits_are_static_optima_and_keep_them(kind, seed, flow_life
         for job, times in stops.items():
             if job in state.jobs and (limit := state.jobs[job].job.preemptions_per_hour) is not None:
                 made = [t for t in state.jobs[job].preempted if life.now - t < 3600]
-                assert state.passes(state.jobs[job]) == max(0, limit - len(made)) and len(made) <= len(times) + 8
+                assert (
+                    state.preemptions.passes(state.jobs[job], state.now_s) == max(0, limit - len(made))
+                    and len(made) <= len(times) + 8
+                )
         assert all(live.held == sum(state.tasks[t].held for t in live.tasks) for live in state.jobs.values())
 
 

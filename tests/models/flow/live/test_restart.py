@@ -196,7 +196,7 @@ def test_slots_are_bounded_before_memory_is_taken():
 # Goals of other packages -----------------------------------------------------------------------------------------
 def test_machines_and_rules_are_bounded(monkeypatch):
     live = racks("r0", "r1")
-    monkeypatch.setattr("flowlex.models.flow.live.costs._MACHINE_LIMIT", 2)
+    monkeypatch.setattr("flowlex.models.flow.live.state._MACHINE_LIMIT", 2)
     monkeypatch.setattr("flowlex.models.flow.live.side_constraints._MOST_RULES", 1)
     with pytest.raises(EventError, match="machine 'm2': 2 machines are here, the most there may be"):
         live.add_machine(Machine(name="m2"))

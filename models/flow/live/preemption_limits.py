@@ -1,0 +1,137 @@
+"""Limits of preemption in a live cluster: which tasks are held, and how many of them may stop now.
+
+See `flowlex.models.flow.preemption`. What may have changed is noted by events and looked at before a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flowlex.models.flow.goals.base import TaskView
+from flowlex.models.flow.live.costs import ArcCosts
+from flowlex.models.flow.live.records import LiveJob, LiveTask
+from flowlex.models.flow.live.task_ages import elapsed_s
+from flowlex.models.flow.preemption import HOUR_S, kept_tasks, left
+
+__all__ = ["PreemptionLimits"]
+
+
+class PreemptionLimits:
+    """The limits of all jobs.
+
+    Parameters
+    ----------
+    jobs, tasks, tasks_on
+        Of the state; the last by machine.
+    costs
+        Of the arcs, which change when a task is held.
+
+    Attributes
+    ----------
+    jobs
+        Those that limit preemptions, or did.
+    """
+
+    def __init__(
+        self,
+        jobs: Mapping[str, LiveJob],
+        tasks: Mapping[str, LiveTask],
+        tasks_on: Mapping[str, Mapping[str, None]],
+        costs: ArcCosts,
+    ) -> None:
+        self.jobs: dict[str, None] = {}
+        self._jobs, self._tasks, self._tasks_on, self._costs = jobs, tasks, tasks_on, costs
+        self._unsure: dict[str, None] = {}  # machines whose held tasks may be others
+        self._gates: dict[str, None] = {}  # jobs whose gates and bounds may be others
+        self._spent: dict[str, None] = {}  # jobs with preemptions of the last hour
+
+    def set_limit(self, live: LiveJob, cost: float, per_hour: int | None, now_s: float) -> None:
+        """Set what preempting a job costs and how often it may happen; raises where a cost is refused."""
+        name = live.job.name
+        live.job = live.job.model_copy(update={"preempt_cost": cost, "preemptions_per_hour": per_hour})
+        self.note(live, [] if per_hour is None else live.preempted)
+        for task in map(self._tasks.__getitem__, live.tasks):
+            task.preempt_cost, task.limited = cost, per_hour is not None
+            self._costs.reprice(task, now_s)
+            self.jobs[name] = None
+            self.doubt(task.machine)
+        if per_hour is None:
+            del self.jobs[name]
+
+    def note(self, live: LiveJob, times_s: list[float]) -> None:
+        """Note when tasks of a job were preempted."""
+        name, live.preempted = live.job.name, times_s
+        self.jobs[name] = self._gates[name] = None
+        if times_s:
+            self._spent[name] = None
+
+    def forget(self, job: str) -> None:
+        """A job has gone."""
+        for names in (self.jobs, self._gates, self._spent):
+            names.pop(job, None)
+
+    def passes(self, job: LiveJob, now_s: float) -> int:
+        """Held tasks of a job that may stop now."""
+        limited = job.job.preemptions_per_hour is not None
+        return left(job.job, (elapsed_s(at, now_s) for at in job.preempted)) if limited else 0
+
+    def doubt(self, machine: str | None) -> None:
+        """Other tasks of a machine may be held than before."""
+        if machine is not None and self.jobs:
+            self._unsure[machine] = None
+
+    def hold(self, now_s: float) -> None:
+        """Find the tasks that may only stay or stop by now."""
+        unsure, self._unsure = self._unsure, {}
+        machines, network = self._costs.cluster.machines, self._costs.network
+        for machine in unsure:
+            tasks = [self._tasks[name] for name in self._tasks_on.get(machine, ())]
+            tasks = [task for task in tasks if task.limited or task.held]
+            for task in tasks:
+                task.elapsed_s = elapsed_s(task.started_s, now_s)
+            slots = machines[machine].slots if machine in machines else 0
+            kept = kept_tasks(slots, tasks, lambda task: self._jobs[task.job].job, self._may_stay)
+            names = {task.task.name for task in kept}
+            for task in tasks:
+                if task.task.name not in names:
+                    self.release(task, now_s)
+                elif not task.held:
+                    live = self._jobs[task.job]
+                    task.held, live.held = True, live.held + 1
+                    self._gates[task.job] = None
+                    network.set_gate(task.job, self.passes(live, now_s))
+                    network.hold_task(task.task.name, True)
+                    self._costs.reprice(task, now_s, placed=True)
+        for name in list(self._spent):
+            live = self._jobs[name]
+            recent = [at for at in live.preempted if elapsed_s(at, now_s) < HOUR_S]
+            if len(recent) < len(live.preempted):
+                live.preempted = recent
+                self._gates[name] = None
+            if not recent:
+                del self._spent[name]
+
+    def _may_stay(self, task: TaskView) -> bool:
+        rules, cluster = self._costs.rules, self._costs.cluster
+        return rules.may_stay(task, rules.moving(task, cluster), cluster)
+
+    def release(self, task: LiveTask, now_s: float) -> bool:
+        """Hold a task no more; whether it was held."""
+        if not task.held:
+            return False
+        live = self._jobs[task.job]
+        task.held, live.held = False, live.held - 1
+        self._gates[task.job] = None
+        if task.task.name in self._tasks:
+            self._costs.network.hold_task(task.task.name, False)
+            self._costs.reprice(task, now_s, placed=True)
+        return True
+
+    def open_gates(self, now_s: float) -> list[LiveJob]:
+        """Let as many held tasks stop as may by now; the jobs whose bounds may be others."""
+        gates, self._gates = self._gates, {}
+        network = self._costs.network
+        for name in gates:
+            if network.jobs[name].gate is not None:
+                network.set_gate(name, self.passes(self._jobs[name], now_s))
+        return [self._jobs[name] for name in gates]
