@@ -14,15 +14,18 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.live.explain import Explanation
-from flowlex.models.flow.live.full_solve import Decided
+from flowlex.models.flow.live.full_solve import Decided, priced
 from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.service.documents import Explained, Place, Places
-from flowlex.service.price_process import priced_apart
 from flowlex.service.scheduler_protocol import Document, RefusedEvent, SlowAnswer
 
 __all__ = ["ClusterCore"]
 
+#: What the two full solves behind a price may take.
+_MOST_TASKS = 5_000
+_BOUNDS = {"time_limit_s": 10.0}
+_INSTEAD = "; ask `flowlex explain` of a saved state, which takes its time"
 _ANOTHER = "the service is finding the price of another explanation, one at a time; ask again in some seconds"
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ev.Event)
 
@@ -142,8 +145,12 @@ class ClusterCore:
             raise RefusedEvent(str(error)) from error
         if not why.unpriced:
             return _explained(why)
-        frozen = self.scheduler.frozen()
-        return SlowAnswer(lambda: _explained(priced_apart(why, frozen)), _explained(replace(why, unpriced=_ANOTHER)))
+        frozen, count = self.scheduler.frozen(), len(self.scheduler.state.tasks)
+        if count > _MOST_TASKS:
+            said = f"the service finds prices of at most {_MOST_TASKS} tasks, here {count}{_INSTEAD}"
+            return _explained(replace(why, unpriced=said))
+        frozen = replace(frozen, options={**frozen.options, "solver": {**frozen.options["solver"], **_BOUNDS}})
+        return SlowAnswer(lambda: _explained(priced(why, frozen)), _explained(replace(why, unpriced=_ANOTHER)))
 
 
 def _explained(why: Explanation) -> Explained:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -38,28 +38,12 @@ from flowlex.service.scheduler_protocol import (
 )
 from flowlex.service.snapshots import newest_readable
 
-__all__ = ["Follower", "ReaderProcess", "Readers", "resolve"]
+__all__ = ["Follower", "ReaderProcess", "resolve"]
 
 _LOG = logging.getLogger(__name__)
 _MOST_BEHIND = 100_000
 #: Gives an answer: JSON, or the exception to raise.
 Deliver = Callable[[bytes | Exception], None]
-
-
-class Readers(Protocol):
-    """Whoever answers questions."""
-
-    def start(self, folder: LogFolder) -> None:
-        """Begin anew with what the log of a folder leads to."""
-
-    def tell(self, end: Position, lines: bytes) -> None:
-        """Lines of the log up to a position are on disk."""
-
-    def ask(self, question: str, *arguments: Any) -> Future[bytes]:
-        """Ask a core: its answer to the method ``question`` as JSON."""
-
-    def close(self) -> None:
-        """Answer no more."""
 
 
 class Follower:

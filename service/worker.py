@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from flowlex.service.journal import Journal, Position
 from flowlex.service.metrics import Metrics
-from flowlex.service.readers import Readers
+from flowlex.service.readers import ReaderProcess
 from flowlex.service.replication import Replication
 from flowlex.service.scheduler_protocol import Core, Document, RefusedEvent, replay
 from flowlex.service.snapshots import Snapshots
@@ -78,7 +78,7 @@ class Worker(Generic[C]):
         self,
         snapshots: Snapshots[C],
         metrics: Metrics,
-        readers: Readers,
+        readers: ReaderProcess,
         *,
         epoch_s: float = 0.0,
         every_s: float | None = None,

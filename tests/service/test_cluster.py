@@ -6,7 +6,7 @@ import errno
 import json
 import threading
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals import preset
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.service import cluster as service_cluster
-from flowlex.service import price_process
 from flowlex.service.cluster import ClusterCore
 from flowlex.service.routes import cluster_router as router
 from flowlex.telemetry.security import Role, new_token
@@ -301,14 +300,14 @@ def test_prices_under_rules_are_found_while_decisions_are_made(api, monkeypatch)
     scheduler = api.worker.core.scheduler
     expected = scheduler.explain(waits)
     found, ask = [], lambda: api.get("/v1/explanation", params={"task": waits}).json()
-    real, entered, go = price_process.priced_apart, threading.Event(), threading.Event()
+    real, entered, go = service_cluster.priced, threading.Event(), threading.Event()
 
     def slow(why, frozen):
         entered.set()
         assert go.wait(60)
         return real(why, frozen)
 
-    monkeypatch.setattr(service_cluster, "priced_apart", slow)
+    monkeypatch.setattr(service_cluster, "priced", slow)
     first = threading.Thread(target=lambda: found.append(ask()))
     first.start()
     assert entered.wait(60)
@@ -326,15 +325,11 @@ def test_prices_under_rules_have_bounds(monkeypatch):
     for event in (machine("m0"), job("g", "g0", "g1") | {"gangs": [{"name": "g", "jobs": ["g"]}]}, job("k", "a")):
         core.take(event, 0.0)
     core.decide(0.0)
-    why, frozen = core.scheduler.explain("g0", full_solves=False), core.scheduler.frozen()
-    said = price_process.priced_apart(why, frozen, seconds=0.01).unpriced
-    assert said.startswith("the two full solves take more than 0.01 s; ask `flowlex explain`")
-    unknown = replace(frozen, goals=(threading.Lock(),))
-    assert "cannot be handed to another process" in price_process.priced_apart(why, unknown).unpriced
-    broken = replace(frozen, options={})
-    assert "failed (KeyError: 'wait_cost')" in price_process.priced_apart(why, broken).unpriced
-    monkeypatch.setattr(price_process, "_MOST_TASKS", 2)
-    assert "prices of at most 2 tasks, here 3; ask" in core.explain("g0").find().unpriced
+    asked = []
+    monkeypatch.setattr(service_cluster, "priced", lambda why, frozen: asked.append(frozen) or why)
+    assert core.explain("g0").find().task == "g0" and asked[0].options["solver"] == {"time_limit_s": 10.0}
+    monkeypatch.setattr(service_cluster, "_MOST_TASKS", 2)
+    assert "prices of at most 2 tasks, here 3; ask" in core.explain("g0").unpriced
 
 
 def test_an_agent_speaks_for_its_machine_only(start):
