@@ -63,6 +63,10 @@ class GrowingProgram:
             self._highs.setOptionValue("simplex_strategy", 4)
         self._mip = False
 
+    def use_interior(self) -> None:
+        """Solve by the interior point method from now on: where many columns are added, the last basis is no help."""
+        self._highs.setOptionValue("solver", "ipm")
+
     @property
     def columns(self) -> int:
         """How many columns there are."""

@@ -10,7 +10,7 @@ fractions, but never in one round together. So we look for the largest part thet
 jobs have one scale and none are paired, the rows are those of a bipartite b-matching, whose corners are whole; then
 theta is 1 (Birkhoff). Configurations of jobs alone come first from slots (`flowlex.models.allocation.slots`), then from
 rounds in which those run that are owed most, and then, where that is not enough, by column generation: whatever fits by
-weight is tried first, at the prices of the mixture and at random ones around them; where that finds nothing, an integer
+weight is tried first, at the prices of the mixture and on a walk from them; where that finds nothing, an integer
 program finds the configuration that the prices want most, and where none is wanted, theta is proven the largest. A part
 of a configuration is one too, so that a mixture may run more than is owed until the end, when the surplus is taken out:
 prices are then never negative and jump less.
@@ -38,8 +38,11 @@ _NOTHING = 1e-9
 _ROUNDING = 1e-7
 #: Weights below this are dropped.
 _LEAST = 1e-12
-#: Random prices that are tried per round.
-_TRIES = 10
+#: Steps of a walk per column (1 where no jobs are paired), and their length as a part of the mean price.
+_WALK, _STEP = 8, 0.1
+#: No more configurations are looked for where those found, times the columns, are so many: one linear program over them
+#: takes seconds.
+_MOST_CELLS = 6_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,21 +140,19 @@ def mixture(pool: Pool, share: Floats) -> Mixture:
             by_slots = list(configurations)
     found = list({one.tobytes(): one for one in by_slots + _by_credit(pool, share)}.values())
     known, master = {one.tobytes() for one in found}, _Master(share)
-    new, largest, rng = found, False, np.random.default_rng(0)
-    centre: Floats | None = None
-    for _ in range(20 * len(share) + 100):
+    new, largest = found, False
+    while True:
         master.add(new)
         part, weight, price, rent = master.solve()
         if part >= 1 - _NOTHING:
             largest = True
             break
-        centre = price if centre is None else 0.7 * centre + 0.3 * price  # prices jump about; their mean leads sooner
-        blend, noise = rng.uniform(0.0, 1.0, (2, _TRIES, 1))
-        tries = blend * centre + (1 - blend) * price
-        tries *= 1 + noise * rng.uniform(-1.0, 1.0, tries.shape)
-        wanted = [one for each in (centre, price, *tries) for one in pool.heavy(each)]
-        new = _worth(wanted, price, rent, known) or _worth([pool.heaviest(centre)], price, rent, known)
+        if len(found) * len(share) > _MOST_CELLS:
+            break
+        new = _walk(pool, part * share, price, rent, known)
         new = new or _worth([pool.heaviest(price)], price, rent, known)
+        if (pool.second >= 0).any():
+            master.interior()
         if not new:
             largest = True
             break
@@ -189,14 +190,34 @@ def _worth(wanted: list[Booleans], price: Floats, rent: float, known: set[bytes]
 
 
 def _by_credit(pool: Pool, share: Floats) -> list[Booleans]:
-    """Configurations of rounds in which those run that are owed most, as Gavel schedules rounds."""
+    """Configurations of rounds in which those run that are owed most, as Gavel schedules rounds; all run in one."""
     credit, found = np.zeros(len(share)), []
     for _ in range(2 * len(share)):
         credit += share
         chosen = max(pool.heavy(credit), key=lambda one: credit[one].sum())
         credit[chosen] -= 1
         found.append(chosen)
+    for c in np.flatnonzero(~np.any(found, axis=0)):
+        found.append(pool.heavy(np.where(np.arange(len(share)) == c, credit.max() + 1, credit))[0])
     return found
+
+
+def _walk(pool: Pool, owed: Floats, price: Floats, rent: float, known: set[bytes]) -> list[Booleans]:
+    """New configurations on a walk from these prices: what runs becomes cheaper, what waits more expensive.
+
+    These are the steps of a subgradient method, which stays near the best prices; the linear program's own prices are
+    one of many corners and lead only there.
+    """
+    new, step, weight = [], _STEP * price.mean(), price
+    for _ in range(_WALK if (pool.second >= 0).any() else 1):
+        for _ in owed:
+            heavy = pool.heavy(weight)
+            new += _worth(heavy, price, rent, known)
+            chosen = max(heavy, key=lambda one: weight[one].sum())
+            weight = np.maximum(weight + step * (owed - chosen), 0.0)
+        if not new:
+            break
+    return new
 
 
 class _Master:
@@ -207,6 +228,10 @@ class _Master:
         self._kept = [self._program.add_row(0.0, np.inf) for _ in share]
         self._whole = self._program.add_row(1.0, 1.0)
         self._part = self._program.add_column(-1.0, 1.0, rows=self._kept, values=(-share).tolist())
+
+    def interior(self) -> None:
+        """From now on by the interior point method: thousands of columns come at once."""
+        self._program.use_interior()
 
     def add(self, configurations: list[Booleans]) -> None:
         """More of them."""

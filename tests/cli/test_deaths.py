@@ -32,13 +32,14 @@ class Namespace:
     """A network namespace, joined to this machine by a pair of virtual interfaces that can be taken down."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
-        self.name, subnet = f"flowlex-{os.getpid()}", f"10.77.{os.getpid() % 250}"
-        self.outside, self.inside = f"{subnet}.1", f"{subnet}.2"
-        link = f"fx{os.getpid()}"
+        number = os.getpid() % 200 + 1
+        self.name, link = f"flowlex-{number}", f"flowlex{number}"
+        self.outside, self.inside = f"10.77.{number}.1", f"10.77.{number}.2"
         if shutil.which("ip") is None or not self._ip("netns", "add", self.name):
             pytest.skip("needs the right to make network namespaces (`ip netns add`)")
         stack.callback(self._ip, "netns", "del", self.name)
         assert self._ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+        stack.callback(self._ip, "link", "del", link)  # at once; the namespace goes some time later
         assert self._ip("addr", "add", f"{self.outside}/24", "dev", link) and self._ip("link", "set", link, "up")
         assert self._ip("-n", self.name, "addr", "add", f"{self.inside}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
@@ -76,7 +77,7 @@ def cluster(tmp_path: Path, wait_for: Callable[..., Any]) -> Iterator[Callable[.
             file = tmp_path / f"scheduler-{len(list(tmp_path.iterdir()))}.json"
             network = Namespace(stack) if far else None
             of_scheduler, of_nanny = (network if far == part else None for part in ("scheduler", "nanny"))
-            host = ("--host", network.outside) if network and network is of_nanny else ()
+            host = ("--host", network.inside if of_scheduler else network.outside) if network else ()
             scheduler = dask("scheduler", "--port", 0, "--scheduler-file", file, *host, inside=of_scheduler)
             wait_for(lambda: file.exists() and file.read_text().endswith("}"))
             address = json.loads(file.read_text())["address"]
@@ -130,9 +131,11 @@ def test_every_file_has_one_line_whoever_dies(cluster, start, write, wait_for, r
 
 def _worker_of(nanny: int) -> int:
     """The worker process that a thread of a nanny started; its other child tracks resources."""
-    while True:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
         for thread in Path(f"/proc/{nanny}/task").iterdir():
             for child in (thread / "children").read_text().split():
                 if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
                     return int(child)
         time.sleep(0.1)  # it starts one at this moment
+    raise AssertionError(f"nanny {nanny} has no worker")
