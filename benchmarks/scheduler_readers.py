@@ -1,10 +1,11 @@
 """The scheduler service over HTTP: decisions beside 50 clients that ask, and ten minutes of 200 events a second.
 
 The service runs in a process of its own, the readers in another. Each reader asks twice a second: where a task is, and
-every tenth time why a task waits. The cluster is nearly full; each decision takes 100 events.
+every tenth time why a task waits. They give way to the service (nice), as readers are elsewhere. The cluster is nearly
+full; each decision takes 100 events.
 
 Under pressure tasks come and end for ten minutes while the service decides twice a second; at the end the clients'
-ledger of tasks is compared with the service's. Slowest decision and memory of each minute are given.
+ledger of tasks is compared with the service's. Slowest decision and memory of the deciding process are given by minute.
 """
 
 from __future__ import annotations

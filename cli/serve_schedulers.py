@@ -214,7 +214,8 @@ def _started(
             )
             undo.pop_all()  # the worker closes the journal
             gc.collect()
-            gc.freeze()  # a collection that looks through a large cluster would hold up a decision
+            gc.freeze()
+            gc.set_threshold(*gc.get_threshold()[:2], 10**6)  # the worker looks through all, which takes long
             return worker
     except (JournalError, InstanceError, ModelError) as error:
         raise ValueError(str(error)) from error

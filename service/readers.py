@@ -66,6 +66,7 @@ class Follower:
             replay(self.core, record)
         self._end = end
         self._later: list[Document] = []  # records since the last decision
+        self._same: dict[str, bytes] = {}  # answers that hold until records are taken, by question
         self._busy = threading.Lock()  # held while a slow answer is being found
 
     def take(self, end: Position, lines: bytes) -> None:
@@ -80,6 +81,7 @@ class Follower:
 
     def _catch_up(self) -> None:
         records, self._later = self._later, []
+        self._same.clear()
         for record in records:
             replay(self.core, record)
 
@@ -87,6 +89,8 @@ class Follower:
         """Answer a question; a slow one on a thread of its own, one at a time. A saved state holds all records."""
         if question == "save":
             self._catch_up()
+        if question in self._same:
+            return deliver(self._same[question])
         try:
             try:
                 found = getattr(self.core, question)(*arguments)
@@ -101,7 +105,10 @@ class Follower:
             deliver(error if isinstance(error, RefusedEvent) else NoReaderError(f"{type(error).__name__}: {error}"))
         else:
             if not isinstance(found, SlowAnswer):
-                deliver(_json(found))
+                answer = _json(found)
+                if not arguments:
+                    self._same[question] = answer
+                deliver(answer)
             elif self._busy.acquire(blocking=False):
                 threading.Thread(target=self._find, args=(found, deliver), daemon=True).start()
             else:

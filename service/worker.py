@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import queue
 import threading
@@ -23,6 +24,8 @@ __all__ = ["BusyError", "NotLeading", "StorageError", "Taken", "Worker"]
 
 _LOG = logging.getLogger(__name__)
 _MOST_WAITING, _MOST_TOGETHER, _MOST_KEYS = 1000, 200, 10_000
+#: Seconds between two full garbage collections, each of which takes 0.3 s on a cluster of 10 000 machines.
+_COLLECT_S = 600.0
 C = TypeVar("C", bound=Core)
 
 
@@ -97,7 +100,7 @@ class Worker(Generic[C]):
         self._max_events = max_events
         self._answered: OrderedDict[str, Taken] = OrderedDict()  # by idempotency key, oldest first
         self._queue: queue.SimpleQueue[_Job[C] | None] = queue.SimpleQueue()
-        self._decided = time.monotonic()
+        self._decided = self._collected = time.monotonic()
         self._refusal: StorageError | None = None  # what all further requests are answered
         self._retired = False  # set by the thread: nothing is done any more
         self.replication: Replication = Replication(self.journal.folder / "attached-standby")
@@ -260,6 +263,9 @@ class Worker(Generic[C]):
                     _LOG.error("no decision: %s", self.failing)
                 last = error is not None
                 self._decided = time.monotonic() + (1.0 if last else 0.0)
+            if time.monotonic() > self._collected + _COLLECT_S:
+                gc.collect()
+                self._collected = time.monotonic()
             if self._snapshots.due and not self._retired:
                 end = self.journal.end
                 if path := self._snapshots.begin(self._carried()):
