@@ -25,6 +25,7 @@ _STATUS = {
     highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
     highspy.HighsModelStatus.kUnboundedOrInfeasible: Status.INFEASIBLE,
     highspy.HighsModelStatus.kTimeLimit: Status.TIME_LIMIT,
+    highspy.HighsModelStatus.kIterationLimit: Status.TIME_LIMIT,
     highspy.HighsModelStatus.kInterrupt: Status.TIME_LIMIT,
     highspy.HighsModelStatus.kSolutionLimit: Status.TIME_LIMIT,
 }
@@ -107,8 +108,15 @@ class GrowingProgram:
         gap: float = 0.0,
         absolute_gap: float = 0.0,
         max_nodes: int | None = None,
+        max_iterations: int | None = None,
     ) -> Round:
-        """Minimise, from where the last solve ended; ``max_nodes`` bounds the search tree of an integer program."""
+        """Minimise, from where the last solve ended; ``max_nodes`` bounds the search tree of an integer program.
+
+        ``max_iterations`` stops the simplex method (status ``time_limit``); its last point may break rows a little.
+        """
+        if max_iterations is not None:
+            self._highs.setOptionValue("simplex_iteration_limit", max_iterations)
+            self._highs.setOptionValue("presolve", "off")  # so that the last point is one of these columns
         self._highs.setOptionValue("mip_max_nodes", 2**31 - 1 if max_nodes is None else max_nodes)
         limit = INFINITY if time_limit_s is None else self._highs.getRunTime() + max(0.01, time_limit_s)
         self._highs.setOptionValue("time_limit", limit)
@@ -123,7 +131,7 @@ class GrowingProgram:
             return Round(Status.ERROR, math.inf, -math.inf, None, None)  # proves nothing, and claims nothing
         status = _STATUS.get(self._highs.getModelStatus(), Status.ERROR)
         info, solution = self._highs.getInfo(), self._highs.getSolution()
-        feasible = info.primal_solution_status == 2
+        feasible = info.primal_solution_status == 2 or max_iterations is not None
         values = np.array(solution.col_value) if feasible else None
         objective = float(info.objective_function_value) if feasible else math.inf
         if self._mip:

@@ -40,8 +40,8 @@ _ROUNDING = 1e-7
 _LEAST = 1e-12
 #: Steps of a walk per column (1 where no jobs are paired), and their length as a part of the mean price.
 _WALK, _STEP = 8, 0.1
-#: No more configurations are looked for where those found, times the columns, are so many: one linear program over them
-#: takes seconds.
+#: The search ends where the configurations found, times the columns, are so many: a linear program over them takes
+#: minutes, and is stopped.
 _MOST_CELLS = 6_000_000
 
 
@@ -143,11 +143,13 @@ def mixture(pool: Pool, share: Floats) -> Mixture:
     new, largest = found, False
     while True:
         master.add(new)
+        if len(found) * len(share) > _MOST_CELLS:
+            weight = master.stopped(2 * len(share))
+            part = min(1.0, float((weight @ np.array(found) / share).min()))
+            break
         part, weight, price, rent = master.solve()
         if part >= 1 - _NOTHING:
             largest = True
-            break
-        if len(found) * len(share) > _MOST_CELLS:
             break
         new = _walk(pool, part * share, price, rent, known)
         new = new or _worth([pool.heaviest(price)], price, rent, known)
@@ -238,6 +240,14 @@ class _Master:
         for one in configurations:
             rows = [*np.flatnonzero(one).tolist(), self._whole]
             self._program.add_column(0.0, rows=rows, values=[1.0] * len(rows))
+
+    def stopped(self, iterations: int) -> Floats:
+        """(K,) weights that sum to 1, where the simplex method is after so many iterations."""
+        found = self._program.solve(max_iterations=iterations)
+        if found.values is None:
+            raise EngineError(f"mixture: the solver ended as {found.status}; please report this")
+        weight = np.maximum(np.delete(found.values, self._part), 0.0)
+        return np.asarray(weight / weight.sum())
 
     def solve(self) -> tuple[float, Floats, Floats, float]:
         """The part, (K,) weights, (C,) prices of running, price of a round."""

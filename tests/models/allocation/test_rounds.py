@@ -85,6 +85,15 @@ def test_pairs_run_together_and_odd_circles_of_pairs_do_not() -> None:
     assert schedule_rounds(solution, 1.0, shrink=True).part == pytest.approx(2 / 3)
 
 
+def test_the_search_ends_at_its_bound_and_the_lag_holds_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    solution = Allocation(generate("gavel-like", jobs=16, sharing=True, seed=1)).solve("highs")
+    monkeypatch.setattr("flowlex.models.allocation.decomposition._MOST_CELLS", 0)
+    schedule = schedule_rounds(solution, 1.0, rounds=60, shrink=True)
+    assert 0 < schedule.part < 1 and worst_lag(schedule) <= 60 * schedule.drift + 1e-9
+    with pytest.raises(ModelError, match="as far as was searched"):
+        schedule_rounds(solution, 1.0)
+
+
 def most_by_all_configurations(solution: Any) -> float:
     """theta over every configuration there is, by scipy."""
     c, view = solution.columns, solution.source.arrays
