@@ -29,7 +29,7 @@ def divided(settings: dict[str, Any]) -> bool:
 @contextlib.contextmanager
 def distributed_subtasks(task: dict[str, Any]) -> Iterator[None]:
     """Let a model that is solved inside distribute its parts: to a ``scheduler``, to ``processes``, or not at all."""
-    from flowlex.models.parallel import pieces_by
+    from flowlex.models.process_pool import pieces_by
 
     with contextlib.ExitStack() as stack:
         perform: Perform | None = None

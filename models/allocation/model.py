@@ -41,7 +41,7 @@ from flowlex.models.allocation.solution import AllocationSolution, row_labels
 from flowlex.models.allocation.statement import state
 from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
 from flowlex.models.incumbents import offer
-from flowlex.models.parallel import side_by_side
+from flowlex.models.process_pool import side_by_side
 from flowlex.models.statement.statement import Statement
 
 __all__ = ["Allocation", "AllocationSolution", "Policy"]

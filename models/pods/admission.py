@@ -21,7 +21,7 @@ from flowlex.models.pods.bounds.gang_bounds import gangs_out, largest_sum
 from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.running import running_cluster
-from flowlex.models.pods.search.placing import Placing, place_by, tied
+from flowlex.models.pods.search.placement_steps import Placing, place_by, tied
 from flowlex.models.pods.search.policies import EVEN, POLICIES, in_order
 from flowlex.models.pods.search.state import SearchState
 

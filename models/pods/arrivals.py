@@ -19,7 +19,7 @@ from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.base import ModelError
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.running import running_cluster
-from flowlex.models.pods.search.placing import Placing
+from flowlex.models.pods.search.placement_steps import Placing
 from flowlex.models.pods.search.policies import POLICIES
 
 __all__ = ["ArrivalCurve", "Arrivals", "Life", "gpus_of", "live_through", "submit_all"]

@@ -16,14 +16,14 @@ from flowlex.formulations.processor_time import processor_seconds
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.admission import NODES, remaining
 from flowlex.models.pods.bounds.branching import PROVEN, GapSearch
-from flowlex.models.pods.bounds.columns import PodPrices
+from flowlex.models.pods.bounds.column_generation import PodPrices
 from flowlex.models.pods.bounds.relaxation import Prices, Relaxation
-from flowlex.models.pods.limits import SearchLimits
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import SCALE, Measure, to_measure, to_objective
 from flowlex.models.pods.problem.program import PlacementProgram
 from flowlex.models.pods.search.annealing import Annealing
+from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.validation.certificates.pods.enumeration import enumerable
 
 __all__ = ["BalanceOutcome", "BalanceProof", "Balancing", "settled_tangents", "tangents"]

@@ -21,7 +21,7 @@ from flowlex.models.pods.genetic import Evolution, GeneticSettings, genetic
 from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
-from flowlex.models.pods.search.placing import place_by
+from flowlex.models.pods.search.placement_steps import place_by
 from flowlex.models.pods.search.policies import EVEN, POLICIES, by_priority
 
 if TYPE_CHECKING:

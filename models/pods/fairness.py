@@ -21,7 +21,7 @@ from flowlex.models.pods.admission import Admission, Admitting, remaining
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.program import PlacementProgram
 from flowlex.models.pods.problem.running import running_cluster
-from flowlex.models.pods.search.placing import Placing
+from flowlex.models.pods.search.placement_steps import Placing
 from flowlex.models.pods.search.policies import POLICIES
 
 __all__ = ["FairAdmitting", "least_shares"]

@@ -15,7 +15,7 @@ from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.relocation import move_cost_of
-from flowlex.models.pods.search.placing import place_by
+from flowlex.models.pods.search.placement_steps import place_by
 from flowlex.models.pods.search.policies import POLICIES, by_priority
 
 __all__ = ["Evolution", "GeneticSettings", "genetic"]

@@ -35,7 +35,6 @@ from flowlex.models.pods.balance import BalanceOutcome, BalanceProof, Balancing,
 from flowlex.models.pods.bounds.relaxation import Relaxation
 from flowlex.models.pods.equations import EQUATIONS
 from flowlex.models.pods.fairness import FairAdmitting, least_shares
-from flowlex.models.pods.limits import SearchLimits
 from flowlex.models.pods.placement_run import PlacementRun, so_far
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.levels import Key, Levels, Ranking
@@ -46,7 +45,8 @@ from flowlex.models.pods.problem.value import ValueMeasure
 from flowlex.models.pods.proof import proof_document
 from flowlex.models.pods.relocation import fewest_moves, move_cost_of
 from flowlex.models.pods.search.annealing import Annealing
-from flowlex.models.pods.search.placing import with_waiting
+from flowlex.models.pods.search.placement_steps import with_waiting
+from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.models.pods.statement import placement_statement, pods_of_values, run_with_tangents, with_squares
 from flowlex.models.statement.solve_statement import StatementRun, start_values

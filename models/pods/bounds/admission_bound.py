@@ -19,7 +19,7 @@ import numpy as np
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.sessions.growing import INFINITY
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.bounds.columns import Columns, filled
+from flowlex.models.pods.bounds.column_generation import Columns, filled
 from flowlex.models.pods.bounds.patterns import Pattern
 from flowlex.models.pods.bounds.relaxation import Prices
 from flowlex.models.pods.problem.classes import Demand

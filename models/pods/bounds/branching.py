@@ -1,6 +1,6 @@
 """Closing the gap of phase 2 with node patterns: branch and bound on the mean load, or on the largest load.
 
-See `flowlex.models.pods.bounds.columns` for the bounds. Whatever stops the work, the bound returned is proven.
+See `flowlex.models.pods.bounds.column_generation` for the bounds. Whatever stops the work, the bound is proven.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.bounds.columns import Columns, PodPrices, filled
+from flowlex.models.pods.bounds.column_generation import Columns, PodPrices, filled
 from flowlex.models.pods.problem.classes import Demand
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import Measure

@@ -16,16 +16,16 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.bounds.cards import fillings
 from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
 from flowlex.models.pods.bounds.patterns import Pricing
-from flowlex.models.pods.limits import SearchLimits
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.classes import Demand, NodeClasses
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.measures import MEASURES
 from flowlex.models.pods.problem.running import running_cluster
 from flowlex.models.pods.search.annealing import Annealing
-from flowlex.models.pods.search.placing import place_by
+from flowlex.models.pods.search.placement_steps import place_by
 from flowlex.models.pods.search.policies import EVEN, by_priority
 from flowlex.models.pods.search.state import SearchState
+from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.validation.certificates.pods import balance_of
 
 

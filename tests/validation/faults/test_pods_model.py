@@ -11,8 +11,8 @@ import pytest
 from flowlex.formulations.outcome import Status
 from flowlex.instances import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.limits import SearchLimits
 from flowlex.models.pods.model import PodPlacement
+from flowlex.models.pods.search_limits import SearchLimits
 from tests.validation.faults.seeding import THOROUGH, Change, array, faults_of, field, run_faults, seed
 
 _PODS = "flowlex.models.pods"
@@ -133,7 +133,7 @@ FAULTS: dict[str, dict[str, Change]] = {
         "the last dropped": _in_cluster(_dropped),
     },
     f"{_PODS}.bounds.relaxation:Relaxation.even": {"four times the bound": of_prices(bound=4.0)},
-    f"{_PODS}.bounds.columns:Columns.prove": {"doubled": field("bound", times(2.0))},
+    f"{_PODS}.bounds.column_generation:Columns.prove": {"doubled": field("bound", times(2.0))},
     f"{_PODS}.bounds.branching:GapSearch._unscaled": {"a tenth more": times(1.1)},
     f"{_PODS}.model:PodPlacement._interpret": {
         "first and last swapped": field("node", array(_swapped)),
@@ -168,7 +168,7 @@ SPOILT: dict[str, dict[str, Change]] = {
         "slopes doubled": of_prices(slope=2.0),
     },
     f"{_PODS}.bounds.relaxation:Relaxation.end_of_means": {"no slopes outside": of_prices(slope=0.0)},
-    f"{_PODS}.bounds.columns:Columns.stated": {
+    f"{_PODS}.bounds.column_generation:Columns.stated": {
         "prices half": field("pod", times(0.5)),
         "prices doubled": field("pod", times(2.0)),
         "from the middle on": lambda made, *_: replace(made, low=0.5 * (made.low + made.high)),
