@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from flowlex.instances.flow import MOST_SLOTS, FlowJob, Machine
 from flowlex.models.base import ModelError
@@ -14,6 +16,8 @@ from flowlex.models.flow.live.side_constraints import TieRule
 from flowlex.models.flow.live.state import LiveState
 
 __all__ = ["EventHandlers", "Stopwatch"]
+
+T = TypeVar("T", FlowJob, Machine)
 
 
 class Stopwatch:
@@ -165,10 +169,7 @@ class EventHandlers:
             changes = {name: value for name, value in changes.items() if value is not None}
             if max_tasks != "keep":
                 changes["max_tasks"] = max_tasks
-            try:
-                new = FlowJob.model_validate(live.job.model_dump() | changes)
-            except ValueError as error:
-                raise EventError(f"job {job!r}: {_first_reason(error)}") from error
+            new = _changed(f"job {job!r}", live.job, changes)
             live.job = new
             if self.state.claims is not None:
                 self.state.claims.claim(new)
@@ -183,10 +184,7 @@ class EventHandlers:
             changes: dict[str, Any] = {} if cost is None else {"preempt_cost": cost}
             if per_hour != "keep":
                 changes["preemptions_per_hour"] = per_hour
-            try:
-                new = FlowJob.model_validate(live.job.model_dump() | changes)
-            except ValueError as error:
-                raise EventError(f"job {job!r}: {_first_reason(error)}") from error
+            new = _changed(f"job {job!r}", live.job, changes)
             self.state.limit(live, new.preempt_cost, new.preemptions_per_hour)
 
     def relabel(self, machine: str, *, labels: Iterable[str] | None = None, rack: str | None = None) -> None:
@@ -196,20 +194,16 @@ class EventHandlers:
         step.
         """
         with self._stopwatch:
-            old = self.state.machine(machine).model_dump()
             changes = {"labels": None if labels is None else tuple(labels), "rack": rack}
-            try:
-                new = Machine.model_validate(old | {k: v for k, v in changes.items() if v is not None})
-            except ValueError as error:
-                raise EventError(f"machine {machine!r}: {_first_reason(error)}") from error
-            self.state.replace_machine(new)
+            changes = {name: value for name, value in changes.items() if value is not None}
+            self.state.replace_machine(_changed(f"machine {machine!r}", self.state.machine(machine), changes))
             for name in self.state.held(machine):
                 self._why[name] = f"machine {machine!r} was relabelled"
 
 
-def _first_reason(error: ValueError) -> str:
-    from pydantic import ValidationError
-
-    if isinstance(error, ValidationError):
-        return str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-    return str(error)
+def _changed(what: str, part: T, changes: dict[str, Any]) -> T:
+    """A job or machine with other fields."""
+    try:
+        return type(part).model_validate(part.model_dump() | changes)
+    except ValidationError as error:
+        raise EventError(f"{what}: {str(error.errors()[0]['msg']).removeprefix('Value error, ')}") from error
