@@ -56,6 +56,7 @@ def discover(paths: Iterable[Path]) -> Inputs:
         if not path.is_dir():
             files.setdefault(resolved(path), path)
             continue
+        before = len(files) + len(left_out)
         for member in sorted(path.iterdir()):
             if _never_an_instance(member):
                 continue
@@ -64,6 +65,8 @@ def discover(paths: Iterable[Path]) -> Inputs:
                 files.setdefault(resolved(member), member)
             else:
                 left_out.append(member)
+        if len(files) + len(left_out) == before and not any(path in one.parents for one in files.values()):
+            left_out.append(path)  # a folder with nothing in it is reported too
     return Inputs(tuple(files.values()), tuple(left_out))
 
 

@@ -82,7 +82,9 @@ def test_files_that_are_none_are_one_line_each_at_once(run, write, read_results,
         with Path(name).open("wb") as stream:
             stream.truncate(8 << 40)  # more than any memory
     os.mkfifo("pipe.json")
-    result = run("solve", "good.json", long, "sparse.json", "sparse.json.gz", "pipe.json", "in", *jobs, "-o", "out")
+    Path("empty.json").mkdir()
+    odd = (long, "sparse.json", "sparse.json.gz", "pipe.json", "in", "empty.json")
+    result = run("solve", "good.json", *odd, *jobs, "-o", "out")
     assert result.exit_code == 1
     records = {record["instance"]: record for record in read_results(Path("out"))}
     assert {name: record["status"] for name, record in records.items()} == {
@@ -95,7 +97,8 @@ def test_files_that_are_none_are_one_line_each_at_once(run, write, read_results,
     for name in ("sparse.json", "sparse.json.gz"):
         assert re.match(rf"{name}: (has 8388608 MB, this machine only|is larger than)", records[name]["message"])
     assert records["pipe.json"]["message"].startswith("pipe.json: cannot be read: nobody writes to this pipe")
-    assert "left out 1 files that are no instance files by name or beginning: x.json (no regular file)" in result.stderr
+    said = "left out 2 files that are no instance files by name or beginning: "
+    assert f"{said}x.json (no regular file), empty.json (no regular file)" in result.stderr
     assert (Path("out") / records[long]["solution"]).is_file()
 
 
