@@ -25,7 +25,7 @@ import numpy as np
 
 from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.lexicographic.problem import WHOLE, Integrality
-from flowlex.formulations.lexicographic.weighted import weighted_program
+from flowlex.formulations.lexicographic.weighted_stages import weighted_program
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance

@@ -6,9 +6,10 @@ L slots in which no window starts or ends; port capacities and loads are then L 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,14 @@ Horizon: TypeAlias = Literal["slots", "intervals"]
 
 #: Programs of more columns are refused.
 MOST_COLUMNS = 20_000_000
+
+
+class Constraint(NamedTuple):
+    """Rows of one name: expressions and the numbers that they are compared with."""
+
+    name: str
+    left: Expression
+    right: Integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +157,31 @@ class Cells:
         size = max(cells, 1)
         return used // size, used % size, parts
 
+    @property
+    def rate(self) -> Variables:
+        """Units by column: the first variables of every program."""
+        return Variables(np.arange(self.columns.count))
+
+    def port_constraints(self, binding_only: bool) -> Iterator[tuple[Constraint, Integers, Integers]]:
+        """(4) and (5), what a port sends and receives, with the port and the cell of every row (see `port_rows`)."""
+        for side, (name, limit) in enumerate((("egress", self.grid.out_units), ("ingress", self.grid.in_units))):
+            port, cell, row = self.port_rows(side, binding_only)
+            kept = row >= 0
+            load = self.rate[kept].sum_by(row[kept], len(port))
+            yield Constraint(name, load, limit[port] * self.length[cell]), port, cell
+
+    def size_constraint(self) -> Constraint:
+        """(6), all of a transfer is sent."""
+        return Constraint("size", self.rate.sum_by(self.columns.row, len(self.which)), self.grid.units[self.which])
+
+    def loads(self, load: Load) -> tuple[Expression, Integers, Integers]:
+        """What is sent in a cell by a pair or port; its number and the cell."""
+        unit, cell, parts = self.load_entries(load)
+        loads = Expression.empty(len(unit))
+        for part in parts:
+            loads = loads + self.rate.sum_by(part, len(unit))
+        return loads, unit, cell
+
 
 def base_program(cells: Cells, *, name: str, binding_only: bool = False, labels: bool = True) -> LinearProgram:
     """Constraints (4) to (7), without an objective; variables are named ``rate``.
@@ -164,18 +198,15 @@ def base_program(cells: Cells, *, name: str, binding_only: bool = False, labels:
     begin = cells.edges[:-1]
     names = np.array([grid.name(int(k)) for k in cells.which], dtype=object) if labels else cells.which
     label = (names[columns.row], begin[columns.slot])
-    rate = program.variables("rate", columns.count, upper=cells.most, labels=label)
+    program.variables("rate", columns.count, upper=cells.most, labels=label)
     machine = np.array([m.name for m in grid.instance.machines], dtype=object)
-    for side, (name_of, limit) in enumerate((("egress", grid.out_units), ("ingress", grid.in_units))):
-        port, cell, row = cells.port_rows(side, binding_only)
-        kept = row >= 0
-        load = rate[kept].sum_by(row[kept], len(port))
-        most = limit[port] * cells.length[cell]
-        program.constrain(name_of, load, "<=", most, labels=(machine[port], begin[cell]))
+    for side, (row, port, cell) in enumerate(cells.port_constraints(binding_only)):
+        program.constrain(row.name, row.left, "<=", row.right, labels=(machine[port], begin[cell]))
         if cells.full is not None:
             at = np.flatnonzero(np.isin(port * len(cells.length) + cell, cells.full[side]))
-            program.constrain(f"{name_of}_full", load[at], ">=", most[at])
-    program.constrain("size", rate.sum_by(columns.row, len(cells.which)), "==", grid.units[cells.which], labels=names)
+            program.constrain(f"{row.name}_full", row.left[at], ">=", row.right[at])
+    size = cells.size_constraint()
+    program.constrain(size.name, size.left, "==", size.right, labels=names)
     return program
 
 
@@ -185,19 +216,15 @@ def lexicographic_program(
     """The base with its loads; with ``elastic`` also total lateness as the first objective."""
     grid = cells.grid
     program = base_program(cells, name=name, binding_only=binding_only, labels=labels)
-    rate = Variables(np.arange(cells.columns.count))
-    unit, cell, parts = cells.load_entries(load)
-    loads = Expression.empty(len(unit))
-    for part in parts:
-        loads = loads + rate.sum_by(part, len(unit))
+    loads, unit, cell = cells.loads(load)
     late = np.maximum(cells.edges[cells.columns.slot] + 1 - grid.due[cells.which][cells.columns.row], 0)
     return LexicographicProgram(
         base=program,
         loads=loads,
         levels=int(grid.load_most(load)[np.unique(unit)].max(initial=1)),
         width=cells.length[cell].astype(np.float64),
-        first=(rate * late).sum() if elastic else None,
-        constant_sum=float(grid.units[cells.which].sum() * len(parts)),
+        first=(cells.rate * late).sum() if elastic else None,
+        constant_sum=float(grid.units[cells.which].sum() * len(grid.groups(load))),
     )
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
-from flowlex.formulations.expression import Expression, Variables
 from flowlex.instances.exact import rational
 from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.program import Cells, latest_end
@@ -76,30 +75,24 @@ def state_bandwidth(
     cells = rate_cells(grid, np.arange(grid.count) if members is None else members, elastic=elastic)
     s = Statement.start(grid.instance.name, rows, NEEDED)
     labels = _Labels(cells, int(_ends(grid, elastic=elastic).max(initial=0)))
-    rate = s.variables("rate", labels.rates(), upper=cells.most, integer=whole)
-    for side, name in enumerate(("egress", "ingress")):
-        port, cell, row = cells.port_rows(side, binding_only=False)
-        limit = (grid.out_units, grid.in_units)[side]
+    s.variables("rate", labels.rates(), upper=cells.most, integer=whole)
+    for row, port, cell in cells.port_constraints(binding_only=False):
         index = Index.coded(machine=(labels.machines, port), **labels.times(cell)).named_by("machine", "slot")
-        s.constrain(name, rate.sum_by(row, len(port)), "<=", limit[port], index)
-    sent = rate.sum_by(cells.columns.row, len(cells.which))
-    s.constrain("size", sent, "==", grid.units[cells.which], Index.coded(transfer=(labels.transfers, cells.which)))
+        s.constrain(row.name, row.left, "<=", row.right, index)
+    size = cells.size_constraint()
+    s.constrain(size.name, size.left, "==", size.right, Index.coded(transfer=(labels.transfers, cells.which)))
     stages = _count_loads(s, cells, load, labels, levels=levels, whole=whole)
     if elastic:
         late = np.maximum(cells.columns.slot + cells.edges[0] + 1 - grid.due[cells.which][cells.columns.row], 0)
-        stages.insert(0, Stage("lateness", (rate * late).sum()))
+        stages.insert(0, Stage("lateness", (cells.rate * late).sum()))
     return s.with_stages(*stages)
 
 
 def _count_loads(s: Statement, cells: Cells, load: Load, labels: _Labels, *, levels: bool, whole: bool) -> list[Stage]:
     """Loads, the largest of them, and their steps; the stages that count them."""
     grid = cells.grid
-    unit, cell, parts = cells.load_entries(load)
-    rate = Variables(np.arange(cells.columns.count))
-    loads, within = Expression.empty(len(unit)), np.zeros(len(unit), np.int64)
-    for part in parts:
-        loads = loads + rate.sum_by(part, len(unit))
-        np.add.at(within, part, cells.most)
+    loads, unit, cell = cells.loads(load)
+    within = loads.evaluate(cells.most).astype(np.int64)
     top = level_count(grid, load)
     key, named = labels.loads(load, unit)
     times = labels.times(cell)

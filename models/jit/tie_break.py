@@ -16,7 +16,7 @@ are a maximum set packing. With unit ports, sizes and starts, least tardiness af
 colouring of a bipartite graph. So this is a search: slots that share an interval are put in order, every pair's slots
 are dealt out anew among its transfers (which changes no load and no port), and small overloaded groups are scheduled
 in other orders. An answer is taken only where lateness and all loads stay the same. The certificate recomputes the
-three figures and lower bounds on them (`flowlex.validation.certificates.jit.ties`); a goal that meets its bound is
+three figures and lower bounds on them (`flowlex.validation.certificates.jit.tie_break`); a goal that meets its bound is
 proven least, any other is ``bounded``.
 """
 

@@ -13,7 +13,14 @@ import numpy as np
 from flowlex.formulations.loops import njit
 from flowlex.simulation.network.arrays import BIN, ENDED, EVENTS, NOW, PACED, PAIRS, RUNNING, finish
 from flowlex.simulation.network.checks import check
-from flowlex.simulation.network.sharing import backfill, backfill_listed, fair_coflow, fair_pairs, open_ports, reserve
+from flowlex.simulation.network.fair_rates import (
+    backfill,
+    backfill_listed,
+    fair_coflow,
+    fair_pairs,
+    open_ports,
+    reserve,
+)
 
 __all__ = [
     "ASK",

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from flowlex.formulations.lexicographic.weighted import PrecisionError
+from flowlex.formulations.lexicographic.weighted_stages import PrecisionError
 from flowlex.formulations.outcome import EngineError, EngineName
 from flowlex.instances import InstanceError, generate
 from flowlex.instances.base import Instance

@@ -15,7 +15,7 @@ from flowlex.formulations.lexicographic import levels
 from flowlex.formulations.lexicographic.lambda_representation import increments, lambda_representation
 from flowlex.formulations.lexicographic.levels import minimize_levels
 from flowlex.formulations.lexicographic.problem import LexicographicProgram, copy_program
-from flowlex.formulations.lexicographic.weighted import PrecisionError, weighted_program
+from flowlex.formulations.lexicographic.weighted_stages import PrecisionError, weighted_program
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import Status
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.lexicographic.weighted import PrecisionError
+from flowlex.formulations.lexicographic.weighted_stages import PrecisionError
 from flowlex.formulations.outcome import EngineName, Outcome, Status
 from flowlex.instances.files import read_instance
 from flowlex.instances.generators import generate

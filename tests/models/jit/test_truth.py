@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations.lexicographic.weighted import PrecisionError
+from flowlex.formulations.lexicographic.weighted_stages import PrecisionError
 from flowlex.formulations.outcome import EngineError, Status
 from flowlex.instances.generators.jit import jit_random
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from flowlex.instances import generate
-from flowlex.validation.certificates.jit.ties import TIES
+from flowlex.validation.certificates.jit.tie_break import TIES
 from tests.models.allocation.cases import random_instance
 from tests.validation.faults.seeding import THOROUGH, Change, array, field, refuse_all
 

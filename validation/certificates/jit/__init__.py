@@ -22,11 +22,11 @@ from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
 from flowlex.validation.certificates.jit.derivation import Board
-from flowlex.validation.certificates.jit.even import sweep
+from flowlex.validation.certificates.jit.even_loads import sweep
 from flowlex.validation.certificates.jit.lateness import PartWindows, all_allowed, judge_lateness
 from flowlex.validation.certificates.jit.prices import LATENESS, Allowed, LevelProof, Prices
 from flowlex.validation.certificates.jit.schedule import JitSchedule, SchedulePart, View
-from flowlex.validation.certificates.jit.ties import tie_checks
+from flowlex.validation.certificates.jit.tie_break import tie_checks
 from flowlex.validation.certificates.jit.windows import NEVER, planned_transfers, transfer_windows
 
 __all__ = [

@@ -22,8 +22,8 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.validation.certificates.jit.cells import Cells, Rows
 from flowlex.validation.certificates.jit.prices import SAFE, Allowed, LevelProof, greatest
+from flowlex.validation.certificates.jit.transfer_cells import Cells, Rows
 
 __all__ = ["Board"]
 

@@ -30,7 +30,7 @@ from flowlex.validation.certificates.jit.duals import check_duals
 from flowlex.validation.certificates.jit.rules import judge_rules
 from flowlex.validation.certificates.jit.schedule import View
 from flowlex.validation.certificates.jit.statement import state_jit
-from flowlex.validation.certificates.jit.ties import tie_figures
+from flowlex.validation.certificates.jit.tie_break import tie_figures
 from flowlex.validation.certificates.jit.windows import overloaded, transfer_windows
 from flowlex.validation.certificates.options import JitOptions
 from flowlex.validation.certificates.statement.proof import StatementProof

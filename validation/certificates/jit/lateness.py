@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowlex.formulations.arrays import Integers
-from flowlex.validation.certificates.jit.cells import together
 from flowlex.validation.certificates.jit.prices import SAFE, Allowed, LevelProof, Prices, greatest
+from flowlex.validation.certificates.jit.transfer_cells import together
 
 #: A gap that settles nothing.
 _NOTHING = 1 << 61

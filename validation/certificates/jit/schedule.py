@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers
 from flowlex.instances.jit import JitInstance
-from flowlex.validation.certificates.jit.even import Even
+from flowlex.validation.certificates.jit.even_loads import Even
 from flowlex.validation.certificates.jit.prices import LevelProof
 from flowlex.validation.certificates.jit.windows import TransferWindows, transfer_windows
 
@@ -49,7 +49,7 @@ class JitSchedule:
     lowest
         The lowest level that is proven; 1 when all are.
     ties
-        Whether the goals after lateness and loads are stated: `flowlex.validation.certificates.jit.ties`.
+        Whether the goals after lateness and loads are stated: `flowlex.validation.certificates.jit.tie_break`.
     ruled
         Whether the last part is proven elsewhere: `flowlex.validation.certificates.jit.rules`.
     """

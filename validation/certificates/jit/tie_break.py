@@ -22,8 +22,8 @@ import numpy as np
 
 from flowlex.formulations.arrays import Integers
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.jit.cells import together
 from flowlex.validation.certificates.jit.schedule import View
+from flowlex.validation.certificates.jit.transfer_cells import together
 
 __all__ = ["TIES", "tie_checks", "tie_figures"]
 
