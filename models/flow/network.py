@@ -13,9 +13,9 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules, StageWeights, single_file
-from flowlex.models.flow.exclusion_groups import Block, base_of
 from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView, task_views
+from flowlex.models.flow.machine_exclusions import Block, base_of
 from flowlex.models.flow.machine_tree import Blocks
 from flowlex.models.flow.preemption import hold, left
 from flowlex.models.flow.share_claims import job_bounds

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from flowlex.formulations.arrays import Integers
-from flowlex.models.flow.exclusion_groups import hand_out
 from flowlex.models.flow.goals.base import Spot
 from flowlex.models.flow.live.network_parts import Session, TaskNode
+from flowlex.models.flow.machine_exclusions import hand_out
 
 __all__ = ["Arcs", "Assignment", "Owner", "Roster"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flowlex.models.flow.exclusion_groups import base_of
 from flowlex.models.flow.goals.base import ClusterView, Spot
 from flowlex.models.flow.live.assignment import Arcs, Assignment, Owner
 from flowlex.models.flow.live.exclusion_groups import BlockTree, ExclusionGroup
 from flowlex.models.flow.live.machine_groups import Group, MachineGroup, MachineNode, SingleFile, Wiring
 from flowlex.models.flow.live.network_parts import JobBounds, JobNode, Session, Target, TaskNode
+from flowlex.models.flow.machine_exclusions import base_of
 
 __all__ = ["LiveNetwork"]
 

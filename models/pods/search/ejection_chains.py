@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.loops import njit
+from flowlex.models.pods.search.node_scoring import changed, choose, settle
 from flowlex.models.pods.search.ruin_and_recreate import fits, link, place, take
-from flowlex.models.pods.search.scoring import changed, choose, settle
 
 __all__ = ["arrive", "depart"]
 

@@ -92,7 +92,7 @@ class Placing:
 
     def _one(self, pods: Integers) -> int:
         """Place pods in this order, none of which others move for; return how many were placed."""
-        from flowlex.models.pods.search.scoring import place_all
+        from flowlex.models.pods.search.node_scoring import place_all
 
         return int(place_all(self.state, self.scores, self.policy, pods, self.rng)) if len(pods) else 0
 

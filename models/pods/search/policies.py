@@ -1,4 +1,4 @@
-"""Policies that place pods one by one, by name; what each does stands in `flowlex.models.pods.search.scoring`."""
+"""Policies that place pods one by one, by name; what each does stands in `flowlex.models.pods.search.node_scoring`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from flowlex.validation.certificates.flow.dominant import dominant_shares
+from flowlex.validation.certificates.flow.dominant_resource_fairness import dominant_shares
 from flowlex.validation.certificates.flow.goals import Problem
 from flowlex.validation.certificates.flow.own_goals import Wishes
 
