@@ -46,7 +46,7 @@ def running_service() -> Iterator[HandedIn]:
 
     from flowlex.telemetry.app import create_app
     from flowlex.telemetry.client import TelemetryClient
-    from flowlex.telemetry.service import Settings
+    from flowlex.telemetry.service_context import Settings
     from flowlex.telemetry.store import Store
 
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(Store(f"sqlite:///{folder}/service.db")) as store:

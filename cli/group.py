@@ -145,7 +145,7 @@ class FlowlexGroup(TyperGroup):
 #: Errors whose message says what to fix; a class whose module is not imported was not raised.
 _EXPECTED = (
     ("flowlex.instances.errors", "InstanceError"),
-    ("flowlex.models.answer", "ModelError"),
+    ("flowlex.models.solution", "ModelError"),
     ("flowlex.formulations.outcome", "EngineError"),
     ("flowlex.validation.certificates.certificate", "CertificateError"),
     ("flowlex.simulation.kernel", "SimulationError"),

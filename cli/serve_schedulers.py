@@ -155,7 +155,7 @@ def _serve(
 ) -> None:
     from flowlex.service.app import create_app
     from flowlex.service.standby import Follower, standby_app
-    from flowlex.telemetry.service import Settings
+    from flowlex.telemetry.service_context import Settings
 
     given = {name for name in loader[1] if typed(context, name)} - {"cluster"}
     settings = Settings(require_token=at.auth, requests_per_s=at.requests_per_s)

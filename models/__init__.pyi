@@ -1,6 +1,3 @@
-from .answer import Dual as Dual
-from .answer import ModelError as ModelError
-from .answer import Solution as Solution
 from .base import Model as Model
 from .base import Run as Run
 from .mathematics import Equation as Equation
@@ -8,3 +5,6 @@ from .mathematics import Symbol as Symbol
 from .registry import compare as compare
 from .registry import model_for as model_for
 from .registry import solve as solve
+from .solution import Dual as Dual
+from .solution import ModelError as ModelError
+from .solution import Solution as Solution

@@ -22,10 +22,10 @@ from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Stat
 from flowlex.formulations.processor_time import processor_seconds
 from flowlex.instances.base import Instance
 from flowlex.instances.changes import Changes, read_changes
-from flowlex.models.answer import Dual, ModelError, Seconds, Solution
 from flowlex.models.incumbents import Offers
 from flowlex.models.mathematics import Equation, Symbol, docstring, equation_table, html_table, latex
 from flowlex.models.options import check_option, option_types, plain_options
+from flowlex.models.solution import Dual, ModelError, Seconds, Solution
 from flowlex.models.statement.model import StatedModel
 from flowlex.validation.certificates import (
     Budget,

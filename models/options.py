@@ -17,7 +17,7 @@ from pydantic.errors import PydanticUserError
 from flowlex.instances.changes import read_changes
 from flowlex.instances.docstrings import parameters
 from flowlex.instances.errors import did_you_mean
-from flowlex.models.answer import ModelError
+from flowlex.models.solution import ModelError
 
 __all__ = ["Option", "check_option", "option_types", "options_of", "plain_options", "require_known"]
 

@@ -17,9 +17,9 @@ from flowlex.formulations.outcome import EngineName, SolveOptions
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.extensions import added, added_names, owner
 from flowlex.instances.files import read
-from flowlex.models.answer import ModelError, Solution
 from flowlex.models.base import Model
 from flowlex.models.options import check_option, option_types, require_known
+from flowlex.models.solution import ModelError, Solution
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,9 +13,9 @@ from flowlex.formulations.outcome import EngineError
 from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.changes import Changes, read_changes
 from flowlex.instances.files import read_instance
-from flowlex.models.answer import ModelError
 from flowlex.models.base import Model
 from flowlex.models.registry import model_for
+from flowlex.models.solution import ModelError
 
 if TYPE_CHECKING:
     import pandas as pd

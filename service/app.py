@@ -21,11 +21,11 @@ from flowlex.service.scheduler_protocol import Document, NoReaderError, RefusedE
 from flowlex.service.served import REFUSED, Key, Served, ServedDep
 from flowlex.service.worker import BusyError, NotLeading, StorageError, Worker
 from flowlex.telemetry import routes_service
-from flowlex.telemetry.answers import ERRORS, Problem, refuse
 from flowlex.telemetry.app import HANDLERS, equip
+from flowlex.telemetry.response_models import ERRORS, Problem, refuse
 from flowlex.telemetry.rights import Admin, Reader, only_known_parameters
 from flowlex.telemetry.routes_service import Health
-from flowlex.telemetry.service import Settings
+from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 
 __all__ = ["create_app"]

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from flowlex.service.journal import MAX_CHUNK
 from flowlex.service.served import ServedDep
-from flowlex.telemetry.answers import ERRORS, refuse
+from flowlex.telemetry.response_models import ERRORS, refuse
 from flowlex.telemetry.rights import Admin, only_known_parameters
 
 __all__ = ["End", "LogChunk", "Settings", "State", "router"]

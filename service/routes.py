@@ -13,7 +13,7 @@ from flowlex.service.documents import ClusterEvents, Explained, GpuEvents, Place
 from flowlex.service.gpu_events import NodeGone, NodeReport, TaskEnd, Transfer
 from flowlex.service.scheduler_protocol import UnknownTask
 from flowlex.service.served import REFUSED, Key, ServedDep, Writer, hand_over
-from flowlex.telemetry.answers import ERRORS, Problem, refuse
+from flowlex.telemetry.response_models import ERRORS, Problem, refuse
 from flowlex.telemetry.rights import Reader, only_known_parameters
 
 __all__ = ["cluster_router", "gpu_router", "placement_router"]

@@ -14,11 +14,11 @@ from flowlex.service.documents import Decision, Taken
 from flowlex.service.metrics import Metrics
 from flowlex.service.scheduler_protocol import Core, Document
 from flowlex.service.worker import Worker
-from flowlex.telemetry.answers import Problem, refuse
 from flowlex.telemetry.request_limits import RateLimit
+from flowlex.telemetry.response_models import Problem, refuse
 from flowlex.telemetry.rights import refuse_other_node, require
 from flowlex.telemetry.security import Identity, Role, TokenBook
-from flowlex.telemetry.service import Settings
+from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 
 __all__ = ["REFUSED", "Key", "Served", "ServedDep", "Writer", "hand_over", "served"]

@@ -27,13 +27,13 @@ from flowlex.instances.storage import write_atomically
 from flowlex.service.journal import Journal, Position
 from flowlex.service.metrics import Metrics
 from flowlex.service.replica_routes import End, LogChunk, Settings
-from flowlex.telemetry.answers import refuse
 from flowlex.telemetry.app import HANDLERS, equip
 from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
 from flowlex.telemetry.request_limits import RateLimit
+from flowlex.telemetry.response_models import refuse
 from flowlex.telemetry.rights import Admin
 from flowlex.telemetry.security import TokenBook
-from flowlex.telemetry.service import Settings as Limits
+from flowlex.telemetry.service_context import Settings as Limits
 from flowlex.telemetry.store import Store
 
 __all__ = ["Follower", "NotComplete", "standby_app"]

@@ -16,11 +16,11 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from flowlex.telemetry import routes_data, routes_manage, routes_service
-from flowlex.telemetry.answers import refuse
 from flowlex.telemetry.metrics import HttpMetrics
-from flowlex.telemetry.reads import TooMuch
+from flowlex.telemetry.read_queries import TooMuch
 from flowlex.telemetry.request_limits import BodyLimit, HostLimit, Observed
-from flowlex.telemetry.service import Service, Settings
+from flowlex.telemetry.response_models import refuse
+from flowlex.telemetry.service_context import Service, Settings
 from flowlex.telemetry.store import Store
 from flowlex.telemetry.writer import BusyError
 from flowlex.telemetry.writes import SequenceConflict

@@ -9,9 +9,9 @@ from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from flowlex.telemetry.answers import refuse
+from flowlex.telemetry.response_models import refuse
 from flowlex.telemetry.security import Identity, Role
-from flowlex.telemetry.service import Service
+from flowlex.telemetry.service_context import Service
 
 __all__ = [
     "Admin",

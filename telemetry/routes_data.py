@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import StringConstraints
 
-from flowlex.telemetry.answers import ERRORS, Ages, Problem, known, no_value_text, refuse, sample_text
+from flowlex.telemetry.response_models import ERRORS, Ages, Problem, known, no_value_text, refuse, sample_text
 from flowlex.telemetry.rights import Admin, Agent, Reader, ServiceDep, only_known_parameters, refuse_other_node
 from flowlex.telemetry.schemas import (
     MAX_TIME,
@@ -24,7 +24,7 @@ from flowlex.telemetry.schemas import (
     WriteAnswer,
     WriteBatch,
 )
-from flowlex.telemetry.service import Service
+from flowlex.telemetry.service_context import Service
 from flowlex.telemetry.upkeep import ROLLUP_STEPS
 
 __all__ = ["router"]

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Path, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
-from flowlex.telemetry.answers import BAD_BODY, ERRORS, NOT_FOUND, Ages, Problem, known, refuse, sample_text
-from flowlex.telemetry.reads import TooMuch
+from flowlex.telemetry.read_queries import TooMuch
 from flowlex.telemetry.registry import DuplicateRegistration
+from flowlex.telemetry.response_models import BAD_BODY, ERRORS, NOT_FOUND, Ages, Problem, known, refuse, sample_text
 from flowlex.telemetry.rights import Admin, Agent, Reader, ServiceDep, only_known_parameters, refuse_other_node
 from flowlex.telemetry.routes_data import heavy
 from flowlex.telemetry.schemas import (
@@ -28,7 +28,7 @@ from flowlex.telemetry.schemas import (
     Registration,
     Running,
 )
-from flowlex.telemetry.service import Service
+from flowlex.telemetry.service_context import Service
 
 __all__ = ["router"]
 

@@ -12,8 +12,8 @@ from fastapi.responses import HTMLResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
-from flowlex.telemetry.answers import ERRORS, NOT_FOUND, Problem, known, refuse
 from flowlex.telemetry.api_page import api_page
+from flowlex.telemetry.response_models import ERRORS, NOT_FOUND, Problem, known, refuse
 from flowlex.telemetry.rights import Admin, Anybody, Reader, ServiceDep, only_known_parameters
 from flowlex.telemetry.schemas import Holder, TokenInfo, TokenRequest, TokenSecret
 from flowlex.telemetry.security import Role, new_token, rotated

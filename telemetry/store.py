@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flowlex.telemetry.clock_marks import ClockMarks
 from flowlex.telemetry.database import Database
-from flowlex.telemetry.reads import Reader
+from flowlex.telemetry.read_queries import Reader
 from flowlex.telemetry.registry import Registry
 from flowlex.telemetry.upkeep import Upkeep
 from flowlex.telemetry.writes import SampleWriter

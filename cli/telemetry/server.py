@@ -77,7 +77,7 @@ def serve(
 ) -> None:
     """Serve until interrupted; all routes are listed at /docs."""
     from flowlex.telemetry.app import create_app
-    from flowlex.telemetry.service import Settings
+    from flowlex.telemetry.service_context import Settings
     from flowlex.telemetry.store import Store
 
     with explained(), contextlib.closing(Store(database)) as store:

@@ -14,6 +14,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.formulations.scaling import scale_program
 from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.job_aggregation import job_classes
 from flowlex.models.allocation.policies import (
     FinishTimes,
     Goal,
@@ -29,7 +30,6 @@ from flowlex.models.allocation.policies import (
 )
 from flowlex.models.allocation.pricing import PairPrices, PricedMaster
 from flowlex.models.allocation.program import Base, Columns, base_program, equal_throughput, run_columns
-from flowlex.models.allocation.symmetry import job_classes
 
 __all__ = ["TOTALS", "Answer", "PolicyProgram", "unit_of"]
 

@@ -13,7 +13,7 @@ from flowlex.formulations.labels import block_labels
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.policy_program import TOTALS, PolicyProgram
 from flowlex.models.allocation.program import Columns
-from flowlex.models.answer import ModelError
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.labels import Index
 from flowlex.models.statement.statement import Stage, Statement
 

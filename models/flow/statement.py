@@ -19,12 +19,12 @@ import numpy as np
 from flowlex.formulations.arrays import Floats
 from flowlex.formulations.expression import Expression, Variables
 from flowlex.instances.flow import FlowInstance, Machine
-from flowlex.models.answer import ModelError
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.classes import Classes
 from flowlex.models.flow.network import ScheduleNetwork
 from flowlex.models.flow.resources import Resources
 from flowlex.models.flow.task_rules import TaskRules, Team
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.labels import Index
 from flowlex.models.statement.statement import Stage, Statement
 

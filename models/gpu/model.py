@@ -35,7 +35,6 @@ from flowlex.formulations.outcome import EngineName, SolveOptions, Status
 from flowlex.instances.changes import Changes
 from flowlex.instances.exact import rational
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.answer import plain
 from flowlex.models.base import Dual, Equation, Model, ModelError, Solution, Symbol
 from flowlex.models.gpu.costs import Penalties, TransferCosts
 from flowlex.models.gpu.large_rounds.solve import METHOD, run_refined
@@ -50,6 +49,7 @@ from flowlex.models.gpu.solution import GpuSolution
 from flowlex.models.gpu.statement import state
 from flowlex.models.gpu.task_gpu_pairs import SMALL, LargeStatement, pair_count
 from flowlex.models.gpu.value_of_changes import Value, value_of
+from flowlex.models.solution import plain
 from flowlex.models.statement.statement import Statement
 
 __all__ = ["GpuAssignment", "Penalties", "Policy"]

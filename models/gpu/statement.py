@@ -18,10 +18,10 @@ import numpy as np
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.expression import Expression, Variables
 from flowlex.instances.gpu import GpuArrays, GpuInstance
-from flowlex.models.answer import ModelError
 from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.round import Round
 from flowlex.models.gpu.task_gpu_pairs import LARGEST, LargeStatement, labels_of, pair_count, pairs_of
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.labels import Index
 from flowlex.models.statement.statement import Stage, Statement
 

@@ -12,8 +12,8 @@ import numpy as np
 from flowlex.formulations.arrays import Integers
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.gpu import GpuArrays
-from flowlex.models.answer import ModelError
 from flowlex.models.gpu.round import Round
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.labels import Index
 from flowlex.models.statement.statement import Statement
 

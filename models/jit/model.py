@@ -29,7 +29,6 @@ from flowlex.formulations.lexicographic.weighted_stages import weighted_program
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
-from flowlex.models.answer import Stated
 from flowlex.models.base import Equation, Model, ModelError, Run, Solution, Symbol
 from flowlex.models.incumbents import offer
 from flowlex.models.jit.baselines import is_early
@@ -41,11 +40,12 @@ from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.levels import find_plan
 from flowlex.models.jit.printed import solve_printed
 from flowlex.models.jit.program import Cells, Horizon, lexicographic_program
-from flowlex.models.jit.ruled_transfers import RuledRun, concerned, solve_ruled
 from flowlex.models.jit.search import Plan, Search, SearchState
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.models.jit.statement import rate_cells, state_bandwidth
 from flowlex.models.jit.tie_break import break_ties
+from flowlex.models.jit.transfers_with_rules import RuledRun, concerned, solve_ruled
+from flowlex.models.solution import Stated
 from flowlex.models.statement.apply_changes import apply_changes
 from flowlex.models.statement.solve_statement import StatementRun
 from flowlex.models.statement.statement import Statement
@@ -73,7 +73,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     Transfers may be late until the end by which every unchanged schedule of least lateness is done; a rule that needs
     more slots has no answer. Equal schedules are not compared further.
 
-    Rules that name few transfers leave the others to the quick method (`flowlex.models.jit.ruled_transfers`);
+    Rules that name few transfers leave the others to the quick method (`flowlex.models.jit.transfers_with_rules`);
     ``presolve=False`` solves the whole statement.
 
     Parameters

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Integers, locked
 from flowlex.formulations.outcome import Status
-from flowlex.models.answer import Stated
 from flowlex.models.base import Solution
 from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.blocks import Blocks, load_counts, port_pieces
@@ -20,6 +19,7 @@ from flowlex.models.jit.grid import Grid, Load
 from flowlex.models.jit.proofs import part_document
 from flowlex.models.jit.search import Plan
 from flowlex.models.jit.tie_break import tie_stages
+from flowlex.models.solution import Stated
 from flowlex.validation.certificates.jit import SchedulePart
 
 if TYPE_CHECKING:

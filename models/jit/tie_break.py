@@ -32,9 +32,9 @@ from flowlex.formulations.arrays import Integers
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.blocks import Blocks, load_counts, overfull
 from flowlex.models.jit.grid import Grid, Load, Windows
-from flowlex.models.jit.pair_order import Pair
 from flowlex.models.jit.presolve import components
 from flowlex.models.jit.rounding import share_runs
+from flowlex.models.jit.transfer_sequencing import Pair
 
 __all__ = ["break_ties", "tie_stages"]
 

@@ -36,12 +36,12 @@ from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
-from flowlex.models.answer import plain
 from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
 from flowlex.models.load.capacity import capacities, largest_remainder, least_makespan_loads
 from flowlex.models.load.network import Groups, PartitionNetwork, build_network, moved_cost, moves_of
 from flowlex.models.load.solution import PartitionSolution
 from flowlex.models.load.statement import Shipped, state
+from flowlex.models.solution import plain
 from flowlex.models.statement.statement import Statement
 
 __all__ = ["LoadPartition", "PartitionSolution"]

@@ -19,9 +19,9 @@ from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.common_unit import common_unit
 from flowlex.formulations.expression import Expression
 from flowlex.instances.load import LoadPartitionInstance
-from flowlex.models.answer import ModelError
 from flowlex.models.load.capacity import least_makespan_loads
 from flowlex.models.load.network import sending_nodes
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.labels import Index
 from flowlex.models.statement.statement import Stage, Statement
 

@@ -27,7 +27,6 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.formulations.processor_time import processor_seconds
 from flowlex.instances.pods import PodInstance
-from flowlex.models.answer import Solution
 from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.incumbents import offer
 from flowlex.models.pods.admission import Admission, Admitting
@@ -49,6 +48,7 @@ from flowlex.models.pods.search.placement_steps import with_waiting
 from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.models.pods.statement import placement_statement, pods_of_values, run_with_tangents, with_squares
+from flowlex.models.solution import Solution
 from flowlex.models.statement.solve_statement import StatementRun, start_values
 from flowlex.models.statement.statement import Statement
 from flowlex.validation.certificates import verify

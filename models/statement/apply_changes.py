@@ -17,7 +17,7 @@ import numpy as np
 from flowlex.formulations.expression import Expression
 from flowlex.formulations.linear_program import LinearProgram, VariableBlock
 from flowlex.instances.changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Label, Relaxed, Term, Variable
-from flowlex.models.answer import ModelError
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.labels import Index, nearest
 from flowlex.models.statement.statement import Stage, Statement
 

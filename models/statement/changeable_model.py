@@ -23,7 +23,7 @@ from flowlex.instances.changes import (
     read_changes,
 )
 from flowlex.instances.field_types import Part
-from flowlex.models.answer import ModelError
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.apply_changes import apply_changes
 from flowlex.models.statement.expressions import LabelledVariables, Rule, Sum
 from flowlex.models.statement.statement import LabelledRows, Statement

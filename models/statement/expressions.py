@@ -15,7 +15,7 @@ import numpy as np
 
 from flowlex.instances.changes import Interval, Term
 from flowlex.instances.exact import rational
-from flowlex.models.answer import ModelError
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.labels import Index, nearest
 
 if TYPE_CHECKING:

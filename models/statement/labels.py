@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.arrays import Booleans, Integers
 from flowlex.instances.changes import Interval, Label
-from flowlex.models.answer import ModelError
+from flowlex.models.solution import ModelError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,8 +14,8 @@ from flowlex.formulations.arrays import Floats
 from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions
 from flowlex.instances.changes import Cost
 from flowlex.instances.storage import refuse_existing
-from flowlex.models.answer import ModelError, Solution, Stated, plain
 from flowlex.models.options import plain_options
+from flowlex.models.solution import ModelError, Solution, Stated, plain
 from flowlex.models.statement.changeable_model import Changeable
 from flowlex.models.statement.solve_statement import (
     StatementRun,

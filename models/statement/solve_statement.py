@@ -15,7 +15,7 @@ from flowlex.formulations.engines.explanation import explained
 from flowlex.formulations.lexicographic.leaves import Branch, Leaf, StagesOutcome
 from flowlex.formulations.lexicographic.stages import solve_stages
 from flowlex.formulations.outcome import Infeasibility, Outcome, SolveOptions, Status
-from flowlex.models.answer import Dual, ModelError, Solution, plain
+from flowlex.models.solution import Dual, ModelError, Solution, plain
 from flowlex.models.statement.labels import nearest
 from flowlex.models.statement.statement import Statement
 

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from flowlex.formulations.arrays import Floats
 from flowlex.formulations.expression import Expression, Variables
 from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, Relation, VariableBlock
-from flowlex.models.answer import ModelError
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.expressions import LabelledVariables
 from flowlex.models.statement.labels import Index, Named, nearest
 

@@ -7,7 +7,7 @@ import pytest
 from flowlex import generate, model_for
 from flowlex.instances.files import instance_from_document
 from flowlex.models import html_report
-from flowlex.models.answer import ModelError
+from flowlex.models.solution import ModelError
 
 
 class Reader(HTMLParser):

@@ -36,7 +36,7 @@ def start(folder: Path) -> Iterator[Callable[..., Any]]:
     from flowlex.service.readers import Follower, resolve
     from flowlex.service.snapshots import Snapshots
     from flowlex.service.worker import Worker
-    from flowlex.telemetry.service import Settings
+    from flowlex.telemetry.service_context import Settings
     from flowlex.telemetry.store import Store
 
     class ReadersHere:

@@ -148,7 +148,7 @@ def api(sqlite_store: object) -> Iterator[object]:
     from fastapi.testclient import TestClient
 
     from flowlex.telemetry.app import create_app
-    from flowlex.telemetry.service import Settings
+    from flowlex.telemetry.service_context import Settings
 
     app = create_app(sqlite_store, Settings(require_token=False, retention_s=None))
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:

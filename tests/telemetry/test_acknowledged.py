@@ -19,7 +19,7 @@ from flowlex.telemetry.app import create_app
 from flowlex.telemetry.client import TelemetryClient, Unreachable
 from flowlex.telemetry.journal import ForeignJournal, Journal
 from flowlex.telemetry.schemas import Sample
-from flowlex.telemetry.service import Settings
+from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 from flowlex.telemetry.upkeep import RESERVE_BYTES
 from flowlex.telemetry.writes import SequenceConflict

@@ -12,7 +12,7 @@ from flowlex.telemetry import clock as clocks
 from flowlex.telemetry.app import create_app
 from flowlex.telemetry.journal import Journal
 from flowlex.telemetry.schemas import Sample
-from flowlex.telemetry.service import Settings
+from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 
 HOUR = 3_600.0

@@ -17,7 +17,7 @@ import uvicorn
 from flowlex.telemetry.app import create_app
 from flowlex.telemetry.connections import ConnectionLimits, Connections
 from flowlex.telemetry.security import Role, new_token
-from flowlex.telemetry.service import Settings
+from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 
 

@@ -13,13 +13,13 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from flowlex.telemetry import reads, writer
+from flowlex.telemetry import read_queries, writer
 from flowlex.telemetry.app import create_app
 from flowlex.telemetry.assignments import Plan, _rank
 from flowlex.telemetry.client import TelemetryClient, Unreachable
 from flowlex.telemetry.registry import AgentRow
 from flowlex.telemetry.schemas import Registration, Sample
-from flowlex.telemetry.service import Settings
+from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 
 
@@ -53,7 +53,7 @@ def test_last_values_come_in_pages(api: TestClient, sqlite_store: Store) -> None
 
 
 def test_a_page_ends_where_it_is_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "PAGE_CHARS", 1000)
+    monkeypatch.setattr(read_queries, "PAGE_CHARS", 1000)
     fill(store, nodes=10, names=1, value="x" * 500)
     page, more = store.reader.latest()
     assert len(page) == 2 and more
@@ -62,14 +62,14 @@ def test_a_page_ends_where_it_is_long(store: Store, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_history_of_too_many_series_is_refused(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "MAX_SERIES", 5)
+    monkeypatch.setattr(read_queries, "MAX_SERIES", 5)
     fill(api.app.state.service.store)  # type: ignore[attr-defined]
     assert "more than 5 series" in api.get("/v1/history").json()["detail"][0]["msg"]
     assert len(api.get("/v1/history", params={"node": "n1"}).json()["samples"]) == 3
 
 
 def test_histories_of_many_series_merge_by_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "MERGED", 2)
+    monkeypatch.setattr(read_queries, "MERGED", 2)
     rng = random.Random(3)
     times = [float(t) for t in range(60)]
     rng.shuffle(times)

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from flowlex.telemetry.app import create_app
 from flowlex.telemetry.schemas import MAX_VALUE_BYTES, Sample
 from flowlex.telemetry.security import Role, new_token
-from flowlex.telemetry.service import Settings
+from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 from tests.telemetry.stored import count_samples
 

@@ -14,7 +14,7 @@ from flowlex.telemetry import upkeep
 from flowlex.telemetry.app import create_app
 from flowlex.telemetry.database import SchemaError
 from flowlex.telemetry.schemas import Sample
-from flowlex.telemetry.service import Settings
+from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 from tests.telemetry.stored import count_samples, forget_before
 

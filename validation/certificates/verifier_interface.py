@@ -59,7 +59,7 @@ __all__ = [
 _GROUP = "flowlex.verifiers"
 #: Our own verifiers, by kind of instance; imported when used.
 _OWN: dict[str, str] = {
-    "jit-bandwidth": "flowlex.validation.certificates.jit.document:VERIFIER",
+    "jit-bandwidth": "flowlex.validation.certificates.jit.solution_verifier:VERIFIER",
     "flow-scheduling": "flowlex.validation.certificates.flow:VERIFIER",
     "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
     "allocation": "flowlex.validation.certificates.allocation:VERIFIER",

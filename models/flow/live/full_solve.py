@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from flowlex.formulations.outcome import Status
-from flowlex.models.answer import Seconds
 from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.own_goals import ask
 from flowlex.models.flow.live.explain import Explanation
@@ -18,6 +17,7 @@ from flowlex.models.flow.live.frozen_state import FrozenState
 from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.models.solution import Seconds
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.verifier_interface import verify
 

@@ -13,13 +13,13 @@ from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.lexicographic.stages import Leaf, StageResult, StagesOutcome, solve_stages
 from flowlex.formulations.outcome import Infeasibility, Outcome, SolveOptions, Status
 from flowlex.formulations.processor_time import processor_seconds
-from flowlex.models.answer import Dual
 from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.large_rounds.class_network import Network
 from flowlex.models.gpu.large_rounds.class_program import Program, Refined
 from flowlex.models.gpu.large_rounds.user_rules import Rules
 from flowlex.models.gpu.placement import Placement
 from flowlex.models.gpu.round import Round
+from flowlex.models.solution import Dual
 
 __all__ = ["RefinedRun", "run_refined"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from flowlex.formulations.arrays import Booleans, Floats, Integers
 from flowlex.instances.changes import Bounds, Changes, Constraint, Cost, Fix, Label, Term
 from flowlex.instances.gpu import GpuArrays
-from flowlex.models.answer import ModelError
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.apply_changes import sides_of
 from flowlex.models.statement.labels import Index, nearest
 

@@ -21,7 +21,7 @@ from flowlex.instances.allocation import AllocationInstance, AllocationJob, Enti
 from flowlex.models.allocation.baselines import BASELINES, baseline
 from flowlex.models.allocation.model import Allocation
 from flowlex.models.allocation.rounds import schedule_rounds
-from flowlex.simulation.cluster.policies.gpu import GPU, on_gpu
+from flowlex.simulation.cluster.policies.gpu_assignment import GPU, on_gpu
 from flowlex.simulation.cluster.policies.queues import start_where_cheapest
 from flowlex.simulation.cluster.policy_interface import Action, LiveNode, LivePlace, LiveTask, Policy, State
 from flowlex.simulation.decision import Each, EveryNth

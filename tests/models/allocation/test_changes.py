@@ -11,7 +11,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from flowlex import Allocation
 from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances import AllocationInstance, generate
-from flowlex.models.answer import ModelError
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 from tests.models.allocation.cases import random_instance

@@ -8,9 +8,9 @@ import pytest
 from flowlex.formulations.engines import solve
 from flowlex.instances import AllocationInstance
 from flowlex.models.allocation import policy_program
+from flowlex.models.allocation.job_aggregation import JobClasses, job_classes
 from flowlex.models.allocation.model import Allocation
 from flowlex.models.allocation.program import Columns
-from flowlex.models.allocation.symmetry import JobClasses, job_classes
 from tests.models.allocation.cases import random_instance
 
 POLICIES = ("max_min", "water_filling", "makespan", "finish_time", "max_throughput", "hierarchical")

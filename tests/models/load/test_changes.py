@@ -11,8 +11,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance
-from flowlex.models.answer import ModelError
 from flowlex.models.load.model import LoadPartition
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 

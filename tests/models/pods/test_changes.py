@@ -12,8 +12,8 @@ import pytest
 from flowlex.formulations.outcome import SolveOptions
 from flowlex.instances.pod_group_rules import PodGang, PodQueue, PodResource, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.answer import ModelError
 from flowlex.models.pods.model import PodPlacement
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 

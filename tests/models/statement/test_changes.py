@@ -14,8 +14,8 @@ from flowlex.instances import read_instance
 from flowlex.instances.base import InstanceError
 from flowlex.instances.changes import Changes, read_changes
 from flowlex.instances.files import write_instance
-from flowlex.models.answer import ModelError
 from flowlex.models.min_cost_flow import MinCostFlow
+from flowlex.models.solution import ModelError
 from flowlex.validation.certificates import verify
 
 

@@ -19,7 +19,7 @@ from flowlex.models.flow.goals import preset
 from flowlex.models.flow.live.replay import replay_events
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
-from flowlex.simulation.cluster.policies.gpu import round_instance
+from flowlex.simulation.cluster.policies.gpu_assignment import round_instance
 from flowlex.simulation.cluster.run_metrics import figures, job_spans, megabytes, stays
 from flowlex.simulation.cluster.transfers import Transfer, Transfers
 from flowlex.simulation.kernel import SimulationError

@@ -14,7 +14,7 @@ from flowlex.instances.generators import generate
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.validation.certificates.jit import JitSchedule, SchedulePart, certify_schedule, level_counts
-from flowlex.validation.certificates.jit.document import Answer, Proof, schedule_of
+from flowlex.validation.certificates.jit.solution_verifier import Answer, Proof, schedule_of
 from flowlex.validation.certificates.verifier_interface import Claimed, read_document
 
 Fault = Callable[[JitSchedule], JitSchedule]

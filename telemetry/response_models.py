@@ -10,7 +10,7 @@ from fastapi import HTTPException
 from pydantic import BaseModel
 
 from flowlex.telemetry.clock import Clock
-from flowlex.telemetry.reads import LatestRow, SampleRow
+from flowlex.telemetry.read_queries import LatestRow, SampleRow
 
 __all__ = [
     "BAD_BODY",
