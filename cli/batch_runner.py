@@ -204,12 +204,14 @@ class Batch:
         """Repair and open the journal; return the names of solution files that it holds."""
         if self.journal is None:
             return set()
-        torn = self.journal.dropped
+        torn, foreign = self.journal.dropped, self.journal.foreign
         if self.journal.differing:
             names = ", ".join(sorted(self.journal.differing))
             note(f"earlier results were made with other options ({names}); these instances are solved again")
         if self.journal.begin({job.mark.path for job in todo}):
-            note(f"earlier results of these instances are now in {self.journal.folder / 'results.previous.jsonl'}")
+            note(f"what was there before is now in {self.journal.folder / 'results.previous.jsonl'}")
+        if foreign:
+            note(f"{self.journal.path}: {foreign} line(s) are no results of such a run, and are in that file only")
         if torn:
             note(f"{self.journal.path}: dropped {torn} half-written line(s); their instances are solved again")
         return {str(record["solution"]) for record in self.journal.records.values() if record.get("solution")}

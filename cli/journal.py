@@ -62,6 +62,8 @@ class Journal:
         Results found when it was opened, by resolved path of the instance file.
     dropped
         Lines found that were no results (torn by a killed run).
+    foreign
+        Lines found that are complete but no results of this command, such as a report's measurements without inputs.
     differing
         Names of options that kept a result from being taken for `done`.
     """
@@ -69,6 +71,7 @@ class Journal:
     folder: Path
     records: dict[str, Record] = field(default_factory=dict)
     dropped: int = 0
+    foreign: int = 0
     differing: set[str] = field(default_factory=set)
     _lock: int = -1
     _stream: int = -1
@@ -109,11 +112,15 @@ class Journal:
         if not self.path.exists():
             return
         for line in self.path.read_bytes().splitlines(keepends=True):
-            record = _parse(line)
-            if record is None:
+            try:
+                record = json.loads(line)
+            except ValueError:  # torn: no beginning of an object is an object
                 self.dropped += 1
-            else:
+                continue
+            if _is_result(record):
                 self.records[record["input"]["path"]] = record
+            else:
+                self.foreign += 1
 
     def done(self, file: Fingerprint, options: Mapping[str, Any]) -> Record | None:
         """The recorded result of a file under the same options, if there is one and its solution file is there."""
@@ -137,7 +144,7 @@ class Journal:
         """
         try:
             lost = [record for path, record in self.records.items() if path in forget]
-            valuable = any(record["status"] != "error" for record in lost)
+            valuable = self.foreign > 0 or any(record["status"] != "error" for record in lost)
             kept = {path: record for path, record in self.records.items() if path not in forget}
             content = b"".join(map(encode, kept.values()))
             if self.path.exists() and self.path.read_bytes() != content:
@@ -167,12 +174,7 @@ def encode(record: Record) -> bytes:
     return json.dumps(record, allow_nan=False).encode() + b"\n"
 
 
-def _parse(line: bytes) -> Record | None:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None  # torn: no beginning of an object is an object
+def _is_result(record: Any) -> bool:
     if not isinstance(record, dict) or not isinstance(record.get("input"), dict):
-        return None
-    complete = isinstance(record["input"].get("path"), str) and {"status", "options"} <= record.keys()
-    return record if complete else None
+        return False
+    return isinstance(record["input"].get("path"), str) and {"status", "options"} <= record.keys()

@@ -137,6 +137,16 @@ def test_resume_solves_again_what_changed_or_failed(run, write, read_results):
     assert engines == {"a": "network", "b": "pulp", "c": "pulp"}
 
 
+def test_lines_that_are_no_results_stay_in_a_file_of_their_own(run, write):
+    strange = '{"name": "measured elsewhere", "status": "measured"}\n'
+    Path("out").mkdir()
+    Path("out/results.jsonl").write_text(strange)
+    result = run("solve", write("1.json"), "-o", "out", "--resume")
+    assert result.exit_code == 0 and "1 line(s) are no results of such a run" in result.stderr
+    assert Path("out/results.previous.jsonl").read_text() == strange
+    assert len(Path("out/results.jsonl").read_text().splitlines()) == 1
+
+
 def test_two_runs_cannot_write_to_one_folder(tmp_path):
     with Journal(tmp_path), pytest.raises(JournalError, match="another `flowlex solve` is writing there"):
         Journal(tmp_path).__enter__()
