@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations_with_replacement
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,16 +35,21 @@ def flow_sets(count: int) -> Iterator[Flows]:
     Machines are numbered in the order in which the sorted transfers first use them.
     """
     seen: set[Flows] = set()
-    pairs = [(i, j) for i in range(count) for j in range(count)]
-    for flows in combinations_with_replacement(pairs, count):
-        numbers: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        named = tuple(
-            (numbers[0].setdefault(i, len(numbers[0])), numbers[1].setdefault(j, len(numbers[1]))) for i, j in flows
-        )
-        key = min(tuple(sorted(named)), tuple(sorted((j, i) for i, j in named)))
-        if named == flows and key not in seen:
+    for flows in _numbered(count, (), 0, 0):
+        key = min(flows, tuple(sorted((j, i) for i, j in flows)))
+        if key not in seen:
             seen.add(key)
             yield flows
+
+
+def _numbered(count: int, flows: Flows, senders: int, receivers: int) -> Iterator[Flows]:
+    """Sorted transfers that begin with ``flows``; each uses known machines or the next new one."""
+    if len(flows) == count:
+        yield flows
+        return
+    for pair in product(range(senders + 1), range(receivers + 1)):
+        if not flows or pair >= flows[-1]:
+            yield from _numbered(count, (*flows, pair), max(senders, pair[0] + 1), max(receivers, pair[1] + 1))
 
 
 def smallest_failing_cases(*, transfers: int = 5, slots: int = 4) -> dict[int, Flows]:
