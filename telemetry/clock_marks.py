@@ -37,17 +37,13 @@ class ClockMarks:
         stored, and what arrived before is of unknown age.
         """
         with self._database.write() as connection:
+            wall = self.wall_s(connection)
+            _tell(time.time() - wall)
             row = connection.execute(sa.select(CLOCK).where(CLOCK.c.boot == boot())).one_or_none()
             if row is not None:
                 return Clock(row.time, row.boot_s, row.unsure)
-            wall = self.wall_s(connection)
             marks = (sa.func.max(CLOCK.c.time), sa.func.max(SERIES.c.arrived), sa.func.max(AGENT.c.last_seen))
             stored = max((connection.scalar(sa.select(mark)) or 0.0 for mark in marks), default=0.0)
-            if abs(time.time() - wall) > MAX_SKEW_S:
-                _LOG.warning(
-                    "this machine's clock is %.0f s ahead of the database's; ages follow the database's",
-                    time.time() - wall,
-                )
             clock = Clock(max(wall, stored), boot_s(), stored if wall < stored else None)
             connection.execute(sa.insert(CLOCK).values(self._mark(clock)))
         return clock
@@ -61,3 +57,9 @@ class ClockMarks:
     @staticmethod
     def _mark(clock: Clock) -> dict[str, object]:
         return {"boot": boot(), "boot_s": boot_s(), "time": clock.now(), "unsure": clock.unsure}
+
+
+def _tell(ahead_s: float) -> None:
+    if abs(ahead_s) > MAX_SKEW_S:
+        side = "ahead of" if ahead_s > 0 else "behind"
+        _LOG.warning("this machine's clock is %.0f s %s the database's; ages follow the database's", abs(ahead_s), side)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import defaultdict
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -185,7 +184,7 @@ def _inputs(service: Service, node: str, registration: Registration) -> str:
         if row.value is not None:
             given[row.node]["last"][row.name] = json.loads(ages.text(row))
     if registration.window_s and not more:
-        until = time.time()
+        until = service.wall_s
         window = (until - registration.window_s, until, MAX_INPUTS)
         samples, more = service.store.reader.history(registration.inputs, nodes, *window)
         for sample in samples:

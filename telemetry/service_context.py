@@ -83,6 +83,11 @@ class Service:
         #: How far the service's clock is ahead of the database's wall clock.
         self.ahead_s: float = 0.0
 
+    @property
+    def wall_s(self) -> float:
+        """The database's wall clock, for what nodes stamped by theirs."""
+        return self.clock.now() - self.ahead_s
+
     async def write(self, function: Callable[[], T]) -> T:
         """Run a function that writes in the writer's thread."""
         return await asyncio.wrap_future(self.writer.call(function))
