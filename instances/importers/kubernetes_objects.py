@@ -36,12 +36,12 @@ _POD = {
     "spec": "nodeName nodeSelector affinity tolerations topologySpreadConstraints priority priorityClassName "
     "preemptionPolicy overhead resources containers initContainers volumes schedulingGates resourceClaims hostNetwork "
     "terminationGracePeriodSeconds activeDeadlineSeconds schedulerName",
-    "status": "phase conditions resize containerStatuses initContainerStatuses",
+    "status": "phase conditions resize containerStatuses initContainerStatuses nominatedNodeName",
 }
 _LISTED = {
     "containers": "name resources ports restartPolicy",
     "initContainers": "name resources ports restartPolicy",
-    "volumes": "name persistentVolumeClaim ephemeral",
+    "volumes": "name persistentVolumeClaim ephemeral gcePersistentDisk awsElasticBlockStore iscsi rbd",
     "conditions": "type status reason",
     "containerStatuses": "name resources allocatedResources",
     "initContainerStatuses": "name resources allocatedResources",

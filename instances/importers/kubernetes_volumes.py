@@ -70,6 +70,7 @@ def read_volumes(draft: Draft) -> None:
     """Restrict pods to the nodes that reach their volumes; pods whose claims cannot be bound yet stay pending."""
     listed = _listed(draft.cluster)
     single: dict[str, list[str]] = {}
+    unbound: dict[str, list[str]] = {}
 
     def reach(pod: KubePod) -> None:
         for name in _claims(pod):
@@ -80,21 +81,28 @@ def read_volumes(draft: Draft) -> None:
             if claim is None or claim["metadata"].get("deletionTimestamp"):
                 draft.cluster.leave(pod, f"its volume claim {name} does not exist or is being deleted")
                 return
+            if name in _own_claims(pod) and not _owned(claim, pod):
+                draft.cluster.leave(pod, f"its volume claim {name} was not made for it")
+                return
             if "ReadWriteOncePod" in ((claim.get("spec") or {}).get("accessModes") or ()):
                 single.setdefault(name, []).append(pod.name)
+            elif not _chosen(claim):
+                unbound.setdefault(name, []).append(pod.name)
             _bind(draft, listed, pod, name)
 
     draft.each(reach)
-    for pod in draft.cluster.running if single else ():
+    shared = single | unbound
+    for pod in draft.cluster.running if shared else ():
         with contextlib.suppress(*ANY_ERROR):
-            for name in single.keys() & {*_claims(pod)}:
-                single[name].append(pod.name)
-    for number, (name, pods) in enumerate(single.items(), 1):
+            for name in shared.keys() & {*_claims(pod)}:
+                shared[name].append(pod.name)
+    alone = {f"claim {name} of one pod": pods for name, pods in single.items()}
+    # the first pod decides where the volume is made, so the others wait for the next placement
+    alone |= {f"claim {name} until it is bound": pods for name, pods in unbound.items()}
+    for number, (what, pods) in enumerate(alone.items(), 1):
         if len(pods) > 1:
             over = draft.mark(f"claim-{number}", dict.fromkeys(draft.cluster.nodes, "all"))
-            draft.add_resource(
-                PodResource(name=f"claim {name} of one pod", over=over, amount=1), dict.fromkeys(pods, 1)
-            )
+            draft.add_resource(PodResource(name=what, over=over, amount=1), dict.fromkeys(pods, 1))
 
 
 def _claims(pod: KubePod) -> list[str]:
@@ -106,6 +114,24 @@ def _claims(pod: KubePod) -> list[str]:
         elif volume.get("ephemeral"):
             found.append(f"{pod.name}-{volume['name']}")
     return found
+
+
+def _own_claims(pod: KubePod) -> set[str]:
+    """Those of its claims that Kubernetes makes for it (generic ephemeral volumes)."""
+    volumes = pod.spec.get("volumes") or ()
+    return {f"{pod.name}-{v['name']}" for v in volumes if v.get("ephemeral") and not v.get("persistentVolumeClaim")}
+
+
+def _owned(claim: Item, pod: KubePod) -> bool:
+    """Whether a claim was made for this pod, not for an earlier one of its name."""
+    uid, owners = pod.item["metadata"].get("uid"), claim["metadata"].get("ownerReferences") or ()
+    return uid is None or any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
+
+
+def _chosen(claim: Item) -> bool:
+    """Whether a claim has its volume, or the node for which it is made."""
+    notes = claim["metadata"].get("annotations") or {}
+    return bool((claim.get("spec") or {}).get("volumeName") or notes.get(_SELECTED))
 
 
 def _listed(cluster: Cluster) -> dict[str, dict[str, Item]]:
@@ -124,6 +150,11 @@ def _listed(cluster: Cluster) -> dict[str, dict[str, Item]]:
 def _bind(draft: Draft, listed: Mapping[str, Mapping[str, Item]], pod: KubePod, name: str) -> None:
     claim = listed["PersistentVolumeClaim"][name]
     spec = claim.get("spec") or {}
+    phase = (claim.get("status") or {}).get("phase")
+    if phase == "Lost" or (phase == "Pending" and spec.get("volumeName")):
+        said = "has lost its volume" if phase == "Lost" else "is not bound yet to the volume that it names"
+        draft.cluster.leave(pod, f"its volume claim {name} {said}")
+        return
     if spec.get("volumeName"):
         if "PersistentVolume" not in listed:
             draft.cluster.counts[_UNLISTED] += 1
