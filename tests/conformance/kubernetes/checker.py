@@ -6,94 +6,14 @@ been bound so far; `judge` binds a List of objects one by one and returns what t
 
 from __future__ import annotations
 
-import copy
-import math
 import re
 from collections import defaultdict
-from decimal import Decimal
-from typing import Any
 
-Json = dict[str, Any]
-HARD = "requiredDuringSchedulingIgnoredDuringExecution"
-UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
-UNITS |= {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", 1)}
-UNITS |= {"m": Decimal("1e-3"), "u": Decimal("1e-6"), "n": Decimal("1e-9")}
-
-
-def amount(text: Any) -> int:
-    """Thousandths, rounded up, as the API server keeps them."""
-    number, unit = re.fullmatch(r"([-+.\d]+(?:[eE]-?\d+)?)([A-Za-z]*)", str(text)).groups()  # type: ignore[union-attr]
-    return math.ceil(Decimal(number) * UNITS[unit] * 1000)
-
-
-def amounts(texts: Json | None) -> Json:
-    return {name: amount(text) for name, text in (texts or {}).items()}
-
-
-def counted(thousandths: Json) -> Json:
-    """Thousandths of a core, whole units of all else, rounded up: what the scheduler counts with."""
-    return {name: much if name == "cpu" else math.ceil(Decimal(much) / 1000) for name, much in thousandths.items()}
+from tests.conformance.kubernetes.stored_pods import HARD, Json, amounts, counted, requested, stored
 
 
 def key_of(pod: Json) -> tuple[str, str]:
     return pod["metadata"].get("namespace", "default"), pod["metadata"]["name"]
-
-
-def requested(pod: Json) -> Json:
-    """KEP-753 and KEP-2837: containers and sidecars, or an init container with the sidecars started before it."""
-    spec, state = pod["spec"], pod.get("status", {})
-    reasons = [each.get("reason") for each in state.get("conditions", []) if each["type"] == "PodResizePending"]
-
-    def of(container: Json) -> Json:
-        resources = container.get("resources", {})
-        asked = {**amounts(resources.get("limits")), **amounts(resources.get("requests"))}
-        for status in state.get("containerStatuses", []):
-            if status["name"] == container["name"] and "resources" in status:
-                asked = {} if reasons == ["Infeasible"] else asked
-                for name, has in amounts(status.get("resources", {}).get("requests")).items():
-                    asked[name] = max(has, asked.get(name, 0))
-        return asked
-
-    inits = spec.get("initContainers", [])
-    names = {name for container in [*spec["containers"], *inits] for name in of(container)}
-    total = {}
-    for name in names:
-        main = sum(of(container).get(name, 0) for container in spec["containers"])
-        sidecars, peak = 0, 0
-        for container in inits:
-            if container.get("restartPolicy") == "Always":
-                sidecars += of(container).get(name, 0)
-                peak = max(peak, sidecars)
-            else:
-                peak = max(peak, sidecars + of(container).get(name, 0))
-        total[name] = max(main + sidecars, peak)
-    own = spec.get("resources", {})
-    total = {**amounts(own.get("limits")), **total, **amounts(own.get("requests"))}
-    for name, more in amounts(spec.get("overhead")).items():
-        total[name] = total.get(name, 0) + more
-    return {**counted(total), "pods": 1}
-
-
-def stored(pod: Json, minor: int) -> Json:
-    """A pod as an API server of 1.``minor`` keeps it: fields of features that are off by default there are dropped.
-
-    SidecarContainers are on since 1.29, MatchLabelKeysInPodAffinity since 1.31, InPlacePodVerticalScaling since 1.33,
-    PodLevelResources since 1.34.
-    """
-    pod = copy.deepcopy(pod)
-    if minor < 29:
-        for container in pod["spec"].get("initContainers", []):
-            container.pop("restartPolicy", None)
-    if minor < 31:
-        for kind in ("podAffinity", "podAntiAffinity"):
-            for term in pod["spec"].get("affinity", {}).get(kind, {}).get(HARD, []):
-                term.pop("matchLabelKeys", None)
-                term.pop("mismatchLabelKeys", None)
-    if minor < 33:
-        pod.get("status", {}).pop("containerStatuses", None)
-    if minor < 34:
-        pod["spec"].pop("resources", None)
-    return pod
 
 
 def expression(rule: Json, labels: Json) -> bool:
@@ -229,7 +149,8 @@ class Scheduler:
         def ports(one: Json) -> list[tuple[str, int, str]]:
             return [
                 (port.get("protocol", "TCP"), port["hostPort"], port.get("hostIP", "0.0.0.0"))
-                for container in one["spec"]["containers"]
+                for container in [*one["spec"]["containers"], *one["spec"].get("initContainers", [])]
+                if container in one["spec"]["containers"] or container.get("restartPolicy") == "Always"
                 for port in container.get("ports", [])
                 if port.get("hostPort")
             ]
@@ -243,12 +164,15 @@ class Scheduler:
         space = key_of(pod)[0]
         for volume in pod["spec"].get("volumes", []):
             name = volume.get("persistentVolumeClaim", {}).get("claimName")
+            if "ephemeral" in volume:
+                name = f"{key_of(pod)[1]}-{volume['name']}"
             if name is None or not self.of_kind["PersistentVolumeClaim"]:
                 continue
             claims = [c for c in self.of_kind["PersistentVolumeClaim"] if key_of(c) == (space, name)]
-            if not claims:
+            if not claims or not self.claim_is_whole(claims[0], pod if "ephemeral" in volume else None):
                 return False
             bound = claims[0]["spec"].get("volumeName")
+            first = [self.on[key] for key in self.on if not bound and (space, name) in self.claims(self.pods[key])]
             volumes = [v for v in self.of_kind["PersistentVolume"] if v["metadata"]["name"] == bound]
             classes = [
                 c
@@ -257,7 +181,7 @@ class Scheduler:
             ]
             late = [c for c in classes if c.get("volumeBindingMode") == "WaitForFirstConsumer"]
             chosen = claims[0]["metadata"].get("annotations", {}).get("volume.kubernetes.io/selected-node", node)
-            if not bound and (chosen != node or (self.of_kind["StorageClass"] and not late)):
+            if not bound and ({chosen, *first} != {node} or (self.of_kind["StorageClass"] and not late)):
                 return False
             for each in volumes:
                 required = each["spec"].get("nodeAffinity", {}).get("required")
@@ -266,6 +190,16 @@ class Scheduler:
                 if not self.zone_of_volume(each["metadata"].get("labels", {}), self.labels(node)):
                     return False
         return True
+
+    @staticmethod
+    def claim_is_whole(claim: Json, owner: Json | None) -> bool:
+        """Not being deleted, not without its volume, and, where it was made for a pod, for this one."""
+        meta, phase = claim["metadata"], claim.get("status", {}).get("phase")
+        prebound = phase == "Pending" and claim["spec"].get("volumeName")
+        if meta.get("deletionTimestamp") or phase == "Lost" or prebound:
+            return False
+        uids = [one["uid"] for one in meta.get("ownerReferences", []) if one.get("controller")]
+        return owner is None or "uid" not in owner["metadata"] or owner["metadata"]["uid"] in uids
 
     def claims(self, pod: Json) -> dict[tuple[str, str], Json]:
         """Claims of a pod that are listed."""
@@ -279,7 +213,20 @@ class Scheduler:
         alone = {
             key for key, claim in self.claims(pod).items() if "ReadWriteOncePod" in claim["spec"].get("accessModes", [])
         }
-        return not any(alone & self.claims(self.pods[key]).keys() for key in self.on)
+        if any(alone & self.claims(self.pods[key]).keys() for key in self.on):
+            return False
+        others = [volume for other in self.there(node) for volume in other["spec"].get("volumes", [])]
+        return not any(self.disks_meet(a, b) for a in pod["spec"].get("volumes", []) for b in others)
+
+    @staticmethod
+    def disks_meet(a: Json, b: Json) -> bool:
+        """Whether two volumes name one disk that not both only read (of EBS: one disk)."""
+        same = {"gcePersistentDisk": ("pdName",), "iscsi": ("iqn",), "rbd": ("pool", "image")}
+        for kind, parts in {**same, "awsElasticBlockStore": ("volumeID",)}.items():
+            same_disk = kind in a and kind in b and all(a[kind].get(part) == b[kind].get(part) for part in parts)
+            if same_disk and not (kind in same and a[kind].get("readOnly") and b[kind].get("readOnly")):
+                return True
+        return False
 
     def NodeVolumeLimits(self, pod: Json, node: str) -> bool:
         driver = {
@@ -374,7 +321,19 @@ class Scheduler:
             return ["SchedulingGates"]
         if (pod["spec"].get("schedulerName") or "default-scheduler") not in ("default-scheduler", "volcano"):
             return ["SchedulerName"]
-        return [name for name in self.FILTERS if not getattr(self, name)(pod, node)]
+        found = [name for name in self.FILTERS if not getattr(self, name)(pod, node)]
+        kept, rank = self.on, pod["spec"].get("priority", 0)
+        nominated = {  # as if those ran for which preemption has made room here
+            key: node
+            for key, other in self.pods.items()
+            if key not in kept and key != key_of(pod) and other["spec"].get("priority", 0) >= rank
+            if other.get("status", {}).get("nominatedNodeName") == node
+        }
+        if nominated and not found:
+            self.on = kept | nominated
+            found = [name for name in self.FILTERS if not getattr(self, name)(pod, node)]
+            self.on = kept
+        return found
 
     def open_nodes(self, pod: Json) -> list[str]:
         """Nodes that all filters let a pod go to now."""

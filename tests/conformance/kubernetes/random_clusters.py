@@ -138,6 +138,19 @@ def volumes(rng: random.Random, nodes: list[Json], pods: list[Json]) -> list[Jso
     return items
 
 
+def disks_and_rooms(rng: random.Random, pods: list[Json], *, rooms: bool) -> None:
+    """Give some pods a disk by its name, and, with ``rooms``, some that wait a node where room is made for them."""
+    for pod in pods:
+        if rng.random() < 0.3:
+            kind, part = rng.choice(
+                [("gcePersistentDisk", "pdName"), ("iscsi", "iqn"), ("awsElasticBlockStore", "volumeID")]
+            )
+            disk = {part: rng.choice("de"), **rng.choice([{}, {"readOnly": True}])}
+            pod["spec"] = {**pod["spec"], "volumes": [{"name": "d", kind: disk}]}
+        if rng.random() < 0.1 and rooms and pod["status"]["phase"] == "Pending":
+            pod["status"]["nominatedNodeName"] = f"n{rng.randint(0, 3)}"
+
+
 def random_cluster(seed: int) -> list[Json]:
     """Nodes and pods; pods of one template differ in their names."""
     rng = random.Random(seed)
@@ -158,4 +171,6 @@ def random_cluster(seed: int) -> list[Json]:
             own["priority"] = rng.choice([0, 0, 10]) if runs else rng.choice([0, 5])
             pods.append({"kind": "Pod", "metadata": meta, "spec": dict(own), "status": {"phase": phase}})
             spec = dict(spec)
+    if seed % 3 == 1:
+        disks_and_rooms(random.Random(f"disks {seed}"), pods, rooms=seed % 2 == 0)
     return nodes + pods + (volumes(random.Random(f"volumes {seed}"), nodes, pods) if seed % 3 == 2 else [])

@@ -55,6 +55,8 @@ def _node(name: str, said: dict[str, Any], version: str) -> dict[str, Any]:
 
 def _pod(name: str, said: dict[str, Any]) -> dict[str, Any]:
     meta = {"name": name, "namespace": said.get("namespace", "s"), "labels": said.get("labels", {})}
+    if "uid" in said:
+        meta["uid"] = said["uid"]
     if said.get("deleting"):
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     main = {"name": "main", "resources": {"requests": said.get("requests", {"cpu": "100m"})}}
