@@ -66,7 +66,7 @@ class Cards:
         on: dict[str, list[KubePod]] = {}
         least = [pod for pod in draft.cluster.running if preempt_below is not None and pod.priority < preempt_below]
         least.sort(key=lambda pod: pod.priority)
-        stoppable = evictable(draft.cluster, (pod for pod in least if pod.name not in draft.pinned))
+        stoppable = evictable(draft.cluster, (p for p in least if p.name not in draft.pinned and not p.static))
         for pod in draft.cluster.running:
             if draft.bit[str(pod.node)] & draft.usable:
                 on.setdefault(str(pod.node), []).append(pod)

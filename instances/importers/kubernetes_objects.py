@@ -50,7 +50,9 @@ _POD_CONDITIONS = ("Ready", "PodResizePending")
 _IN_STATUS = ("containerStatuses", "initContainerStatuses")
 _OTHERS = (
     *(
+        "CSIDriver",
         "CSINode",
+        "CSIStorageCapacity",
         "Namespace",
         "PersistentVolume",
         "PersistentVolumeClaim",
@@ -113,6 +115,14 @@ class KubePod:
     def ending(self) -> bool:
         """Whether it is being deleted."""
         return self.item["metadata"].get("deletionTimestamp") is not None
+
+    @property
+    def static(self) -> bool:
+        """Whether the kubelet of its node runs it, whatever becomes of the Pod object."""
+        owners = self.item["metadata"].get("ownerReferences") or ()
+        return "kubernetes.io/config.mirror" in self.notes or any(
+            isinstance(owner, dict) and owner.get("kind") == "Node" for owner in owners
+        )
 
     @property
     def preempts(self) -> bool:

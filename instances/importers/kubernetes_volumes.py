@@ -9,7 +9,8 @@ from typing import Any
 
 from flowlex.instances.importers.kubernetes_draft import Draft
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod, label_map
-from flowlex.instances.importers.kubernetes_selectors import matches_node
+from flowlex.instances.importers.kubernetes_resources import quantity
+from flowlex.instances.importers.kubernetes_selectors import matches_node, selects
 from flowlex.instances.pod_group_rules import PodResource
 
 __all__ = ["count_attached", "read_volumes"]
@@ -24,6 +25,7 @@ _PLACES = {
     for prefix in ("failure-domain.beta.kubernetes.io", "topology.kubernetes.io")
     for what in ("zone", "region")
 }
+_NO_DRIVERS = "volume claims to be made by drivers whose room on nodes is not known (no CSIDriver objects are listed)"
 _UNLISTED = "volume claims that could not be looked up (their objects are not listed; taken to bind anywhere)"
 
 
@@ -137,7 +139,7 @@ def _chosen(claim: Item) -> bool:
 def _listed(cluster: Cluster) -> dict[str, dict[str, Item]]:
     """Claims by namespace and name, volumes and storage classes by name, of the kinds that are listed."""
     found: dict[str, dict[str, Item]] = {}
-    for kind in ("PersistentVolumeClaim", "PersistentVolume", "StorageClass"):
+    for kind in ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSIDriver"):
         if kind in cluster.others:
             found[kind] = {}
             for item in cluster.others[kind]:
@@ -178,17 +180,45 @@ def _bind(draft: Draft, listed: Mapping[str, Mapping[str, Item]], pod: KubePod, 
         draft.cluster.leave(pod, f"its volume claim {name} is not bound yet")
     elif storage.get("provisioner") == "kubernetes.io/no-provisioner":
         draft.cluster.leave(pod, f"its volume claim {name} chooses among local volumes, which is not read")
-    elif topologies := storage.get("allowedTopologies"):
-        terms = [
-            {
-                "matchExpressions": [
-                    {"key": each["key"], "operator": "In", "values": each["values"]}
-                    for each in term.get("matchLabelExpressions") or ()
-                ]
-            }
-            for term in topologies
+    else:
+        _keep_room(draft, listed, pod, name)
+        if topologies := storage.get("allowedTopologies"):
+            terms = [
+                {
+                    "matchExpressions": [
+                        {"key": each["key"], "operator": "In", "values": each["values"]}
+                        for each in term.get("matchLabelExpressions") or ()
+                    ]
+                }
+                for term in topologies
+            ]
+            _restrict(draft, pod, name, {"nodeSelectorTerms": terms})
+
+
+def _keep_room(draft: Draft, listed: Mapping[str, Mapping[str, Item]], pod: KubePod, name: str) -> None:
+    """Only nodes on which a driver that says its storage capacity has room for the volume of a claim."""
+    if "CSIDriver" not in listed:
+        draft.cluster.counts[_NO_DRIVERS] += 1
+        return
+    spec = listed["PersistentVolumeClaim"][name]["spec"]
+    storage = str(spec["storageClassName"])
+    driver = listed["CSIDriver"].get(str(listed["StorageClass"][storage].get("provisioner")), {})
+    if not (driver.get("spec") or {}).get("storageCapacity"):
+        return
+    size = str(((spec.get("resources") or {}).get("requests") or {}).get("storage") or 0)
+
+    def work() -> int:
+        fit = [
+            each["nodeTopology"]
+            for each in draft.cluster.others.get("CSIStorageCapacity", ())
+            if each.get("storageClassName") == storage and each.get("nodeTopology") is not None
+            if quantity(each.get("maximumVolumeSize", each.get("capacity", -1))) >= quantity(size)
         ]
-        _restrict(draft, pod, name, {"nodeSelectorTerms": terms})
+        nodes = draft.cluster.nodes.values()
+        return draft.mask(node.name for node in nodes if any(selects(where, node.labels) for where in fit))
+
+    there = draft.of_spec(pod, "room", work, storage, size) if quantity(size) else -1
+    draft.forbid(pod, ~there, f"the driver of its claim {name} has no room for {size} on a node that takes it")
 
 
 def _keep_zone(draft: Draft, pod: KubePod, name: str, labels: Mapping[str, str]) -> None:

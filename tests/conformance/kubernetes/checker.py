@@ -183,6 +183,8 @@ class Scheduler:
             chosen = claims[0]["metadata"].get("annotations", {}).get("volume.kubernetes.io/selected-node", node)
             if not bound and ({chosen, *first} != {node} or (self.of_kind["StorageClass"] and not late)):
                 return False
+            if late and not bound and not self.has_room(claims[0], late[0], node):
+                return False
             for each in volumes:
                 required = each["spec"].get("nodeAffinity", {}).get("required")
                 if required and not node_terms(required["nodeSelectorTerms"], self.nodes[node]):
@@ -190,6 +192,20 @@ class Scheduler:
                 if not self.zone_of_volume(each["metadata"].get("labels", {}), self.labels(node)):
                     return False
         return True
+
+    def has_room(self, claim: Json, made: Json, node: str) -> bool:
+        """Whether a driver that says its storage capacity has room on a node."""
+        tracked = [d for d in self.of_kind["CSIDriver"] if d["metadata"]["name"] == made.get("provisioner")]
+        if not any(driver["spec"].get("storageCapacity") for driver in tracked):
+            return True
+        size = amounts(claim["spec"].get("resources", {}).get("requests")).get("storage", 0)
+        rooms = [
+            amounts({"most": room.get("maximumVolumeSize", room.get("capacity", "-1"))})["most"]
+            for room in self.of_kind["CSIStorageCapacity"]
+            if room["storageClassName"] == made["metadata"]["name"]
+            and selected(room.get("nodeTopology"), self.labels(node))
+        ]
+        return not size or any(most >= size for most in rooms)
 
     @staticmethod
     def claim_is_whole(claim: Json, owner: Json | None) -> bool:

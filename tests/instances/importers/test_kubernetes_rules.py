@@ -336,6 +336,21 @@ def test_a_pod_that_must_not_preempt_stops_nobody(tmp_path: Path, stated: str) -
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        {"annotations": {"kubernetes.io/config.mirror": "x"}},
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1", "controller": True}]},
+    ],
+)
+def test_a_static_pod_is_never_stopped(tmp_path: Path, more: dict[str, Any]) -> None:
+    run = pod("old", {"cpu": "10"}, phase="Running", nodeName="n", priority=0)
+    for meta, cost in (({}, 1.0), (more, None)):
+        items = [node("n"), {**run, "metadata": {**run["metadata"], **meta}}]
+        instance = read_kubernetes(write(tmp_path, {"items": items}), preempt_below=5)
+        assert instance.pods[0].preempt_cost == cost
+
+
+@pytest.mark.parametrize(
     ("labels", "notes", "objects"),
     [
         ({"scheduling.x-k8s.io/pod-group": "g"}, {}, [{"minMember": 3}]),
