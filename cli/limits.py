@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,10 @@ from typing import Any
 from flowlex.instances.errors import InstanceError
 from flowlex.instances.storage import is_url, seen
 
-__all__ = ["explained", "memory_limit", "refuse_changed"]
+__all__ = ["explained", "memory_limit", "out_of_memory", "refuse_changed"]
+
+#: What libraries print that end their process when they get no memory.
+_NO_MEMORY = re.compile(r"MemoryError|memory allocation of \d+ bytes failed|bad_alloc")
 
 
 @contextlib.contextmanager
@@ -28,6 +32,13 @@ def memory_limit(limit_mb: int | None) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+
+
+def out_of_memory(limit_mb: int | None, log: str | None = None) -> str:
+    """What to say of a task that got no memory; empty if its process printed a ``log`` that says nothing of it."""
+    if log is not None and (limit_mb is None or not _NO_MEMORY.search(log)):
+        return ""
+    return "not enough memory" if limit_mb is None else f"needs more than the memory limit of {limit_mb} MB"
 
 
 def refuse_changed(task: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import IO, Any
 
+from flowlex.cli.limits import out_of_memory
 from flowlex.cli.output import note
 from flowlex.cli.result_record import blank, cut_off
 
@@ -166,7 +167,10 @@ class SingleWorker:
                         if listener is not None:
                             listener(task, event)
             except EOFError:
-                said, cause = process.last_log_line(), _cause(self.close())
+                log = process.log_tail()
+                said, cause = log.strip().rpartition("\n")[2].strip(), _cause(self.close())
+                if message := process.stage and out_of_memory(task.get("memory_limit_mb"), log):
+                    return process.cut_off("error", message, "memory limit")
                 if process.stage:
                     message = f"the process that was {process.stage} it ended: {cause} {said}".strip()
                     return process.cut_off("error", message)
@@ -250,22 +254,21 @@ class _Process:
             stage = f"while {self.stage} it: limit {limit:g} s" if limit is not None and self.stage else ""
             raise TimeoutError(f"stopped {stage}" if stage else "stopped: it did not begin")
 
-    def cut_off(self, status: str, message: str) -> Finished:
+    def cut_off(self, status: str, message: str, by: str = "killed") -> Finished:
         """The result of a task that did not come to its end."""
         record = self.reply.get("record") or blank(self.given["instance"], self.given["engine"])
         if self.stage == "comparing":  # the instance is solved already
             record["comparison"] = {"message": message}
         elif self.answer is not None:
-            record = cut_off(self.answer, "time limit" if status == "time_limit" else "killed", message)
+            record = cut_off(self.answer, "time limit" if status == "time_limit" else by, message)
         else:
             record |= {"status": status, "message": message}
         return Finished(self.given, record, self.reply.get("display", {}))
 
-    def last_log_line(self) -> str:
-        """The last line on its standard error."""
-        self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - 2000))
-        lines = self.log.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
+    def log_tail(self) -> str:
+        """The end of what it printed on its standard error."""
+        self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - 8_000))
+        return self.log.read().decode("utf-8", "replace")
 
     def kill(self) -> int:
         """End the process and all it started; return its exit code."""

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowlex.cli.limits import explained, memory_limit, refuse_changed
+from flowlex.cli.limits import explained, memory_limit, out_of_memory, refuse_changed
 from flowlex.cli.result_record import Channel, blank, cut_off, fill
 from flowlex.formulations.processor_time import set_listener
 from flowlex.instances.storage import json_value, read_head
@@ -55,6 +55,7 @@ def main() -> None:
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing may read what is meant for us
     set_listener(lambda on: channel.send("compiling", on=on))
+    os.environ["RUST_BACKTRACE"] = "0"  # without memory, a library that prints one waits for itself
     os.environ["FLOWLEX_QUIET_COMPILING"] = "1"  # the parent gets an event and prints it
     for line in tasks:
         channel.send("done", **run_task(json.loads(line), channel))
@@ -112,7 +113,7 @@ def run_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
         with memory_limit(limit_mb):
             work(task, channel, reply)
     except MemoryError:
-        message = "not enough memory" if limit_mb is None else f"needs more than the memory limit of {limit_mb} MB"
+        message = out_of_memory(limit_mb)
         record |= {"status": "error", "message": message}
         if reply["answer"] is not None:
             record |= cut_off(reply["answer"], "memory limit", message)

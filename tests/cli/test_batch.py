@@ -184,7 +184,7 @@ def test_garbage_in_the_results_is_dropped(tmp_path):
     (tmp_path / "results.jsonl").write_bytes(b"\xff\xfe\n[1]\n" + good + b'{"status": "optimal", "input": 3}\nnull\n')
     with Journal(tmp_path) as journal:
         assert list(journal.records) == ["/1"]
-        assert journal.dropped == 4
+        assert (journal.dropped, journal.foreign) == (1, 3)  # bytes that are no text; lines that are no results
         journal.begin(set())
     assert (tmp_path / "results.jsonl").read_bytes() == good
 

@@ -72,6 +72,20 @@ def test_a_memory_limit_ends_one_instance(run, write, tmp_path):
     assert small["status"] == "optimal"
 
 
+@pytest.mark.parametrize("limit", [20, 30, 60])
+def test_a_library_that_ends_its_process_for_lack_of_memory_is_no_riddle(run, write, tmp_path, monkeypatch, limit):
+    """Plain and packed: one line each with the reason, and no backtrace that waits for itself."""
+    monkeypatch.setenv("RUST_BACKTRACE", "1")
+    flow = generate("flow-scale", machines=5000, tasks=10_000)
+    network = generate("network-random", nodes=2000, arcs=200_000)
+    for name in ("flow.json", "flow.json.gz", "network.json", "network.json.gz"):
+        write_instance(flow if "flow" in name else network, tmp_path / "in" / name)
+    result = run("solve", "in", "--memory-limit", limit, "--json")
+    records = list(map(json.loads, result.stdout.splitlines()))
+    assert result.exit_code == 1 and len(records) == 4
+    assert {record["message"] for record in records} == {f"needs more than the memory limit of {limit} MB"}
+
+
 @pytest.mark.parametrize("jobs", [("--jobs", 1), ("--scheduler", "local:1")], ids=["here", "dask"])
 def test_files_that_are_none_are_one_line_each_at_once(run, write, read_results, jobs):
     """Without a time limit: none may be waited for."""
