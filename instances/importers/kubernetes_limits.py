@@ -247,7 +247,9 @@ def evictable(cluster: Cluster, pods: Iterable[KubePod]) -> set[str]:
 def _budget(cluster: Cluster, item: Mapping[str, Any]) -> _Budget:
     meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
     space, selector = str(meta.get("namespace") or "default"), spec.get("selector")
-    if "disruptionsAllowed" in status:
+    if int(status.get("observedGeneration") or 0) < int(meta.get("generation") or 0) and status:
+        left = 0  # its status is of an earlier specification: the server refuses evictions until it is new
+    elif "disruptionsAllowed" in status:
         left = int(status["disruptionsAllowed"])
     else:
         mine = [

@@ -335,6 +335,16 @@ def test_a_pod_that_must_not_preempt_stops_nobody(tmp_path: Path, stated: str) -
         assert ("team-a/new" in solution.to_dict()["answer"]["placement"]) == stops
 
 
+def test_a_budget_whose_status_is_old_lets_nobody_go(tmp_path: Path) -> None:
+    run = pod("old", {"cpu": "10"}, phase="Running", nodeName="n", priority=0)
+    for generation, cost in ((1, 1.0), (2, None)):
+        meta = {"name": "b", "namespace": "team-a", "generation": generation}
+        status = {"disruptionsAllowed": 1, "observedGeneration": 1}
+        budget = {"kind": "PodDisruptionBudget", "metadata": meta, "spec": {"selector": {}}, "status": status}
+        instance = read_kubernetes(write(tmp_path, {"items": [node("n"), run, budget]}), preempt_below=5)
+        assert instance.pods[0].preempt_cost == cost
+
+
 @pytest.mark.parametrize(
     "more",
     [
