@@ -108,7 +108,10 @@ FLOW: dict[str, dict[str, Change]] = {
     f"{_FLOW}.goals.priority:Priority.waiting": {"one dearer": lambda cost, *_: cost + 1},
     f"{_FLOW}.queue_shares:whole_shares": {"a unit to the last": array(lambda s: (up(s), down(s)))},
     f"{_FLOW}.queue_shares:_can_be_placed": {"always": lambda *_: True},
-    f"{_FLOW}.queue_shares:_by_network": {"a unit to the last": array(lambda s: (up(s), down(s))), "one less": array(down)},
+    f"{_FLOW}.queue_shares:_by_network": {
+        "a unit to the last": array(lambda s: (up(s), down(s))),
+        "one less": array(down),
+    },
     f"{_FLOW}.queue_shares:guaranteed": {"nothing": lambda least, *_: least * 0},
     f"{_FLOW}.goals.base:Scale.units": {"one more": lambda units, *_: units + 1},
     f"{_FLOW}.goals.base:ClusterView.members": {"the first lost": lambda names, *_: iter(list(names)[1:])},
