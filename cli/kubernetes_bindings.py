@@ -11,6 +11,7 @@ import typer
 
 from flowlex.cli.options import ForceOption
 from flowlex.cli.output import complain, note, refuse_existing, write_output
+from flowlex.instances.errors import counted
 
 if TYPE_CHECKING:
     from flowlex.instances.importers.kubernetes_bindings import Plan
@@ -80,10 +81,11 @@ def bindings(
     if against is not None and cluster is not None and (wrong := changed_since(made, cluster, read_cluster(against))):
         for name, how in wrong.items():
             complain(f"{name}: {how}")
-        complain(f"{len(wrong)} objects changed since {objects}; place them again")
+        complain(f"{counted(len(wrong), 'object')} changed since {objects}; place them again")
         raise typer.Exit(1)
     if source.pending:
-        note(f"{len(source.pending)} pods stay pending, as the importer could not state them (see `pending`)")
+        stay = counted(len(source.pending), "pod stays", "pods stay")
+        note(f"{stay} pending, as the importer could not state them (see `pending`)")
     pods = patched(manifests, source, made, placement) if manifests else None
     write_plan(made, output, pods)
 
@@ -102,7 +104,7 @@ def write_plan(made: Plan, output: str, instead: dict[str, Any] | None = None) -
     for name, reason in list(made.waits.items())[:5]:
         note(f"{name} is left as it is: {reason}")
     if len(made.waits) > 5:
-        note(f"{len(made.waits) - 5} more pods are left for such reasons")
+        note(f"{counted(len(made.waits) - 5, 'more pod is', 'more pods are')} left for such reasons")
     document = instead or made.document
     if output.endswith(".sh"):
         if instead is not None:
@@ -118,4 +120,4 @@ def write_plan(made: Plan, output: str, instead: dict[str, Any] | None = None) -
     evictions = sum(item["kind"] == "Eviction" for item in made.items)
     if output != "-":
         remedy = "; kubectl creates Evictions by path only: -o FILE.sh does it" if evictions and text[0] != "#" else ""
-        note(f"{output}: {evictions} evictions, {len(made.items) - evictions} bindings{remedy}")
+        note(f"{output}: {counted(evictions, 'eviction')}, {counted(len(made.items) - evictions, 'binding')}{remedy}")

@@ -12,6 +12,7 @@ import typer
 from flowlex.cli.kubernetes_bindings import check_output, write_plan
 from flowlex.cli.options import ForceOption, GapOption, SeedOption, TimeLimitOption
 from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_picture
+from flowlex.instances.errors import counted
 
 if TYPE_CHECKING:
     from flowlex.instances.importers.kubernetes_bindings import Plan
@@ -175,14 +176,14 @@ def _report(cluster: Cluster, rounds: list[PlacementSolution]) -> list[str]:
     instance = solution.source
     cards = sum(node.cards for node in instance.nodes)
     lines = [
-        f"cluster: {_many(len(cluster.nodes), 'node')}{' with ' + _many(cards, 'GPU card') if cards else ''}, "
-        f"{len(cluster.running)} pods run, {len(cluster.waiting)} wait"
+        f"cluster: {counted(len(cluster.nodes), 'node')}{' with ' + counted(cards, 'GPU card') if cards else ''}, "
+        f"{counted(len(cluster.running), 'pod runs', 'pods run')}, {counted(len(cluster.waiting), 'waits', 'wait')}"
     ]
     placed, wanted, most = _totals(first)
     out = len(first.source.pending)
     proven = f"all but {out} left out" if out and placed == wanted else _proven(placed, most, wanted)
     if cluster.waiting:
-        lines.append(f"bound: {placed} of {wanted + out} waiting pods, {proven}{_by_priority(first)}")
+        lines.append(f"bound: {placed} of {counted(wanted + out, 'waiting pod')}, {proven}{_by_priority(first)}")
     if later := sum(_totals(each)[0] for each in rounds[1:]):
         lines.append(f"then: {later} more, whose rules count these as running")
     lines += _limited("waits", [str(each) for each in shortfalls(solution) if each.pods])
@@ -193,7 +194,7 @@ def _report(cluster: Cluster, rounds: list[PlacementSolution]) -> list[str]:
     stopped = [pod.name for p, pod in enumerate(pods) if pod.node is not None and first.node[p] < 0]
     if stopped:
         some = ", ".join(stopped[:3]) + (", .." if len(stopped) > 3 else "")
-        lines.append(f"stopped: {len(stopped)} running pods for more important ones ({some})")
+        lines.append(f"stopped: {counted(len(stopped), 'running pod')} for more important ones ({some})")
     before = running_cluster(first.source.arrays, cards=True)
     was = "" if before is None else f", {100 * float(before.loads.std()):.2f} % before"
     distance = (
@@ -206,14 +207,9 @@ def _report(cluster: Cluster, rounds: list[PlacementSolution]) -> list[str]:
     )
     certificate = first.certificate
     if certificate is not None:
-        lines.append(
-            f"proof: {certificate.claim}, {len(certificate.checks)} checks{'' if certificate.ok else ', REFUSED'}"
-        )
+        checks = counted(len(certificate.checks), "check")
+        lines.append(f"proof: {certificate.claim}, {checks}{'' if certificate.ok else ', REFUSED'}")
     return lines
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _totals(solution: PlacementSolution) -> tuple[int, int, int]:
@@ -253,9 +249,8 @@ def _gain(wanted: str, many: int, now: PlacementSolution, then: PlacementSolutio
     more, _, most_then = _totals(then)
     least, top = max(0, more - most), most_then - placed
     proven = "proven" if least == top else f"proven: between {least} and {top}"
-    return (
-        f"what if {wanted}: {more - placed} more pods are bound ({proven}), {(more - placed) / many:.3g} for each node"
-    )
+    bound = counted(more - placed, "more pod is bound", "more pods are bound")
+    return f"what if {wanted}: {bound} ({proven}), {(more - placed) / many:.3g} for each node"
 
 
 def _defragmented(cluster: Cluster, path: str, read: dict[str, Any], moves: int, options: dict[str, Any]) -> list[str]:
@@ -274,11 +269,12 @@ def _defragmented(cluster: Cluster, path: str, read: dict[str, Any], moves: int,
         else f"no plan frees more than {found.bound - found.before}"
     )
     lines = [
-        f"defragment: {len(found.moves)} moves free {found.after - found.before} whole cards "
+        f"defragment: {counted(len(found.moves), 'move frees', 'moves free')} "
+        f"{counted(found.after - found.before, 'whole card')} "
         f"({found.before} idle before, {found.after} after; {best})"
     ]
     for move in found.moves[:5]:
         lines.append(f"  move {move.pod} from {move.source} to {move.target}, card {', '.join(map(str, move.cards))}")
     if len(found.moves) > 5:
-        lines.append(f"  and {len(found.moves) - 5} more moves")
+        lines.append(f"  and {counted(len(found.moves) - 5, 'more move')}")
     return lines

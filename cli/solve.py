@@ -27,6 +27,7 @@ from flowlex.cli.options import (
     with_options,
 )
 from flowlex.cli.output import Progress, complain, note
+from flowlex.instances.errors import counted
 
 if TYPE_CHECKING:
     from flowlex.cli.batch_runner import Batch
@@ -144,7 +145,8 @@ def find_files(
     if inputs.left_out:
         few = [f"{path.name}{'' if path.is_file() else ' (no regular file)'}" for path in inputs.left_out[:5]]
         names = ", ".join(few + ["..."] * (len(inputs.left_out) > 5))
-        note(f"left out {len(inputs.left_out)} files that are no instance files by name or beginning: {names}")
+        many = counted(len(inputs.left_out), "file that is no instance file", "files that are no instance files")
+        note(f"left out {many} by name or beginning: {names}")
     if not inputs.files:
         raise typer.BadParameter(f"no instance files in {', '.join(map(str, paths))}", param_hint="PATH")
     return inputs.files

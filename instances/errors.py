@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = ["InstanceError", "did_you_mean", "first_fault", "shortened"]
+__all__ = ["InstanceError", "counted", "did_you_mean", "first_fault", "shortened"]
 
 
 class InstanceError(ValueError):
@@ -51,6 +51,11 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
     """Place and reason of the first fault that a validation found."""
     first = error.errors(include_url=False)[0]
     return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+
+
+def counted(number: int, one: str, more: str | None = None) -> str:
+    """``1 node`` or ``2 nodes``; ``more`` is what follows another number than 1, if it is not ``one`` with an s."""
+    return f"{number} {one if number == 1 else more or one + 's'}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowlex.formulations.arrays import Booleans, Floats, Integers
+from flowlex.instances.errors import counted
 from flowlex.instances.pod_group_rules import GANG
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.group_rules import room
@@ -47,7 +48,11 @@ class Shortfall:
         for k, what in enumerate(self.what):
             low, high = (f"{side[k]:.4g}" if side else "" for side in (self.least, self.most))
             lacks.append(f"{low if low == high else f'{low} to {high}'} {what}".strip())
-        where = f", {self.short} of {self.nodes} nodes are short" if self.nodes else ""
+        where = (
+            f", {self.short} of {counted(self.nodes, 'node')} {'is' if self.short == 1 else 'are'} short"
+            if self.nodes
+            else ""
+        )
         return f"{len(self.pods)} for {' and '.join(lacks)}{where} ({some})"
 
 

@@ -85,7 +85,7 @@ def test_a_node_more_is_ready_whatever_state_its_model_is_in(tmp_path: Path) -> 
     assert lines[2] == (
         "left out: 2: no node that it may run on has enough cpu: it asks for 6 cores, the most is 4 cores (s/large)"
     )
-    assert lines[-1] == "what if 1 node of n1: 1 more pods are bound (proven), 1 for each node"
+    assert lines[-1] == "what if 1 node of n1: 1 more pod is bound (proven), 1 for each node"
 
 
 _CORDONED = "node.kubernetes.io/unschedulable"
@@ -101,10 +101,11 @@ def test_moves_free_whole_cards(tmp_path: Path) -> None:
     sizes = enumerate((2, 2, 4, 5))
     items = [node("n1", gpus=2), node("n2", gpus=2)]
     items += [pod(f"g{k}", gb=gb, on=f"n{1 + k // 2}", card=k % 2) for k, gb in sizes]
-    for moves, freed in ((1, 1), (2, 2), (4, 2)):
+    two = "free 2 whole cards"
+    for moves, freed, said in ((1, 1, "frees 1 whole card"), (2, 2, two), (4, 2, two)):
         lines = run(tmp_path, items, "--defragment", str(moves)).splitlines()
         found = next(line for line in lines if line.startswith("defragment"))
-        assert f"free {freed} whole cards (0 idle before, {freed} after; proven to be the most)" in found
+        assert f"{said} (0 idle before, {freed} after; proven to be the most)" in found
     budget = {
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "b", "namespace": "s"},
@@ -123,8 +124,8 @@ def test_only_so_many_pods_are_stopped_as_a_budget_lets_go(tmp_path: Path) -> No
     lines = run(tmp_path, items, "--preempt-below", "5", "-o", str(path)).splitlines()
     assert lines[1:4] == [
         "bound: 1 of 2 waiting pods, proven to be the most",
-        "waits: 1 for 2 cores, 1 of 1 nodes are short (s/h2)",
-        "stopped: 1 running pods for more important ones (s/r1)",
+        "waits: 1 for 2 cores, 1 of 1 node is short (s/h2)",
+        "stopped: 1 running pod for more important ones (s/r1)",
     ]
     made = json.loads(path.read_text())["items"]
     assert [(item["kind"], item["metadata"]["name"]) for item in made] == [("Eviction", "r1"), ("Binding", "h1")]
@@ -148,7 +149,7 @@ def test_files_that_can_be_applied(tmp_path: Path) -> None:
     script = tmp_path / "b.sh"
     busy = [node("n1"), pod("idle", "3", on="n1", priority=0), pod("urgent", "3", priority=9)]
     out = run(tmp_path, busy, "--preempt-below", "5", "-o", str(script))
-    assert "stopped: 1 running pods for more important ones (s/idle)" in out
+    assert "stopped: 1 running pod for more important ones (s/idle)" in out
     text = script.read_text(encoding="utf-8")
     steps = [
         text.index(part) for part in ("pods/idle/eviction", "kubectl wait --for=delete pod/idle", "pods/urgent/bind")
