@@ -14,8 +14,10 @@ from flowlex.instances.storage import is_url, seen
 
 __all__ = ["explained", "memory_limit", "out_of_memory", "refuse_changed"]
 
-#: What libraries print that end their process when they get no memory.
-_NO_MEMORY = re.compile(r"MemoryError|memory allocation of \d+ bytes failed|bad_alloc")
+#: What libraries say that get no memory: those that end their process, the system's loader, HiGHS.
+_NO_MEMORY = re.compile(
+    r"MemoryError|memory allocation of \d+ bytes failed|bad_alloc|Cannot allocate memory|Memory limit reached"
+)
 
 
 @contextlib.contextmanager
@@ -35,7 +37,7 @@ def memory_limit(limit_mb: int | None) -> Iterator[None]:
 
 
 def out_of_memory(limit_mb: int | None, log: str | None = None) -> str:
-    """What to say of a task that got no memory; empty if its process printed a ``log`` that says nothing of it."""
+    """What to say of a task that got no memory; empty if what was printed or raised (``log``) says nothing of it."""
     if log is not None and (limit_mb is None or not _NO_MEMORY.search(log)):
         return ""
     return "not enough memory" if limit_mb is None else f"needs more than the memory limit of {limit_mb} MB"

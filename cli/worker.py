@@ -121,6 +121,8 @@ def run_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
         record |= {"status": "error", "message": explained(error)}
         if reply["answer"] is not None and task["solution"] is not None:
             Path(task["solution"]).unlink(missing_ok=True)  # an answer on the way to a defect
+    if record["status"] == "error":  # libraries say it in words of their own
+        record["message"] = out_of_memory(limit_mb, str(record["message"])) or record["message"]
     del reply["answer"]
     return reply
 
