@@ -116,7 +116,7 @@ def test_urls_are_read_by_the_client(run, write, address, tmp_path):
     (record,) = _sorted(tmp_path / "out")
     assert record["status"] == "optimal"
     assert record["instance"] == record["input"]["path"] == "memory://bucket/nightly/a.json"
-    assert "left out 1 files" in result.stderr
+    assert "left out 1 file" in result.stderr
     assert "1 of 1 were done before" in run("solve", "memory://bucket/nightly", "-o", "out", "--resume").stderr
     with fsspec.open("memory://bucket/nightly/a.json", "wb") as stream:
         stream.write(content + b"\n")

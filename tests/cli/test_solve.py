@@ -91,7 +91,7 @@ def test_a_mixed_folder_reports_every_file_and_stops_for_none(run, write, read_r
         assert words in records[name]["message"]
         assert words in result.stderr
         assert records[name]["certificate"]["ok"] is None
-    assert "left out 1 files" in result.stderr
+    assert "left out 1 file" in result.stderr
     assert "notes.txt" in result.stderr
     assert sorted(map(json.dumps, read_results(Path("out")))) == sorted(map(json.dumps, records.values()))
     # a.json and d.json.gz hold the same instance, each has a file of its own; that b.json has no answer is proven too
