@@ -217,9 +217,8 @@ def _cards(cluster: Cluster, node: KubeNode, held: int, card_gb: float, whole: b
         if total and not many:  # cards are shared by their memory
             known = [amount for what, amount in node.allocatable.items() if what.endswith("/gpu-count")]
             many = max(known, default=int(node.labels.get(_CARDS_LABEL, 0)))
-            cluster.counts["nodes whose GPU memory is taken as one card, as no label or resource counts them"] += (
-                many < 1
-            )
+            if many < 1:
+                cluster.counts["nodes whose GPU memory is taken as one card, as no label or resource counts them"] += 1
             many = max(1, min(_MANY, many))
             memory = total / many
     except ValueError:

@@ -29,7 +29,7 @@ def read_capacities(draft: Draft, stated: frozenset[str]) -> dict[str, dict[str,
 
     ``stated`` are resources that the instance has fields for: of these only what a node does not have closes it.
     """
-    _keep_room(draft)
+    _close_nominated(draft)
     short = dict[tuple[str, int], int]()
     has = {name: node.allocatable for name, node in draft.cluster.nodes.items()}
     for pod in draft.waiting:
@@ -92,7 +92,7 @@ def _ports(draft: Draft, found: dict[str, dict[str, int]]) -> None:
             draft.add_resource(PodResource(name=what), {pod.name: 1 for pod in pods if taken & pod.ports})
 
 
-def _keep_room(draft: Draft) -> None:
+def _close_nominated(draft: Draft) -> None:
     """Close a node on which room is made for a pod (``nominatedNodeName``) to pods that are no more important."""
     rooms: dict[str, list[KubePod]] = {}
     for pod in draft.cluster.waiting:

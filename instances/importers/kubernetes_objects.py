@@ -49,18 +49,8 @@ _LISTED = {
 _POD_CONDITIONS = ("Ready", "PodResizePending")
 _IN_STATUS = ("containerStatuses", "initContainerStatuses")
 _OTHERS = (
-    *(
-        "CSIDriver",
-        "CSINode",
-        "CSIStorageCapacity",
-        "Namespace",
-        "PersistentVolume",
-        "PersistentVolumeClaim",
-        "PodDisruptionBudget",
-        "PodGroup",
-        "PriorityClass",
-    ),
-    *("ResourceQuota", "StorageClass", "Workload"),
+    *("CSIDriver", "CSINode", "CSIStorageCapacity", "Namespace", "PersistentVolume", "PersistentVolumeClaim"),
+    *("PodDisruptionBudget", "PodGroup", "PriorityClass", "ResourceQuota", "StorageClass", "Workload"),
 )
 #: Priorities of the classes that every cluster has.
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

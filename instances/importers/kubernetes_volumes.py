@@ -47,7 +47,7 @@ def count_attached(cluster: Cluster) -> None:
     listed, seen = _listed(cluster), set[tuple[str, str]]()
     for pod in (*cluster.running, *cluster.waiting):
         with contextlib.suppress(*ANY_ERROR):
-            claims = dict.fromkeys(each for each in _claims(pod) if (each, pod.node or pod.name) not in seen)
+            claims = [each for each in _claims(pod) if (each, pod.node or pod.name) not in seen]
             seen |= {(each, pod.node or pod.name) for each in claims}
             drivers = [f"volumes to attach of {_driver(listed, each)}" for each in claims]
             asked = {what: drivers.count(what) for what in limits.keys() & {*drivers}}
@@ -75,7 +75,7 @@ def read_volumes(draft: Draft) -> None:
     unbound: dict[str, list[str]] = {}
 
     def reach(pod: KubePod) -> None:
-        for name in _claims(pod):
+        for name, made_for_it in _claims(pod).items():
             if "PersistentVolumeClaim" not in listed:
                 draft.cluster.counts[_UNLISTED] += 1
                 continue
@@ -83,7 +83,7 @@ def read_volumes(draft: Draft) -> None:
             if claim is None or claim["metadata"].get("deletionTimestamp"):
                 draft.cluster.leave(pod, f"its volume claim {name} does not exist or is being deleted")
                 return
-            if name in _own_claims(pod) and not _owned(claim, pod):
+            if made_for_it and not _owned(claim, pod):
                 draft.cluster.leave(pod, f"its volume claim {name} was not made for it")
                 return
             if "ReadWriteOncePod" in ((claim.get("spec") or {}).get("accessModes") or ()):
@@ -96,7 +96,7 @@ def read_volumes(draft: Draft) -> None:
     shared = single | unbound
     for pod in draft.cluster.running if shared else ():
         with contextlib.suppress(*ANY_ERROR):
-            for name in shared.keys() & {*_claims(pod)}:
+            for name in shared.keys() & _claims(pod).keys():
                 shared[name].append(pod.name)
     alone = {f"claim {name} of one pod": pods for name, pods in single.items()}
     # the first pod decides where the volume is made, so the others wait for the next placement
@@ -107,21 +107,15 @@ def read_volumes(draft: Draft) -> None:
             draft.add_resource(PodResource(name=what, over=over, amount=1), dict.fromkeys(pods, 1))
 
 
-def _claims(pod: KubePod) -> list[str]:
-    """Names of the claims of a pod, with their namespace."""
-    found = []
+def _claims(pod: KubePod) -> dict[str, bool]:
+    """Claims of a pod, with their namespace, and whether Kubernetes makes each for it (generic ephemeral volumes)."""
+    found: dict[str, bool] = {}
     for volume in pod.spec.get("volumes") or ():
         if volume.get("persistentVolumeClaim"):
-            found.append(f"{pod.namespace}/{volume['persistentVolumeClaim']['claimName']}")
+            found[f"{pod.namespace}/{volume['persistentVolumeClaim']['claimName']}"] = False
         elif volume.get("ephemeral"):
-            found.append(f"{pod.name}-{volume['name']}")
+            found[f"{pod.name}-{volume['name']}"] = True
     return found
-
-
-def _own_claims(pod: KubePod) -> set[str]:
-    """Those of its claims that Kubernetes makes for it (generic ephemeral volumes)."""
-    volumes = pod.spec.get("volumes") or ()
-    return {f"{pod.name}-{v['name']}" for v in volumes if v.get("ephemeral") and not v.get("persistentVolumeClaim")}
 
 
 def _owned(claim: Item, pod: KubePod) -> bool:
@@ -181,21 +175,25 @@ def _bind(draft: Draft, listed: Mapping[str, Mapping[str, Item]], pod: KubePod, 
     elif storage.get("provisioner") == "kubernetes.io/no-provisioner":
         draft.cluster.leave(pod, f"its volume claim {name} chooses among local volumes, which is not read")
     else:
-        _keep_room(draft, listed, pod, name)
-        if topologies := storage.get("allowedTopologies"):
-            terms = [
-                {
-                    "matchExpressions": [
-                        {"key": each["key"], "operator": "In", "values": each["values"]}
-                        for each in term.get("matchLabelExpressions") or ()
-                    ]
-                }
-                for term in topologies
+        _restrict_to_capacity(draft, listed, pod, name)
+        _restrict(draft, pod, name, _topologies(storage))
+
+
+def _topologies(storage: Item) -> Item | None:
+    """The nodes where a storage class makes volumes, as a node selector; None: anywhere."""
+    terms = [
+        {
+            "matchExpressions": [
+                {"key": each["key"], "operator": "In", "values": each["values"]}
+                for each in term.get("matchLabelExpressions") or ()
             ]
-            _restrict(draft, pod, name, {"nodeSelectorTerms": terms})
+        }
+        for term in storage.get("allowedTopologies") or ()
+    ]
+    return {"nodeSelectorTerms": terms} if terms else None
 
 
-def _keep_room(draft: Draft, listed: Mapping[str, Mapping[str, Item]], pod: KubePod, name: str) -> None:
+def _restrict_to_capacity(draft: Draft, listed: Mapping[str, Mapping[str, Item]], pod: KubePod, name: str) -> None:
     """Only nodes on which a driver that says its storage capacity has room for the volume of a claim."""
     if "CSIDriver" not in listed:
         draft.cluster.counts[_NO_DRIVERS] += 1

@@ -41,7 +41,7 @@ class InputData:
     complete
         Called with a task when its last byte has come.
     certify
-        Check rates every so manieth time that they change; 0: never.
+        Check rates every n-th time that they change; 0: never.
     """
 
     def __init__(self, state: State, log: RunLog, complete: Callable[[LiveTask], None], *, certify: int = 1) -> None:

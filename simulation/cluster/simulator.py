@@ -43,7 +43,7 @@ class ClusterParameters:
     most_attempts
         A job is given up when one of its tasks failed so often.
     certify
-        Check the rates of transfers by their definition every so manieth time that they change; 0: never.
+        Check the rates of transfers by their definition every n-th time that they change; 0: never.
     most_events
         The run ends with an error after so many.
     """

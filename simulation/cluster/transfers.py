@@ -22,7 +22,7 @@ __all__ = ["Transfer", "Transfers"]
 
 #: What ends within a nanosecond ends together.
 TOGETHER_S = 1e-9
-#: Every so manieth check looks at all rates, the others where rates have changed.
+#: Every n-th check looks at all rates, the others where rates have changed.
 _CHECK_ALL = 256
 
 
@@ -85,7 +85,7 @@ class Transfers:
     capacity
         (R,) MB/s of each resource.
     certify
-        Check the rates by their definition every so manieth time that they change; 0: never.
+        Check the rates by their definition every n-th time that they change; 0: never.
     """
 
     def __init__(self, capacity: Floats, *, certify: int = 1) -> None:

@@ -19,7 +19,7 @@ from flowlex.simulation.statistics import Estimate
 
 __all__ = ["OURS", "PROVEN", "Experiment", "Picture", "Rule", "Statement", "Table", "Verdict"]
 
-#: Experiments certify every so manieth optimum of a round, and rates at every so manieth change: each costs more than
+#: Experiments certify every n-th optimum of a round, and rates at every n-th change: each costs more than
 #: finding it, and a simulation makes thousands. Tests certify all of them on small runs.
 PROVEN = 20
 

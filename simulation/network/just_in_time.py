@@ -43,7 +43,7 @@ class JustInTime:
     every_s
         Plan at multiples of this many seconds; at every job's first transfer when not given.
     certify
-        Prove every so manieth plan from the data of what is left, the first among them; none when 0.
+        Prove every n-th plan from the data of what is left, the first among them; none when 0.
 
     Attributes
     ----------

@@ -58,7 +58,7 @@ class Shares(Policy):
     fill
         Whether GPUs that a round leaves free go to waiting tasks, the earliest first.
     certify
-        Certify every so manieth allocation; 0: none.
+        Certify every n-th allocation; 0: none.
     """
 
     rotates = True

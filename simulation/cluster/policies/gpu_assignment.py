@@ -40,7 +40,7 @@ class Assignment(Policy):
     rack, between_racks, waiting
         Penalties a1, a2, a3.
     certify
-        Certify every so manieth round's optimum; 0: none.
+        Certify every n-th round's optimum; 0: none.
     """
 
     def __init__(

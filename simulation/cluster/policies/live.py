@@ -32,7 +32,7 @@ class Flow(Policy):
     lexicographic
         Goals in strict order instead of their weighted sum.
     certify
-        Certify every so manieth round; 0: none.
+        Certify every n-th round; 0: none.
     queues
         Whether each user's jobs are in a queue of their own (for `FairShares`).
     """

@@ -77,7 +77,7 @@ class PodModel(Policy):
     absolute_gap, max_steps
         Where a round's balance may stop, see `PodPlacement` and `SolveOptions`.
     certify
-        Certify every so manieth round; 0: none.
+        Certify every n-th round; 0: none.
     """
 
     def __init__(
