@@ -5,7 +5,7 @@ from __future__ import annotations
 import highspy
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.program_arrays import Floats, Integers
 
 __all__ = ["plain_max_min"]
 

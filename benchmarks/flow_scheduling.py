@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers, exact_dot
 from flowlex.formulations.engines import solve
-from flowlex.formulations.sessions.network import NetworkSession
+from flowlex.formulations.program_arrays import Integers, exact_dot
+from flowlex.formulations.sessions.live_network import NetworkSession
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
 from flowlex.models.flow.goals import Continuity, DataLocality, Placement

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.flow_scheduling import GOALS, Life, ortools
-from flowlex.formulations.sessions.phased import PhasedSession
+from flowlex.formulations.sessions.staged_network import PhasedSession
 from flowlex.instances.generators.flow import flow_scale
 from flowlex.models.flow.goals import Continuity, FairShares
 

@@ -110,7 +110,7 @@ def _rows(found: list[tuple[str, str, str, Measurement]]) -> list[Row]:
 def _instance(case: Answer) -> Any:
     from flowlex.instances.generators import generate
     from flowlex.instances.generators import gpu as _gpu  # noqa: F401  registers
-    from flowlex.instances.generators import network as _network  # noqa: F401
+    from flowlex.instances.generators import min_cost_flow as _network  # noqa: F401
 
     return generate(case["generator"], **{key: value for key, value in case.items() if key != "generator"})
 

@@ -25,8 +25,8 @@ from flowlex.instances.generators.registry import generate
 from flowlex.models.registry import model_for
 from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
 from flowlex.validation.unimodularity.implied_integers.search import implied_integers
-from flowlex.validation.unimodularity.matrix import NamedMatrix
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 
 Row = dict[str, object]
 

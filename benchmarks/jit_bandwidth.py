@@ -208,7 +208,7 @@ def _live(instance: Any, **options: Any) -> Row:
 
     import numpy as np
 
-    from flowlex.models.jit.scheduler import JitScheduler
+    from flowlex.models.jit.live_scheduler import JitScheduler
 
     live = JitScheduler(instance.machines, slot_s=instance.slot_s, unit_mb=instance.unit_mb, **options)
     used: list[float] = []
@@ -233,7 +233,7 @@ def _trace(**read: Any) -> Any:
 
 def _in_step(instance: Any, windows: Any = "strict") -> Row:
     """Coflows in step: the least largest load, and what every schedule needs."""
-    from flowlex.models.jit.proportional import proportional_plan
+    from flowlex.models.jit.proportional_rates import proportional_plan
 
     plan = proportional_plan(instance, time_limit_s=PATIENCE - 20, windows=windows)
     wrong = plan.violations()
@@ -252,8 +252,8 @@ def _in_step(instance: Any, windows: Any = "strict") -> Row:
 def _problem(instance: Any, horizon: str, **options: Any) -> Any:
     import numpy as np
 
-    from flowlex.models.jit.grid import make_grid
-    from flowlex.models.jit.program import Cells, lexicographic_program
+    from flowlex.models.jit.slot_programs import Cells, lexicographic_program
+    from flowlex.models.jit.transfer_slot_grid import make_grid
 
     grid = make_grid(instance, options.get("share", 0.4), options["windows"], options["lat"])
     cells = Cells(grid, np.arange(grid.count), grid.stop, horizon)  # type: ignore[arg-type]
@@ -262,7 +262,7 @@ def _problem(instance: Any, horizon: str, **options: Any) -> Any:
 
 def _levels(instance: Any, horizon: str, **options: Any) -> Row:
     """The programs of the levels without a look at structure."""
-    from flowlex.formulations.lexicographic.levels import minimize_levels
+    from flowlex.formulations.lexicographic.decreasing_minimisation import minimize_levels
 
     problem = _problem(instance, horizon, **options)
     found = minimize_levels(problem, integrality="lp")

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.generators import generate
 from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.arrivals import ArrivalCurve, gpus_of, submit_all
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.search.policies import POLICIES
+from flowlex.models.pods.online_arrivals import ArrivalCurve, gpus_of, submit_all
+from flowlex.models.pods.search.placement_policies import POLICIES
 
 __all__ = ["draw", "tables"]
 

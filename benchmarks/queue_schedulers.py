@@ -24,12 +24,12 @@ import pandas as pd
 from benchmarks.openb import TRACE
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place
 from flowlex.instances.generators import generate
-from flowlex.instances.scenario import PolicyChoice
+from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.simulation.cluster import SIMULATOR, Policy
 from flowlex.simulation.cluster.policies.queues import fair_shares
 from flowlex.simulation.cluster.policy_interface import Action, State
-from flowlex.simulation.log import RunLog
-from flowlex.simulation.registry import Run, make_policy
+from flowlex.simulation.event_log import RunLog
+from flowlex.simulation.policy_registry import Run, make_policy
 
 __all__ = ["draw", "openb_day", "tables"]
 

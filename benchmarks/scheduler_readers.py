@@ -25,7 +25,7 @@ import httpx
 import numpy as np
 
 from flowlex.client import Refused, Scheduler
-from flowlex.instances.events import Cancel, Finish, Submit
+from flowlex.instances.event_log import Cancel, Finish, Submit
 from flowlex.instances.files import write_instance
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 

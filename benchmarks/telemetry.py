@@ -124,7 +124,7 @@ def _measured(name: str, port: int, server: int, seconds: float) -> Row:
 
 def _long(database: str | None, rows: int) -> list[Row]:
     """A long history: its reads, retention and aggregation in steps, the start of the service."""
-    from flowlex.telemetry.schemas import Sample
+    from flowlex.telemetry.request_documents import Sample
     from flowlex.telemetry.store import Store
 
     with tempfile.TemporaryDirectory() as folder:

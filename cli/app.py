@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from flowlex.cli.catalog import example, library, schema
+from flowlex.cli.command_group import FlowlexGroup
 from flowlex.cli.export import export
 from flowlex.cli.generate import generate
-from flowlex.cli.group import FlowlexGroup
 from flowlex.cli.kubernetes_bindings import bindings
 from flowlex.cli.place import place
 from flowlex.cli.plot import plot
+from flowlex.cli.schema_and_library import example, library, schema
 from flowlex.cli.show import show
 from flowlex.cli.solve import solve
 from flowlex.cli.verify import verify

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from flowlex.cli.inputs import SOLUTION_SUFFIX, solution_stem
-from flowlex.cli.journal import Fingerprint, Journal, JournalError
-from flowlex.cli.output import complain, note
+from flowlex.cli.console_output import complain, note
+from flowlex.cli.input_files import SOLUTION_SUFFIX, solution_stem
 from flowlex.cli.pool import Finished, Listener, PoolError, solve_all
 from flowlex.cli.result_record import SOLVED
+from flowlex.cli.results_journal import Fingerprint, Journal, JournalError
 from flowlex.cli.subtasks import divided
-from flowlex.instances.storage import write_atomically
+from flowlex.instances.file_storage import write_atomically
 
 if TYPE_CHECKING:
     from flowlex.cli.dask_batch import Cluster

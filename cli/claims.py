@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from flowlex.cli.console_output import console, note, refuse_existing, rows_table, write_picture
 from flowlex.cli.options import ForceOption
-from flowlex.cli.output import console, note, refuse_existing, rows_table, write_picture
 
 __all__ = ["claims"]
 

@@ -25,7 +25,7 @@ def generators_starting(incomplete: str) -> list[tuple[str, str]]:
 def settings_starting(ctx: Any, incomplete: str) -> list[tuple[str, str]]:
     """``NAME=`` of what was typed before: parameters of a generator, or options of the model of an instance file."""
     from flowlex.instances.generators.registry import all_generators
-    from flowlex.models.options import options_of
+    from flowlex.models.model_options import options_of
     from flowlex.models.registry import model_class
 
     typed = [text for value in (*ctx.params.values(), ctx.args) for text in _texts(value)]

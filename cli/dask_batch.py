@@ -22,11 +22,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
+from flowlex.cli.console_output import note
 from flowlex.cli.dask_transport import TRIES, PackedTask, pack, perform, workers_died
-from flowlex.cli.output import note
 from flowlex.cli.pool import Finished, PoolError, failed, grace_s
 from flowlex.cli.versions import different, versions
-from flowlex.instances.base import InstanceError
+from flowlex.instances.instance_base import InstanceError
 
 __all__ = ["Cluster"]
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flowlex.cli.limits import refuse_changed
+from flowlex.cli.memory_limits import refuse_changed
 from flowlex.cli.pool import Finished, PoolError, SingleWorker, failed
-from flowlex.instances.errors import InstanceError
-from flowlex.instances.storage import MAX_UNPACKED, location, read_packed
+from flowlex.instances.file_storage import MAX_UNPACKED, location, read_packed
+from flowlex.instances.input_errors import InstanceError
 
 __all__ = ["TRIES", "PackedTask", "pack", "perform", "workers_died"]
 

@@ -34,7 +34,7 @@ class HandedIn:
 
     def write(self, node: str, name: str, value: Any) -> None:
         """Store a value; it is on disk when this returns."""
-        from flowlex.telemetry.schemas import Sample
+        from flowlex.telemetry.request_documents import Sample
 
         self.client.write(node, [Sample(name=name, time=time.time(), value=value)])
 
@@ -44,8 +44,8 @@ def running_service() -> Iterator[HandedIn]:
     """Serve a new, empty SQLite database on a free port of the loopback; all is gone afterwards."""
     import uvicorn
 
-    from flowlex.telemetry.app import create_app
     from flowlex.telemetry.client import TelemetryClient
+    from flowlex.telemetry.rest_app import create_app
     from flowlex.telemetry.service_context import Settings
     from flowlex.telemetry.store import Store
 

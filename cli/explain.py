@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flowlex.cli.output import console, facts_table
+from flowlex.cli.console_output import console, facts_table
 
 __all__ = ["explain"]
 

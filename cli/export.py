@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flowlex.cli.console_output import note, refuse_existing, write_output
 from flowlex.cli.options import ForceOption, InstanceFile, settings_of, with_options
-from flowlex.cli.output import note, refuse_existing, write_output
 
 if TYPE_CHECKING:
     from flowlex.formulations.linear_program import LinearProgram
@@ -72,7 +72,7 @@ def program_bytes(program: LinearProgram, to: Format) -> tuple[bytes, int]:
     """Return the file's content, and how many names had to be changed for the format."""
     import highspy
 
-    from flowlex.formulations.outcome import EngineError
+    from flowlex.formulations.solver_outcome import EngineError
 
     model = program.to_highs()
     columns, rows = program.column_names(), program.row_names()

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from flowlex.cli.completion import generators_starting, settings_starting
+from flowlex.cli.console_output import complain, console, refuse_existing, rows_table, write_instance_output
 from flowlex.cli.options import ForceOption, parse_settings
-from flowlex.cli.output import complain, console, refuse_existing, rows_table, write_instance_output
 
 __all__ = ["generate"]
 
@@ -37,8 +37,8 @@ def generate(
     listing: Annotated[bool, typer.Option("--list", help="List the generators with their parameters.")] = False,
 ) -> None:
     """Make an instance file from a seed."""
-    from flowlex.instances.base import InstanceError
     from flowlex.instances.generators import registry
+    from flowlex.instances.instance_base import InstanceError
 
     if listing:
         _print_list()

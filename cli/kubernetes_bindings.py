@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flowlex.cli.console_output import complain, note, refuse_existing, write_output
 from flowlex.cli.options import ForceOption
-from flowlex.cli.output import complain, note, refuse_existing, write_output
-from flowlex.instances.errors import counted
+from flowlex.instances.input_errors import counted
 
 if TYPE_CHECKING:
     from flowlex.instances.importers.kubernetes_bindings import Plan
@@ -51,12 +51,12 @@ def bindings(
     The solution is judged first, as by `flowlex verify`. Exit code 1: it is refused, or something has changed since.
     2: a file cannot be read.
     """
-    from flowlex.instances.base import InstanceError
     from flowlex.instances.files import read_instance, read_json
     from flowlex.instances.importers.kubernetes_bindings import manifests as patched
     from flowlex.instances.importers.kubernetes_bindings import plan
-    from flowlex.instances.importers.kubernetes_changes import changed_since
     from flowlex.instances.importers.kubernetes_objects import read_cluster
+    from flowlex.instances.importers.kubernetes_snapshot_diff import changed_since
+    from flowlex.instances.instance_base import InstanceError
     from flowlex.instances.pods import PodInstance
     from flowlex.validation.certificates import SolutionError, verify
 

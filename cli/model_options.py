@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flowlex.cli.completion import kinds_starting
-from flowlex.cli.output import console, note, rows_table
+from flowlex.cli.console_output import console, note, rows_table
 
 __all__ = ["options"]
 
@@ -23,10 +23,10 @@ def options(
     """List the options of a kind of problem: what ``--set NAME=VALUE`` takes, the default, and what it means."""
     import dataclasses
 
-    from flowlex.instances.errors import did_you_mean
     from flowlex.instances.extensions import added_names, kinds
-    from flowlex.models.base import ModelError
-    from flowlex.models.options import Option, options_of
+    from flowlex.instances.input_errors import did_you_mean
+    from flowlex.models.model_base import ModelError
+    from flowlex.models.model_options import Option, options_of
     from flowlex.models.registry import model_class
 
     solved = kinds() if not kind else (kind,)

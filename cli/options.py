@@ -117,8 +117,8 @@ SchedulerOption = Annotated[
 
 def place(text: str) -> Path:
     """Read a PATH: a file or folder of this machine, or any URL that fsspec knows."""
-    from flowlex.instances.errors import InstanceError
-    from flowlex.instances.storage import location
+    from flowlex.instances.file_storage import location
+    from flowlex.instances.input_errors import InstanceError
 
     try:
         return location(text)
@@ -179,7 +179,7 @@ def parse_settings(settings: list[str] | None, *, changes: Path | None = None, *
     if "changes" in values:
         raise typer.BadParameter("changes come from a file: --changes FILE", param_hint="--set")
     if changes is not None:
-        from flowlex.instances.changes import read_changes
+        from flowlex.instances.model_changes import read_changes
 
         values["changes"] = read_changes(changes).plain()
     return values

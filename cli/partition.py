@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from flowlex.cli.output import complain, note
+from flowlex.cli.console_output import complain, note
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -123,7 +123,7 @@ def _report(runs: list[Finished], url: str) -> None:
         return
     from flowlex.cli.telemetry.common import authority
     from flowlex.telemetry.client import TelemetryClient
-    from flowlex.telemetry.schemas import Sample
+    from flowlex.telemetry.request_documents import Sample
 
     with TelemetryClient(url, token, ca_file=authority()) as client:
         for run in (run for run in runs if not run.problem):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flowlex.cli.console_output import complain, note, picture_suffix, refuse_existing, write_picture
 from flowlex.cli.kubernetes_bindings import check_output, write_plan
 from flowlex.cli.options import ForceOption, GapOption, SeedOption, TimeLimitOption
-from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_picture
-from flowlex.instances.errors import counted
+from flowlex.instances.input_errors import counted
 
 if TYPE_CHECKING:
     from flowlex.instances.importers.kubernetes_bindings import Plan
@@ -100,7 +100,7 @@ def place(
     typer.echo("\n".join(lines))
     if picture:
         from flowlex.models.pods.card_picture import draw_cards
-        from flowlex.models.pods.problem.running import running_cluster
+        from flowlex.models.pods.problem.running_pods import running_cluster
 
         first, last = rounds[0][1], rounds[-1][1]
         before = running_cluster(first.source.arrays, cards=True)
@@ -169,8 +169,8 @@ def _solved(
 
 def _report(cluster: Cluster, rounds: list[PlacementSolution]) -> list[str]:
     """What comes of the placement, a line for each question."""
-    from flowlex.models.pods.problem.running import running_cluster
-    from flowlex.models.pods.shortfalls import shortfalls
+    from flowlex.models.pods.problem.running_pods import running_cluster
+    from flowlex.models.pods.resource_shortfalls import shortfalls
 
     first, solution = rounds[0], rounds[-1]
     instance = solution.source

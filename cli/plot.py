@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from flowlex.cli.console_output import complain, note, picture_suffix, refuse_existing, write_output, write_picture
 from flowlex.cli.options import (
     Engine,
     EngineOption,
@@ -16,7 +17,6 @@ from flowlex.cli.options import (
     settings_of,
     with_options,
 )
-from flowlex.cli.output import complain, note, picture_suffix, refuse_existing, write_output, write_picture
 
 __all__ = ["plot"]
 

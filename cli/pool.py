@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import IO, Any
 
-from flowlex.cli.limits import out_of_memory
-from flowlex.cli.output import note
+from flowlex.cli.console_output import note
+from flowlex.cli.memory_limits import out_of_memory
 from flowlex.cli.result_record import blank, cut_off
 
 __all__ = ["Cancelled", "Finished", "Listener", "PoolError", "SingleWorker", "failed", "grace_s", "solve_all"]

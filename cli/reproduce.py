@@ -13,16 +13,16 @@ from typing import Annotated, Any
 import typer
 
 from flowlex.cli.batch_runner import Batch, Job, opened
+from flowlex.cli.console_output import console, note, rows_table
 from flowlex.cli.experiment_needs import NEEDS
-from flowlex.cli.journal import Fingerprint
 from flowlex.cli.options import SchedulerOption, check_scheduler
-from flowlex.cli.output import console, note, rows_table
 from flowlex.cli.pool import Finished
+from flowlex.cli.results_journal import Fingerprint
 from flowlex.cli.solve import with_progress
-from flowlex.instances.storage import write_atomically
+from flowlex.instances.file_storage import write_atomically
 from flowlex.simulation.experiments import experiments, papers
-from flowlex.simulation.experiments.base import Experiment
-from flowlex.simulation.report import Measured, rows_of, write_report
+from flowlex.simulation.experiments.statements_and_verdicts import Experiment
+from flowlex.simulation.reproduction_report import Measured, rows_of, write_report
 
 __all__ = ["reproduce"]
 

@@ -32,10 +32,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from flowlex.instances.storage import json_value
+from flowlex.instances.file_storage import json_value
 
 if TYPE_CHECKING:
-    from flowlex.models.base import Solution
+    from flowlex.models.model_base import Solution
 
 __all__ = ["SOLVED", "Channel", "blank", "cut_off", "fill"]
 

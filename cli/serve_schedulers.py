@@ -17,7 +17,7 @@ from flowlex.cli.telemetry.server import Listening, first_tokens, listen, listen
 from flowlex.instances.gpu_policy import GpuPolicy
 
 if TYPE_CHECKING:
-    from flowlex.service.worker import Worker
+    from flowlex.service.decision_thread import Worker
     from flowlex.telemetry.client import TelemetryClient
 
 __all__ = ["app"]
@@ -85,8 +85,8 @@ def scheduler(
     An event is answered when it is on disk. /docs lists the routes; tokens are made by `flowlex telemetry token create
     --database sqlite:///STATE/tokens.db`.
     """
-    from flowlex.service.routes import cluster_router
-    from flowlex.service.setup import cluster_loader, read_cluster
+    from flowlex.service.scheduler_routes import cluster_router
+    from flowlex.service.service_folder import cluster_loader, read_cluster
     from flowlex.telemetry.client import TelemetryClient
 
     with explained():
@@ -129,8 +129,8 @@ def gpu(
 
     Bandwidths are estimated from the transfers that are reported.
     """
-    from flowlex.service.routes import gpu_router
-    from flowlex.service.setup import gpu_loader
+    from flowlex.service.scheduler_routes import gpu_router
+    from flowlex.service.service_folder import gpu_loader
 
     with explained():
         options: dict[str, Any] = {"policy": policy.value, "most_jobs": most_jobs, "disk_mb_per_s": disk_mb_per_s}
@@ -153,7 +153,7 @@ def _serve(
     without: tuple[str, ...] = (),
     leader: TelemetryClient | None = None,
 ) -> None:
-    from flowlex.service.app import create_app
+    from flowlex.service.rest_app import create_app
     from flowlex.service.standby import Follower, standby_app
     from flowlex.telemetry.service_context import Settings
 
@@ -187,15 +187,15 @@ def _started(
     state: Path, loader: _Loader, given: set[str], pace: dict[str, Any], without: tuple[str, ...]
 ) -> Worker[Any]:
     """The worker of a service on its folder."""
-    from flowlex.instances.base import InstanceError
-    from flowlex.models.base import ModelError
-    from flowlex.service.journal import Journal, JournalError
-    from flowlex.service.metrics import Metrics
-    from flowlex.service.read_back import start_read_back
-    from flowlex.service.readers import ReaderProcess
-    from flowlex.service.setup import settled
+    from flowlex.instances.instance_base import InstanceError
+    from flowlex.models.model_base import ModelError
+    from flowlex.service.decision_thread import Worker
+    from flowlex.service.prometheus_metrics import Metrics
+    from flowlex.service.reader_process import ReaderProcess
+    from flowlex.service.service_folder import settled
     from flowlex.service.snapshots import Snapshots
-    from flowlex.service.worker import Worker
+    from flowlex.service.verify_snapshot import start_read_back
+    from flowlex.service.write_ahead_log import Journal, JournalError
 
     pace = dict(pace)
     snapshot_every = pace.pop("snapshot_every")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from flowlex.cli.console_output import cells, console, facts_table, rows_table
 from flowlex.cli.options import InstanceFile, settings_of, with_options
-from flowlex.cli.output import cells, console, facts_table, rows_table
 
 __all__ = ["show"]
 
@@ -14,7 +14,7 @@ __all__ = ["show"]
 def show(file: InstanceFile, values: dict[str, Any]) -> None:
     """Print what an instance holds, the options of its model and the sizes of the formulation."""
     from flowlex.instances.files import read_instance
-    from flowlex.models.base import ModelError
+    from flowlex.models.model_base import ModelError
     from flowlex.models.registry import model_class, model_for, model_options
 
     instance = read_instance(file)

@@ -10,17 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
+from flowlex.cli.batch_report import print_json
 from flowlex.cli.batch_runner import Batch, Job, opened
-from flowlex.cli.inputs import discover
-from flowlex.cli.journal import Fingerprint
+from flowlex.cli.console_output import console, note, rows_table
+from flowlex.cli.input_files import discover
 from flowlex.cli.options import SchedulerOption, check_scheduler, parse_settings, place
-from flowlex.cli.output import console, note, rows_table
-from flowlex.cli.report import print_json
+from flowlex.cli.results_journal import Fingerprint
 from flowlex.cli.solve import with_progress
-from flowlex.instances.base import InstanceError
+from flowlex.instances.file_storage import is_url, write_atomically
 from flowlex.instances.files import read_instance
-from flowlex.instances.scenario import Scenario
-from flowlex.instances.storage import is_url, write_atomically
+from flowlex.instances.instance_base import InstanceError
+from flowlex.instances.simulation_scenario import Scenario
 
 __all__ = ["simulate"]
 
@@ -97,8 +97,8 @@ def _job(path: Path, scenario: Scenario, policy: str, seed: int, settings: dict[
 
 def _runs(paths: Sequence[Path], seeds: int | None, settings: dict[str, Any], *, shipped: bool) -> list[Job]:
     """Read all scenarios, and check that their policies, parameters and workloads are possible, before any run."""
-    from flowlex.simulation.registry import make_policy, simulator
-    from flowlex.simulation.scenarios import with_settings, workload_of
+    from flowlex.simulation.policy_registry import make_policy, simulator
+    from flowlex.simulation.scenario_runs import with_settings, workload_of
 
     try:
         files = discover(paths).files
@@ -151,7 +151,7 @@ def _print(records: Sequence[dict[str, Any]]) -> None:
 
 
 def _estimate(found: list[dict[str, float]], name: str) -> str:
-    from flowlex.simulation.statistics import Estimate
+    from flowlex.simulation.confidence_intervals import Estimate
 
     values = [one[name] for one in found if one.get(name) is not None]
     if len(values) == 1 == len(found):
@@ -178,9 +178,9 @@ def write_tables(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> Non
 
 def _draw(folder: Path, records: Sequence[dict[str, Any]]) -> None:
     """Each picture of the simulator, for the first seed of every policy, from its log."""
-    from flowlex.formulations.pictures import axes_for, picture_bytes, quiet_backend
-    from flowlex.simulation.log import RunLog
-    from flowlex.simulation.registry import simulator
+    from flowlex.formulations.plot_style import axes_for, picture_bytes, quiet_backend
+    from flowlex.simulation.event_log import RunLog
+    from flowlex.simulation.policy_registry import simulator
 
     seen = set()
     for record in records:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.cli.result_record import Channel
-from flowlex.instances.storage import json_value
+from flowlex.instances.file_storage import json_value
 
 __all__ = ["measure_task", "simulate_task"]
 
@@ -20,12 +20,12 @@ def simulate_task(task: dict[str, Any], channel: Channel, reply: dict[str, Any])
 
     The last is the path of the log.
     """
-    from flowlex.instances.events import write_event_log
+    from flowlex.instances.event_log import write_event_log
+    from flowlex.instances.file_storage import location
     from flowlex.instances.files import read_instance
-    from flowlex.instances.scenario import Scenario
-    from flowlex.instances.storage import location
-    from flowlex.simulation.registry import simulator
-    from flowlex.simulation.scenarios import run_scenario, with_settings
+    from flowlex.instances.simulation_scenario import Scenario
+    from flowlex.simulation.policy_registry import simulator
+    from flowlex.simulation.scenario_runs import run_scenario, with_settings
 
     record = reply["record"]
     channel.send("stage", stage="running", record=record)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flowlex.cli.console_output import Progress, complain, note
 from flowlex.cli.options import (
     Engine,
     EngineOption,
@@ -26,8 +27,7 @@ from flowlex.cli.options import (
     settings_of,
     with_options,
 )
-from flowlex.cli.output import Progress, complain, note
-from flowlex.instances.errors import counted
+from flowlex.instances.input_errors import counted
 
 if TYPE_CHECKING:
     from flowlex.cli.batch_runner import Batch
@@ -125,7 +125,7 @@ def find_files(
     context: typer.Context, paths: list[Path], output: Path | None, from_telemetry: str | None, max_age: float | None
 ) -> tuple[Path, ...]:
     """The instance files that are meant, with what standard input and the node information service hold saved."""
-    from flowlex.cli.inputs import discover, is_standard_input, save_standard_input
+    from flowlex.cli.input_files import discover, is_standard_input, save_standard_input
 
     if from_telemetry is not None:
         from flowlex.cli.telemetry.common import snapshot
@@ -154,7 +154,7 @@ def find_files(
 
 def run_batch(batch: Batch, *, json_lines: bool, verbose: bool = False) -> int:
     """Solve and report; a long run keeps no record of an instance but its line of the summary."""
-    from flowlex.cli.report import LISTED, Line, print_json, print_report, print_summary, write_page
+    from flowlex.cli.batch_report import LISTED, Line, print_json, print_report, print_summary, write_page
 
     shown: list[Finished] = []
     lines: list[Line] = []
@@ -182,7 +182,7 @@ def with_progress(batch: Batch, verb: str = "solving") -> Iterator[Finished]:
 
     On a terminal there is a bar for several, and for one a line that tells its stage, best answer and bound as they
     move, once it has taken two seconds. Elsewhere a line is written when something finishes, at most one in
-    `flowlex.cli.output.EVERY_S`.
+    `flowlex.cli.console_output.EVERY_S`.
     """
     finished = batch.run()
     if batch.skipped:
@@ -207,7 +207,7 @@ def with_progress(batch: Batch, verb: str = "solving") -> Iterator[Finished]:
 
 
 def _complain(item: Finished) -> None:
-    from flowlex.cli.report import trouble
+    from flowlex.cli.batch_report import trouble
 
     problem = trouble(item.record)
     if problem:

@@ -53,7 +53,7 @@ def _map(task: dict[str, Any], perform: Perform, function: Callable[[Any], Any],
     EngineError
         A subtask failed, or was killed at a limit.
     """
-    from flowlex.formulations.outcome import EngineError
+    from flowlex.formulations.solver_outcome import EngineError
 
     limits = {name: task.get(name) for name in ("engine", "time_limit_s", "memory_limit_mb", "log")}
     with tempfile.TemporaryDirectory(prefix="flowlex-subtasks-") as folder:

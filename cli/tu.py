@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flowlex.cli.console_output import console, note, refuse_existing, write_output, write_picture
+from flowlex.cli.exit_codes import AcceptQuoted, SearchLimit, SearchSeed, report_judgement
 from flowlex.cli.options import ForceOption
-from flowlex.cli.output import console, note, refuse_existing, write_output, write_picture
-from flowlex.cli.verdicts import AcceptQuoted, SearchLimit, SearchSeed, report_judgement
 
 if TYPE_CHECKING:
-    from flowlex.validation.unimodularity.matrix import NamedMatrix
+    from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 
 __all__ = ["tu"]
 
@@ -68,7 +68,7 @@ def tu(
 
     from flowlex.validation.unimodularity.check import SMALL_NONZEROS, check
     from flowlex.validation.unimodularity.matrix_adapters import read_matrix
-    from flowlex.validation.unimodularity.proof import Answer
+    from flowlex.validation.unimodularity.proof_types import Answer
 
     if stored is not None:
         raise typer.Exit(_verify(stored, read_matrix(file, bounds=bounds), file, as_json, accept_quoted))
@@ -111,10 +111,10 @@ def _explain(named: NamedMatrix, time_limit: float, seed: int, as_json: bool) ->
 
 def _extract(named: NamedMatrix, file: Path, path: Path) -> None:
     from flowlex.formulations.flow_network import UNBOUNDED
-    from flowlex.instances.base import InstanceError
     from flowlex.instances.files import write_instance
+    from flowlex.instances.instance_base import InstanceError
     from flowlex.instances.min_cost_flow import NetworkInstance
-    from flowlex.validation.unimodularity.matrix import MatrixError
+    from flowlex.validation.unimodularity.named_matrix import MatrixError
     from flowlex.validation.unimodularity.network.extraction import extract_network
 
     try:
@@ -130,7 +130,7 @@ def _extract(named: NamedMatrix, file: Path, path: Path) -> None:
 
 
 def _verify(stored: Path, named: NamedMatrix, file: Path, as_json: bool, accept_quoted: bool) -> int:
-    from flowlex.instances.base import InstanceError
+    from flowlex.instances.instance_base import InstanceError
     from flowlex.validation.unimodularity.matrix_files import read_proof
     from flowlex.validation.unimodularity.verdict import OTHER_MATRIX, Verdict, judge
 

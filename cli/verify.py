@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flowlex.cli.inputs import SOLUTION_SUFFIX, discover
-from flowlex.cli.output import complain, printable
-from flowlex.cli.verdicts import EXIT_CODES, UNREADABLE, AcceptQuoted, exit_code
+from flowlex.cli.console_output import complain, printable
+from flowlex.cli.exit_codes import EXIT_CODES, UNREADABLE, AcceptQuoted, exit_code
+from flowlex.cli.input_files import SOLUTION_SUFFIX, discover
 
 if TYPE_CHECKING:
-    from flowlex.instances.base import Instance
+    from flowlex.instances.instance_base import Instance
     from flowlex.validation.certificates import Certificate
 
 __all__ = ["verify"]
@@ -61,7 +61,7 @@ def verify(
 
 def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
     """One line of ``--json``, and the same for a person."""
-    from flowlex.instances.base import InstanceError
+    from flowlex.instances.instance_base import InstanceError
     from flowlex.validation.certificates import SolutionError
     from flowlex.validation.certificates import verify as judge
     from flowlex.validation.certificates.solution_files import read_solution
@@ -115,7 +115,7 @@ class _Instances:
         self._last: tuple[Path, Instance] | None = None
 
     def of(self, document: object) -> tuple[Path, Instance]:
-        from flowlex.instances.base import InstanceError
+        from flowlex.instances.instance_base import InstanceError
 
         if not self.path.is_dir():
             return self._read(self.path)
@@ -137,8 +137,8 @@ class _Instances:
 
     @cached_property
     def _by_fingerprint(self) -> dict[str, Path]:
-        from flowlex.instances.base import InstanceError
         from flowlex.instances.files import read_instance
+        from flowlex.instances.instance_base import InstanceError
 
         found = {}
         for file in discover([self.path]).files:

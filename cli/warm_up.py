@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flowlex.cli.output import console, rows_table
+from flowlex.cli.console_output import console, rows_table
 
 __all__ = ["warm_up"]
 
@@ -35,7 +35,7 @@ def _live() -> None:
 def _pods() -> None:
     from flowlex.instances import generate
     from flowlex.instances.pods import PodInstance
-    from flowlex.models.pods.arrivals import live_through
+    from flowlex.models.pods.online_arrivals import live_through
     from flowlex.models.registry import solve
 
     instance = generate("kubeflow-testbed")
@@ -45,24 +45,24 @@ def _pods() -> None:
 
 
 def _unimodularity() -> None:
-    from flowlex.formulations import loops
+    from flowlex.formulations import deferred_compilation
     from flowlex.validation.unimodularity import examples
     from flowlex.validation.unimodularity.check import check
 
-    held = loops.PLAIN_STEPS, loops.FIRST_STEPS
-    loops.PLAIN_STEPS = loops.FIRST_STEPS = 0
+    held = deferred_compilation.PLAIN_STEPS, deferred_compilation.FIRST_STEPS
+    deferred_compilation.PLAIN_STEPS = deferred_compilation.FIRST_STEPS = 0
     try:
         check(examples.graphic_and_cographic(12, 22))
         check(examples.two_sum(examples.r10(), examples.r10()), method="sums")
     finally:
-        loops.PLAIN_STEPS, loops.FIRST_STEPS = held
+        deferred_compilation.PLAIN_STEPS, deferred_compilation.FIRST_STEPS = held
 
 
 def _network_simulation() -> None:
     from flowlex.simulation.experiments.coflow_hour import drawn, drawn_coflows
     from flowlex.simulation.network import simulate_traffic
     from flowlex.simulation.network.just_in_time import JustInTime
-    from flowlex.simulation.network.traffic import Traffic
+    from flowlex.simulation.network.traffic_arrays import Traffic
 
     drawn(0, True)
     simulate_traffic(Traffic.of(drawn_coflows(0, 5)), JustInTime())

@@ -22,14 +22,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowlex.cli.limits import explained, memory_limit, out_of_memory, refuse_changed
+from flowlex.cli.memory_limits import explained, memory_limit, out_of_memory, refuse_changed
 from flowlex.cli.result_record import Channel, blank, cut_off, fill
 from flowlex.formulations.processor_time import set_listener
-from flowlex.instances.storage import json_value, read_head
+from flowlex.instances.file_storage import json_value, read_head
 
 if TYPE_CHECKING:
-    from flowlex.instances.base import Instance
-    from flowlex.models.base import Solution
+    from flowlex.instances.instance_base import Instance
+    from flowlex.models.model_base import Solution
 
 __all__ = ["main", "run_task"]
 
@@ -130,7 +130,7 @@ def run_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
 def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> None:
     from flowlex.cli.subtasks import distributed_subtasks
     from flowlex.instances.files import read_instance
-    from flowlex.models.base import ModelError
+    from flowlex.models.model_base import ModelError
     from flowlex.models.registry import model_class, read_options
 
     record = reply["record"]
@@ -190,7 +190,7 @@ def _solver_options(task: dict[str, Any], left_s: float | None) -> dict[str, Any
 
 
 def _compared(instance: Instance) -> dict[str, Any]:
-    from flowlex.models.base import ModelError
+    from flowlex.models.model_base import ModelError
     from flowlex.models.registry import compare
 
     try:
@@ -202,7 +202,7 @@ def _compared(instance: Instance) -> dict[str, Any]:
 
 
 def _display(solution: Solution) -> dict[str, Any]:
-    from flowlex.cli.output import cells
+    from flowlex.cli.console_output import cells
 
     shown: dict[str, Any] = {}
     if solution.certificate is not None:

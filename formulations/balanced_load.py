@@ -26,7 +26,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.program_arrays import Floats, Integers
 
 __all__ = ["BalancedLoad", "balance", "check_total", "even_split", "greatest_intensity"]
 

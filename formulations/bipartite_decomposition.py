@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
 from flowlex.formulations.balanced_load import check_total, even_split
+from flowlex.formulations.program_arrays import Integers
 
 __all__ = ["alternate", "decompose"]
 

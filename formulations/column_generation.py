@@ -16,11 +16,11 @@ import highspy
 import numpy as np
 import scipy
 
-from flowlex.formulations.arrays import Floats, LinearProgramArrays
-from flowlex.formulations.convert import to_highs
 from flowlex.formulations.engines.highs import quiet, run
-from flowlex.formulations.outcome import EngineError, Status
 from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
+from flowlex.formulations.solver_conversion import to_highs
+from flowlex.formulations.solver_outcome import EngineError, Status
 
 __all__ = ["Generated", "Priced", "generate_columns"]
 

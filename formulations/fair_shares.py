@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.program_arrays import Integers
 
 __all__ = ["Shares", "shares_of_claims", "whole_shares"]
 

@@ -23,11 +23,11 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays, exact_dot, frozen
-from flowlex.formulations.expression import Variables
-from flowlex.formulations.labels import Labels, blocks_html
+from flowlex.formulations.block_labels import Labels, blocks_html
+from flowlex.formulations.linear_expression import Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.node_arc_blocks import UNBOUNDED, Block, arc_columns, integers, node_block
+from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays, exact_dot, frozen
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -298,7 +298,7 @@ class FlowNetwork:
 
     def to_pulp(self) -> pulp.LpProblem:
         """The same problem as a PuLP problem."""
-        from flowlex.formulations.convert import to_pulp
+        from flowlex.formulations.solver_conversion import to_pulp
 
         stated = replace(self.arrays(), cost=self.stated_cost(), offset=float(self.constant))
         return to_pulp(stated, self.name, self.column_names(), self.row_names())[0]

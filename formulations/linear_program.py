@@ -21,9 +21,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from flowlex.formulations.arrays import Floats, LinearProgramArrays, frozen
-from flowlex.formulations.expression import Expression, Variables
-from flowlex.formulations.labels import Labels, block_names, blocks_html, check_declared, check_labels
+from flowlex.formulations.block_labels import Labels, block_names, blocks_html, check_declared, check_labels
+from flowlex.formulations.linear_expression import Expression, Variables
+from flowlex.formulations.program_arrays import Floats, LinearProgramArrays, frozen
 
 if TYPE_CHECKING:
     import highspy
@@ -364,13 +364,13 @@ class LinearProgram:
 
     def to_pulp(self) -> pulp.LpProblem:
         """The same program as a PuLP problem, for reading, exporting or any other PuLP solver."""
-        from flowlex.formulations.convert import to_pulp
+        from flowlex.formulations.solver_conversion import to_pulp
 
         return to_pulp(self.arrays(), self.name, self.column_names(), self.row_names())[0]
 
     def to_highs(self) -> highspy.HighsLp:
         """The same program as a HiGHS model with names."""
-        from flowlex.formulations.convert import to_highs
+        from flowlex.formulations.solver_conversion import to_highs
 
         return to_highs(self.arrays(), self.name, self.column_names(), self.row_names())
 

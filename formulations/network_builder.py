@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.block_labels import check_declared, check_labels
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.labels import check_declared, check_labels
 from flowlex.formulations.node_arc_blocks import UNBOUNDED, Block, arc_columns, integers, node_block
+from flowlex.formulations.program_arrays import Integers
 
 __all__ = ["NetworkBuilder"]
 

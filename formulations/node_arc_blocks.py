@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flowlex.formulations.arrays import Integers
-from flowlex.formulations.labels import Labels, block_labels, check_labels
+from flowlex.formulations.block_labels import Labels, block_labels, check_labels
+from flowlex.formulations.program_arrays import Integers
 
 __all__ = ["UNBOUNDED", "Block", "arc_columns", "integers", "node_block"]
 

@@ -14,8 +14,17 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from flowlex.instances.arrays import Floats, Integers, floats
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_known, require_unique
+from flowlex.instances.array_types import Floats, Integers, floats
+from flowlex.instances.instance_base import (
+    Instance,
+    Name,
+    NonNegative,
+    Part,
+    Positive,
+    read_only,
+    require_known,
+    require_unique,
+)
 
 __all__ = [
     "AllocationArrays",

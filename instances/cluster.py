@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, require_known, require_unique
+from flowlex.instances.instance_base import Instance, Name, NonNegative, Part, Positive, require_known, require_unique
 
 __all__ = ["ClusterJob", "ClusterNode", "ClusterTask", "ClusterWorkload", "Outage", "Place", "Read"]
 

@@ -23,10 +23,10 @@ from operator import ne
 
 import numpy as np
 
-from flowlex.instances.arrays import Integers
-from flowlex.instances.base import Instance, InstanceError
+from flowlex.instances.array_types import Integers
 from flowlex.instances.dimacs_live import check_bounds, read_line, refuse_line
 from flowlex.instances.files import TextFormat, register_text_format
+from flowlex.instances.instance_base import Instance, InstanceError
 from flowlex.instances.min_cost_flow import UNBOUNDED, NetworkInstance
 
 __all__ = ["MAX_NODES", "format_dimacs", "looks_like_dimacs", "parse_dimacs"]

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from flowlex.instances.errors import InstanceError
+from flowlex.instances.input_errors import InstanceError
 
 __all__ = [
     "AddArc",

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
-from flowlex.instances.base import Instance
-from flowlex.instances.errors import InstanceError, did_you_mean, shortened
+from flowlex.instances.input_errors import InstanceError, did_you_mean, shortened
+from flowlex.instances.instance_base import Instance
 
 __all__ = ["added", "added_names", "instance_class", "kinds", "load_added", "owner"]
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from flowlex.instances.docstrings import describe
+from flowlex.instances.field_descriptions import describe
 
 __all__ = ["Name", "NonNegative", "Part", "Positive"]
 

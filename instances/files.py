@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flowlex.instances.base import Instance
-from flowlex.instances.errors import InstanceError, shortened
 from flowlex.instances.extensions import instance_class, kinds
-from flowlex.instances.storage import location, read_text, write_atomically
+from flowlex.instances.file_storage import location, read_text, write_atomically
+from flowlex.instances.input_errors import InstanceError, shortened
+from flowlex.instances.instance_base import Instance
 
 __all__ = [
     "TextFormat",

@@ -10,7 +10,7 @@ from typing import Annotated, Protocol, Self
 
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Name, Part, require_known
+from flowlex.instances.instance_base import Name, Part, require_known
 
 __all__ = ["RACK", "Affinity", "Gang", "Labelled", "TaskSpread", "check_rules", "domain_tags", "members_of"]
 

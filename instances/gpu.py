@@ -16,8 +16,17 @@ from typing import Literal
 import numpy as np
 from pydantic import model_validator
 
-from flowlex.instances.arrays import Floats, Integers, floats, integers
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_known, require_unique
+from flowlex.instances.array_types import Floats, Integers, floats, integers
+from flowlex.instances.instance_base import (
+    Instance,
+    Name,
+    NonNegative,
+    Part,
+    Positive,
+    read_only,
+    require_known,
+    require_unique,
+)
 
 __all__ = ["Gpu", "GpuArrays", "GpuInstance", "Job", "Node", "Running", "Shard", "Task"]
 

@@ -12,7 +12,7 @@ class GpuPolicy(StrEnum):
     """How fairness and running tasks are treated (Tang et al. 2022, section on policies).
 
     Another policy is a line here, with a property for what is new about it; its rules are added to
-    `flowlex.models.gpu.round` and `flowlex.models.gpu.statement`, their judgement to `preemption` and
+    `flowlex.models.gpu.round_eligibility` and `flowlex.models.gpu.statement`, their judgement to `preemption` and
     `statement` of `flowlex.validation.certificates.gpu`. Options, commands, services and simulators list what is here.
 
     Attributes

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuArrays, GpuInstance
 
 __all__ = ["ExactCosts", "largest_unit"]

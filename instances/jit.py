@@ -16,10 +16,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from flowlex.instances.arrays import Floats, Integers, floats, integers
-from flowlex.instances.base import Instance, Name, Part, Positive, read_only, require_known, require_unique
+from flowlex.instances.array_types import Floats, Integers, floats, integers
+from flowlex.instances.grid_rounding import WHOLE, Rounding, whole_above, whole_below
+from flowlex.instances.instance_base import Instance, Name, Part, Positive, read_only, require_known, require_unique
 from flowlex.instances.jit_jobs import BackgroundCopy, Computation, Job, Transfer
-from flowlex.instances.rounding import WHOLE, Rounding, whole_above, whole_below
 
 __all__ = [
     "BackgroundCopy",

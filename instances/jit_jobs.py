@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Name, NonNegative, Part, Positive, require_known, require_unique
+from flowlex.instances.instance_base import Name, NonNegative, Part, Positive, require_known, require_unique
 
 __all__ = ["BackgroundCopy", "Computation", "Job", "Transfer"]
 

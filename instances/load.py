@@ -15,8 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_known, require_unique
-from flowlex.instances.exact import rationals
+from flowlex.instances.exact_rationals import rationals
+from flowlex.instances.instance_base import (
+    Instance,
+    Name,
+    NonNegative,
+    Part,
+    Positive,
+    read_only,
+    require_known,
+    require_unique,
+)
 
 __all__ = ["Block", "Link", "LoadNode", "LoadPartitionArrays", "LoadPartitionInstance", "RunRecord"]
 

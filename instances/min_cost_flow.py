@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from flowlex.instances.arrays import Integers, integers
-from flowlex.instances.base import Instance, Name, read_only, require_unique
+from flowlex.instances.array_types import Integers, integers
+from flowlex.instances.instance_base import Instance, Name, read_only, require_unique
 
 __all__ = ["UNBOUNDED", "NetworkArrays", "NetworkInstance"]
 

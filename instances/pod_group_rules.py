@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from flowlex.instances.base import Name, NonNegative, Part, Positive, read_only
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.instance_base import Name, NonNegative, Part, Positive, read_only
 from flowlex.instances.pod_sizes import Pairs, in_units
 
 __all__ = [

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.base import read_only
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.instance_base import read_only
 
 __all__ = ["ExactSizes", "Pairs", "exact_sizes", "in_units"]
 

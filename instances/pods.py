@@ -16,8 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from flowlex.instances.arrays import numbered
-from flowlex.instances.base import Instance, Name, NonNegative, Part, Positive, read_only, require_known, require_unique
+from flowlex.instances.array_types import numbered
+from flowlex.instances.instance_base import (
+    Instance,
+    Name,
+    NonNegative,
+    Part,
+    Positive,
+    read_only,
+    require_known,
+    require_unique,
+)
 from flowlex.instances.pod_group_rules import PodGang, PodQueue, PodResource, PodSpread, SideRules, side_rules
 from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_sizes
 

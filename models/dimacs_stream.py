@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flowlex.formulations.outcome import EngineError
-from flowlex.formulations.sessions.network import PATH_COST_LIMIT, NetworkSession, NoFlowError, load_kernels
-from flowlex.formulations.sessions.residual import ENDLESS
+from flowlex.formulations.sessions.live_network import PATH_COST_LIMIT, NetworkSession, NoFlowError, load_kernels
+from flowlex.formulations.sessions.residual_network import ENDLESS
+from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances.dimacs_live import AddArc, Change, ChangeArc, NewNode, RemoveNode, Round, SetNode, refuse_line
 from flowlex.validation.certificates import Certificate, Check
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.solver_outcome import SolveOptions
 
 __all__ = ["Offers", "offer"]
 

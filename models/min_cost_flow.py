@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
-from flowlex.formulations.pictures import BLUE, LIGHT, ORANGE, SKY, axes_for, count_ticks, legend, moved_apart
+from flowlex.formulations.plot_style import BLUE, LIGHT, ORANGE, SKY, axes_for, count_ticks, legend, moved_apart
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.min_cost_flow import NetworkInstance
-from flowlex.models.base import Dual, Equation, Model, Run, Solution, Symbol
-from flowlex.models.statement.labels import Index
-from flowlex.models.statement.statement import Stage, Statement
+from flowlex.models.model_base import Dual, Equation, Model, Run, Solution, Symbol
+from flowlex.models.statement.rows_and_objectives import Stage, Statement
+from flowlex.models.statement.variable_labels import Index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,12 +13,12 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from flowlex.formulations.outcome import EngineName, SolveOptions
-from flowlex.instances.base import Instance, InstanceError
+from flowlex.formulations.solver_outcome import EngineName, SolveOptions
 from flowlex.instances.extensions import added, added_names, owner
 from flowlex.instances.files import read
-from flowlex.models.base import Model
-from flowlex.models.options import check_option, option_types, require_known
+from flowlex.instances.instance_base import Instance, InstanceError
+from flowlex.models.model_base import Model
+from flowlex.models.model_options import check_option, option_types, require_known
 from flowlex.models.solution import ModelError, Solution
 
 if TYPE_CHECKING:

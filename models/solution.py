@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from flowlex.formulations.arrays import locked
-from flowlex.formulations.outcome import Infeasibility, Status, Unboundedness
-from flowlex.instances.base import Instance
-from flowlex.instances.changes import Changes
-from flowlex.instances.storage import json_value, refuse_existing, write_atomically
-from flowlex.models.duals import Dual, Duals
+from flowlex.formulations.program_arrays import locked
+from flowlex.formulations.solver_outcome import Infeasibility, Status, Unboundedness
+from flowlex.instances.file_storage import json_value, refuse_existing, write_atomically
+from flowlex.instances.instance_base import Instance
+from flowlex.instances.model_changes import Changes
+from flowlex.models.dual_values import Dual, Duals
 from flowlex.models.html_report import html_report
-from flowlex.models.mathematics import html_table
+from flowlex.models.model_equations import html_table
 from flowlex.validation.certificates import Certificate
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ class Solution:
         ModelError
             There is no answer.
         """
-        from flowlex.formulations.pictures import picture_bytes, quiet_backend
+        from flowlex.formulations.plot_style import picture_bytes, quiet_backend
 
         self.require_answer()
         facts = {"status": self.status, "objective": self.objective, "bound": self.bound, **self.metrics()}

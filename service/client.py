@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from flowlex.instances import events as ev
+from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
-from flowlex.service.documents import Decision, Explained, Place, Places
+from flowlex.service.request_documents import Decision, Explained, Place, Places
 from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
 
 __all__ = ["Refused", "Scheduler", "Unreachable"]

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from flowlex.instances.base import Name, Part, Positive
 from flowlex.instances.gpu import Job, Node
+from flowlex.instances.instance_base import Name, Part, Positive
 
 __all__ = ["GPU_EVENT", "GpuEvent", "JobPart", "NodeGone", "NodeReport", "TaskEnd", "Transfer", "Withdrawn"]
 

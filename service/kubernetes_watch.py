@@ -22,7 +22,7 @@ from typing import Any
 from flowlex.instances.flow import Constraint, FlowJob, FlowTask, Machine
 from flowlex.instances.importers.kubernetes_resources import allocatable, requests
 from flowlex.service.client import Refused, Scheduler
-from flowlex.service.documents import Decision
+from flowlex.service.request_documents import Decision
 
 __all__ = ["PodPlacer"]
 

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from flowlex.instances.storage import write_atomically
-from flowlex.service.journal import Position
+from flowlex.instances.file_storage import write_atomically
+from flowlex.service.write_ahead_log import Position
 
 __all__ = ["Replication"]
 

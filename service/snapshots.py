@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from flowlex.service.journal import Journal
 from flowlex.service.scheduler_protocol import Core, Document
+from flowlex.service.write_ahead_log import Journal
 
 __all__ = ["Snapshots", "newest_readable"]
 

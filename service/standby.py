@@ -23,18 +23,18 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from flowlex.instances.storage import write_atomically
-from flowlex.service.journal import Journal, Position
-from flowlex.service.metrics import Metrics
-from flowlex.service.replica_routes import End, LogChunk, Settings
-from flowlex.telemetry.app import HANDLERS, equip
+from flowlex.instances.file_storage import write_atomically
+from flowlex.service.prometheus_metrics import Metrics
+from flowlex.service.replication_routes import End, LogChunk, Settings
+from flowlex.service.write_ahead_log import Journal, Position
+from flowlex.telemetry.access_rights import Admin
 from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
 from flowlex.telemetry.request_limits import RateLimit
 from flowlex.telemetry.response_models import refuse
-from flowlex.telemetry.rights import Admin
-from flowlex.telemetry.security import TokenBook
+from flowlex.telemetry.rest_app import HANDLERS, equip
 from flowlex.telemetry.service_context import Settings as Limits
 from flowlex.telemetry.store import Store
+from flowlex.telemetry.tokens_and_rights import TokenBook
 
 __all__ = ["Follower", "NotComplete", "standby_app"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.loops import njit
+from flowlex.formulations.deferred_compilation import njit
 
 __all__ = ["fill", "max_min_rates"]
 

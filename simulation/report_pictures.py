@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowlex.formulations.pictures import BLACK, colours
-from flowlex.simulation.experiments.base import Picture
-from flowlex.simulation.statistics import Estimate
+from flowlex.formulations.plot_style import BLACK, colours
+from flowlex.simulation.confidence_intervals import Estimate
+from flowlex.simulation.experiments.statements_and_verdicts import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ import hashlib
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
-from flowlex.telemetry.registry import AgentRow
-from flowlex.telemetry.schemas import Assignment, Assignments, Registration
+from flowlex.telemetry.registrations import AgentRow
+from flowlex.telemetry.request_documents import Assignment, Assignments, Registration
 
 __all__ = ["Plan", "assignments_of"]
 

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import httpx
 from pydantic import BaseModel
 
-from flowlex.telemetry.schemas import (
+from flowlex.telemetry.request_documents import (
     AgentHello,
     AgentState,
     Assignments,

@@ -1,4 +1,4 @@
-"""Where the service's clock stands, in the database; see `flowlex.telemetry.clock`."""
+"""Where the service's clock stands, in the database; see `flowlex.telemetry.service_clock`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 
 import sqlalchemy as sa
 
-from flowlex.telemetry.clock import Clock, boot, boot_s
 from flowlex.telemetry.database import Database
-from flowlex.telemetry.tables import AGENT, CLOCK, SERIES
+from flowlex.telemetry.database_tables import AGENT, CLOCK, SERIES
+from flowlex.telemetry.service_clock import Clock, boot, boot_s
 
 __all__ = ["MAX_SKEW_S", "ClockMarks"]
 

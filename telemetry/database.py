@@ -10,11 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from flowlex.telemetry.tables import META, VERSION
+from flowlex.telemetry.database_tables import META, VERSION
 
 __all__ = ["Database", "SchemaError"]
 
-#: The version of the schema in `flowlex.telemetry.tables`.
+#: The version of the schema in `flowlex.telemetry.database_tables`.
 SCHEMA = "1"
 #: How long a statement waits for a lock that another process holds, in seconds.
 LOCK_WAIT_S = 2.0

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from flowlex.telemetry.database import Database
-from flowlex.telemetry.tables import ROLLUP, SERIES
+from flowlex.telemetry.database_tables import ROLLUP, SERIES
 
 __all__ = ["LatestRow", "Reader", "RollupRow", "SampleRow", "TooMuch"]
 

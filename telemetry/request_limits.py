@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flowlex.telemetry.metrics import HttpMetrics
+from flowlex.telemetry.prometheus_metrics import HttpMetrics
 
 __all__ = ["BodyLimit", "HostLimit", "Observed", "RateLimit"]
 

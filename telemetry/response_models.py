@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from fastapi import HTTPException
 from pydantic import BaseModel
 
-from flowlex.telemetry.clock import Clock
 from flowlex.telemetry.read_queries import LatestRow, SampleRow
+from flowlex.telemetry.service_clock import Clock
 
 __all__ = [
     "BAD_BODY",

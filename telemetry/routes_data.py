@@ -11,9 +11,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import StringConstraints
 
-from flowlex.telemetry.response_models import ERRORS, Ages, Problem, known, no_value_text, refuse, sample_text
-from flowlex.telemetry.rights import Admin, Agent, Reader, ServiceDep, only_known_parameters, refuse_other_node
-from flowlex.telemetry.schemas import (
+from flowlex.telemetry.access_rights import Admin, Agent, Reader, ServiceDep, only_known_parameters, refuse_other_node
+from flowlex.telemetry.request_documents import (
     MAX_TIME,
     Aggregates,
     DataName,
@@ -24,8 +23,9 @@ from flowlex.telemetry.schemas import (
     WriteAnswer,
     WriteBatch,
 )
+from flowlex.telemetry.response_models import ERRORS, Ages, Problem, known, no_value_text, refuse, sample_text
+from flowlex.telemetry.retention import ROLLUP_STEPS
 from flowlex.telemetry.service_context import Service
-from flowlex.telemetry.upkeep import ROLLUP_STEPS
 
 __all__ = ["router"]
 

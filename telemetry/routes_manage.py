@@ -10,12 +10,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Path, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
+from flowlex.telemetry.access_rights import Admin, Agent, Reader, ServiceDep, only_known_parameters, refuse_other_node
 from flowlex.telemetry.read_queries import TooMuch
-from flowlex.telemetry.registry import DuplicateRegistration
-from flowlex.telemetry.response_models import BAD_BODY, ERRORS, NOT_FOUND, Ages, Problem, known, refuse, sample_text
-from flowlex.telemetry.rights import Admin, Agent, Reader, ServiceDep, only_known_parameters, refuse_other_node
-from flowlex.telemetry.routes_data import heavy
-from flowlex.telemetry.schemas import (
+from flowlex.telemetry.registrations import DuplicateRegistration
+from flowlex.telemetry.request_documents import (
     AgentHello,
     AgentState,
     Assignments,
@@ -27,6 +25,8 @@ from flowlex.telemetry.schemas import (
     Registration,
     Running,
 )
+from flowlex.telemetry.response_models import BAD_BODY, ERRORS, NOT_FOUND, Ages, Problem, known, refuse, sample_text
+from flowlex.telemetry.routes_data import heavy
 from flowlex.telemetry.service_context import Service
 
 __all__ = ["router"]

@@ -12,11 +12,11 @@ from fastapi.responses import HTMLResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
-from flowlex.telemetry.api_page import api_page
+from flowlex.telemetry.access_rights import Admin, Anybody, Reader, ServiceDep, only_known_parameters
+from flowlex.telemetry.openapi_page import api_page
+from flowlex.telemetry.request_documents import Holder, TokenInfo, TokenRequest, TokenSecret
 from flowlex.telemetry.response_models import ERRORS, NOT_FOUND, Problem, known, refuse
-from flowlex.telemetry.rights import Admin, Anybody, Reader, ServiceDep, only_known_parameters
-from flowlex.telemetry.schemas import Holder, TokenInfo, TokenRequest, TokenSecret
-from flowlex.telemetry.security import Role, new_token, rotated
+from flowlex.telemetry.tokens_and_rights import Role, new_token, rotated
 
 __all__ = ["Health", "health_router", "page_router", "router"]
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from flowlex.telemetry.clock import Clock
 from flowlex.telemetry.clock_marks import MAX_SKEW_S
-from flowlex.telemetry.metrics import Metrics
+from flowlex.telemetry.commit_thread import BusyError, Writer
+from flowlex.telemetry.known_nodes import Roster
+from flowlex.telemetry.prometheus_metrics import Metrics
 from flowlex.telemetry.request_limits import RateLimit
-from flowlex.telemetry.roster import Roster
-from flowlex.telemetry.security import TokenBook
+from flowlex.telemetry.retention import ROLLUP_STEPS
+from flowlex.telemetry.service_clock import Clock
 from flowlex.telemetry.store import Store
-from flowlex.telemetry.upkeep import ROLLUP_STEPS
-from flowlex.telemetry.writer import BusyError, Writer
+from flowlex.telemetry.tokens_and_rights import TokenBook
 
 __all__ = ["Service", "Settings"]
 

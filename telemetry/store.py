@@ -5,9 +5,9 @@ from __future__ import annotations
 from flowlex.telemetry.clock_marks import ClockMarks
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.read_queries import Reader
-from flowlex.telemetry.registry import Registry
-from flowlex.telemetry.upkeep import Upkeep
-from flowlex.telemetry.writes import SampleWriter
+from flowlex.telemetry.registrations import Registry
+from flowlex.telemetry.retention import Upkeep
+from flowlex.telemetry.sample_writes import SampleWriter
 
 __all__ = ["Store"]
 

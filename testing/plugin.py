@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from flowlex.testing.mutation import Record, Report
+    from flowlex.testing.mutation_tests import Record, Report
 
 __all__ = ["pytest_addoption", "pytest_configure"]
 
@@ -43,7 +43,7 @@ class _Mutation:
     """Runs each test once without mutants, all fixtures anew, then again on each mutant of what it built."""
 
     def __init__(self, single: bool) -> None:
-        from flowlex.testing.mutation import Record
+        from flowlex.testing.mutation_tests import Record
 
         self.record: Record = Record(single)
         self.reports: list[Report] = []
@@ -82,7 +82,7 @@ class _Mutation:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Run the mutants after the tests."""
-        from flowlex.testing.mutation import examine
+        from flowlex.testing.mutation_tests import examine
 
         done = yield
         if session.config.option.collectonly or session.shouldstop or session.shouldfail:

@@ -17,17 +17,17 @@ import highspy
 import numpy as np
 import pulp
 
-from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays
-from flowlex.formulations.convert import from_pulp, to_highs
-from flowlex.formulations.expression import Expression
 from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, VariableBlock
-from flowlex.instances.storage import read_bytes
-from flowlex.models.base import Model
-from flowlex.models.statement.statement import Stage as StatementStage
-from flowlex.models.statement.statement import Statement
-from flowlex.testing.names import Names, families_of
-from flowlex.testing.program import Program, Stage, changed_rows
+from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
+from flowlex.formulations.solver_conversion import from_pulp, to_highs
+from flowlex.instances.file_storage import read_bytes
+from flowlex.models.model_base import Model
+from flowlex.models.statement.rows_and_objectives import Stage as StatementStage
+from flowlex.models.statement.rows_and_objectives import Statement
+from flowlex.testing.canonical_program import Program, Stage, changed_rows
+from flowlex.testing.row_names import Names, families_of
 from flowlex.validation.unimodularity.model_files import highs_arrays, open_model
 
 __all__ = ["Staged", "program_of", "rewrite"]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.outcome import Status
-from flowlex.testing.names import plain
-from flowlex.testing.optimum import Optimum, optimise, same
-from flowlex.testing.program import TOLERANCE, Program, Stage, figure
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.solver_outcome import Status
+from flowlex.testing.canonical_program import TOLERANCE, Program, Stage, figure
+from flowlex.testing.row_names import plain
+from flowlex.testing.staged_optimum import Optimum, optimise, same
 
 __all__ = ["Projection", "difference", "projections"]
 

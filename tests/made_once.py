@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from flowlex.instances.base import Instance
+from flowlex.instances.instance_base import Instance
 from flowlex.models import solve
 
 T = TypeVar("T")

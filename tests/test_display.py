@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from flowlex import generate, model_for
-from flowlex.cli import output
+from flowlex.cli import console_output
 
 
 def test_instances_show_their_sizes_not_their_data():
@@ -33,15 +33,15 @@ def test_models_formulations_and_solutions_show_their_own_sizes():
 def test_a_narrow_window_breaks_no_word_and_says_what_it_leaves_out(monkeypatch):
     lines = io.StringIO()
     narrow = Console(width=40, file=lines)
-    monkeypatch.setattr(output, "console", lambda: narrow)
+    monkeypatch.setattr(console_output, "console", lambda: narrow)
     rows = [("task-1", "running", "node-with-a-name", "0", 3.5), ("task-2", "waiting", "another-node", "0", 0.25)]
-    narrow.print(output.rows_table("Answer", ("task", "state", "node", "moved_mb", "seconds"), rows))
+    narrow.print(console_output.rows_table("Answer", ("task", "state", "node", "moved_mb", "seconds"), rows))
     said = lines.getvalue()
     assert "node-with-a-name" in said and "running" in said and "task-2" in said
     assert "left out in a narrow" in said and "moved_mb" in said.split("left out")[1]
     assert max(map(len, said.splitlines())) <= 40
     lines.truncate(0)
     wide = Console(width=120, file=lines)
-    monkeypatch.setattr(output, "console", lambda: wide)
-    wide.print(output.rows_table("Answer", ("task", "state", "node", "moved_mb", "seconds"), rows))
+    monkeypatch.setattr(console_output, "console", lambda: wide)
+    wide.print(console_output.rows_table("Answer", ("task", "state", "node", "moved_mb", "seconds"), rows))
     assert "left out" not in lines.getvalue() and "moved_mb" in lines.getvalue()

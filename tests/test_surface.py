@@ -19,8 +19,8 @@ import scipy.sparse
 
 import flowlex
 from flowlex.formulations import LinearProgram
-from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_json
+from flowlex.instances.instance_base import InstanceError
 from flowlex.models import ModelError
 from flowlex.validation.certificates import SolutionError
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from flowlex.instances.base import Instance
+from flowlex.instances.instance_base import Instance
 from flowlex.validation.certificates.verifier_interface import SolutionError, verify
 
 

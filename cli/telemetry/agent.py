@@ -45,7 +45,7 @@ def agent(
     A token that ends, given in a file of its own, is exchanged in time and the file rewritten.
     """
     from flowlex.telemetry.agent import Agent, AgentSettings
-    from flowlex.telemetry.runner import SHIPPED, allowed_programs
+    from flowlex.telemetry.command_runner import SHIPPED, allowed_programs
 
     log_to_stderr()
     with client_for("agent")(server, token_file, ca_file) as client:

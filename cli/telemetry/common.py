@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from flowlex.cli.inputs import landing
-from flowlex.cli.output import note
+from flowlex.cli.console_output import note
+from flowlex.cli.input_files import landing
 
 __all__ = [
     "DEFAULT_DATABASE",
@@ -67,8 +67,8 @@ def explained() -> Iterator[None]:
     import sqlalchemy as sa
 
     from flowlex.telemetry.agent import JournalInUse
+    from flowlex.telemetry.agent_buffer import ForeignJournal
     from flowlex.telemetry.client import Refused, Unreachable
-    from flowlex.telemetry.journal import ForeignJournal
 
     try:
         yield
@@ -150,9 +150,9 @@ def snapshot(context: typer.Context, url: str, output: Path | None, *, max_age_s
     typer.BadParameter
         The service cannot be read, or holds no fresh node.
     """
-    from flowlex.instances.base import InstanceError
     from flowlex.instances.files import write_instance
     from flowlex.instances.importers.telemetry import from_telemetry
+    from flowlex.instances.instance_base import InstanceError
 
     try:
         instance = from_telemetry(

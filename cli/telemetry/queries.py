@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from flowlex.cli.console_output import console, rows_table
 from flowlex.cli.options import with_options
-from flowlex.cli.output import console, rows_table
 from flowlex.cli.telemetry.common import client_for, pairs
 
 if TYPE_CHECKING:
-    from flowlex.telemetry.schemas import Readings
+    from flowlex.telemetry.request_documents import Readings
 
 __all__ = ["list_", "register", "remove", "show", "unregister"]
 
@@ -42,7 +42,7 @@ def register(
     """Register a collector or processor; put -- before arguments that start with a dash."""
     from pydantic import ValidationError
 
-    from flowlex.telemetry.schemas import Registration
+    from flowlex.telemetry.request_documents import Registration
 
     try:
         registration = Registration(

@@ -76,7 +76,7 @@ def serve(
     at: Listening,
 ) -> None:
     """Serve until interrupted; all routes are listed at /docs."""
-    from flowlex.telemetry.app import create_app
+    from flowlex.telemetry.rest_app import create_app
     from flowlex.telemetry.service_context import Settings
     from flowlex.telemetry.store import Store
 
@@ -96,7 +96,7 @@ def listen(app: Any, at: Listening, port: int, place: str) -> None:
     """Serve an application until interrupted."""
     import uvicorn
 
-    from flowlex.telemetry.connections import ConnectionLimits, Connections
+    from flowlex.telemetry.connection_limits import ConnectionLimits, Connections
 
     config = uvicorn.Config(
         app,
@@ -133,7 +133,7 @@ def listen(app: Any, at: Listening, port: int, place: str) -> None:
 
 def first_tokens(store: Any, path: Path, *, agents: str = "flowlex telemetry token create") -> None:
     """Make an admin's and a reader's token at the first start; ``agents``: the command that makes others."""
-    from flowlex.telemetry.security import Role, new_token
+    from flowlex.telemetry.tokens_and_rights import Role, new_token
 
     if store.registry.tokens():
         return

@@ -32,7 +32,7 @@ def token_create(
     store: Any,
 ) -> None:
     """Make a token and print it, once."""
-    from flowlex.telemetry.security import Role, new_token
+    from flowlex.telemetry.tokens_and_rights import Role, new_token
 
     lasts_s = None if days is None else days * 86_400
     typer.echo(new_token(store, Role(role), node=node, any_node=any_node, label=label[:100], lasts_s=lasts_s))

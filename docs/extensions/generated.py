@@ -19,9 +19,9 @@ from typer.cli import get_docs_for_click
 
 import flowlex
 from flowlex.instances import json_schema, kinds
-from flowlex.instances.events import Event
-from flowlex.models.base import ModelError
-from flowlex.models.options import options_of
+from flowlex.instances.event_log import Event
+from flowlex.models.model_base import ModelError
+from flowlex.models.model_options import options_of
 from flowlex.models.registry import model_class
 from flowlex.validation.certificates import solution_schema
 
@@ -120,7 +120,7 @@ def document(title: str, schema: dict[str, Any]) -> str:
 def commands() -> dict[str, str]:
     """A page per command, as ``--help`` says it."""
     from flowlex.cli.app import app
-    from flowlex.cli.group import LAZY
+    from flowlex.cli.command_group import LAZY
 
     group = typer.main.get_command(app)
     context = typer.Context(group, info_name="flowlex")

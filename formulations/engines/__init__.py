@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from flowlex.formulations.engines.explanation import explained
+from flowlex.formulations.engines.infeasibility_explanation import explained
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions
+from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions
 
 __all__ = ["ENGINES", "Engine", "register", "runs_highs", "solve", "solve_options"]
 

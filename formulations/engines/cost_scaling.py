@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.deferred_compilation import njit
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.loops import njit
+from flowlex.formulations.program_arrays import Integers
 
 __all__ = ["scale_costs"]
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
-from flowlex.formulations.outcome import EngineError, Outcome, Status
+from flowlex.formulations.program_arrays import Integers
+from flowlex.formulations.solver_outcome import EngineError, Outcome, Status
 
 __all__ = ["check_floats", "check_magnitudes", "exact_potentials", "finite_upper", "in_integers"]
 

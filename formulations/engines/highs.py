@@ -9,11 +9,11 @@ from functools import lru_cache
 import highspy
 import numpy as np
 
-from flowlex.formulations.arrays import LinearProgramArrays
 from flowlex.formulations.engines.exact_integers import check_floats, in_integers
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status
+from flowlex.formulations.program_arrays import LinearProgramArrays
+from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions, Status
 
 __all__ = [
     "choose_algorithm",

@@ -21,10 +21,10 @@ import numpy as np
 import pylmcf
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Booleans, Integers, frozen
 from flowlex.formulations.engines.exact_integers import check_magnitudes, finite_upper
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
-from flowlex.formulations.outcome import EngineError, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.formulations.program_arrays import Booleans, Integers, frozen
+from flowlex.formulations.solver_outcome import EngineError, Infeasibility, Outcome, SolveOptions, Status
 
 __all__ = ["NormalForm", "infeasible_cut", "solve_exactly", "solve_network"]
 

@@ -1,4 +1,4 @@
-"""PuLP as an engine, and where its traps stop (those of names and signs stop in `flowlex.formulations.convert`).
+"""PuLP as an engine, and where its traps stop (names and signs: `flowlex.formulations.solver_conversion`).
 
 * A run stopped by its time limit reads ``Optimal`` in ``status``: we read ``sol_status``.
 * An unknown solver option is dropped in silence: options are typed and mapped one by one.
@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pulp
 
-from flowlex.formulations.arrays import LinearProgramArrays
-from flowlex.formulations.convert import from_pulp, to_pulp
 from flowlex.formulations.engines.exact_integers import check_floats, in_integers
 from flowlex.formulations.engines.highs import solve_arrays
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, Outcome, SolveOptions, Status
+from flowlex.formulations.program_arrays import LinearProgramArrays
+from flowlex.formulations.solver_conversion import from_pulp, to_pulp
+from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions, Status
 
 __all__ = ["asked_solver", "solve_with_pulp"]
 

@@ -19,9 +19,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from flowlex.formulations.arrays import Floats
-from flowlex.formulations.expression import Expression, Variables
+from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_arrays import Floats
 
 __all__ = ["increments", "lambda_representation"]
 

@@ -9,11 +9,11 @@ from math import inf
 import highspy
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers, LinearProgramArrays
 from flowlex.formulations.engines.highs import choose_algorithm, configured, pass_model, quiet, run
-from flowlex.formulations.lexicographic.leaves import Branch, Leaf
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf
 from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
+from flowlex.formulations.solver_outcome import SolveOptions
 
 __all__ = ["WHOLE", "StageProgram", "close_to", "raised"]
 

@@ -1,7 +1,7 @@
 """The lexicographic minimum in one program, with the literal weights ``|delta|**s`` (|delta| is the number of loads).
 
-Over integers it has the same minimisers as the stages of `flowlex.formulations.lexicographic.levels`. Its weights lose
-precision at small sizes already; then it is refused.
+Over integers it has the same minimisers as the stages of `flowlex.formulations.lexicographic.decreasing_minimisation`.
+Its weights lose precision at small sizes already; then it is refused.
 
 Source: P3 and P4 of Shi et al. 2021 (shared/papers/jit-bandwidth.md, finding 2).
 """
@@ -12,9 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from flowlex.formulations.expression import Expression
 from flowlex.formulations.lexicographic.lambda_representation import increments, lambda_representation
-from flowlex.formulations.lexicographic.problem import LexicographicProgram, copy_program
+from flowlex.formulations.lexicographic.lexicographic_problem import LexicographicProgram, copy_program
+from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
 
 __all__ = ["PrecisionError", "weighted_program"]

@@ -25,8 +25,8 @@ from flowlex.instances.allocation import (
     PairTable,
     PairThroughput,
 )
-from flowlex.instances.base import InstanceError
 from flowlex.instances.generators.registry import generator
+from flowlex.instances.instance_base import InstanceError
 
 __all__ = ["Workload", "draw_workload", "gavel_like"]
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from flowlex.instances import events as ev
-from flowlex.instances.base import Part
+from flowlex.instances import event_log as ev
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.generators.registry import Count, Share, Size, generator
+from flowlex.instances.instance_base import Part
 
 __all__ = ["event_stream", "flow_random", "flow_scale", "flow_testbed", "heavy_tailed_job"]
 

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from flowlex.instances.base import InstanceError
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.generators.registry import Share, generator
 from flowlex.instances.importers.openb import read_openb
+from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 
 __all__ = ["kubeflow_testbed", "openb_arrivals", "pods_scale"]

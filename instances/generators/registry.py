@@ -12,9 +12,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from flowlex.instances.base import Instance
-from flowlex.instances.errors import InstanceError, did_you_mean, first_fault
 from flowlex.instances.extensions import added, load_added, owner
+from flowlex.instances.input_errors import InstanceError, did_you_mean, first_fault
+from flowlex.instances.instance_base import Instance
 
 __all__ = [
     "GENERATORS",
@@ -68,7 +68,7 @@ _OWN = {
         "gpu": "gpu-figure1 gpu-figure4 gpu-testbed gpu-scale gpu-random",
         "jit": "jit-figure4 jit-cluster jit-random",
         "load": "inference-cluster",
-        "network": "network-random network-assignment network-netgen",
+        "min_cost_flow": "network-random network-assignment network-netgen",
         "pods": "kubeflow-testbed openb-arrivals pods-scale",
     }.items()
     for name in names.split()

@@ -3,12 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping
 
-from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.extensions import added, load_added, owner
 from flowlex.instances.importers.coflow import read_coflow_trace
 from flowlex.instances.importers.gavel import read_gavel
 from flowlex.instances.importers.kubernetes import read_kubernetes
 from flowlex.instances.importers.openb import read_openb
+from flowlex.instances.instance_base import Instance, InstanceError
 
 __all__ = ["importers"]
 

@@ -24,10 +24,10 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from flowlex.instances.errors import InstanceError, first_fault
+from flowlex.instances.file_storage import read_text
 from flowlex.instances.files import TextFormat, register_text_format
+from flowlex.instances.input_errors import InstanceError, first_fault
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.instances.storage import read_text
 
 __all__ = ["parse_coflow_trace", "read_coflow_trace"]
 

@@ -1,4 +1,4 @@
-"""CSV files of one's own as an instance: a file per table, a column per field; see `flowlex.instances.tables`."""
+"""CSV files as an instance: a file per table, a column per field; see `flowlex.instances.instance_tables`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flowlex.instances.base import Instance, InstanceError
 from flowlex.instances.extensions import instance_class
-from flowlex.instances.storage import read_text
-from flowlex.instances.tables import WHOLE, Row, instance_of_rows
+from flowlex.instances.file_storage import read_text
+from flowlex.instances.instance_base import Instance, InstanceError
+from flowlex.instances.instance_tables import WHOLE, Row, instance_of_rows
 
 __all__ = ["csv_rows", "read_csv_tables"]
 

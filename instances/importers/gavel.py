@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.instances.allocation import AllocationInstance, JobType, PairThroughput
-from flowlex.instances.base import InstanceError
+from flowlex.instances.file_storage import read_bytes
 from flowlex.instances.generators.allocation import Workload, draw_workload
-from flowlex.instances.storage import read_bytes
+from flowlex.instances.instance_base import InstanceError
 
 __all__ = ["read_gavel"]
 

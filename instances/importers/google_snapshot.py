@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from flowlex.instances import events as ev
-from flowlex.instances.base import InstanceError
+from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine
 from flowlex.instances.importers.google import google_trace_events
+from flowlex.instances.instance_base import InstanceError
 
 __all__ = ["google_snapshot"]
 

@@ -25,16 +25,21 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flowlex.instances.errors import InstanceError, first_fault
-from flowlex.instances.importers.kubernetes_cards import Cards, cards_in_use, cards_of_nodes
-from flowlex.instances.importers.kubernetes_draft import Draft
-from flowlex.instances.importers.kubernetes_fit import read_capacities
-from flowlex.instances.importers.kubernetes_limits import evictable, read_gangs, read_queues, read_scoped_quotas
+from flowlex.instances.importers.kubernetes_gpu_cards import Cards, cards_in_use, cards_of_nodes
+from flowlex.instances.importers.kubernetes_node_capacity import read_capacities
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod, read_cluster
+from flowlex.instances.importers.kubernetes_quotas_and_budgets import (
+    evictable,
+    read_gangs,
+    read_queues,
+    read_scoped_quotas,
+)
 from flowlex.instances.importers.kubernetes_resources import gigabytes, quantity
 from flowlex.instances.importers.kubernetes_selectors import Taint, tolerates
 from flowlex.instances.importers.kubernetes_topology import read_affinity, read_anti_affinity, read_spreads
 from flowlex.instances.importers.kubernetes_volumes import count_attached, read_volumes
+from flowlex.instances.importers.kubernetes_waiting_pods import Draft
+from flowlex.instances.input_errors import InstanceError, first_fault
 from flowlex.instances.pod_group_rules import PodGang
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from flowlex.instances.base import InstanceError
-from flowlex.instances.storage import opened
+from flowlex.instances.file_storage import opened
+from flowlex.instances.instance_base import InstanceError
 
 __all__ = ["COMMAND", "objects_of"]
 

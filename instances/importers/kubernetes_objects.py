@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from flowlex.instances.base import InstanceError
 from flowlex.instances.importers.kubernetes_documents import COMMAND, objects_of
 from flowlex.instances.importers.kubernetes_resources import Amounts, allocatable, host_ports, limits, requests
 from flowlex.instances.importers.kubernetes_selectors import Taint, matches_node, tolerates
 from flowlex.instances.importers.kubernetes_versions import as_of, minor_version
+from flowlex.instances.instance_base import InstanceError
 
 __all__ = ["ANY_ERROR", "Cluster", "Kind", "KubeNode", "KubePod", "label_map", "read_cluster"]
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from flowlex.instances.errors import InstanceError, first_fault
 from flowlex.instances.importers.csv_tables import csv_rows
+from flowlex.instances.input_errors import InstanceError, first_fault
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 
 __all__ = ["UnknownModelWarning", "read_openb"]

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from flowlex.instances.errors import InstanceError, first_fault
+from flowlex.instances.input_errors import InstanceError, first_fault
 from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance
 
 __all__ = ["DATA_NAMES", "from_telemetry"]

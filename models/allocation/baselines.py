@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats
-from flowlex.formulations.outcome import EngineName, Status
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import EngineName, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance
 from flowlex.models.allocation.first_incumbent import isolated
 from flowlex.models.allocation.model import Allocation
 from flowlex.models.allocation.program import run_columns
 from flowlex.models.allocation.solution import AllocationSolution
-from flowlex.models.base import ModelError
+from flowlex.models.model_base import ModelError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats
-from flowlex.formulations.outcome import Outcome, Status
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.instances.allocation import AllocationArrays
 from flowlex.models.allocation.policies import Step
 from flowlex.models.allocation.policy_program import TOTALS, PolicyProgram

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.policies import Step
 from flowlex.models.allocation.program import Columns

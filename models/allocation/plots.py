@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.pictures import BLACK, axes_for, colours, legend, name_places
+from flowlex.formulations.plot_style import BLACK, axes_for, colours, legend, name_places
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,10 +27,10 @@ from typing import Protocol
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats, Integers
-from flowlex.formulations.expression import Expression
+from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, Outcome, Status
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers
+from flowlex.formulations.solver_outcome import EngineError, Outcome, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance
 from flowlex.models.allocation.program import Base, raised_program
 

@@ -7,14 +7,15 @@ from functools import cached_property
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats, Integers
+from flowlex.formulations.coefficient_scaling import scale_program
 from flowlex.formulations.engines import solve
-from flowlex.formulations.expression import Expression
+from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
-from flowlex.formulations.scaling import scale_program
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers
+from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.job_aggregation import job_classes
+from flowlex.models.allocation.pair_pricing import PairPrices, PricedMaster
 from flowlex.models.allocation.policies import (
     FinishTimes,
     Goal,
@@ -28,7 +29,6 @@ from flowlex.models.allocation.policies import (
     prices_of,
     quickest,
 )
-from flowlex.models.allocation.pricing import PairPrices, PricedMaster
 from flowlex.models.allocation.program import Base, Columns, base_program, equal_throughput, run_columns
 
 __all__ = ["TOTALS", "Answer", "PolicyProgram", "unit_of"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats, Integers
-from flowlex.formulations.expression import Expression, Variables
+from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance, Limit
 
 __all__ = ["Base", "Columns", "base_program", "equal_throughput", "limited", "raised_program", "run_columns"]

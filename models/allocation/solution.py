@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats
+from flowlex.formulations.program_arrays import Floats
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.policies import Step
 from flowlex.models.allocation.program import Columns, equal_throughput
-from flowlex.models.base import Solution
+from flowlex.models.model_base import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

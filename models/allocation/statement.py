@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.labels import block_labels
+from flowlex.formulations.block_labels import block_labels
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.policy_program import TOTALS, PolicyProgram
 from flowlex.models.allocation.program import Columns
 from flowlex.models.solution import ModelError
-from flowlex.models.statement.labels import Index
-from flowlex.models.statement.statement import Stage, Statement
+from flowlex.models.statement.rows_and_objectives import Stage, Statement
+from flowlex.models.statement.variable_labels import Index
 
 __all__ = ["state"]
 

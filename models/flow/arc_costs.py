@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from flowlex.instances.flow import Machine
-from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
 from flowlex.models.flow.goals.costs import Continuity
 from flowlex.models.flow.goals.fair_shares import FairShares
+from flowlex.models.flow.goals.goal_interface import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
 from flowlex.models.flow.goals.own_goals import check_prices, check_slot_costs, check_waiting, is_foreign
 from flowlex.models.flow.goals.placement import Placement
 from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.flow.lexicographic_costs import StrictOrder
+from flowlex.models.model_base import ModelError
 
 __all__ = ["Rules", "StageWeights", "mentioned_machines", "only_machine", "single_file"]
 

@@ -21,8 +21,8 @@ from operator import add, le, sub
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
-from flowlex.instances.exact import rational
+from flowlex.formulations.program_arrays import Integers
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance, FlowJob, Queue
 
 __all__ = ["dominant_bounds"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flowlex.models.base import Equation
+from flowlex.models.model_base import Equation
 
 __all__ = ["EQUATIONS"]
 

@@ -20,10 +20,10 @@ from math import prod
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
-from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import Goal
+from flowlex.formulations.program_arrays import Integers
+from flowlex.models.flow.goals.goal_interface import Goal
 from flowlex.models.flow.goals.priority import LOWEST, Priority
+from flowlex.models.model_base import ModelError
 
 __all__ = ["TOP_CLASS", "StrictOrder"]
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from flowlex.models.flow.goals.base import Spot
+from flowlex.models.flow.goals.goal_interface import Spot
 from flowlex.models.flow.machine_tree import Path
 
 __all__ = ["Block", "base_of", "hand_out"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats
-from flowlex.formulations.pictures import GREY, MOST_BARS, axes_for, colours, count_ticks, legend, name_places
+from flowlex.formulations.plot_style import GREY, MOST_BARS, axes_for, colours, count_ticks, legend, name_places
+from flowlex.formulations.program_arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,30 +23,30 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from pydantic import InstanceOf
 
-from flowlex.formulations.arrays import Floats
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineName, SolveOptions, Status
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.equations import EQUATIONS
+from flowlex.models.flow.fair_share_demands import rule_of
 from flowlex.models.flow.goals import Goal, Preset, preset
-from flowlex.models.flow.goals.base import ClusterView, Scale, task_views
+from flowlex.models.flow.goals.goal_interface import ClusterView, Scale, task_views
 from flowlex.models.flow.goals.own_goals import AskedGoal, ask, is_foreign
 from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.lexicographic_costs import StrictOrder
-from flowlex.models.flow.methods import FlowRun, chosen_stage
+from flowlex.models.flow.method_result import FlowRun, chosen_stage
 from flowlex.models.flow.network import ScheduleNetwork, build_network
 from flowlex.models.flow.network_method import NetworkMethod
+from flowlex.models.flow.objective_stages import score_of
 from flowlex.models.flow.program_method import ProgramMethod
-from flowlex.models.flow.reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
-from flowlex.models.flow.share_claims import rule_of
 from flowlex.models.flow.solution import FlowSolution, Score
-from flowlex.models.flow.stages import score_of
 from flowlex.models.flow.statement import state_flow
 from flowlex.models.flow.task_rules import TaskRules
-from flowlex.models.statement.statement import Statement
+from flowlex.models.flow.waiting_reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
+from flowlex.models.model_base import Equation, Model, ModelError, Symbol
+from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
     import pulp

@@ -8,17 +8,17 @@ from functools import cached_property
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.network_builder import NetworkBuilder
+from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules, StageWeights, single_file
+from flowlex.models.flow.fair_share_demands import job_bounds
 from flowlex.models.flow.garbage_collection import collector_paused
-from flowlex.models.flow.goals.base import ClusterView, Spot, TaskView, task_views
+from flowlex.models.flow.goals.goal_interface import ClusterView, Spot, TaskView, task_views
 from flowlex.models.flow.machine_exclusions import Block, base_of
 from flowlex.models.flow.machine_tree import Blocks
 from flowlex.models.flow.preemption import hold, left
-from flowlex.models.flow.share_claims import job_bounds
 
 __all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "single_files"]
 

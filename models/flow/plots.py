@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
-from flowlex.formulations.pictures import BLUE, GREEN, GREY, LIGHT, ORANGE, PURPLE, RED, axes_for, legend
-from flowlex.models.base import ModelError
+from flowlex.formulations.plot_style import BLUE, GREEN, GREY, LIGHT, ORANGE, PURPLE, RED, axes_for, legend
+from flowlex.formulations.program_arrays import Integers
 from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.model_base import ModelError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

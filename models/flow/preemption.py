@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from flowlex.instances.flow import FlowJob, Machine
-from flowlex.models.flow.goals.base import TaskView
+from flowlex.models.flow.goals.goal_interface import TaskView
 
 __all__ = ["HOUR_S", "hold", "kept_tasks", "left"]
 

@@ -3,8 +3,9 @@
 1. The network, which knows slots only, is solved. If its schedule keeps all rows, it is the best one.
 2. Otherwise greedy schedules give a first incumbent, and the relaxation says which sizes of slots its answer overfills;
    rows for these are added (see `flowlex.models.flow.statement.with_sizes`).
-3. The stages are minimised one after the other (`flowlex.formulations.lexicographic.stages`). Counts are dealt to tasks
-   and machines; where capacities keep them from fitting, the kinds concerned are told apart, machine by machine.
+3. The stages are minimised one after the other (`flowlex.formulations.lexicographic.objective_stages`). Counts are
+   dealt to tasks and machines; where capacities keep them from fitting, the kinds concerned are told apart, machine by
+   machine.
 
 Where the program is large or stops at its limit, the schedule and the proven bound of a stage differ.
 """
@@ -19,23 +20,23 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.engines import solve
-from flowlex.formulations.lexicographic.leaves import StagesOutcome
-from flowlex.formulations.lexicographic.stages import solve_stages
+from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
+from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.formulations.processor_time import processor_seconds
-from flowlex.models.flow.greedy import Greedy
-from flowlex.models.flow.methods import FlowRun, chosen_stage
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
+from flowlex.models.flow.class_count_program import CountedProgram
+from flowlex.models.flow.greedy_schedules import Greedy
+from flowlex.models.flow.integer_resources import Resources
+from flowlex.models.flow.method_result import FlowRun, chosen_stage
 from flowlex.models.flow.network_method import NetworkMethod
-from flowlex.models.flow.program import CountedProgram
-from flowlex.models.flow.resources import Resources
-from flowlex.models.flow.stages import score_of, waiting_by_job
+from flowlex.models.flow.objective_stages import score_of, waiting_by_job
 from flowlex.models.flow.statement import Size
 from flowlex.models.flow.task_rules import TaskRules
+from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import proof_leaves
-from flowlex.models.statement.statement import Statement
 
 __all__ = ["ProgramMethod"]
 

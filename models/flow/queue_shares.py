@@ -24,11 +24,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from flowlex.formulations.arrays import Integers
 from flowlex.formulations.fair_shares import whole_shares
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.lexicographic.network import solve_lexicographic
+from flowlex.formulations.lexicographic.lexicographic_network import solve_lexicographic
 from flowlex.formulations.network_builder import NetworkBuilder
+from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.flow import Queue
 
 __all__ = ["Claims", "Places", "fair_shares", "guaranteed"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowlex.models.base import Solution
+from flowlex.models.model_base import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

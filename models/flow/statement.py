@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats
-from flowlex.formulations.expression import Expression, Variables
+from flowlex.formulations.linear_expression import Expression, Variables
+from flowlex.formulations.program_arrays import Floats
 from flowlex.instances.flow import FlowInstance, Machine
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.classes import Classes
+from flowlex.models.flow.integer_resources import Resources
 from flowlex.models.flow.network import ScheduleNetwork
-from flowlex.models.flow.resources import Resources
+from flowlex.models.flow.task_and_machine_classes import Classes
 from flowlex.models.flow.task_rules import TaskRules, Team
 from flowlex.models.solution import ModelError
-from flowlex.models.statement.labels import Index
-from flowlex.models.statement.statement import Stage, Statement
+from flowlex.models.statement.rows_and_objectives import Stage, Statement
+from flowlex.models.statement.variable_labels import Index
 
 __all__ = ["Size", "label_levels", "state_flow", "with_sizes"]
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
-from flowlex.formulations.outcome import EngineName
+from flowlex.formulations.program_arrays import Integers
+from flowlex.formulations.solver_outcome import EngineName
 from flowlex.instances.gpu import GpuArrays, GpuInstance
-from flowlex.models.gpu.costs import Penalties, TransferCosts
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.models.gpu.placement import Placement
-from flowlex.models.gpu.round import Policy
+from flowlex.models.gpu.placement_metrics import Placement
+from flowlex.models.gpu.round_eligibility import Policy
+from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowlex.formulations.expression import Integers
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.models.gpu.costs import TransferCosts
-from flowlex.models.gpu.network import AssignmentNetwork, RoundBuilder, constant_of
-from flowlex.models.gpu.round import Round
+from flowlex.formulations.linear_expression import Integers
+from flowlex.models.gpu.assignment_network import AssignmentNetwork, RoundBuilder, constant_of
+from flowlex.models.gpu.round_eligibility import Round
+from flowlex.models.gpu.transfer_costs import TransferCosts
 
 __all__ = ["build_compact"]
 

@@ -27,30 +27,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.engines import solve
+from flowlex.formulations.engines.beyond_64_bits import fits, solve_wide
 from flowlex.formulations.engines.exact_integers import exact_potentials
-from flowlex.formulations.engines.wide_integers import fits, solve_wide
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.lexicographic.network import optimal_face
-from flowlex.formulations.outcome import EngineName, SolveOptions, Status
-from flowlex.instances.changes import Changes
-from flowlex.instances.exact import rational
+from flowlex.formulations.lexicographic.lexicographic_network import optimal_face
+from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.base import Dual, Equation, Model, ModelError, Solution, Symbol
-from flowlex.models.gpu.costs import Penalties, TransferCosts
-from flowlex.models.gpu.large_rounds.solve import METHOD, run_refined
+from flowlex.instances.model_changes import Changes
+from flowlex.models.gpu.admissible_pairs import SMALL, LargeStatement, pair_count
+from flowlex.models.gpu.assignment_network import AssignmentNetwork
+from flowlex.models.gpu.large_rounds.solve_large_round import METHOD, run_refined
 from flowlex.models.gpu.large_rounds.user_rules import Rules, unsupported
-from flowlex.models.gpu.network import AssignmentNetwork
-from flowlex.models.gpu.placement import Placement
+from flowlex.models.gpu.marginal_values import Value, value_of
+from flowlex.models.gpu.placement_metrics import Placement
 from flowlex.models.gpu.preemption_search import GpuRun, Leaf
 from flowlex.models.gpu.proof import proof_of
-from flowlex.models.gpu.round import Policy, Round
+from flowlex.models.gpu.round_eligibility import Policy, Round
 from flowlex.models.gpu.round_solver import Rounds
 from flowlex.models.gpu.solution import GpuSolution
 from flowlex.models.gpu.statement import state
-from flowlex.models.gpu.task_gpu_pairs import SMALL, LargeStatement, pair_count
-from flowlex.models.gpu.value_of_changes import Value, value_of
+from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
+from flowlex.models.model_base import Dual, Equation, Model, ModelError, Solution, Symbol
 from flowlex.models.solution import plain
-from flowlex.models.statement.statement import Statement
+from flowlex.models.statement.rows_and_objectives import Statement
 
 __all__ = ["GpuAssignment", "Penalties", "Policy"]
 

@@ -6,11 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.pictures import BLUE, GREEN, LIGHT, MOST_BARS, ORANGE, RED, SKY, axes_for, legend, name_places
-from flowlex.models.base import ModelError
-from flowlex.models.gpu.placement import Placement
+from flowlex.formulations.plot_style import (
+    BLUE,
+    GREEN,
+    LIGHT,
+    MOST_BARS,
+    ORANGE,
+    RED,
+    SKY,
+    axes_for,
+    legend,
+    name_places,
+)
+from flowlex.formulations.program_arrays import Integers
+from flowlex.models.gpu.placement_metrics import Placement
+from flowlex.models.model_base import ModelError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

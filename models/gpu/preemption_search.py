@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
-from flowlex.formulations.outcome import Outcome
-from flowlex.models.base import Run
-from flowlex.models.gpu.network import AssignmentNetwork
-from flowlex.models.gpu.round import Round
-from flowlex.models.gpu.tie_weights import Ties
+from flowlex.formulations.program_arrays import Integers
+from flowlex.formulations.solver_outcome import Outcome
+from flowlex.models.gpu.assignment_network import AssignmentNetwork
+from flowlex.models.gpu.round_eligibility import Round
+from flowlex.models.gpu.tie_break_weights import Ties
+from flowlex.models.model_base import Run
 
 __all__ = ["GpuRun", "Leaf", "Node", "search"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.preemption_search import GpuRun, Leaf, Node
-from flowlex.models.gpu.round import Round
-from flowlex.models.gpu.tie_weights import Ties
+from flowlex.models.gpu.round_eligibility import Round
+from flowlex.models.gpu.tie_break_weights import Ties
+from flowlex.models.gpu.transfer_costs import TransferCosts
 
 __all__ = ["proof_of"]
 

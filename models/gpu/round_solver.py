@@ -9,17 +9,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.engines.wide_integers import solve_wide
-from flowlex.formulations.outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.engines.beyond_64_bits import solve_wide
+from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.base import ModelError
+from flowlex.models.gpu.assignment_network import AssignmentNetwork, build_paper
 from flowlex.models.gpu.compact_network import build_compact
-from flowlex.models.gpu.costs import Penalties, TransferCosts
-from flowlex.models.gpu.network import AssignmentNetwork, build_paper
 from flowlex.models.gpu.preemption_search import GpuRun, Leaf, Node, search
-from flowlex.models.gpu.round import Policy, Round, plan_round
-from flowlex.models.gpu.tie_weights import Ties
+from flowlex.models.gpu.round_eligibility import Policy, Round, plan_round
+from flowlex.models.gpu.tie_break_weights import Ties
+from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
 from flowlex.models.incumbents import offer
+from flowlex.models.model_base import ModelError
 
 __all__ = ["Rounds"]
 

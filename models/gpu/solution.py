@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers, locked
-from flowlex.instances.changes import Constraint, Term
-from flowlex.models.base import Solution
-from flowlex.models.gpu.placement import Placement
-from flowlex.models.gpu.round import Round
+from flowlex.formulations.program_arrays import Integers, locked
+from flowlex.instances.model_changes import Constraint, Term
+from flowlex.models.gpu.placement_metrics import Placement
+from flowlex.models.gpu.round_eligibility import Round
+from flowlex.models.model_base import Solution
 
 if TYPE_CHECKING:
     import pandas as pd

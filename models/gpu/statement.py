@@ -15,15 +15,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
-from flowlex.formulations.expression import Expression, Variables
+from flowlex.formulations.linear_expression import Expression, Variables
+from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.gpu import GpuArrays, GpuInstance
-from flowlex.models.gpu.costs import TransferCosts
-from flowlex.models.gpu.round import Round
-from flowlex.models.gpu.task_gpu_pairs import LARGEST, LargeStatement, labels_of, pair_count, pairs_of
+from flowlex.models.gpu.admissible_pairs import LARGEST, LargeStatement, labels_of, pair_count, pairs_of
+from flowlex.models.gpu.round_eligibility import Round
+from flowlex.models.gpu.transfer_costs import TransferCosts
 from flowlex.models.solution import ModelError
-from flowlex.models.statement.labels import Index
-from flowlex.models.statement.statement import Stage, Statement
+from flowlex.models.statement.rows_and_objectives import Stage, Statement
+from flowlex.models.statement.variable_labels import Index
 
 __all__ = ["order_pairs", "state"]
 

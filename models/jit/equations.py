@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowlex.models.mathematics import Equation
+from flowlex.models.model_equations import Equation
 
 __all__ = ["EQUATIONS"]
 

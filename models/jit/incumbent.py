@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.outcome import Status
-from flowlex.models.base import ModelError
+from flowlex.formulations.solver_outcome import Status
 from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.blocks import Blocks, load_counts, overfull, port_pieces
-from flowlex.models.jit.grid import Grid
-from flowlex.models.jit.proofs import band_proofs, highest_level
-from flowlex.models.jit.search import Plan, SearchState
+from flowlex.models.jit.dual_proofs import band_proofs, highest_level
+from flowlex.models.jit.plan_search import Plan, SearchState
+from flowlex.models.jit.slot_blocks import Blocks, load_counts, overfull, port_pieces
+from flowlex.models.jit.transfer_slot_grid import Grid
+from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates.jit import LATENESS, SchedulePart
 
 __all__ = ["incumbent"]

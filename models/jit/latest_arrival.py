@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.jit import JitInstance
 
 if TYPE_CHECKING:

@@ -23,32 +23,32 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.lexicographic.problem import WHOLE, Integrality
+from flowlex.formulations.lexicographic.lexicographic_problem import WHOLE, Integrality
 from flowlex.formulations.lexicographic.weighted_stages import weighted_program
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
-from flowlex.models.base import Equation, Model, ModelError, Run, Solution, Symbol
 from flowlex.models.incumbents import offer
 from flowlex.models.jit.baselines import is_early
-from flowlex.models.jit.blocks import Blocks
 from flowlex.models.jit.equations import EQUATIONS
-from flowlex.models.jit.grid import Grid, Load, ShareOf, Windows, make_grid
 from flowlex.models.jit.incumbent import incumbent
 from flowlex.models.jit.latest_arrival import Rule
-from flowlex.models.jit.levels import find_plan
-from flowlex.models.jit.printed import solve_printed
-from flowlex.models.jit.program import Cells, Horizon, lexicographic_program
-from flowlex.models.jit.search import Plan, Search, SearchState
+from flowlex.models.jit.load_levels import find_plan
+from flowlex.models.jit.paper_programs import solve_printed
+from flowlex.models.jit.plan_search import Plan, Search, SearchState
+from flowlex.models.jit.slot_blocks import Blocks
+from flowlex.models.jit.slot_programs import Cells, Horizon, lexicographic_program
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.models.jit.statement import rate_cells, state_bandwidth
 from flowlex.models.jit.tie_break import break_ties
+from flowlex.models.jit.transfer_slot_grid import Grid, Load, ShareOf, Windows, make_grid
 from flowlex.models.jit.transfers_with_rules import RuledRun, concerned, solve_ruled
+from flowlex.models.model_base import Equation, Model, ModelError, Run, Solution, Symbol
 from flowlex.models.solution import Stated
 from flowlex.models.statement.apply_changes import apply_changes
+from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun
-from flowlex.models.statement.statement import Statement
 
 __all__ = ["JitBandwidth", "ProgramName"]
 
@@ -82,7 +82,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         ``slots``, or ``intervals`` between neighbouring starts and latest arrivals, in which all slots are identical
         and which have the same optimum. Concerns P3, P4, and P2 without presolve; with presolve, intervals are used
         anyway. The statement is made slot by slot; elastic windows are solved over intervals that end where a port has
-        sent what is late (`flowlex.models.jit.lateness`).
+        sent what is late (`flowlex.models.jit.least_lateness`).
     share, share_of
         First share of every job's ``transfers`` or ``bytes``, in topological order, that is planned; the rest is
         background.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.pictures import BLUE, GREEN, GREY, ORANGE, PALETTE, RED, axes_for, legend, part
+from flowlex.formulations.plot_style import BLUE, GREEN, GREY, ORANGE, PALETTE, RED, axes_for, legend, part
 from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.blocks import Blocks, port_pieces
-from flowlex.models.jit.grid import Grid
+from flowlex.models.jit.slot_blocks import Blocks, port_pieces
+from flowlex.models.jit.transfer_slot_grid import Grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ evenly as possible.
 
 Nothing here is made slot by slot: bands are pieces between neighbouring starts and stops of a unit's windows.
 
-How that goes, and what to do where it gets stuck, is in `flowlex.models.jit.levels`.
+How that goes, and what to do where it gets stuck, is in `flowlex.models.jit.load_levels`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
 from flowlex.formulations.balanced_load import balance, greatest_intensity
-from flowlex.models.jit.blocks import Blocks
-from flowlex.models.jit.grid import Grid, Load
+from flowlex.formulations.program_arrays import Integers
+from flowlex.models.jit.slot_blocks import Blocks
+from flowlex.models.jit.transfer_slot_grid import Grid, Load
 
 __all__ = ["Bands", "components", "find_bands", "port_overload"]
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers, locked
-from flowlex.formulations.outcome import Status
-from flowlex.models.base import Solution
+from flowlex.formulations.program_arrays import Integers, locked
+from flowlex.formulations.solver_outcome import Status
 from flowlex.models.jit.baselines import fill, greedy_schedule
-from flowlex.models.jit.blocks import Blocks, load_counts, port_pieces
-from flowlex.models.jit.duals import duals_of
-from flowlex.models.jit.grid import Grid, Load
-from flowlex.models.jit.proofs import part_document
-from flowlex.models.jit.search import Plan
+from flowlex.models.jit.dual_proofs import part_document
+from flowlex.models.jit.dual_values import duals_of
+from flowlex.models.jit.plan_search import Plan
+from flowlex.models.jit.slot_blocks import Blocks, load_counts, port_pieces
 from flowlex.models.jit.tie_break import tie_stages
+from flowlex.models.jit.transfer_slot_grid import Grid, Load
+from flowlex.models.model_base import Solution
 from flowlex.models.solution import Stated
 from flowlex.validation.certificates.jit import SchedulePart
 
@@ -38,7 +38,7 @@ class JitSolution(Solution):
     grid
         The planned transfers, in slots and units.
     blocks
-        The schedule: `flowlex.models.jit.blocks`.
+        The schedule: `flowlex.models.jit.slot_blocks`.
     load
         What is counted: ``pair``, ``port``, ``sender`` or ``receiver``.
     route

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
-from flowlex.instances.exact import rational
-from flowlex.models.jit.grid import Grid, Load
-from flowlex.models.jit.program import Cells, latest_end
-from flowlex.models.statement.labels import Index
-from flowlex.models.statement.statement import Stage, Statement
+from flowlex.formulations.program_arrays import Integers
+from flowlex.instances.exact_rationals import rational
+from flowlex.models.jit.slot_programs import Cells, latest_end
+from flowlex.models.jit.transfer_slot_grid import Grid, Load
+from flowlex.models.statement.rows_and_objectives import Stage, Statement
+from flowlex.models.statement.variable_labels import Index
 
 __all__ = ["NEEDED", "level_count", "rate_cells", "state_bandwidth"]
 

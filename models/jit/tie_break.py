@@ -28,13 +28,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.program_arrays import Integers
 from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.blocks import Blocks, load_counts, overfull
-from flowlex.models.jit.grid import Grid, Load, Windows
 from flowlex.models.jit.presolve import components
-from flowlex.models.jit.rounding import share_runs
+from flowlex.models.jit.slot_blocks import Blocks, load_counts, overfull
 from flowlex.models.jit.transfer_sequencing import Pair
+from flowlex.models.jit.transfer_slot_grid import Grid, Load, Windows
+from flowlex.models.jit.unit_rounding import share_runs
 
 __all__ = ["break_ties", "tie_stages"]
 

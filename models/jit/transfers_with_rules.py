@@ -15,17 +15,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.outcome import Outcome, Status
-from flowlex.instances.changes import Bounds, Changes, Constraint, Fix, Term
-from flowlex.models.jit.blocks import Blocks, overfull
-from flowlex.models.jit.grid import Grid
-from flowlex.models.jit.levels import find_plan
-from flowlex.models.jit.search import Plan, Search
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.solver_outcome import Outcome, Status
+from flowlex.instances.model_changes import Bounds, Changes, Constraint, Fix, Term
+from flowlex.models.jit.load_levels import find_plan
+from flowlex.models.jit.plan_search import Plan, Search
+from flowlex.models.jit.slot_blocks import Blocks, overfull
 from flowlex.models.jit.solution import by_slot
 from flowlex.models.jit.statement import rate_cells
+from flowlex.models.jit.transfer_slot_grid import Grid
+from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun, run_statement
-from flowlex.models.statement.statement import Statement
 from flowlex.validation.certificates.jit import SchedulePart
 
 __all__ = ["RuledRun", "concerned", "solve_ruled"]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.outcome import EngineName
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.solver_outcome import EngineName
 from flowlex.instances.load import LoadPartitionInstance
-from flowlex.models.base import ModelError
-from flowlex.models.load.capacity import EVALUATIONS, capacities, largest_remainder
 from flowlex.models.load.model import LoadPartition
-from flowlex.models.load.network import moved_cost
+from flowlex.models.load.node_speed import EVALUATIONS, capacities, largest_remainder
+from flowlex.models.load.partition_network import moved_cost
 from flowlex.models.load.solution import finish_times
+from flowlex.models.model_base import ModelError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,17 +32,17 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.outcome import EngineError, EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
-from flowlex.models.base import Dual, Equation, Model, ModelError, Run, Symbol
-from flowlex.models.load.capacity import capacities, largest_remainder, least_makespan_loads
-from flowlex.models.load.network import Groups, PartitionNetwork, build_network, moved_cost, moves_of
+from flowlex.models.load.node_speed import capacities, largest_remainder, least_makespan_loads
+from flowlex.models.load.partition_network import Groups, PartitionNetwork, build_network, moved_cost, moves_of
 from flowlex.models.load.solution import PartitionSolution
 from flowlex.models.load.statement import Shipped, state
+from flowlex.models.model_base import Dual, Equation, Model, ModelError, Run, Symbol
 from flowlex.models.solution import plain
-from flowlex.models.statement.statement import Statement
+from flowlex.models.statement.rows_and_objectives import Statement
 
 __all__ = ["LoadPartition", "PartitionSolution"]
 

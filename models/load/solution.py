@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.pictures import BLUE, GREY, MOST_BARS, axes_for, legend, name_places
+from flowlex.formulations.plot_style import BLUE, GREY, MOST_BARS, axes_for, legend, name_places
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.load import LoadPartitionInstance
-from flowlex.models.base import Solution
+from flowlex.models.model_base import Solution
 from flowlex.validation.certificates.exact_numbers import text, written
 
 if TYPE_CHECKING:

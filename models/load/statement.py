@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.common_unit import common_unit
-from flowlex.formulations.expression import Expression
+from flowlex.formulations.common_denominator import common_unit
+from flowlex.formulations.linear_expression import Expression
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.load import LoadPartitionInstance
-from flowlex.models.load.capacity import least_makespan_loads
-from flowlex.models.load.network import sending_nodes
+from flowlex.models.load.node_speed import least_makespan_loads
+from flowlex.models.load.partition_network import sending_nodes
 from flowlex.models.solution import ModelError
-from flowlex.models.statement.labels import Index
-from flowlex.models.statement.statement import Stage, Statement
+from flowlex.models.statement.rows_and_objectives import Stage, Statement
+from flowlex.models.statement.variable_labels import Index
 
 __all__ = ["Shipped", "state"]
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats
-from flowlex.formulations.loops import with_small_work
-from flowlex.formulations.outcome import EngineName
+from flowlex.formulations.deferred_compilation import with_small_work
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import EngineName
 from flowlex.instances.pods import LoadReading, PodInstance
-from flowlex.models.base import ModelError
-from flowlex.models.pods.genetic import Evolution, GeneticSettings, genetic
-from flowlex.models.pods.problem.cluster import Cluster, deviation
+from flowlex.models.model_base import ModelError
+from flowlex.models.pods.genetic_algorithm import Evolution, GeneticSettings, genetic
 from flowlex.models.pods.problem.group_rules import broken_rules
-from flowlex.models.pods.problem.running import running_cluster
+from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
+from flowlex.models.pods.problem.running_pods import running_cluster
+from flowlex.models.pods.search.placement_policies import EVEN, POLICIES, by_priority
 from flowlex.models.pods.search.placement_steps import place_by
-from flowlex.models.pods.search.policies import EVEN, POLICIES, by_priority
 
 if TYPE_CHECKING:
     import pandas as pd

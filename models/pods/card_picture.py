@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats
-from flowlex.formulations.pictures import LIGHT, name_places, part
+from flowlex.formulations.plot_style import LIGHT, name_places, part
+from flowlex.formulations.program_arrays import Floats
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.node_fill_state import Cluster
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats
 from flowlex.formulations.engines import solve
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pods import PodInstance
-from flowlex.models.base import ModelError
+from flowlex.models.model_base import ModelError
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.running import running_cluster
+from flowlex.models.pods.problem.node_fill_state import Cluster
+from flowlex.models.pods.problem.running_pods import running_cluster
 
 __all__ = ["Defragmentation", "Move", "defragment"]
 

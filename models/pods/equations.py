@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypedDict
 
 from flowlex.instances.pod_group_rules import GANG, MOST, QUOTA, SKEW, SideRules
-from flowlex.models.base import Equation
+from flowlex.models.model_base import Equation
 
 __all__ = ["EQUATIONS"]
 

@@ -22,35 +22,35 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
-from flowlex.models.base import Equation, Model, ModelError, Symbol
 from flowlex.models.incumbents import offer
-from flowlex.models.pods.admission import Admission, Admitting
-from flowlex.models.pods.balance import BalanceOutcome, BalanceProof, Balancing, settled_tangents
-from flowlex.models.pods.bounds.relaxation import Relaxation
+from flowlex.models.model_base import Equation, Model, ModelError, Symbol
+from flowlex.models.pods.admission_phase import Admission, Admitting
+from flowlex.models.pods.balance_phase import BalanceOutcome, BalanceProof, Balancing, settled_tangents
+from flowlex.models.pods.bounds.price_relaxation import Relaxation
 from flowlex.models.pods.equations import EQUATIONS
-from flowlex.models.pods.fairness import FairAdmitting, least_shares
+from flowlex.models.pods.fair_admission import FairAdmitting, least_shares
+from flowlex.models.pods.placement_proof import proof_document
 from flowlex.models.pods.placement_run import PlacementRun, so_far
-from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.levels import Key, Levels, Ranking
-from flowlex.models.pods.problem.measures import MEASURES, SCALE, Balance
-from flowlex.models.pods.problem.program import Groups, PlacementProgram
-from flowlex.models.pods.problem.running import check_running
-from flowlex.models.pods.problem.value import ValueMeasure
-from flowlex.models.pods.proof import proof_document
-from flowlex.models.pods.relocation import fewest_moves, move_cost_of
+from flowlex.models.pods.problem.admission_levels import Key, Levels, Ranking
+from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance
+from flowlex.models.pods.problem.integer_program import Groups, PlacementProgram
+from flowlex.models.pods.problem.node_fill_state import Cluster
+from flowlex.models.pods.problem.pod_value import ValueMeasure
+from flowlex.models.pods.problem.running_pods import check_running
+from flowlex.models.pods.relocation_phase import fewest_moves, move_cost_of
 from flowlex.models.pods.search.annealing import Annealing
 from flowlex.models.pods.search.placement_steps import with_waiting
 from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.models.pods.statement import placement_statement, pods_of_values, run_with_tangents, with_squares
 from flowlex.models.solution import Solution
+from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun, start_values
-from flowlex.models.statement.statement import Statement
 from flowlex.validation.certificates import verify
 
 __all__ = ["PlacementSolution", "PodPlacement"]
@@ -90,7 +90,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         runs of the queue, over its weight; then the most of the pods without a queue.
     worth
         What a pod is worth where admission is weighted or fair: ``value`` (its own), ``gpu`` (the GPUs it asks for) or
-        ``fragmentation`` (these, less what it strands on the best empty node; `flowlex.models.pods.problem.value`).
+        ``fragmentation`` (these, less what it strands on the best empty node; `flowlex.models.pods.problem.pod_value`).
     absolute_gap
         Stop when answer and bound of the balance are this close, as a fraction of a node's capacity, beside the
         relative ``gap`` of solving (a balance near 0 has no meaningful relative gap).

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flowlex.formulations.outcome import EngineName, Outcome, Status
-from flowlex.models.base import Run
-from flowlex.models.pods.admission import Admission
-from flowlex.models.pods.balance import BalanceProof
-from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.measures import Measure
+from flowlex.formulations.solver_outcome import EngineName, Outcome, Status
+from flowlex.models.model_base import Run
+from flowlex.models.pods.admission_phase import Admission
+from flowlex.models.pods.balance_phase import BalanceProof
+from flowlex.models.pods.problem.balance_measures import Measure
+from flowlex.models.pods.problem.node_fill_state import Cluster
 
 __all__ = ["PlacementRun", "so_far"]
 

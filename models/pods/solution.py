@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.pictures import GREY, MOST_BARS, PALETTE, axes_for, legend, name_places
+from flowlex.formulations.plot_style import GREY, MOST_BARS, PALETTE, axes_for, legend, name_places
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.pods import PodInstance
-from flowlex.models.base import Solution
-from flowlex.models.pods.problem.cluster import Cluster, deviation
+from flowlex.models.model_base import Solution
+from flowlex.models.pods.problem.admission_levels import Key
 from flowlex.models.pods.problem.group_rules import rule_reason
-from flowlex.models.pods.problem.levels import Key
+from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
 
 if TYPE_CHECKING:
     import pandas as pd

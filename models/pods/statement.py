@@ -9,20 +9,20 @@ from fractions import Fraction
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.expression import Expression, Variables
+from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import SolveOptions, Status
 from flowlex.formulations.processor_time import processor_seconds
-from flowlex.instances.exact import rational
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.solver_outcome import SolveOptions, Status
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.pods import Pod, PodInstance
-from flowlex.models.base import ModelError
-from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.measures import MEASURES, SCALE, Balance
-from flowlex.models.pods.problem.program import PlacementProgram, partition
+from flowlex.models.model_base import ModelError
+from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance
+from flowlex.models.pods.problem.integer_program import PlacementProgram, partition
+from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.statement_labels import column_labels, row_labels
+from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.solve_statement import StatementRun, run_statement
-from flowlex.models.statement.statement import Stage, Statement
 
 __all__ = ["placement_statement", "pods_of_values", "run_with_tangents", "with_squares"]
 
@@ -162,7 +162,7 @@ def _admission(program: LinearProgram, builder: PlacementProgram, chosen: _Place
     """A stage for each level; where admission is fair, the sums of the 1, 2, ... least shares, then the other pods.
 
     Shares are whole multiples of a common unit, so that the sums are those of whole numbers (Ogryczak; see
-    `flowlex.models.pods.fairness`).
+    `flowlex.models.pods.fair_admission`).
     """
     levels, x = builder.levels, chosen.x
     placed = chosen.total(levels.worth[chosen.pod], levels.of[chosen.pod], len(levels.keys))

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
 from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, VariableBlock
+from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.pod_group_rules import GANG, QUOTA, SKEW
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.problem.program import PlacementProgram
-from flowlex.models.statement.labels import Index
+from flowlex.models.pods.problem.integer_program import PlacementProgram
+from flowlex.models.statement.variable_labels import Index
 
 __all__ = ["column_labels", "row_labels"]
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.formulations.expression import Expression
+from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram, VariableBlock
-from flowlex.instances.changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Label, Relaxed, Term, Variable
+from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Label, Relaxed, Term, Variable
 from flowlex.models.solution import ModelError
-from flowlex.models.statement.labels import Index, nearest
-from flowlex.models.statement.statement import Stage, Statement
+from flowlex.models.statement.rows_and_objectives import Stage, Statement
+from flowlex.models.statement.variable_labels import Index, nearest
 
 __all__ = ["apply_changes", "sides_of"]
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import ValidationError
 
-from flowlex.instances.changes import (
+from flowlex.instances.field_types import Part
+from flowlex.instances.model_changes import (
     Bounds,
     Changes,
     Constraint,
@@ -22,14 +23,13 @@ from flowlex.instances.changes import (
     Variable,
     read_changes,
 )
-from flowlex.instances.field_types import Part
 from flowlex.models.solution import ModelError
 from flowlex.models.statement.apply_changes import apply_changes
-from flowlex.models.statement.expressions import LabelledVariables, Rule, Sum
-from flowlex.models.statement.statement import LabelledRows, Statement
+from flowlex.models.statement.rows_and_objectives import LabelledRows, Statement
+from flowlex.models.statement.user_expressions import LabelledVariables, Rule, Sum
 
 if TYPE_CHECKING:
-    from flowlex.instances.base import Instance
+    from flowlex.instances.instance_base import Instance
 
 __all__ = ["Changeable"]
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats
-from flowlex.formulations.convert import safe_names
-from flowlex.formulations.engines.explanation import explained
-from flowlex.formulations.lexicographic.leaves import Branch, Leaf, StagesOutcome
-from flowlex.formulations.lexicographic.stages import solve_stages
-from flowlex.formulations.outcome import Infeasibility, Outcome, SolveOptions, Status
+from flowlex.formulations.engines.infeasibility_explanation import explained
+from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf, StagesOutcome
+from flowlex.formulations.lexicographic.objective_stages import solve_stages
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_conversion import safe_names
+from flowlex.formulations.solver_outcome import Infeasibility, Outcome, SolveOptions, Status
 from flowlex.models.solution import Dual, ModelError, Solution, plain
-from flowlex.models.statement.labels import nearest
-from flowlex.models.statement.statement import Statement
+from flowlex.models.statement.rows_and_objectives import Statement
+from flowlex.models.statement.variable_labels import nearest
 
 __all__ = ["StatementRun", "feasible_run", "proof_leaves", "read_values", "run_statement", "start_values"]
 

@@ -5,7 +5,7 @@
 """
 
 from flowlex.simulation.cluster import policies  # noqa: F401  # they register themselves
-from flowlex.simulation.cluster.api import SIMULATOR, simulate_cluster
 from flowlex.simulation.cluster.policy_interface import Policy, Start, State, Stop
+from flowlex.simulation.cluster.simulate_cluster import SIMULATOR, simulate_cluster
 
 __all__ = ["SIMULATOR", "Policy", "Start", "State", "Stop", "simulate_cluster"]

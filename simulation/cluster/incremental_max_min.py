@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flowlex.formulations.loops import njit
+from flowlex.formulations.deferred_compilation import njit
 from flowlex.simulation.max_min import Floats, Integers
 
 __all__ = ["Flows", "join", "leave", "make_flows", "refill", "unfair"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.pictures import BLUE, PALETTE, legend, name_places, part
+from flowlex.formulations.plot_style import BLUE, PALETTE, legend, name_places, part
 from flowlex.simulation.cluster.run_metrics import stays
-from flowlex.simulation.log import RunLog
+from flowlex.simulation.event_log import RunLog
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from flowlex.simulation.cluster.input_data import LEVELS
-from flowlex.simulation.log import RunLog
+from flowlex.simulation.cluster.input_transfers import LEVELS
+from flowlex.simulation.event_log import RunLog
 
 __all__ = ["Stay", "figures", "job_spans", "megabytes", "stays"]
 

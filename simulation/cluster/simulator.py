@@ -11,14 +11,14 @@ from typing import Annotated
 from pydantic import Field
 
 from flowlex.instances.cluster import ClusterWorkload
-from flowlex.simulation.cluster.input_data import InputData
+from flowlex.simulation.cluster.decision_rounds import Rounds
+from flowlex.simulation.cluster.input_transfers import InputData
 from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LiveNode, LiveTask, Policy, Start, State, Stop
-from flowlex.simulation.cluster.rounds import Rounds
-from flowlex.simulation.decision import Each
-from flowlex.simulation.kernel import Kernel, Planned, SimulationError
-from flowlex.simulation.log import RunLog
+from flowlex.simulation.decision_time import Each
+from flowlex.simulation.event_log import RunLog
+from flowlex.simulation.event_queue import Kernel, Planned, SimulationError
+from flowlex.simulation.policy_registry import Run, checked
 from flowlex.simulation.random_streams import Streams
-from flowlex.simulation.registry import Run, checked
 
 __all__ = ["ClusterParameters", "ClusterRun"]
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from flowlex.formulations.loops import njit
+from flowlex.formulations.deferred_compilation import njit
 from flowlex.simulation.cluster.incremental_max_min import join, leave, make_flows, refill, unfair
-from flowlex.simulation.decision import EveryNth
-from flowlex.simulation.kernel import SimulationError
+from flowlex.simulation.decision_time import EveryNth
+from flowlex.simulation.event_queue import SimulationError
 from flowlex.simulation.max_min import Floats, Integers
 
 __all__ = ["Transfer", "Transfers"]

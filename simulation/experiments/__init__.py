@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 
-from flowlex.instances.base import InstanceError
-from flowlex.simulation.experiments.base import Experiment
+from flowlex.instances.instance_base import InstanceError
 from flowlex.simulation.experiments.declarations import declared
+from flowlex.simulation.experiments.statements_and_verdicts import Experiment
 
 __all__ = ["experiments", "papers"]
 

@@ -14,14 +14,14 @@ import numpy as np
 
 from flowlex.instances.importers.coflow import parse_coflow_trace, read_coflow_trace
 from flowlex.instances.jit import JitInstance
-from flowlex.simulation.experiments.base import PROVEN
+from flowlex.simulation.experiments.statements_and_verdicts import PROVEN
 from flowlex.simulation.network.just_in_time import JustInTime
 from flowlex.simulation.network.policies import Aalo, Fair, Fifo, Sebf, Sincronia, TicTac
-from flowlex.simulation.network.record import figures, to_log
+from flowlex.simulation.network.policy_view import NetworkPolicy
+from flowlex.simulation.network.run_record import figures, to_log
 from flowlex.simulation.network.simulator import simulate_traffic
-from flowlex.simulation.network.state import NetworkPolicy
-from flowlex.simulation.network.traffic import Traffic
-from flowlex.simulation.registry import Run
+from flowlex.simulation.network.traffic_arrays import Traffic
+from flowlex.simulation.policy_registry import Run
 
 __all__ = ["beginning", "drawn", "drawn_coflows", "hour"]
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
-from flowlex.simulation.experiments.base import Experiment, Picture, Rule, Statement, Table
+from flowlex.simulation.experiments.statements_and_verdicts import Experiment, Picture, Rule, Statement, Table
 
 __all__ = ["declared"]
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from flowlex.instances.events import Step
+from flowlex.instances.event_log import Step
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators import generate
 from flowlex.instances.generators.flow import event_stream
@@ -18,9 +18,9 @@ from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.simulation.cluster.policies.live import Flow
 from flowlex.simulation.cluster.run_metrics import figures
-from flowlex.simulation.experiments._dispatch import Dispatcher, cost_of, feed
-from flowlex.simulation.experiments._runs import first_waits, made, run, simulated, workload
-from flowlex.simulation.experiments.base import PROVEN
+from flowlex.simulation.experiments.cluster_runs import first_waits, made, run, simulated, workload
+from flowlex.simulation.experiments.dispatch_schedulers import Dispatcher, cost_of, feed
+from flowlex.simulation.experiments.statements_and_verdicts import PROVEN
 
 __all__ = ["cost", "fair", "images", "latency", "priority"]
 

@@ -12,7 +12,7 @@ from flowlex.instances.generators import generate
 from flowlex.instances.gpu_policy import GpuPolicy as Fairness
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.simulation.cluster.run_metrics import figures
-from flowlex.simulation.experiments._runs import alone_seconds, fairness_rates, made, run, simulated, workload
+from flowlex.simulation.experiments.cluster_runs import alone_seconds, fairness_rates, made, run, simulated, workload
 
 __all__ = ["alone", "rounds", "shared", "users"]
 

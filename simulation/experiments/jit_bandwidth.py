@@ -12,18 +12,18 @@ import numpy as np
 from flowlex.instances.generators.jit import jit_cluster
 from flowlex.instances.generators.neural_networks import NETWORKS
 from flowlex.instances.jit import JitInstance
-from flowlex.models.jit.grid import ShareOf
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.simulation.experiments.base import PROVEN
-from flowlex.simulation.log import RunLog
+from flowlex.models.jit.transfer_slot_grid import ShareOf
+from flowlex.simulation.event_log import RunLog
+from flowlex.simulation.experiments.statements_and_verdicts import PROVEN
 from flowlex.simulation.network import SIMULATOR
 from flowlex.simulation.network.just_in_time import JustInTime
 from flowlex.simulation.network.latest_first import LatestFirst
 from flowlex.simulation.network.policies import Fair, Sincronia, TensorFlow, TicTac
-from flowlex.simulation.network.record import coflow_frame, remaining_egress, transfer_frame
-from flowlex.simulation.network.state import NetworkPolicy
-from flowlex.simulation.registry import Run
+from flowlex.simulation.network.policy_view import NetworkPolicy
+from flowlex.simulation.network.run_record import coflow_frame, remaining_egress, transfer_frame
+from flowlex.simulation.policy_registry import Run
 
 __all__ = ["alpha", "compare", "plan_time", "training_jobs", "when"]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flowlex.instances.importers.telemetry import from_telemetry
 from flowlex.instances.load import Block, LoadNode, LoadPartitionInstance, RunRecord
 from flowlex.models.load.model import LoadPartition
-from flowlex.simulation.kernel import Kernel
+from flowlex.simulation.event_queue import Kernel
 from flowlex.simulation.random_streams import Streams
 
 __all__ = ["Information", "changes", "evaluations", "reading", "served"]

@@ -12,11 +12,11 @@ from flowlex.instances.generators import generate
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.baselines import GeneticSettings, genetic, place
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.cluster import Cluster, deviation
+from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
 from flowlex.simulation.cluster import simulate_cluster
 from flowlex.simulation.cluster.run_metrics import figures
-from flowlex.simulation.experiments._runs import made, workload
-from flowlex.simulation.log import RunLog
+from flowlex.simulation.event_log import RunLog
+from flowlex.simulation.experiments.cluster_runs import made, workload
 
 __all__ = ["balance", "convergence", "native", "queue"]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from flowlex.formulations.loops import small_work
-from flowlex.instances.base import Instance, InstanceError, Part
-from flowlex.instances.events import events_of
+from flowlex.formulations.deferred_compilation import small_work
+from flowlex.instances.event_log import events_of
+from flowlex.instances.instance_base import Instance, InstanceError, Part
 from flowlex.instances.jit import JitInstance
-from flowlex.simulation.log import RunLog
+from flowlex.simulation.event_log import RunLog
 from flowlex.simulation.network import just_in_time, latest_first, policies
 from flowlex.simulation.network.plots import PLOTS
-from flowlex.simulation.network.record import figures, to_log
+from flowlex.simulation.network.policy_view import Instruction, NetworkPolicy, NetworkState, Rates
+from flowlex.simulation.network.run_record import figures, to_log
 from flowlex.simulation.network.simulator import simulate_traffic
-from flowlex.simulation.network.state import Instruction, NetworkPolicy, NetworkState, Rates
-from flowlex.simulation.network.traffic import Traffic
-from flowlex.simulation.registry import Run
+from flowlex.simulation.network.traffic_arrays import Traffic
+from flowlex.simulation.policy_registry import Run
 
 __all__ = [
     "SIMULATOR",
@@ -36,7 +36,7 @@ _CELLS_PER_EVENT = 50
 
 
 class _NetworkSimulator:
-    """See `flowlex.simulation.registry.Simulator`."""
+    """See `flowlex.simulation.policy_registry.Simulator`."""
 
     kinds = ("jit-bandwidth",)
 
@@ -63,7 +63,7 @@ class _NetworkSimulator:
         return to_log(done, header)
 
     def figures(self, log: RunLog) -> dict[str, float]:
-        """See `flowlex.simulation.network.record.figures`."""
+        """See `flowlex.simulation.network.run_record.figures`."""
         return figures(log)
 
     def events(self, instance: Instance, log: RunLog) -> Iterator[Part]:

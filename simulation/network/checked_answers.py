@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.simulation.network.arrays import PAIRS, Net
 from flowlex.simulation.network.fluid_loop import RATES, set_rates
-from flowlex.simulation.network.state import Instruction, Rates
-from flowlex.simulation.network.traffic import Floats, Ints, Traffic
+from flowlex.simulation.network.network_arrays import PAIRS, Net
+from flowlex.simulation.network.policy_view import Instruction, Rates
+from flowlex.simulation.network.traffic_arrays import Floats, Ints, Traffic
 
 __all__ = ["Carried"]
 

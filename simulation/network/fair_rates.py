@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.loops import njit
+from flowlex.formulations.deferred_compilation import njit
 from flowlex.simulation.max_min import fill
-from flowlex.simulation.network.arrays import PACED, RUNNING, common, flip
+from flowlex.simulation.network.network_arrays import PACED, RUNNING, common, flip
 
 __all__ = ["backfill", "backfill_listed", "fair_coflow", "fair_pairs", "open_ports", "reserve"]
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.loops import njit
-from flowlex.simulation.network.arrays import BIN, ENDED, EVENTS, NOW, PACED, PAIRS, RUNNING, finish
-from flowlex.simulation.network.checks import check
+from flowlex.formulations.deferred_compilation import njit
 from flowlex.simulation.network.fair_rates import (
     backfill,
     backfill_listed,
@@ -21,6 +19,8 @@ from flowlex.simulation.network.fair_rates import (
     open_ports,
     reserve,
 )
+from flowlex.simulation.network.network_arrays import BIN, ENDED, EVENTS, NOW, PACED, PAIRS, RUNNING, finish
+from flowlex.simulation.network.rate_checks import check
 
 __all__ = [
     "ASK",

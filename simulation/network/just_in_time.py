@@ -9,16 +9,16 @@ import numpy as np
 from pydantic import Field
 
 from flowlex.instances.jit import JitInstance, Job, Transfer
-from flowlex.models.jit.grid import Load, ShareOf
 from flowlex.models.jit.latest_arrival import Rule, latest_arrival_times
+from flowlex.models.jit.live_scheduler import JitScheduler
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.models.jit.scheduler import JitScheduler
-from flowlex.simulation.decision import Each, EveryNth
-from flowlex.simulation.kernel import SimulationError
-from flowlex.simulation.network.arrays import Grouping
-from flowlex.simulation.network.state import NetworkState, Rates
-from flowlex.simulation.network.traffic import Floats, Traffic
-from flowlex.simulation.registry import policy
+from flowlex.models.jit.transfer_slot_grid import Load, ShareOf
+from flowlex.simulation.decision_time import Each, EveryNth
+from flowlex.simulation.event_queue import SimulationError
+from flowlex.simulation.network.network_arrays import Grouping
+from flowlex.simulation.network.policy_view import NetworkState, Rates
+from flowlex.simulation.network.traffic_arrays import Floats, Traffic
+from flowlex.simulation.policy_registry import policy
 
 __all__ = ["JustInTime"]
 

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from flowlex.models.jit.latest_arrival import Rule, latest_arrival_times
-from flowlex.simulation.kernel import SimulationError
-from flowlex.simulation.network.arrays import Grouping
-from flowlex.simulation.network.state import NetworkState, Rates
-from flowlex.simulation.network.traffic import Traffic
-from flowlex.simulation.registry import policy
+from flowlex.simulation.event_queue import SimulationError
+from flowlex.simulation.network.network_arrays import Grouping
+from flowlex.simulation.network.policy_view import NetworkState, Rates
+from flowlex.simulation.network.traffic_arrays import Traffic
+from flowlex.simulation.policy_registry import policy
 
 __all__ = ["LatestFirst"]
 

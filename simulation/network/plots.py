@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.pictures import BLACK, BLUE, ORANGE, PALETTE, axes_for, legend, part
-from flowlex.simulation.log import RunLog
-from flowlex.simulation.network.record import coflow_frame, port_loads, transfer_frame
+from flowlex.formulations.plot_style import BLACK, BLUE, ORANGE, PALETTE, axes_for, legend, part
+from flowlex.simulation.event_log import RunLog
+from flowlex.simulation.network.run_record import coflow_frame, port_loads, transfer_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,11 +11,11 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from flowlex.simulation.network.arrays import Grouping
-from flowlex.simulation.network.orders import bottleneck_select_scale_iterate, needs_of_job, tac, tic
-from flowlex.simulation.network.state import Instruction, NetworkState, Rates
-from flowlex.simulation.network.traffic import Ints, Traffic
-from flowlex.simulation.registry import policy
+from flowlex.simulation.network.coflow_orders import bottleneck_select_scale_iterate, needs_of_job, tac, tic
+from flowlex.simulation.network.network_arrays import Grouping
+from flowlex.simulation.network.policy_view import Instruction, NetworkState, Rates
+from flowlex.simulation.network.traffic_arrays import Ints, Traffic
+from flowlex.simulation.policy_registry import policy
 
 __all__ = ["Aalo", "Fair", "Fifo", "Sebf", "Sincronia", "TensorFlow", "TicTac"]
 

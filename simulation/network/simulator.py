@@ -8,17 +8,17 @@ from typing import NoReturn
 
 import numpy as np
 
-from flowlex.simulation.decision import ask
-from flowlex.simulation.kernel import Kernel, SimulationError
-from flowlex.simulation.network.arrays import BIN, ENDED, EVENTS, NOW, OFFENDER, PAIRS, Net, add, make_net
+from flowlex.simulation.decision_time import ask
+from flowlex.simulation.event_queue import Kernel, SimulationError
 from flowlex.simulation.network.checked_answers import Carried
-from flowlex.simulation.network.checks import FULL, IDLE, RATE
-from flowlex.simulation.network.computations import Computations
 from flowlex.simulation.network.fluid_loop import ASK, STUCK, run_until_asked
-from flowlex.simulation.network.state import NetworkPolicy, NetworkState
-from flowlex.simulation.network.traffic import Floats, Ints, Traffic
+from flowlex.simulation.network.job_computations import Computations
+from flowlex.simulation.network.network_arrays import BIN, ENDED, EVENTS, NOW, OFFENDER, PAIRS, Net, add, make_net
+from flowlex.simulation.network.policy_view import NetworkPolicy, NetworkState
+from flowlex.simulation.network.rate_checks import FULL, IDLE, RATE
+from flowlex.simulation.network.traffic_arrays import Floats, Ints, Traffic
+from flowlex.simulation.policy_registry import Run
 from flowlex.simulation.random_streams import Streams
-from flowlex.simulation.registry import Run
 
 __all__ = ["NetworkRun", "simulate_traffic"]
 

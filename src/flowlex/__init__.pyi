@@ -8,12 +8,12 @@ from .models.flow.live.scheduler import FlowScheduler as FlowScheduler
 from .models.flow.model import FlowScheduling as FlowScheduling
 from .models.gpu.model import GpuAssignment as GpuAssignment
 from .models.jit.model import JitBandwidth as JitBandwidth
-from .models.jit.scheduler import JitScheduler as JitScheduler
+from .models.jit.live_scheduler import JitScheduler as JitScheduler
 from .models.load.model import LoadPartition as LoadPartition
 from .models.min_cost_flow import MinCostFlow as MinCostFlow
 from .models.pods.model import PodPlacement as PodPlacement
-from .models.study import study as study
-from .simulation.cluster.api import simulate_cluster as simulate_cluster
+from .models.parameter_study import study as study
+from .simulation.cluster.simulate_cluster import simulate_cluster as simulate_cluster
 from .validation.certificates.solution_files import verify as verify
 from .validation.unimodularity.check import check as check
 from .validation.unimodularity.implied_integers.search import implied_integers as implied_integers

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from flowlex.cli.journal import Fingerprint, Journal
+from flowlex.cli.results_journal import Fingerprint, Journal
 from flowlex.cli.worker import run_task
-from flowlex.formulations.lexicographic import network
-from flowlex.formulations.outcome import Status
+from flowlex.formulations.lexicographic import lexicographic_network
+from flowlex.formulations.solver_outcome import Status
 from flowlex.instances import generate, write_instance
-from flowlex.instances.base import InstanceError
-from flowlex.instances.storage import read_bytes
+from flowlex.instances.file_storage import read_bytes
+from flowlex.instances.instance_base import InstanceError
 from flowlex.models import model_for
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.validation.certificates import verify
@@ -123,14 +123,14 @@ def test_a_time_limit_between_stages_leaves_the_stages_before(monkeypatch):
         assert answer.bound <= full.stages[last]
         assert verify(answer.to_dict(), model.instance).claim in ("bounded", "optimal")
         assert not verify(_raised(answer.to_dict(), last), model.instance).ok
-    solve, calls = network.solve, list[float]()
+    solve, calls = lexicographic_network.solve, list[float]()
 
     def slow(program: Any, engine: Any, options: Any) -> Any:
         calls.append(options.time_limit_s)
         found = solve(program, engine)
         return found if len(calls) < 4 else replace(found, status=Status.TIME_LIMIT, values=None)
 
-    monkeypatch.setattr(network, "solve", slow)
+    monkeypatch.setattr(lexicographic_network, "solve", slow)
     stopped, names = model.solve("network", time_limit_s=100), list(full.stages)[:3]
     assert stopped.status is Status.FEASIBLE and stopped.certificate.ok
     assert {name: stopped.stages[name] for name in names} == {name: full.stages[name] for name in names}

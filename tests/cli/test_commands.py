@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowlex.cli import group
+from flowlex.cli import command_group
 from flowlex.cli.export import Format, legal_names, program_bytes
 from flowlex.cli.options import Engine
 from flowlex.formulations import ENGINES, LinearProgram
@@ -308,12 +308,12 @@ def test_commands_of_other_packages_load_when_called(run, tmp_path, monkeypatch)
     )
     monkeypatch.syspath_prepend(tmp_path)
     lazy = {
-        "single": group.Lazy("other_package", "single", "Count."),
-        "many": group.Lazy("other_package", "app", "Words."),
-        "lacking": group.Lazy("lacking_package", "app", "Nothing.", "telemetry"),
-        "absent": group.Lazy("no_such_package", "app", "Nothing."),
+        "single": command_group.Lazy("other_package", "single", "Count."),
+        "many": command_group.Lazy("other_package", "app", "Words."),
+        "lacking": command_group.Lazy("lacking_package", "app", "Nothing.", "telemetry"),
+        "absent": command_group.Lazy("no_such_package", "app", "Nothing."),
     }
-    monkeypatch.setattr(group, "LAZY", lazy)
+    monkeypatch.setattr(command_group, "LAZY", lazy)
     listing = run("--help").stdout
     assert "Count." in listing
     assert "lacking" in listing

@@ -11,10 +11,10 @@ import typer
 from typer.testing import CliRunner
 
 from flowlex.cli.app import app
-from flowlex.cli.group import LAZY, TASKS
+from flowlex.cli.command_group import LAZY, TASKS
 from flowlex.cli.warm_up import RUNS
 from flowlex.instances import generate, kinds, write_instance
-from flowlex.models.options import options_of
+from flowlex.models.model_options import options_of
 from flowlex.models.registry import _OWN, model_class, model_for
 
 OWN = sorted(_OWN)

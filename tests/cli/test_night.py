@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flowlex.cli.report import LISTED
+from flowlex.cli.batch_report import LISTED
 from flowlex.instances import generate
 from flowlex.instances.files import instance_bytes
 

@@ -9,7 +9,7 @@ import sys
 
 from rich.console import Console
 
-from flowlex.cli import output
+from flowlex.cli import console_output
 from flowlex.cli.progress import progress_bar
 from flowlex.instances import generate
 from flowlex.instances.files import write_instance
@@ -59,8 +59,8 @@ def test_several_have_a_bar() -> None:
 
 def test_a_pipe_gets_plain_lines_now_and_then(monkeypatch, capsys) -> None:
     clock = iter([0.0, 19.0, 21.0, 30.0, 45.0, 90.0])
-    monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
-    lines = output.Progress("measuring", 5)
+    monkeypatch.setattr(console_output.time, "monotonic", lambda: next(clock))
+    lines = console_output.Progress("measuring", 5)
     for finished in range(1, 6):
         lines.update(finished, bad=finished // 4)
     told = ["measuring: 2 of 5 done after 0.3 min", "measuring: 4 of 5 done after 0.8 min, 1 without answer"]

@@ -6,9 +6,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flowlex.cli.replay import replay
+from flowlex.cli.replay_events import replay
 from flowlex.instances import write_instance
-from flowlex.instances.events import EventLog
+from flowlex.instances.event_log import EventLog
 from flowlex.instances.generators import generate
 from flowlex.models.flow.goals import PRESETS
 from flowlex.models.flow.live.snapshot import load_scheduler

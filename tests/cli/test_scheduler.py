@@ -234,7 +234,7 @@ def test_parts_of_one_instance_are_tasks_of_their_own(run, address, tmp_path):
 
 def test_subtasks_run_in_processes_of_their_own_and_tell_what_fails(tmp_path):
     from flowlex.cli.subtasks import distributed_subtasks
-    from flowlex.formulations.outcome import EngineError
+    from flowlex.formulations.solver_outcome import EngineError
     from flowlex.models.process_pool import side_by_side
 
     task = {"instance": "a.json", "engine": "network", "time_limit_s": None, "log": False, "processes": 2}

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 
 from flowlex.cli.app import app
 from flowlex.cli.reproduce import _runs
+from flowlex.simulation.event_log import RunLog
 from flowlex.simulation.experiments import experiments
-from flowlex.simulation.log import RunLog
 
 SCENARIO = {
     "kind": "scenario",

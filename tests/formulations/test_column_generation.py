@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 
-from flowlex.formulations.arrays import Floats, LinearProgramArrays
 from flowlex.formulations.column_generation import Priced, generate_columns
-from flowlex.formulations.outcome import EngineError, Status
+from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
+from flowlex.formulations.solver_outcome import EngineError, Status
 
 
 def _patterns(roll: int, width: list[int]) -> Floats:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowlex.formulations.common_unit import common_unit
-from flowlex.instances.exact import rational, rationals
+from flowlex.formulations.common_denominator import common_unit
+from flowlex.instances.exact_rationals import rational, rationals
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pulp
 import pytest
 
 from flowlex.formulations import UNBOUNDED, FlowNetwork, NetworkBuilder, solve
-from flowlex.formulations.arrays import exact_dot
-from flowlex.formulations.lexicographic.network import optimal_face, solve_lexicographic
+from flowlex.formulations.lexicographic.lexicographic_network import optimal_face, solve_lexicographic
+from flowlex.formulations.program_arrays import exact_dot
 from flowlex.validation.certificates import certify_network
 
 ENGINES = ("pulp", "highs", "network")

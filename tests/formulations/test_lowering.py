@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations import LinearProgram, solve
-from flowlex.formulations.convert import from_pulp, safe_names, to_pulp
+from flowlex.formulations.solver_conversion import from_pulp, safe_names, to_pulp
 
 FIELDS = ("row_lower", "row_upper", "column_lower", "column_upper", "cost", "integrality")
 

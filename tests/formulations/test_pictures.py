@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flowlex import generate, model_for
-from flowlex.formulations.pictures import (
+from flowlex.formulations.plot_style import (
     PALETTE,
     axes_for,
     colours,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowlex.formulations.transportation import whole_assignments
+from flowlex.formulations.birkhoff_decomposition import whole_assignments
 
 
 @pytest.mark.parametrize("seed", range(100))

@@ -18,8 +18,8 @@ from flowlex.instances.dimacs import (
     looks_like_dimacs,
     parse_dimacs,
 )
+from flowlex.instances.file_storage import read_bytes
 from flowlex.instances.min_cost_flow import UNBOUNDED
-from flowlex.instances.storage import read_bytes
 
 TEXT = """c two sources, two sinks, a parallel arc, a self-loop, an isolated node
 c

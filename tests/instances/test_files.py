@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from flowlex.instances import Instance, InstanceError, generate, json_schema, kinds, read_instance, write_instance
 from flowlex.instances.dimacs import format_dimacs
-from flowlex.instances.storage import read_bytes, write_atomically
+from flowlex.instances.file_storage import read_bytes, write_atomically
 
 GPU = generate("gpu-figure1").model_dump_json(indent=1).encode()
 DIMACS = format_dimacs(generate("network-random", seed=2, nodes=6, arcs=9, unbounded=0.2)).encode()

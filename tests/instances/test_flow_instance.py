@@ -9,13 +9,13 @@ import pytest
 from pydantic import ValidationError
 
 from flowlex.instances import InstanceError
-from flowlex.instances import events as ev
+from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators import generate
 from flowlex.instances.generators.flow import event_stream
 from flowlex.instances.importers.google import google_trace_events
 from flowlex.instances.importers.google_snapshot import google_snapshot
-from flowlex.instances.importers.pod_tasks import flow_of_pods
+from flowlex.instances.importers.pods_as_tasks import flow_of_pods
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flowlex.instances.base import InstanceError
 from flowlex.instances.files import instance_from_document
+from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.jit import JitInstance
 
 

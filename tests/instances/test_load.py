@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from flowlex.instances.base import InstanceError
 from flowlex.instances.files import instance_from_document
 from flowlex.instances.generators import generate
 from flowlex.instances.importers.telemetry import from_telemetry
+from flowlex.instances.instance_base import InstanceError
 
 NODES = [{"name": "a", "configuration": 1.0}, {"name": "b", "configuration": 2.0}]
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from flowlex.cli.app import app
-from flowlex.instances.base import InstanceError
 from flowlex.instances.files import instance_from_document
 from flowlex.instances.generators import generate
 from flowlex.instances.importers.openb import UnknownModelWarning, read_openb
+from flowlex.instances.instance_base import InstanceError
 
 NODE = {"name": "a", "cpu_cores": 4, "memory_gb": 8}
 

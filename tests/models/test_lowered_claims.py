@@ -5,8 +5,8 @@ import json
 import pytest
 
 from flowlex import generate, model_for
-from flowlex.models.base import UNPROVEN
 from flowlex.models.min_cost_flow import NetworkFlow
+from flowlex.models.model_base import UNPROVEN
 from flowlex.validation.certificates import CertificateError, verify
 
 

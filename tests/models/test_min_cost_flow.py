@@ -10,8 +10,8 @@ import pytest
 from flowlex.instances.dimacs import parse_dimacs
 from flowlex.instances.generators import generate
 from flowlex.instances.min_cost_flow import NetworkInstance
-from flowlex.models.base import ModelError
 from flowlex.models.min_cost_flow import MinCostFlow
+from flowlex.models.model_base import ModelError
 
 mpl.use("Agg")
 

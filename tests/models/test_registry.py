@@ -20,7 +20,7 @@ from flowlex.models import Dual, Equation, ModelError, model_for, solve
 from flowlex.models.allocation.model import Policy
 from flowlex.models.flow.goals import FairShares
 from flowlex.models.gpu.solution import GpuSolution
-from flowlex.models.options import options_of
+from flowlex.models.model_options import options_of
 from flowlex.models.registry import model_class, model_options
 from flowlex.validation.certificates import verifier_interface
 

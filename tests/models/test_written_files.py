@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from flowlex.formulations.lexicographic.weighted_stages import PrecisionError
-from flowlex.formulations.outcome import EngineError, EngineName
+from flowlex.formulations.solver_outcome import EngineError, EngineName
 from flowlex.instances import InstanceError, generate
-from flowlex.instances.base import Instance
+from flowlex.instances.file_storage import json_value
 from flowlex.instances.files import instance_from_document
-from flowlex.instances.storage import json_value
-from flowlex.models.base import ModelError
-from flowlex.models.options import option_types
+from flowlex.instances.instance_base import Instance
+from flowlex.models.model_base import ModelError
+from flowlex.models.model_options import option_types
 from flowlex.models.registry import model_class, model_for
 from flowlex.validation.certificates import verify
 

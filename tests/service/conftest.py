@@ -30,12 +30,12 @@ def start(folder: Path) -> Iterator[Callable[..., Any]]:
     """Start a service of a kind in memory; starting again without closing is what a kill leaves behind."""
     from fastapi.testclient import TestClient
 
-    from flowlex.service.app import create_app
-    from flowlex.service.journal import Journal
-    from flowlex.service.metrics import Metrics
-    from flowlex.service.readers import Follower, resolve
+    from flowlex.service.decision_thread import Worker
+    from flowlex.service.prometheus_metrics import Metrics
+    from flowlex.service.reader_process import Follower, resolve
+    from flowlex.service.rest_app import create_app
     from flowlex.service.snapshots import Snapshots
-    from flowlex.service.worker import Worker
+    from flowlex.service.write_ahead_log import Journal
     from flowlex.telemetry.service_context import Settings
     from flowlex.telemetry.store import Store
 

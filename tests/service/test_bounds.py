@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from flowlex.telemetry.security import Role, new_token
 from flowlex.telemetry.store import Store
+from flowlex.telemetry.tokens_and_rights import Role, new_token
 from tests.service.test_killed import SERVE, connect, launch
 
 

@@ -9,9 +9,9 @@ from flowlex.client import Refused, Scheduler, Unreachable
 from flowlex.instances.flow import FlowJob, FlowTask, Machine
 from flowlex.instances.flow_rules import Gang
 from flowlex.models.flow.goals import preset
-from flowlex.service.cluster import ClusterCore
+from flowlex.service.flow_scheduler_core import ClusterCore
 from flowlex.service.kubernetes_watch import PodPlacer
-from flowlex.service.routes import cluster_router as router
+from flowlex.service.scheduler_routes import cluster_router as router
 
 URL = "http://127.0.0.1"
 

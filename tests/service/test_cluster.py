@@ -14,10 +14,10 @@ import pytest
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals import preset
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.service import cluster as service_cluster
-from flowlex.service.cluster import ClusterCore
-from flowlex.service.routes import cluster_router as router
-from flowlex.telemetry.security import Role, new_token
+from flowlex.service import flow_scheduler_core as service_cluster
+from flowlex.service.flow_scheduler_core import ClusterCore
+from flowlex.service.scheduler_routes import cluster_router as router
+from flowlex.telemetry.tokens_and_rights import Role, new_token
 
 
 def load(state):
@@ -205,7 +205,7 @@ def test_a_disk_that_refuses_acknowledges_nothing_and_keeps_nothing(api, monkeyp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("flowlex.service.journal.os.fdatasync", full, raising=False)
+        patch.setattr("flowlex.service.write_ahead_log.os.fdatasync", full, raising=False)
         patch.setattr(api.worker.journal, "append", lambda records: full(0))
         answer = api.post("/v1/events", json={"events": [job("k", "b")]})
         assert answer.status_code == 503 and "No space left" in answer.text
@@ -370,8 +370,8 @@ def test_a_state_that_cannot_be_read_costs_nothing(start, folder):
 
 @pytest.mark.slow  # starts two processes
 def test_a_process_of_its_own_reads_a_state_back(start, folder):
-    from flowlex.service.read_back import start_read_back
-    from flowlex.service.setup import settled
+    from flowlex.service.service_folder import settled
+    from flowlex.service.verify_snapshot import start_read_back
 
     options = {"goals": "quincy", "cluster": None, "cost_limit": 10**6, "scale": None, "lexicographic": False}
     folder.mkdir()

@@ -9,10 +9,10 @@ import pytest
 from flowlex.instances import generate
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.service.bandwidth import Bandwidths
-from flowlex.service.gpu import GpuCore
-from flowlex.service.routes import gpu_router as router
+from flowlex.service.gpu_rounds_core import GpuCore
+from flowlex.service.measured_bandwidth import Bandwidths
 from flowlex.service.scheduler_protocol import RefusedEvent
+from flowlex.service.scheduler_routes import gpu_router as router
 
 RATES = {"disk": 500.0, "rack": 125.0, "between_racks": 125.0}
 

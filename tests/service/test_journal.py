@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flowlex.service.journal import Journal, JournalError
+from flowlex.service.write_ahead_log import Journal, JournalError
 
 
 def records(folder: Path) -> list[int]:
@@ -92,7 +92,7 @@ def test_a_full_disk_leaves_what_was_there(folder, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(file, data[:10])
 
-    monkeypatch.setattr("flowlex.service.journal.os.write", some)
+    monkeypatch.setattr("flowlex.service.write_ahead_log.os.write", some)
     with pytest.raises(OSError, match="No space left"):
         journal.append([{"n": 2}])
     monkeypatch.undo()

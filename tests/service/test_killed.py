@@ -17,7 +17,7 @@ from collections import Counter
 import httpx
 import pytest
 
-from flowlex.service.journal import record_of
+from flowlex.service.write_ahead_log import record_of
 
 SERVE = [sys.executable, "-c", "from flowlex.cli import main; main()", "serve", "scheduler", "--no-auth", "--port", "0"]
 

@@ -7,13 +7,13 @@ import json
 
 import pytest
 
-from flowlex.service.journal import Journal
-from flowlex.service.metrics import Metrics
-from flowlex.service.readers import ReaderProcess
+from flowlex.service.decision_thread import Worker
+from flowlex.service.prometheus_metrics import Metrics
+from flowlex.service.reader_process import ReaderProcess
 from flowlex.service.scheduler_protocol import NoReaderError, UnknownTask
-from flowlex.service.setup import loader_of, settled
+from flowlex.service.service_folder import loader_of, settled
 from flowlex.service.snapshots import Snapshots
-from flowlex.service.worker import Worker
+from flowlex.service.write_ahead_log import Journal
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from flowlex.models.flow.goals import preset
-from flowlex.service.cluster import ClusterCore
-from flowlex.service.journal import Journal
+from flowlex.service.flow_scheduler_core import ClusterCore
 from flowlex.service.replication import Replication
-from flowlex.service.routes import cluster_router
+from flowlex.service.scheduler_routes import cluster_router
 from flowlex.service.standby import Follower, NotComplete
+from flowlex.service.write_ahead_log import Journal
 from flowlex.telemetry.client import Refused, TelemetryClient
 from tests.service.test_client import URL, Wire
 from tests.service.test_killed import Writer, check, connect, launch

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from flowlex import generate
-from flowlex.instances import events as ev
+from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.generators.flow import event_stream
-from flowlex.simulation.experiments._dispatch import Dispatcher, cost_of, feed
+from flowlex.simulation.experiments.dispatch_schedulers import Dispatcher, cost_of, feed
 
 
 def job(name: str, priority: int, *tasks: str) -> FlowJob:

@@ -10,8 +10,8 @@ import pytest
 
 from flowlex.cli.experiment_needs import NEEDS
 from flowlex.simulation.experiments import experiments
-from flowlex.simulation.experiments._runs import alone_seconds, made, run, workload
-from flowlex.simulation.experiments.base import Experiment
+from flowlex.simulation.experiments.cluster_runs import alone_seconds, made, run, workload
+from flowlex.simulation.experiments.statements_and_verdicts import Experiment
 
 Numbers = Mapping[str, float]
 

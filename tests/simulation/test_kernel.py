@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowlex.instances import InstanceError, Scenario, read_instance, write_instance
-from flowlex.instances.scenario import Decision
-from flowlex.simulation.decision import ask
-from flowlex.simulation.kernel import Kernel, SimulationError
-from flowlex.simulation.log import RunLog
+from flowlex.instances.simulation_scenario import Decision
+from flowlex.simulation.confidence_intervals import Estimate
+from flowlex.simulation.decision_time import ask
+from flowlex.simulation.event_log import RunLog
+from flowlex.simulation.event_queue import Kernel, SimulationError
+from flowlex.simulation.policy_registry import make_policy
 from flowlex.simulation.random_streams import Streams
-from flowlex.simulation.registry import make_policy
-from flowlex.simulation.statistics import Estimate
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 1)), max_size=30))

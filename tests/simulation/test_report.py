@@ -8,12 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from flowlex.instances.base import InstanceError
+from flowlex.instances.instance_base import InstanceError
+from flowlex.simulation.confidence_intervals import Estimate
 from flowlex.simulation.experiments import experiments, papers
-from flowlex.simulation.experiments.base import OURS, Experiment, Picture, Rule, Statement, Table, Verdict
-from flowlex.simulation.report import Measured, rows_of, write_report
+from flowlex.simulation.experiments.statements_and_verdicts import (
+    OURS,
+    Experiment,
+    Picture,
+    Rule,
+    Statement,
+    Table,
+    Verdict,
+)
 from flowlex.simulation.report_pictures import picture_svg
-from flowlex.simulation.statistics import Estimate
+from flowlex.simulation.reproduction_report import Measured, rows_of, write_report
 
 PRINTED = Rule(1.9, 2.1, neutral=1.0, printed=True)
 

@@ -6,7 +6,7 @@ import pytest
 
 from flowlex import generate
 from flowlex.instances import InstanceError, Scenario, write_instance
-from flowlex.simulation.scenarios import choice_of, run_scenario, with_settings, workload_of
+from flowlex.simulation.scenario_runs import choice_of, run_scenario, with_settings, workload_of
 
 SCENARIO = {
     "kind": "scenario",

@@ -147,7 +147,7 @@ def api(sqlite_store: object) -> Iterator[object]:
     """An application in memory that demands no tokens."""
     from fastapi.testclient import TestClient
 
-    from flowlex.telemetry.app import create_app
+    from flowlex.telemetry.rest_app import create_app
     from flowlex.telemetry.service_context import Settings
 
     app = create_app(sqlite_store, Settings(require_token=False, retention_s=None))
@@ -160,7 +160,7 @@ def guarded(sqlite_store: object) -> Iterator[object]:
     """An application in memory that demands tokens."""
     from fastapi.testclient import TestClient
 
-    from flowlex.telemetry.app import create_app
+    from flowlex.telemetry.rest_app import create_app
 
     with TestClient(create_app(sqlite_store)) as client:
         yield client

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from flowlex.telemetry.database_tables import SAMPLE, SOURCE
 from flowlex.telemetry.store import Store
-from flowlex.telemetry.tables import SAMPLE, SOURCE
 
 __all__ = ["count_samples", "forget_before", "sequence_numbers"]
 

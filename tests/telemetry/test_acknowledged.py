@@ -15,14 +15,14 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from flowlex.telemetry.agent import Agent, AgentSettings
-from flowlex.telemetry.app import create_app
+from flowlex.telemetry.agent_buffer import ForeignJournal, Journal
 from flowlex.telemetry.client import TelemetryClient, Unreachable
-from flowlex.telemetry.journal import ForeignJournal, Journal
-from flowlex.telemetry.schemas import Sample
+from flowlex.telemetry.request_documents import Sample
+from flowlex.telemetry.rest_app import create_app
+from flowlex.telemetry.retention import RESERVE_BYTES
+from flowlex.telemetry.sample_writes import SequenceConflict
 from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
-from flowlex.telemetry.upkeep import RESERVE_BYTES
-from flowlex.telemetry.writes import SequenceConflict
 from tests.telemetry.stored import count_samples, sequence_numbers
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from flowlex.telemetry import clock as clocks
-from flowlex.telemetry.app import create_app
-from flowlex.telemetry.journal import Journal
-from flowlex.telemetry.schemas import Sample
+from flowlex.telemetry import service_clock as clocks
+from flowlex.telemetry.agent_buffer import Journal
+from flowlex.telemetry.request_documents import Sample
+from flowlex.telemetry.rest_app import create_app
 from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 
@@ -99,7 +99,7 @@ def test_the_journal_says_how_long_a_sample_waited(tmp_path: Path, monkeypatch: 
     let_pass(monkeypatch, 90)
     age = journal.oldest(1)[1][0].age_s
     assert age is not None and 90 <= age < 90 + 60
-    monkeypatch.setattr("flowlex.telemetry.journal.boot", lambda: "another boot")
+    monkeypatch.setattr("flowlex.telemetry.agent_buffer.boot", lambda: "another boot")
     assert journal.oldest(1)[1][0].age_s is None
 
 

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from flowlex.cli.telemetry import app
-from flowlex.telemetry.security import Role, TokenBook
 from flowlex.telemetry.store import Store
+from flowlex.telemetry.tokens_and_rights import Role, TokenBook
 
 
 @pytest.fixture

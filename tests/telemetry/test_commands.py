@@ -15,8 +15,8 @@ from unittest import mock
 
 import pytest
 
-from flowlex.telemetry.collectors.base import COMMANDS
-from flowlex.telemetry.runner import NOT_ALLOWED, SHIPPED, Run, allowed_programs, run_command
+from flowlex.telemetry.collectors.collector_command import COMMANDS
+from flowlex.telemetry.command_runner import NOT_ALLOWED, SHIPPED, Run, allowed_programs, run_command
 
 
 def apart(*command: str, given: Any = None, **environment: str) -> Any:
@@ -152,11 +152,11 @@ def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch, forge
 
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    from flowlex.telemetry.collectors import machine
+    from flowlex.telemetry.collectors import machine_metrics
 
     folder = tmp_path / "cgroup"
     (folder / "pod" / "task").mkdir(parents=True)
-    monkeypatch.setattr(machine, "GROUPS", folder)
+    monkeypatch.setattr(machine_metrics, "GROUPS", folder)
     listing = tmp_path / "listing"
     listing.write_text("0::/pod/task\n")
     read = Path.read_text
@@ -170,7 +170,7 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_cores_of_a_quota_on_any_level(groups: Path) -> None:
-    from flowlex.telemetry.collectors.machine import cpu_cores
+    from flowlex.telemetry.collectors.machine_metrics import cpu_cores
 
     assert cpu_cores() == 8
     (groups / "pod" / "task" / "cpu.max").write_text("max 100000\n")
@@ -181,19 +181,19 @@ def test_cores_of_a_quota_on_any_level(groups: Path) -> None:
 
 
 def test_idle_fraction_of_a_quota(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flowlex.telemetry.collectors import machine
+    from flowlex.telemetry.collectors import machine_metrics
 
     (groups / "pod" / "task" / "cpu.max").write_text("200000 100000\n")
     used = iter([10.0, 10.25])  # half a core of two, over half a second
-    monkeypatch.setattr(machine, "_used_s", lambda group: next(used))
-    monkeypatch.setattr(machine.psutil, "cpu_percent", lambda seconds: 10.0)
+    monkeypatch.setattr(machine_metrics, "_used_s", lambda group: next(used))
+    monkeypatch.setattr(machine_metrics.psutil, "cpu_percent", lambda seconds: 10.0)
     times = iter([100.0, 100.5])
-    monkeypatch.setattr(machine.time, "monotonic", lambda: next(times))
-    assert machine.cpu_free("0.5") == 0.75
+    monkeypatch.setattr(machine_metrics.time, "monotonic", lambda: next(times))
+    assert machine_metrics.cpu_free("0.5") == 0.75
 
 
 def test_memory_of_a_limit(groups: Path) -> None:
-    from flowlex.telemetry.collectors.machine import memory_free
+    from flowlex.telemetry.collectors.machine_metrics import memory_free
 
     task = groups / "pod" / "task"
     for name, text in (("max", 64 * 2**20), ("current", 40 * 2**20), ("stat", f"inactive_file {8 * 2**20}")):

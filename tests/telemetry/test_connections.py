@@ -14,11 +14,11 @@ import httpx
 import pytest
 import uvicorn
 
-from flowlex.telemetry.app import create_app
-from flowlex.telemetry.connections import ConnectionLimits, Connections
-from flowlex.telemetry.security import Role, new_token
+from flowlex.telemetry.connection_limits import ConnectionLimits, Connections
+from flowlex.telemetry.rest_app import create_app
 from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
+from flowlex.telemetry.tokens_and_rights import Role, new_token
 
 
 @pytest.fixture

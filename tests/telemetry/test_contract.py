@@ -10,9 +10,9 @@ from typing import Any
 import hypothesis
 import pytest
 
-from flowlex.telemetry.app import create_app
-from flowlex.telemetry.security import Role, new_token
+from flowlex.telemetry.rest_app import create_app
 from flowlex.telemetry.store import Store
+from flowlex.telemetry.tokens_and_rights import Role, new_token
 
 PARTS = 6
 

@@ -13,12 +13,12 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from flowlex.telemetry import read_queries, writer
-from flowlex.telemetry.app import create_app
+from flowlex.telemetry import commit_thread, read_queries
 from flowlex.telemetry.assignments import Plan, _rank
 from flowlex.telemetry.client import TelemetryClient, Unreachable
-from flowlex.telemetry.registry import AgentRow
-from flowlex.telemetry.schemas import Registration, Sample
+from flowlex.telemetry.registrations import AgentRow
+from flowlex.telemetry.request_documents import Registration, Sample
+from flowlex.telemetry.rest_app import create_app
 from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 
@@ -115,7 +115,7 @@ def test_a_locked_database_sends_writers_back_at_once(api: TestClient, tmp_path:
 
 
 def test_what_waits_for_a_slow_disk_is_bounded(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr(commit_thread, "MAX_WAITING_BYTES", 100)
     app = create_app(sqlite_store, Settings(require_token=False))
     slow = threading.Event()
     real = sqlite_store.writer.write

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from flowlex.telemetry.app import create_app
-from flowlex.telemetry.schemas import MAX_VALUE_BYTES, Sample
-from flowlex.telemetry.security import Role, new_token
+from flowlex.telemetry.request_documents import MAX_VALUE_BYTES, Sample
+from flowlex.telemetry.rest_app import create_app
 from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
+from flowlex.telemetry.tokens_and_rights import Role, new_token
 from tests.telemetry.stored import count_samples
 
 CPU = {"name": "cpu_free", "program": "cpu_free", "interval_s": 1.0, "unit": "fraction"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flowlex.telemetry.runner import (
+from flowlex.telemetry.command_runner import (
     BAD_OUTPUT,
     NOT_ALLOWED,
     TIMED_OUT,
@@ -20,7 +20,7 @@ from flowlex.telemetry.runner import (
     allowed_programs,
     find_program,
 )
-from flowlex.telemetry.runner import (
+from flowlex.telemetry.command_runner import (
     run_command as run_or_cancel,
 )
 
@@ -198,7 +198,7 @@ def test_a_killed_agent_leaves_no_command_behind(folder: Path, tmp_path: Path) -
     marker = f"6{time.time_ns() % 10**9:09d}"
     put(folder, "program", f"setsid -f sleep {marker}; sleep {marker}")
     code = (
-        "import sys; from pathlib import Path; from flowlex.telemetry.runner import run_command\n"
+        "import sys; from pathlib import Path; from flowlex.telemetry.command_runner import run_command\n"
         "run_command(['program'], [Path(sys.argv[1])], timeout_s=300)"
     )
     agent = subprocess.Popen([sys.executable, "-c", code, str(folder)])

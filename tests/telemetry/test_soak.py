@@ -23,11 +23,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from flowlex.telemetry.agent_buffer import Journal
 from flowlex.telemetry.client import Refused, TelemetryClient, Unreachable
-from flowlex.telemetry.journal import Journal
-from flowlex.telemetry.schemas import Registration, Sample
+from flowlex.telemetry.database_tables import SAMPLE, SOURCE
+from flowlex.telemetry.request_documents import Registration, Sample
 from flowlex.telemetry.store import Store
-from flowlex.telemetry.tables import SAMPLE, SOURCE
 from tests.telemetry.stored import sequence_numbers
 
 NODES = [f"worker-{i}" for i in range(1, 5)]

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from flowlex.telemetry.registry import AgentRow, DuplicateRegistration
-from flowlex.telemetry.schemas import Registration, Sample
-from flowlex.telemetry.security import Role, TokenBook, new_token
+from flowlex.telemetry.registrations import AgentRow, DuplicateRegistration
+from flowlex.telemetry.request_documents import Registration, Sample
 from flowlex.telemetry.store import Store
+from flowlex.telemetry.tokens_and_rights import Role, TokenBook, new_token
 from tests.telemetry.stored import count_samples, forget_before, sequence_numbers
 
 

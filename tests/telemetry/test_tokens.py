@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flowlex.telemetry.agent import Agent, AgentSettings
 from flowlex.telemetry.client import TelemetryClient, Unreachable
-from flowlex.telemetry.security import Role, new_token
 from flowlex.telemetry.store import Store
+from flowlex.telemetry.tokens_and_rights import Role, new_token
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -146,8 +146,8 @@ def test_tls_end_to_end(processes: Any, port: int, tmp_path: Path) -> None:
         assert client.whoami().role == "reader"
     with TelemetryClient(url, reader) as stranger, pytest.raises(Unreachable, match=r"certificate.*; --ca-file"):
         stranger.whoami()
-    from flowlex.instances.base import InstanceError
     from flowlex.instances.importers.telemetry import from_telemetry
+    from flowlex.instances.instance_base import InstanceError
 
     with pytest.raises(InstanceError, match="no node has fresh values"):
         from_telemetry(url, token=reader, ca_file=tmp_path / "cert.pem")

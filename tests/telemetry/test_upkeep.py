@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from flowlex.telemetry import upkeep
-from flowlex.telemetry.app import create_app
+from flowlex.telemetry import retention
 from flowlex.telemetry.database import SchemaError
-from flowlex.telemetry.schemas import Sample
+from flowlex.telemetry.request_documents import Sample
+from flowlex.telemetry.rest_app import create_app
 from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 from tests.telemetry.stored import count_samples, forget_before
@@ -40,7 +40,7 @@ def test_an_unknown_schema_is_refused(sqlite_store: Store) -> None:
 
 def test_aggregates_are_those_of_the_samples(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Independent: sums over the samples in Python; steps of every size, samples out of order."""
-    monkeypatch.setattr(upkeep, "CHUNK", 7)
+    monkeypatch.setattr(retention, "CHUNK", 7)
     rng = random.Random(5)
     minutes: dict[Any, list[float]] = defaultdict(list)
     hours: dict[Any, list[float]] = defaultdict(list)
@@ -65,9 +65,9 @@ def test_aggregates_are_those_of_the_samples(store: Store, monkeypatch: pytest.M
 
 
 def test_retention_goes_in_steps_and_the_file_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "CHUNK", 300)
-    monkeypatch.setattr(upkeep, "FEW", 300)
-    monkeypatch.setattr(upkeep, "PAGES", 20)
+    monkeypatch.setattr(retention, "CHUNK", 300)
+    monkeypatch.setattr(retention, "FEW", 300)
+    monkeypatch.setattr(retention, "PAGES", 20)
     path = tmp_path / "s.db"
     store = Store(f"sqlite:///{path}")
     for turn in range(20):
@@ -102,8 +102,8 @@ def test_old_aggregates_and_silent_sources_go(store: Store) -> None:
 
 
 def test_a_series_and_a_node_are_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "CHUNK", 3)
-    monkeypatch.setattr(upkeep, "FEW", 3)
+    monkeypatch.setattr(retention, "CHUNK", 3)
+    monkeypatch.setattr(retention, "FEW", 3)
     app = create_app(store, Settings(require_token=False, retention_s=None))
     with TestClient(app, base_url="http://127.0.0.1") as api:
         for node in ("n1", "n2"):

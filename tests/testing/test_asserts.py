@@ -23,8 +23,8 @@ from flowlex.testing import (
     assert_totally_unimodular,
     assert_violates,
 )
-from flowlex.testing.optimum import optimise
 from flowlex.testing.program_adapters import program_of
+from flowlex.testing.staged_optimum import optimise
 from tests.testing.conftest import knapsack
 
 

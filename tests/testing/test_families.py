@@ -16,9 +16,9 @@ import pytest
 from flowlex import generate, model_for
 from flowlex.formulations import FlowNetwork
 from flowlex.instances.files import instance_from_document
-from flowlex.models.base import Model
+from flowlex.models.model_base import Model
 from flowlex.testing import assert_optimum, assert_violates, formulation, mutate
-from flowlex.testing.mutation import Report
+from flowlex.testing.mutation_tests import Report
 from flowlex.testing.program_adapters import program_of
 
 #: Kind: survivors by pattern, and the reason.

@@ -18,10 +18,10 @@ from flowlex.testing import (
     formulation,
     mutate,
 )
-from flowlex.testing.mutants import Mutant, mutants_of
-from flowlex.testing.names import families_of
-from flowlex.testing.program import changed_rows
+from flowlex.testing.canonical_program import changed_rows
+from flowlex.testing.formulation_mutants import Mutant, mutants_of
 from flowlex.testing.program_adapters import program_of, rewrite
+from flowlex.testing.row_names import families_of
 from tests.testing.conftest import knapsack
 
 
@@ -340,7 +340,7 @@ def allowed(arrays, points):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_witness_tells_the_programs_apart(seed):
     """Each survivor's text names a point; judged by hand on random programs: allowed by one, refused by the other."""
-    from flowlex.testing.witness import _answers, _outside
+    from flowlex.testing.mutant_witness import _answers, _outside
 
     rng = np.random.default_rng(seed)
     program = LinearProgram("random")

@@ -19,7 +19,7 @@ from flowlex import (
     read_instance,
     solve,
 )
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.program_arrays import Integers
 from flowlex.instances import (
     FlowInstance,
     GpuInstance,

@@ -1,10 +1,10 @@
-from .budget import Budget as Budget
 from .certificate import Certificate as Certificate
 from .certificate import CertificateError as CertificateError
 from .certificate import Check as Check
-from .network import certify_network as certify_network
-from .program import certify_program as certify_program
-from .schema import solution_schema as solution_schema
+from .flow_network import certify_network as certify_network
+from .linear_program import certify_program as certify_program
+from .proof_time_budget import Budget as Budget
+from .solution_schema import solution_schema as solution_schema
 from .verifier_interface import Finding as Finding
 from .verifier_interface import SolutionError as SolutionError
 from .verifier_interface import Verifier as Verifier

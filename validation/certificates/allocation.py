@@ -26,17 +26,17 @@ import numpy as np
 from pydantic import Field
 
 from flowlex.instances.allocation import AllocationInstance
-from flowlex.instances.changes import Changes
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.allocation_answer import TOLERANCE, AllocationAnswer, Use, feasible, small, used
 from flowlex.validation.certificates.allocation_bounds import Data, Floats, PricedStep, most_gain, priced
 from flowlex.validation.certificates.allocation_statement import shortest_makespan, state_allocation
-from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check, Claim
-from flowlex.validation.certificates.document import Document
 from flowlex.validation.certificates.exact_numbers import Number
-from flowlex.validation.certificates.options import AllocationOptions
-from flowlex.validation.certificates.statement.judge import in_measure
+from flowlex.validation.certificates.problem_options import AllocationOptions
+from flowlex.validation.certificates.proof_time_budget import Budget
+from flowlex.validation.certificates.solution_document import Document
+from flowlex.validation.certificates.statement.verify_changed_model import in_measure
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
 __all__ = ["VERIFIER"]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Floats
+from flowlex.formulations.program_arrays import Floats
 from flowlex.instances.allocation import AllocationInstance, Limit
 from flowlex.validation.certificates.verifier_interface import Strict
 

@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from flowlex.instances.allocation import AllocationInstance, JobType, Limit
-from flowlex.instances.exact import rational
-from flowlex.validation.certificates.statement.program import ExactStatement
+from flowlex.instances.exact_rationals import rational
+from flowlex.validation.certificates.statement.exact_program import ExactStatement
 
 __all__ = ["shortest_makespan", "state_allocation"]
 

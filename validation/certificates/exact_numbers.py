@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 
 __all__ = ["Number", "agrees", "dot", "text", "times", "total", "whole", "wide", "written"]
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.load import LoadPartitionInstance
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.exact_numbers import agrees, whole, wide
 from flowlex.validation.certificates.load_statement import capacity_of, quotas, state_load
-from flowlex.validation.certificates.options import LoadOptions
+from flowlex.validation.certificates.problem_options import LoadOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Numeric, Strict, Verifier
 
 __all__ = ["VERIFIER"]

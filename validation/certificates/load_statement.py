@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
-from flowlex.validation.certificates.statement.program import ExactStatement
+from flowlex.validation.certificates.statement.exact_program import ExactStatement
 
 __all__ = ["capacity_of", "quotas", "state_load"]
 

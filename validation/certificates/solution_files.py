@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from flowlex.instances.base import Instance
-from flowlex.instances.errors import InstanceError
 from flowlex.instances.files import read, read_instance, read_json
+from flowlex.instances.input_errors import InstanceError
+from flowlex.instances.instance_base import Instance
 from flowlex.validation.certificates.certificate import Certificate
-from flowlex.validation.certificates.document import SolutionError
+from flowlex.validation.certificates.solution_document import SolutionError
 from flowlex.validation.certificates.verifier_interface import require_solution
 from flowlex.validation.certificates.verifier_interface import verify as verify_document
 

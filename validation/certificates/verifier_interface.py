@@ -22,15 +22,16 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from flowlex.formulations.loops import small_work
-from flowlex.instances.base import Instance
-from flowlex.instances.changes import Changes, read_changes
-from flowlex.instances.errors import InstanceError
-from flowlex.instances.exact import rational
+from flowlex.formulations.deferred_compilation import small_work
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.extensions import kinds
-from flowlex.validation.certificates.budget import Budget
+from flowlex.instances.input_errors import InstanceError
+from flowlex.instances.instance_base import Instance
+from flowlex.instances.model_changes import Changes, read_changes
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim, Finding
-from flowlex.validation.certificates.document import (
+from flowlex.validation.certificates.exact_numbers import Number, agrees
+from flowlex.validation.certificates.proof_time_budget import Budget
+from flowlex.validation.certificates.solution_document import (
     Document,
     Numeric,
     SolutionError,
@@ -38,9 +39,8 @@ from flowlex.validation.certificates.document import (
     Strict,
     read_as,
 )
-from flowlex.validation.certificates.exact_numbers import Number, agrees
-from flowlex.validation.certificates.statement.judge import State, judge_statement
-from flowlex.validation.certificates.statement.proof import StatementProof
+from flowlex.validation.certificates.statement.stage_proof import StatementProof
+from flowlex.validation.certificates.statement.verify_changed_model import State, judge_statement
 
 __all__ = [
     "Claimed",
@@ -64,7 +64,7 @@ _OWN: dict[str, str] = {
     "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
     "allocation": "flowlex.validation.certificates.allocation:VERIFIER",
     "load-partition": "flowlex.validation.certificates.load:VERIFIER",
-    "min-cost-flow": "flowlex.validation.certificates.network:VERIFIER",
+    "min-cost-flow": "flowlex.validation.certificates.flow_network:VERIFIER",
     "pod-placement": "flowlex.validation.certificates.pods:VERIFIER",
 }
 #: The claims that make a status true. An optimum of which less is shown is quoted.

@@ -9,9 +9,9 @@ from flowlex.instances.generators.gpu import paper_jobs
 from flowlex.instances.generators.registry import generate
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.gpu.baselines import base_shares, greedy
-from flowlex.models.gpu.costs import Penalties, TransferCosts
 from flowlex.models.gpu.model import GpuAssignment, Policy
-from flowlex.validation.claims.base import Claim, Finding, Outcome
+from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
+from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 
 __all__ = ["FIGURE_1", "GRAPH", "GREEDY", "INPUTS", "paper_sizes"]
 

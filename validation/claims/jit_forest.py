@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.validation.claims.base import Claim, Finding, Outcome
+from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 from flowlex.validation.claims.full_windows import JitRule, full_window_rule
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant

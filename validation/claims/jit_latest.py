@@ -7,7 +7,7 @@ import numpy as np
 from flowlex.instances.generators.registry import generate
 from flowlex.instances.jit import JitInstance
 from flowlex.models.jit.latest_arrival import latest_arrival_times
-from flowlex.validation.claims.base import Claim, Finding, Outcome
+from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 
 __all__ = ["FEASIBLE", "NO_DELAY", "end_of_jobs", "overload"]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.pictures import axes_for
-from flowlex.validation.claims.base import Claim, Finding, Outcome
+from flowlex.formulations.plot_style import axes_for
+from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.examples import LEMMA_3_FLOWS, jit_matrix, random_flows
 from flowlex.validation.unimodularity.ghouila_houri import bicoloring_counterexample
-from flowlex.validation.unimodularity.proof import Answer
+from flowlex.validation.unimodularity.proof_types import Answer
 from flowlex.validation.unimodularity.verdict import Verdict
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import combinations_with_replacement
 
-from flowlex.validation.claims.base import Claim, Finding, Outcome
+from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 
 __all__ = ["LEMMA_2", "disorder"]
 

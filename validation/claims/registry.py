@@ -10,7 +10,7 @@ from flowlex.validation.claims import (
     jit_lemmas,
     sirius,
 )
-from flowlex.validation.claims.base import Claim
+from flowlex.validation.claims.claim_interface import Claim
 
 __all__ = ["CLAIMS"]
 

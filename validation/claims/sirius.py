@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from flowlex.validation.claims.base import Claim, Finding, Outcome
+from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 
 __all__ = ["STRICT_WEIGHT", "search", "waiting_by_class"]
 

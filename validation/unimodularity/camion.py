@@ -18,8 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from flowlex.validation.unimodularity.camion_loops import camion_pass
-from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
+from flowlex.validation.unimodularity.camion_kernels import camion_pass
+from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
 
 __all__ = ["Hole", "camion", "hole_through"]
 

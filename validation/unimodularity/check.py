@@ -5,7 +5,7 @@
 >>> verdict.answer, verdict.witness.determinant
 (<Answer.NOT_TU: 'not_tu'>, 2)
 
-The steps live in modules of their own (`network`, `reductions`, `camion`, `ghouila_houri`, `sums`,
+The steps live in modules of their own (`network`, `reductions`, `camion`, `ghouila_houri`, `two_and_three_sums`,
 `three_separations`), each a function that can be called alone.
 """
 
@@ -18,16 +18,16 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.clock import Clock
-from flowlex.validation.unimodularity.equations import line_of, senses_of
-from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint, ternary
 from flowlex.validation.unimodularity.matrix_adapters import constraints_of
-from flowlex.validation.unimodularity.network.largest_part import network_part
-from flowlex.validation.unimodularity.proof import Answer, Certificate, Step, Witness
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix, fingerprint, ternary
+from flowlex.validation.unimodularity.network.largest_network_part import network_part
+from flowlex.validation.unimodularity.proof_search import METHODS, Search
+from flowlex.validation.unimodularity.proof_types import Answer, Certificate, Step, Witness
 from flowlex.validation.unimodularity.reductions import bad_entry
-from flowlex.validation.unimodularity.scaling import divided, divisors_of
-from flowlex.validation.unimodularity.search import METHODS, Search
+from flowlex.validation.unimodularity.row_scaling import divided, divisors_of
 from flowlex.validation.unimodularity.submatrix import Found, whole, witness_of
+from flowlex.validation.unimodularity.time_limit import Clock
+from flowlex.validation.unimodularity.unimodular_equations import line_of, senses_of
 from flowlex.validation.unimodularity.verdict import Scaled, Verdict, conclusion_of
 
 __all__ = ["METHODS", "SMALL_NONZEROS", "check"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.matrix import exact
+from flowlex.validation.unimodularity.named_matrix import exact
 
 __all__ = ["determinant"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.matrix import canonical, ternary
+from flowlex.validation.unimodularity.named_matrix import canonical, ternary
 
 __all__ = [
     "LEMMA_3_FLOWS",
@@ -140,7 +140,7 @@ def graphic_and_cographic(rows: int, columns: int, *, seed: int = 0) -> sp.csc_a
 
     The result has about 2 rows x 2 columns; the second operand's first row is drawn until it fits.
     """
-    from flowlex.validation.unimodularity.network.matrix import network_matrix
+    from flowlex.validation.unimodularity.network.network_matrix import network_matrix
 
     generator = np.random.default_rng(seed)
     net = network(rows, columns - 1, seed=seed + 50).toarray().astype(np.int64)

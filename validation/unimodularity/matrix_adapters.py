@@ -1,4 +1,4 @@
-"""Whatever holds a constraint matrix, brought to the canonical form of `matrix`.
+"""Whatever holds a constraint matrix, brought to the canonical form of `named_matrix`.
 
 Each kind of object is recognised by its attributes, so that pandas, PuLP, networkx and highspy are imported only by
 those who use them.
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.matrix import (
+from flowlex.validation.unimodularity.named_matrix import (
     LeftOut,
     MatrixError,
     NamedMatrix,
@@ -164,7 +164,7 @@ def _of_program(program: Any) -> NamedMatrix:
 
 
 def _of_pulp(problem: Any) -> NamedMatrix:
-    from flowlex.formulations.convert import from_pulp
+    from flowlex.formulations.solver_conversion import from_pulp
 
     jumps = "it has SOS constraints" if getattr(problem, "sos1", None) or getattr(problem, "sos2", None) else ""
 
@@ -192,7 +192,7 @@ def read_matrix(path: str | Path, *, bounds: bool = False) -> NamedMatrix:
     InstanceError
         The file cannot be read or holds no matrix; names file, place and reason.
     """
-    from flowlex.instances.base import InstanceError
+    from flowlex.instances.instance_base import InstanceError
 
     path = Path(path)
     try:
@@ -205,8 +205,8 @@ def read_matrix(path: str | Path, *, bounds: bool = False) -> NamedMatrix:
 
 
 def _of_file(path: Path) -> NamedMatrix:
+    from flowlex.instances.file_storage import read_bytes
     from flowlex.instances.files import read_instance
-    from flowlex.instances.storage import read_bytes
     from flowlex.validation.unimodularity.matrix_files import parse_matrix
     from flowlex.validation.unimodularity.model_files import model_matrix, open_model
 

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.instances.base import InstanceError
-from flowlex.instances.storage import read_bytes
-from flowlex.validation.unimodularity.matrix import canonical
-from flowlex.validation.unimodularity.proof import VerdictError
+from flowlex.instances.file_storage import read_bytes
+from flowlex.instances.instance_base import InstanceError
+from flowlex.validation.unimodularity.named_matrix import canonical
+from flowlex.validation.unimodularity.proof_types import VerdictError
 
 __all__ = ["FORMATS", "parse_matrix", "read_proof"]
 

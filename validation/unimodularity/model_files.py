@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.formulations.arrays import LinearProgramArrays
-from flowlex.instances.base import InstanceError
-from flowlex.validation.unimodularity.matrix import NamedMatrix, program_matrix
+from flowlex.formulations.program_arrays import LinearProgramArrays
+from flowlex.instances.instance_base import InstanceError
 from flowlex.validation.unimodularity.model_text import check_mps, failing_line, without_comments
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix, program_matrix
 
 __all__ = ["highs_arrays", "model_matrix", "open_model", "without_integers"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from flowlex.instances.base import InstanceError
+from flowlex.instances.instance_base import InstanceError
 
 __all__ = ["check_mps", "failing_line", "without_comments"]
 

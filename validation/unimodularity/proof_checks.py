@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.formulations.arrays import Integers
-from flowlex.validation.unimodularity.proof import Certificate, indices
+from flowlex.formulations.program_arrays import Integers
+from flowlex.validation.unimodularity.proof_types import Certificate, indices
 
 __all__ = ["Judged", "ProofError", "Standing", "integers", "judged", "lines_of", "malformed", "require", "submatrix"]
 

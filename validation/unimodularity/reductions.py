@@ -16,10 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from flowlex.formulations.arrays import Integers
-from flowlex.validation.unimodularity.clock import Clock
-from flowlex.validation.unimodularity.matrix import bipartite
-from flowlex.validation.unimodularity.reduction_loops import reduce_lines
+from flowlex.formulations.program_arrays import Integers
+from flowlex.validation.unimodularity.named_matrix import bipartite
+from flowlex.validation.unimodularity.reduction_kernels import reduce_lines
+from flowlex.validation.unimodularity.time_limit import Clock
 
 __all__ = ["Reduction", "bad_entry", "reduce_matrix", "split_blocks"]
 

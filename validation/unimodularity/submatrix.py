@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.program_arrays import Integers
 from flowlex.validation.unimodularity.determinant import determinant
-from flowlex.validation.unimodularity.matrix import NamedMatrix
-from flowlex.validation.unimodularity.proof import Certificate, Witness
-from flowlex.validation.unimodularity.verify import kind_of
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix
+from flowlex.validation.unimodularity.proof_types import Certificate, Witness
+from flowlex.validation.unimodularity.verify_proof import kind_of
 
 __all__ = ["Found", "Part", "whole", "witness_of"]
 

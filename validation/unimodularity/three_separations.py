@@ -20,13 +20,13 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.formulations.arrays import Booleans
-from flowlex.validation.unimodularity.clock import Clock
-from flowlex.validation.unimodularity.network.matrix import network_matrix
+from flowlex.formulations.program_arrays import Booleans
+from flowlex.validation.unimodularity.network.network_matrix import network_matrix
 from flowlex.validation.unimodularity.reductions import reduce_matrix, split_blocks
-from flowlex.validation.unimodularity.separation_loops import three_separations
+from flowlex.validation.unimodularity.separation_kernels import three_separations
 from flowlex.validation.unimodularity.submatrix import Part, whole
-from flowlex.validation.unimodularity.sums import Separation, separation_of, two_sum_parts
+from flowlex.validation.unimodularity.time_limit import Clock
+from flowlex.validation.unimodularity.two_and_three_sums import Separation, separation_of, two_sum_parts
 
 __all__ = ["extend", "find_core", "three_sum_parts"]
 

@@ -12,14 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowlex.validation.unimodularity.conclusion import Line, conclude
-from flowlex.validation.unimodularity.equations import Senses, check_line, check_senses
+from flowlex.validation.unimodularity.integrality_conclusion import Line, conclude
 from flowlex.validation.unimodularity.json_documents import read, write
-from flowlex.validation.unimodularity.matrix import NamedMatrix, fingerprint
 from flowlex.validation.unimodularity.matrix_adapters import constraints_of
-from flowlex.validation.unimodularity.network.largest_part import Extent, NetworkPart, check_extent, check_network_part
-from flowlex.validation.unimodularity.plotting import plot_proof
-from flowlex.validation.unimodularity.proof import (
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix, fingerprint
+from flowlex.validation.unimodularity.network.largest_network_part import (
+    Extent,
+    NetworkPart,
+    check_extent,
+    check_network_part,
+)
+from flowlex.validation.unimodularity.proof_checks import Judged, Standing, judged, require
+from flowlex.validation.unimodularity.proof_plots import plot_proof
+from flowlex.validation.unimodularity.proof_types import (
     Answer,
     Certificate,
     Number,
@@ -29,9 +34,9 @@ from flowlex.validation.unimodularity.proof import (
     describe_certificate,
     describe_witness,
 )
-from flowlex.validation.unimodularity.proof_checks import Judged, Standing, judged, require
-from flowlex.validation.unimodularity.scaling import check_divisors, divided
-from flowlex.validation.unimodularity.verify import check_certificate, check_witness
+from flowlex.validation.unimodularity.row_scaling import check_divisors, divided
+from flowlex.validation.unimodularity.unimodular_equations import Senses, check_line, check_senses
+from flowlex.validation.unimodularity.verify_proof import check_certificate, check_witness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

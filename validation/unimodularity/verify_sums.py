@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.formulations.arrays import Integers
-from flowlex.validation.unimodularity.proof import Certificate, indices
+from flowlex.formulations.program_arrays import Integers
 from flowlex.validation.unimodularity.proof_checks import lines_of, require, submatrix
+from flowlex.validation.unimodularity.proof_types import Certificate, indices
 
 __all__ = ["ghouila_houri", "three_sum", "two_sum"]
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, canonical
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of
-from flowlex.validation.unimodularity.proof import Answer
+from flowlex.validation.unimodularity.named_matrix import MatrixError, NamedMatrix, canonical
+from flowlex.validation.unimodularity.proof_types import Answer
 from flowlex.validation.unimodularity.verdict import Verdict
 
 __all__ = ["Explanation", "explain", "families_of"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import Goal
 from flowlex.models.flow.goals.costs import Continuity, DataLocality, LoadSpread, RandomCosts
 from flowlex.models.flow.goals.fair_shares import FairShares
+from flowlex.models.flow.goals.goal_interface import Goal
 from flowlex.models.flow.goals.placement import Placement
 from flowlex.models.flow.goals.priority import Priority
+from flowlex.models.model_base import ModelError
 
 __all__ = [
     "PRESETS",

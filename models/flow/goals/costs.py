@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import inf
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Machine
-from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.flow.goals.goal_interface import ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.model_base import ModelError
 
 __all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
 

@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.flow import Queue
-from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import Goal
+from flowlex.models.flow.goals.goal_interface import Goal
 from flowlex.models.flow.queue_shares import Claims, Places, fair_shares, guaranteed
+from flowlex.models.model_base import ModelError
 
 __all__ = ["FairShares"]
 

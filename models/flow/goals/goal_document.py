@@ -9,9 +9,9 @@ from functools import reduce
 from importlib import import_module
 from typing import Any
 
-from flowlex.instances.base import Part
-from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import Goal
+from flowlex.instances.instance_base import Part
+from flowlex.models.flow.goals.goal_interface import Goal
+from flowlex.models.model_base import ModelError
 
 __all__ = ["AbsentGoalError", "described", "name_of", "revived"]
 

@@ -14,12 +14,12 @@ from numbers import Rational
 from typing import Any
 
 from flowlex.instances.flow import FlowInstance, Machine
-from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import LARGEST_COST, ClusterView, Goal, Scale, Spot, TaskView, task_views
 from flowlex.models.flow.goals.costs import Continuity
 from flowlex.models.flow.goals.fair_shares import FairShares
+from flowlex.models.flow.goals.goal_interface import LARGEST_COST, ClusterView, Goal, Scale, Spot, TaskView, task_views
 from flowlex.models.flow.goals.placement import Placement
 from flowlex.models.flow.goals.priority import Priority
+from flowlex.models.model_base import ModelError
 
 __all__ = ["AskedGoal", "ask", "check_prices", "check_slot_costs", "check_waiting", "is_foreign"]
 

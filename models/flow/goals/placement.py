@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowlex.instances.flow import Constraint
-from flowlex.models.flow.goals.base import ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.flow.goals.goal_interface import ClusterView, Goal, Scale, Spot, TaskView
 
 __all__ = ["Placement"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from math import floor
 from typing import Literal
 
-from flowlex.instances.exact import rational
-from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import Goal, Scale, TaskView
+from flowlex.instances.exact_rationals import rational
+from flowlex.models.flow.goals.goal_interface import Goal, Scale, TaskView
+from flowlex.models.model_base import ModelError
 
 __all__ = ["LOWEST", "Priority"]
 

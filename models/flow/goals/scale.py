@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import lcm
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.base import ModelError
-from flowlex.models.flow.goals.base import Goal
+from flowlex.models.flow.goals.goal_interface import Goal
 from flowlex.models.flow.goals.placement import Placement
+from flowlex.models.model_base import ModelError
 
 __all__ = ["common_scale"]
 

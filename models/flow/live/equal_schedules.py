@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 
 from networkx.utils import UnionFind
 
-from flowlex.models.flow.goals.base import Spot
+from flowlex.models.flow.goals.goal_interface import Spot
+from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.side_constraints import Changes
-from flowlex.models.flow.live.state import LiveState
 
 __all__ = ["without_idle_changes"]
 

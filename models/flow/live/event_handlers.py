@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from flowlex.instances.flow import MOST_SLOTS, FlowJob, Machine
-from flowlex.models.base import ModelError
 from flowlex.models.flow.goals.priority import LOWEST
-from flowlex.models.flow.live.records import EventError
+from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.side_constraints import TieRule
-from flowlex.models.flow.live.state import LiveState
+from flowlex.models.flow.live.task_records import EventError
+from flowlex.models.model_base import ModelError
 
 __all__ = ["EventHandlers", "Stopwatch"]
 

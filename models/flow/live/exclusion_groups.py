@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flowlex.formulations.arrays import Integers
-from flowlex.formulations.sessions.residual import ENDLESS
-from flowlex.models.flow.goals.base import Spot
-from flowlex.models.flow.live.assignment import Roster
+from flowlex.formulations.program_arrays import Integers
+from flowlex.formulations.sessions.residual_network import ENDLESS
+from flowlex.models.flow.goals.goal_interface import Spot
+from flowlex.models.flow.live.live_assignment import Roster
 from flowlex.models.flow.live.machine_groups import Group, Wiring
 from flowlex.models.flow.machine_tree import Blocks, Path
 

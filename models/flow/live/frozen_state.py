@@ -10,8 +10,8 @@ from typing import Any
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, RunningOn
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
 from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.side_constraints import TieRule
-from flowlex.models.flow.live.state import LiveState
 from flowlex.models.flow.live.task_ages import elapsed_s
 from flowlex.models.flow.model import FlowScheduling
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from flowlex.formulations.outcome import Status
-from flowlex.models.base import ModelError
+from flowlex.formulations.solver_outcome import Status
 from flowlex.models.flow.goals.own_goals import ask
-from flowlex.models.flow.live.explain import Explanation
+from flowlex.models.flow.live.cluster_state import LiveState
+from flowlex.models.flow.live.explain_waiting import Explanation
 from flowlex.models.flow.live.frozen_state import FrozenState
-from flowlex.models.flow.live.records import EventError
-from flowlex.models.flow.live.state import LiveState
+from flowlex.models.flow.live.task_records import EventError
 from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.models.model_base import ModelError
 from flowlex.models.solution import Seconds
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.verifier_interface import verify

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.program_arrays import Integers
 from flowlex.models.flow.arc_costs import only_machine, single_file
-from flowlex.models.flow.goals.base import ClusterView, Spot
-from flowlex.models.flow.live.assignment import Arcs, Assignment, Roster
+from flowlex.models.flow.goals.goal_interface import ClusterView, Spot
+from flowlex.models.flow.live.live_assignment import Arcs, Assignment, Roster
 
 __all__ = ["Group", "MachineGroup", "MachineNode", "SingleFile", "Wiring"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from flowlex.formulations.sessions.network import NetworkSession
-from flowlex.formulations.sessions.phased import PhasedSession
-from flowlex.formulations.sessions.residual import ENDLESS
-from flowlex.models.flow.goals.base import Spot
+from flowlex.formulations.sessions.live_network import NetworkSession
+from flowlex.formulations.sessions.residual_network import ENDLESS
+from flowlex.formulations.sessions.staged_network import PhasedSession
+from flowlex.models.flow.goals.goal_interface import Spot
 
 __all__ = ["UNBOUND", "JobBounds", "JobNode", "Session", "Target", "TaskNode"]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flowlex.models.flow.goals.base import TaskView
-from flowlex.models.flow.live.costs import ArcCosts
-from flowlex.models.flow.live.records import LiveJob, LiveTask
+from flowlex.models.flow.goals.goal_interface import TaskView
+from flowlex.models.flow.live.live_arc_costs import ArcCosts
 from flowlex.models.flow.live.task_ages import elapsed_s
+from flowlex.models.flow.live.task_records import LiveJob, LiveTask
 from flowlex.models.flow.preemption import HOUR_S, kept_tasks, left
 
 __all__ = ["PreemptionLimits"]

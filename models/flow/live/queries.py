@@ -7,12 +7,12 @@ from typing import Any
 
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.live.event_handlers import EventHandlers
-from flowlex.models.flow.live.explain import Explanation, explain_task
+from flowlex.models.flow.live.explain_waiting import Explanation, explain_task
 from flowlex.models.flow.live.frozen_state import FrozenState
 from flowlex.models.flow.live.full_solve import FullSolve, audit_schedule, priced
-from flowlex.models.flow.live.optimum import Optimum
-from flowlex.models.flow.live.records import EventError
+from flowlex.models.flow.live.network_optimum import Optimum
 from flowlex.models.flow.live.state_queries import present_score, waiting_reason
+from flowlex.models.flow.live.task_records import EventError
 from flowlex.models.flow.solution import FlowSolution, Score
 
 __all__ = ["Queries"]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
-from flowlex.formulations.sessions.network import NetworkSession
-from flowlex.models.flow.live.engines import solved_costs
+from flowlex.formulations.program_arrays import Integers
+from flowlex.formulations.sessions.live_network import NetworkSession
 from flowlex.models.flow.live.network_parts import Session
+from flowlex.models.flow.live.session_choice import solved_costs
 
 __all__ = ["Paths", "Residual"]
 

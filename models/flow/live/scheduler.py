@@ -18,24 +18,24 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flowlex.instances import events as ev
-from flowlex.instances.base import Part
+from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance, Queue, check_queues
-from flowlex.models.base import ModelError
+from flowlex.instances.instance_base import Part
 from flowlex.models.flow.garbage_collection import collect_after, collector_paused
 from flowlex.models.flow.goals import Goal, preset
 from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.live.cluster_record import Record
-from flowlex.models.flow.live.engines import Method, make_session, plan_stages, prove
+from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.equal_schedules import without_idle_changes
 from flowlex.models.flow.live.event_handlers import Stopwatch
 from flowlex.models.flow.live.full_solve import Decided, FullSolve, solve_fully
 from flowlex.models.flow.live.queries import Queries
-from flowlex.models.flow.live.records import Delta, EventError
+from flowlex.models.flow.live.session_choice import Method, make_session, plan_stages, prove
 from flowlex.models.flow.live.side_constraints import Changes
-from flowlex.models.flow.live.state import LiveState
+from flowlex.models.flow.live.task_records import Delta, EventError
+from flowlex.models.model_base import ModelError
 
 __all__ = ["Delta", "EventError", "FlowScheduler"]
 
@@ -183,7 +183,7 @@ class FlowScheduler(Queries):
         Parameters
         ----------
         event
-            A record of `flowlex.instances.events`.
+            A record of `flowlex.instances.event_log`.
 
         Raises
         ------

@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from flowlex.models.flow.live.engines import solved_costs
-from flowlex.models.flow.live.state import LiveState
-from flowlex.models.flow.reasons import plain_reason
+from flowlex.models.flow.live.cluster_state import LiveState
+from flowlex.models.flow.live.session_choice import solved_costs
 from flowlex.models.flow.solution import Score
+from flowlex.models.flow.waiting_reasons import plain_reason
 
 __all__ = ["present_score", "waiting_reason"]
 

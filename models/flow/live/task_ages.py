@@ -7,9 +7,9 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from math import inf, nextafter
 
-from flowlex.instances.exact import rational
-from flowlex.models.flow.goals.base import Goal
+from flowlex.instances.exact_rationals import rational
 from flowlex.models.flow.goals.costs import Continuity
+from flowlex.models.flow.goals.goal_interface import Goal
 
 __all__ = ["TaskAges", "elapsed_s"]
 

@@ -8,7 +8,7 @@ from math import lcm
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.models.gpu.large_rounds.class_program import Landing, Program, Refined, classes, cost_of
 
 __all__ = ["Network"]

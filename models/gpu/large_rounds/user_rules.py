@@ -14,12 +14,12 @@ from math import ceil, floor
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats, Integers
-from flowlex.instances.changes import Bounds, Changes, Constraint, Cost, Fix, Label, Term
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.gpu import GpuArrays
+from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Fix, Label, Term
 from flowlex.models.solution import ModelError
 from flowlex.models.statement.apply_changes import sides_of
-from flowlex.models.statement.labels import Index, nearest
+from flowlex.models.statement.variable_labels import Index, nearest
 
 __all__ = ["Codes", "Rule", "Rules", "Selection", "unsupported"]
 

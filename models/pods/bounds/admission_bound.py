@@ -16,16 +16,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
-from flowlex.formulations.sessions.growing import INFINITY
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.sessions.growing_program import INFINITY
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.bounds.column_generation import Columns, filled
-from flowlex.models.pods.bounds.patterns import Pattern
-from flowlex.models.pods.bounds.relaxation import Prices
-from flowlex.models.pods.problem.classes import Demand
-from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.measures import MEASURES
-from flowlex.models.pods.problem.program import PlacementProgram, stays
+from flowlex.models.pods.bounds.node_patterns import Pattern
+from flowlex.models.pods.bounds.price_relaxation import Prices
+from flowlex.models.pods.problem.balance_measures import MEASURES
+from flowlex.models.pods.problem.integer_program import PlacementProgram, stays
+from flowlex.models.pods.problem.node_and_pod_classes import Demand
+from flowlex.models.pods.problem.node_fill_state import Cluster
 
 __all__ = ["most_by_patterns"]
 

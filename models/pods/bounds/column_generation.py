@@ -1,7 +1,7 @@
 r"""Bounds and answers of phase 2 by column generation over node patterns (Dantzig-Wolfe decomposition).
 
 The master program takes so many patterns of each node class that every pod has its place; patterns are priced by
-`flowlex.models.pods.bounds.patterns`. Any prices y give the proven bound
+`flowlex.models.pods.bounds.node_patterns`. Any prices y give the proven bound
 
     L(y) = sum_r y_r side_r + sum_k n_k (least priced cost of a pattern of class k),
 
@@ -24,15 +24,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.processor_time import processor_seconds
-from flowlex.formulations.sessions.growing import INFINITY, GrowingProgram
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.sessions.growing_program import INFINITY, GrowingProgram
 from flowlex.instances.pods import PodArrays
-from flowlex.models.pods.bounds.patterns import Pattern, Pricing
-from flowlex.models.pods.problem.classes import Demand
-from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.bounds.node_patterns import Pattern, Pricing
+from flowlex.models.pods.problem.balance_measures import Measure
 from flowlex.models.pods.problem.group_rules import broken_rules
-from flowlex.models.pods.problem.measures import Measure
+from flowlex.models.pods.problem.node_and_pod_classes import Demand
+from flowlex.models.pods.problem.node_fill_state import Cluster
 
 __all__ = ["Columns", "PodPrices", "Proof", "filled"]
 

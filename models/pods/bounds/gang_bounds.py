@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats, Integers
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.pod_group_rules import GANG, MOST, SKEW
 from flowlex.instances.pods import PodArrays
 

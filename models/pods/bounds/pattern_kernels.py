@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.loops import njit
+from flowlex.formulations.deferred_compilation import njit
 
 __all__ = ["enumerate_patterns"]
 

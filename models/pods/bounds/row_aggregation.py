@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import scipy  # lazy: scipy.sparse is imported where it is first used
 
-from flowlex.formulations.arrays import Booleans, Floats, Integers, LinearProgramArrays
 from flowlex.formulations.engines.highs import solve_arrays
-from flowlex.formulations.outcome import Outcome, SolveOptions, Status
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers, LinearProgramArrays
+from flowlex.formulations.solver_outcome import Outcome, SolveOptions, Status
 
 __all__ = ["Choices", "solve_by_cells"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Floats, Integers
-from flowlex.formulations.expression import Variables
+from flowlex.formulations.linear_expression import Variables
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.pod_group_rules import GANG, MOST, QUOTA, SKEW
 from flowlex.instances.pods import PodArrays
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.pod_group_rules import SKEW
-from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.measures import MEASURES, Measure
-from flowlex.models.pods.problem.program import pinned
-from flowlex.models.pods.search.state import SearchState
+from flowlex.models.pods.problem.balance_measures import MEASURES, Measure
+from flowlex.models.pods.problem.integer_program import pinned
+from flowlex.models.pods.problem.node_fill_state import Cluster
+from flowlex.models.pods.search.search_state import SearchState
 
 __all__ = ["Annealing"]
 
@@ -63,7 +63,7 @@ class Annealing:
         heat
             First temperature, as a share of the typical cost of a move.
         """
-        from flowlex.models.pods.search.kernels import anneal
+        from flowlex.models.pods.search.annealing_kernels import anneal
 
         state, home, move = self._movable(cluster)
         pods, steps = np.flatnonzero(state.movable), int(times * self.steps)

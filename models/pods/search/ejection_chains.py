@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.loops import njit
+from flowlex.formulations.deferred_compilation import njit
 from flowlex.models.pods.search.node_scoring import changed, choose, settle
 from flowlex.models.pods.search.ruin_and_recreate import fits, link, place, take
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.loops import njit
+from flowlex.formulations.deferred_compilation import njit
 from flowlex.models.pods.search.ruin_and_recreate import fits, link, place, takes
 
 __all__ = ["changed", "choose", "place_all", "settle"]
@@ -271,7 +271,7 @@ def place_all(s, t, policy, pods, rng):
     Parameters
     ----------
     t
-        `flowlex.models.pods.search.policies.Scores`, which remembers scores until a node changes.
+        `flowlex.models.pods.search.placement_policies.Scores`, which remembers scores until a node changes.
     """
     placed, none = 0, np.zeros(0, np.int64)
     for pod in pods:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.arrays import Booleans, Integers
+from flowlex.formulations.program_arrays import Booleans, Integers
 from flowlex.instances.pod_group_rules import GANG, SKEW
 from flowlex.instances.pods import PodArrays
-from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.group_rules import room
-from flowlex.models.pods.search.policies import POLICIES, Scores, in_order
-from flowlex.models.pods.search.state import SearchState
+from flowlex.models.pods.problem.node_fill_state import Cluster
+from flowlex.models.pods.search.placement_policies import POLICIES, Scores, in_order
+from flowlex.models.pods.search.search_state import SearchState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

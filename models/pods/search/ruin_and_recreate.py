@@ -1,6 +1,6 @@
 """Compiled placement of pods one after another by a score, and ruin and recreate (numba, cached on disk).
 
-Arrays as in `flowlex.models.pods.search.state.SearchState`.
+Arrays as in `flowlex.models.pods.search.search_state.SearchState`.
 """
 
 # numba infers the types; annotations would say nothing to it and little to a reader.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.loops import njit
+from flowlex.formulations.deferred_compilation import njit
 
 __all__ = ["fits", "link", "place", "recreate", "take", "takes", "unplace"]
 

@@ -20,12 +20,12 @@ from pydantic import Field
 from flowlex.instances.allocation import AllocationInstance, AllocationJob, Entity, GpuType, JobType
 from flowlex.models.allocation.baselines import BASELINES, baseline
 from flowlex.models.allocation.model import Allocation
-from flowlex.models.allocation.rounds import schedule_rounds
+from flowlex.models.allocation.round_schedule import schedule_rounds
 from flowlex.simulation.cluster.policies.gpu_assignment import GPU, on_gpu
 from flowlex.simulation.cluster.policies.queues import start_where_cheapest
 from flowlex.simulation.cluster.policy_interface import Action, LiveNode, LivePlace, LiveTask, Policy, State
-from flowlex.simulation.decision import Each, EveryNth
-from flowlex.simulation.registry import policy
+from flowlex.simulation.decision_time import Each, EveryNth
+from flowlex.simulation.policy_registry import policy
 
 __all__ = ["Shares", "allocation_round", "gpu_type"]
 

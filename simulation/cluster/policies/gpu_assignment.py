@@ -9,12 +9,12 @@ from pydantic import Field
 
 from flowlex.instances.gpu import Gpu, GpuInstance, Job, Node, Running, Shard, Task
 from flowlex.instances.gpu_policy import GpuPolicy as Fairness
-from flowlex.models.gpu.costs import Penalties
 from flowlex.models.gpu.model import GpuAssignment
+from flowlex.models.gpu.transfer_costs import Penalties
 from flowlex.simulation.cluster.policies.queues import start_where_cheapest
 from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LiveNode, LiveTask, Policy, State, reads_of
-from flowlex.simulation.decision import Each, EveryNth
-from flowlex.simulation.registry import policy
+from flowlex.simulation.decision_time import Each, EveryNth
+from flowlex.simulation.policy_registry import policy
 
 __all__ = ["GPU", "MEMORY", "Assignment", "RoundParts", "round_instance"]
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from flowlex.simulation.cluster.policies.gpu_assignment import GPU, on_gpu
 from flowlex.simulation.cluster.policies.queues import start_where_cheapest
 from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LivePlace, LiveTask, Policy, State
-from flowlex.simulation.registry import policy
+from flowlex.simulation.policy_registry import policy
 
 __all__ = ["Delay", "Greedy", "PreemptiveGreedy"]
 

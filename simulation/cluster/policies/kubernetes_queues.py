@@ -15,7 +15,7 @@ import numpy as np
 
 from flowlex.simulation.cluster.policies.queues import fair_shares, places_after_stops, victims_rank
 from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LivePlace, LiveTask, Policy, State
-from flowlex.simulation.registry import policy
+from flowlex.simulation.policy_registry import policy
 
 __all__ = ["Kueue", "Volcano"]
 

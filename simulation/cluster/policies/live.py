@@ -10,9 +10,9 @@ from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, Flo
 from flowlex.models.flow.goals import FairShares, Goal, Preset, preset
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.simulation.cluster.policy_interface import Action, LiveNode, LivePlace, LiveTask, Policy, State, reads_of
-from flowlex.simulation.decision import Each, EveryNth
-from flowlex.simulation.kernel import SimulationError
-from flowlex.simulation.registry import policy
+from flowlex.simulation.decision_time import Each, EveryNth
+from flowlex.simulation.event_queue import SimulationError
+from flowlex.simulation.policy_registry import policy
 
 __all__ = ["Flow", "flow_task", "machine_of"]
 

@@ -16,9 +16,9 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import GeneticSettings, genetic, place
 from flowlex.models.pods.model import PodPlacement
 from flowlex.simulation.cluster.policy_interface import Action, LivePlace, LiveTask, Policy, State
-from flowlex.simulation.decision import Each, EveryNth
-from flowlex.simulation.kernel import SimulationError
-from flowlex.simulation.registry import policy
+from flowlex.simulation.decision_time import Each, EveryNth
+from flowlex.simulation.event_queue import SimulationError
+from flowlex.simulation.policy_registry import policy
 
 __all__ = ["PodModel", "PodRule", "pod_round"]
 

@@ -23,7 +23,7 @@ from flowlex.simulation.cluster.policy_interface import (
     Start,
     State,
 )
-from flowlex.simulation.registry import policy
+from flowlex.simulation.policy_registry import policy
 
 __all__ = [
     "Queue",

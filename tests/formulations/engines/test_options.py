@@ -13,7 +13,7 @@ from flowlex.formulations import EngineError, FlowNetwork, LinearProgram, SolveO
 from flowlex.formulations.engines import highs as highs_engine
 from flowlex.formulations.engines import network as network_engine
 from flowlex.formulations.engines.highs import choose_algorithm
-from flowlex.formulations.outcome import Outcome, Status
+from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.validation.certificates import certify_program
 
 ENGINES = ("pulp", "highs", "network")

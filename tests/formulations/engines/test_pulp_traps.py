@@ -9,7 +9,7 @@ import pulp
 import pytest
 
 from flowlex.formulations import EngineError, FlowNetwork, LinearProgram, SolveOptions, solve
-from flowlex.formulations.convert import safe_names
+from flowlex.formulations.solver_conversion import safe_names
 from flowlex.validation.certificates import certify_program
 from tests.documents import SOURCE
 
@@ -203,4 +203,4 @@ def test_pulp_is_imported_in_two_places() -> None:
                 modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
                 if id(node) not in typing_only and any(m.split(".")[0] == "pulp" for m in modules):
                     importers.add(path.relative_to(SOURCE).as_posix())
-    assert importers == {"formulations/convert.py", "formulations/engines/pulp.py"}
+    assert importers == {"formulations/solver_conversion.py", "formulations/engines/pulp.py"}

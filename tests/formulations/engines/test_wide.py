@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations import solve
-from flowlex.formulations.engines.wide_integers import solve_wide
+from flowlex.formulations.engines.beyond_64_bits import solve_wide
 from flowlex.instances import generate
 from flowlex.models import model_for
 

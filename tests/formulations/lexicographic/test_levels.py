@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.lexicographic import levels
+from flowlex.formulations.lexicographic import decreasing_minimisation
+from flowlex.formulations.lexicographic.decreasing_minimisation import minimize_levels
 from flowlex.formulations.lexicographic.lambda_representation import increments, lambda_representation
-from flowlex.formulations.lexicographic.levels import minimize_levels
-from flowlex.formulations.lexicographic.problem import LexicographicProgram, copy_program
+from flowlex.formulations.lexicographic.lexicographic_problem import LexicographicProgram, copy_program
 from flowlex.formulations.lexicographic.weighted_stages import PrecisionError, weighted_program
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import Status
+from flowlex.formulations.solver_outcome import Status
 
 LEVELS = 4
 
@@ -61,7 +61,7 @@ def test_levels_equal_enumeration(amount: list[int], slots: int, capacity: int, 
     for integrality in ("auto", "mip", "rows"):
         with pytest.MonkeyPatch.context() as patch:
             if integrality == "rows":
-                patch.setattr(levels, "minimize_on_faces", lambda *given, **options: None)
+                patch.setattr(decreasing_minimisation, "minimize_on_faces", lambda *given, **options: None)
             found = minimize_levels(problem, integrality="mip" if integrality == "mip" else "auto")
         if expected is None:
             assert found.status is Status.INFEASIBLE

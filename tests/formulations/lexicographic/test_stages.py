@@ -7,9 +7,9 @@ import pytest
 import scipy.optimize
 import scipy.sparse
 
-from flowlex.formulations.arrays import LinearProgramArrays
-from flowlex.formulations.lexicographic.stages import solve_stages
-from flowlex.formulations.outcome import SolveOptions, Status
+from flowlex.formulations.lexicographic.objective_stages import solve_stages
+from flowlex.formulations.program_arrays import LinearProgramArrays
+from flowlex.formulations.solver_outcome import SolveOptions, Status
 
 
 def random_program(seed, integer=True):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy
 
-from flowlex.formulations.arrays import LinearProgramArrays
-from flowlex.formulations.outcome import SolveOptions, Status
-from flowlex.formulations.sessions.bounded import BoundedProgram
+from flowlex.formulations.program_arrays import LinearProgramArrays
+from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
+from flowlex.formulations.solver_outcome import SolveOptions, Status
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from flowlex.formulations import EngineError, LinearProgram, solve
-from flowlex.formulations.sessions import network as network_session
-from flowlex.formulations.sessions.growing import GrowingProgram
-from flowlex.formulations.sessions.network import NetworkSession, Violations
+from flowlex.formulations.sessions import live_network as network_session
+from flowlex.formulations.sessions.growing_program import GrowingProgram
+from flowlex.formulations.sessions.live_network import NetworkSession, Violations
 from flowlex.validation.certificates import certify_network
 
 NONE = Violations(0, 0, 0)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from flowlex.formulations import EngineError
-from flowlex.formulations.arrays import exact_dot
-from flowlex.formulations.lexicographic.network import solve_lexicographic
-from flowlex.formulations.sessions.phased import PhasedSession
+from flowlex.formulations.lexicographic.lexicographic_network import solve_lexicographic
+from flowlex.formulations.program_arrays import exact_dot
+from flowlex.formulations.sessions.staged_network import PhasedSession
 
 DIVISORS = (10**60, 10**30, 1)
 

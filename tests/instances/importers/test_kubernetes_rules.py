@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from flowlex.cli.app import app
-from flowlex.instances.base import InstanceError
 from flowlex.instances.importers.kubernetes import KubernetesWarning, read_kubernetes
 from flowlex.instances.importers.kubernetes_bindings import manifests, plan
+from flowlex.instances.instance_base import InstanceError
 from flowlex.models.pods.baselines import place
 from flowlex.models.pods.model import PodPlacement
 from tests.instances.importers.test_kubernetes import OBJECTS, node, pod, write

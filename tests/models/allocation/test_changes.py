@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from flowlex import Allocation
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances import AllocationInstance, generate
 from flowlex.models.solution import ModelError
 from flowlex.models.statement.solve_statement import run_statement

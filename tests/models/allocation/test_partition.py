@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flowlex import Allocation, solve
 from flowlex.formulations import Status
-from flowlex.formulations.outcome import EngineError
+from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances import AllocationInstance, generate
 from flowlex.models import ModelError
 from flowlex.validation.certificates import verify

@@ -9,11 +9,11 @@ import pytest
 
 from flowlex import generate
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.outcome import EngineError
+from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances.allocation import Limit
 from flowlex.models.allocation.model import Allocation
+from flowlex.models.allocation.pair_pricing import PairPrices
 from flowlex.models.allocation.policies import Goal
-from flowlex.models.allocation.pricing import PairPrices
 from flowlex.models.allocation.program import run_columns
 from tests.models.allocation.cases import random_instance
 

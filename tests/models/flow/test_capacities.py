@@ -10,12 +10,12 @@ import pytest
 
 from flowlex import solve
 from flowlex.formulations.engines import solve as solve_formulation
-from flowlex.formulations.outcome import EngineError, Status
+from flowlex.formulations.solver_outcome import EngineError, Status
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
-from flowlex.models.base import ModelError
 from flowlex.models.flow import program_method
 from flowlex.models.flow.goals import Continuity, LoadSpread, Placement, Priority
 from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify
 from tests.models.flow.capacity_cases import cluster, settle
 from tests.models.flow.changes_oracle import best, stated

@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.model_base import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 from tests.models.flow.changes_oracle import Program

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowlex.formulations.sessions.network import PATH_COST_LIMIT
-from flowlex.formulations.sessions.phased import PhasedSession
+from flowlex.formulations.sessions.live_network import PATH_COST_LIMIT
+from flowlex.formulations.sessions.staged_network import PhasedSession
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import (
@@ -19,8 +19,8 @@ from flowlex.models.flow.goals import (
     RandomCosts,
 )
 from flowlex.models.flow.lexicographic_costs import StrictOrder
-from flowlex.models.flow.live.engines import prove
 from flowlex.models.flow.live.scheduler import FlowScheduler
+from flowlex.models.flow.live.session_choice import prove
 from flowlex.validation.certificates import CertificateError
 from tests.seeds import seeds
 

@@ -10,8 +10,8 @@ from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, 
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, FairShares, Placement
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
-from flowlex.validation.certificates.flow.goals import Problem
-from flowlex.validation.certificates.flow.shares import unfair
+from flowlex.validation.certificates.flow.goal_costs import Problem
+from flowlex.validation.certificates.flow.job_shares import unfair
 from tests.seeds import seeds
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from flowlex.formulations import LinearProgram, solve
-from flowlex.formulations.outcome import EngineError
+from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.base import ModelError
 from flowlex.models.flow import program_method
 from flowlex.models.flow.goals import FairShares, Priority
 from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.model_base import ModelError
 from tests.models.flow.changes_oracle import best, stated
 from tests.models.flow.ties import GOALS, tied_cluster, with_capacities
 

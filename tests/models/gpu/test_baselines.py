@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from flowlex.formulations import solve
 from flowlex.instances.generators import generate
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.base import ModelError
 from flowlex.models.gpu.baselines import BASELINES, base_shares, compare, greedy, greedy_delay
-from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.model import GpuAssignment, Penalties, Policy
-from flowlex.models.gpu.placement import Placement, jain_index
+from flowlex.models.gpu.placement_metrics import Placement, jain_index
 from flowlex.models.gpu.plots import draw_network
+from flowlex.models.gpu.transfer_costs import TransferCosts
+from flowlex.models.model_base import ModelError
 
 mpl.use("Agg")
 

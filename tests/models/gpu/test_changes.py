@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from flowlex import generate
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.base import ModelError
 from flowlex.models.gpu.model import GpuAssignment
+from flowlex.models.model_base import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 from tests.models.gpu.cases import random_round

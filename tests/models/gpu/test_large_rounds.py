@@ -11,9 +11,9 @@ import pytest
 import flowlex.models.gpu.model
 import flowlex.validation.certificates.gpu.judge_large_rounds
 from flowlex import generate
-from flowlex.models.base import ModelError
+from flowlex.models.gpu.admissible_pairs import LARGEST
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.models.gpu.task_gpu_pairs import LARGEST
+from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify
 from tests.models.gpu.test_changes import figures, hand, random_changes
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from flowlex.instances.generators import generate
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.base import ModelError
-from flowlex.models.gpu.costs import TransferCosts
 from flowlex.models.gpu.model import GpuAssignment, Penalties, Policy
+from flowlex.models.gpu.transfer_costs import TransferCosts
+from flowlex.models.model_base import ModelError
 from flowlex.models.registry import model_for
 from flowlex.validation.certificates import verify
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.base import ModelError
 from flowlex.models.gpu.model import GpuAssignment, Policy
+from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify
 
 _SPEEDS = {"disk_mb_per_s": 100.0, "rack_mb_per_s": 50.0, "between_racks_mb_per_s": 25.0}

@@ -11,8 +11,8 @@ import numpy as np
 
 from flowlex.instances.generators.jit import jit_random
 from flowlex.instances.jit import JitInstance
-from flowlex.models.base import ModelError
 from flowlex.models.jit.model import JitBandwidth
+from flowlex.models.model_base import ModelError
 from tests.models.jit.changes_oracle import Plain, plain_program
 
 __all__ = ["LOADS", "changed_at_random", "model_of", "spread"]

@@ -12,11 +12,11 @@ from scipy.optimize import linprog
 from flowlex.instances import generate
 from flowlex.instances.importers.coflow import read_coflow_trace
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.models.base import ModelError
-from flowlex.models.jit.bounds import least_lateness, port_bound
 from flowlex.models.jit.latest_arrival import latest_arrival_times
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.models.jit.proportional import proportional_plan
+from flowlex.models.jit.port_load_bounds import least_lateness, port_bound
+from flowlex.models.jit.proportional_rates import proportional_plan
+from flowlex.models.model_base import ModelError
 
 TRACE = Path(__file__).parents[4] / "shared" / "data" / "coflow" / "FB2010-1Hr-150-0.txt.gz"
 

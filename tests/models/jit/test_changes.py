@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.generators.jit import jit_random
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.models.base import ModelError
 from flowlex.models.jit.model import JitBandwidth
+from flowlex.models.model_base import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 from tests.models.jit.changes_oracle import plain_program

@@ -7,8 +7,8 @@ from typing import Any
 import pulp
 import pytest
 
-from flowlex.formulations.outcome import EngineError, EngineName, Outcome
-from flowlex.formulations.sessions.bounded import BoundedProgram
+from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
+from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome
 from flowlex.instances.generators import generate
 from flowlex.models.jit.model import JitBandwidth
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flowlex.formulations.outcome import Status
+from flowlex.formulations.solver_outcome import Status
 from flowlex.instances import generate
 from flowlex.models import incumbents
-from flowlex.models.jit import search
+from flowlex.models.jit import plan_search
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.validation.certificates import verify
 
@@ -50,11 +50,11 @@ def test_a_limit_leaves_the_levels_before_it(monkeypatch: pytest.MonkeyPatch) ->
     best, calls = model.solve("highs"), [0]
     assert len(best.levels) > 2
 
-    def left(state: search.SearchState, *, is_mip: bool = False) -> float | None:
+    def left(state: plan_search.SearchState, *, is_mip: bool = False) -> float | None:
         calls[0] -= 1
         return None if calls[0] >= 0 else 0.0
 
-    monkeypatch.setattr(search.SearchState, "_left", left)
+    monkeypatch.setattr(plan_search.SearchState, "_left", left)
     shown = []
     for most in range(best.lp_solves + best.mip_solves):
         calls[0] = most

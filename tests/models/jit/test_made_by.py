@@ -10,11 +10,11 @@ import pytest
 
 from flowlex.instances.generators.jit import jit_random
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.models.jit.bounds import port_bound
 from flowlex.models.jit.latest_arrival import Rule, latest_arrival_times
 from flowlex.models.jit.model import JitBandwidth
+from flowlex.models.jit.port_load_bounds import port_bound
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.jit.windows import transfer_windows
+from flowlex.validation.certificates.jit.transfer_windows import transfer_windows
 
 
 def training_step(backward_s: float = 2.0) -> JitInstance:

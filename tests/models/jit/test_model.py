@@ -11,15 +11,15 @@ import pytest
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.lexicographic.weighted_stages import PrecisionError
-from flowlex.formulations.outcome import EngineName, Outcome, Status
+from flowlex.formulations.solver_outcome import EngineName, Outcome, Status
 from flowlex.instances.files import read_instance
 from flowlex.instances.generators import generate
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models import model_for
-from flowlex.models.base import ModelError
 from flowlex.models.jit.baselines import greedy_schedule
 from flowlex.models.jit.latest_arrival import latest_arrival_times
 from flowlex.models.jit.model import JitBandwidth
+from flowlex.models.model_base import ModelError
 
 
 def figure4() -> JitInstance:
@@ -200,7 +200,7 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
     """An integer program that stops early gives a feasible schedule without a claim to optimality."""
     from dataclasses import replace
 
-    from flowlex.models.jit import search as levels
+    from flowlex.models.jit import plan_search as levels
 
     whole = levels.solve
 
@@ -220,8 +220,8 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(("engine", "proven"), [("pulp", 0), ("pulp", 1), ("highs", 1), ("pulp", 2)])
 def test_one_deadline_for_all_programs(monkeypatch: pytest.MonkeyPatch, engine: EngineName, proven: int) -> None:
     """Time that runs out after some programs leaves a schedule, its vector, and the levels proven until then."""
-    from flowlex.formulations.sessions.bounded import BoundedProgram
-    from flowlex.models.jit import search as levels
+    from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
+    from flowlex.models.jit import plan_search as levels
 
     calls = [0]
 

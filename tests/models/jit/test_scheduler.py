@@ -11,14 +11,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations.outcome import Status
+from flowlex.formulations.solver_outcome import Status
 from flowlex.instances import generate
-from flowlex.instances.events import Arrive, EventLog, Sent, Step, Withdraw, events_of, write_event_log
+from flowlex.instances.event_log import Arrive, EventLog, Sent, Step, Withdraw, events_of, write_event_log
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.models.base import ModelError
+from flowlex.models.jit.live_scheduler import JitEventError, JitScheduler, JitStep
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.models.jit.replay import replay_jit_events
-from flowlex.models.jit.scheduler import JitEventError, JitScheduler, JitStep
+from flowlex.models.jit.replay_events import replay_jit_events
+from flowlex.models.model_base import ModelError
 
 MACHINES = [Machine(name=n, out_mbps=24, in_mbps=24) for n in "abcd"]
 

@@ -10,10 +10,10 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from flowlex.instances import generate
-from flowlex.models.base import ModelError
-from flowlex.models.jit.grid import Grid
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.jit.solution import JitSolution
+from flowlex.models.jit.transfer_slot_grid import Grid
+from flowlex.models.model_base import ModelError
 
 
 def goals(grid: Grid, slots: int, load: str, room: np.ndarray, units: np.ndarray) -> list[float]:

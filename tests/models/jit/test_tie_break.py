@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.models.base import ModelError
 from flowlex.models.jit.model import JitBandwidth
+from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates.verifier_interface import verify
 
 #: Sender, units, due slot; the receiver is c.

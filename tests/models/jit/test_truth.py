@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations.lexicographic.weighted_stages import PrecisionError
-from flowlex.formulations.outcome import EngineError, Status
+from flowlex.formulations.solver_outcome import EngineError, Status
 from flowlex.instances.generators.jit import jit_random
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.models.jit.grid import Grid
 from flowlex.models.jit.model import JitBandwidth
+from flowlex.models.jit.transfer_slot_grid import Grid
 
 QUICK = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

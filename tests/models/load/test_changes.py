@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance
 from flowlex.models.load.model import LoadPartition
 from flowlex.models.solution import ModelError

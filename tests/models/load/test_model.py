@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.generators import generate
 from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance, RunRecord
-from flowlex.models.base import ModelError
 from flowlex.models.load.baselines import algorithm1, compare
-from flowlex.models.load.capacity import capacities, largest_remainder, least_makespan_loads
 from flowlex.models.load.model import LoadPartition
-from flowlex.models.load.network import Groups, PartitionNetwork
+from flowlex.models.load.node_speed import capacities, largest_remainder, least_makespan_loads
+from flowlex.models.load.partition_network import Groups, PartitionNetwork
+from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import CertificateError, verify
 
 

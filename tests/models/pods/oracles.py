@@ -9,7 +9,7 @@ import pytest
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.search_limits import SearchLimits
-from flowlex.validation.certificates.pods.enumeration import all_ways
+from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
 
 
 class BySearch(PodPlacement):

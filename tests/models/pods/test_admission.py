@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.generators import generate
 from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import POLICIES, place
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.validation.certificates.verifier_interface import verify
 from tests.models.pods.oracles import BySearch

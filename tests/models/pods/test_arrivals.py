@@ -10,9 +10,9 @@ import pytest
 
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodGang, PodInstance, PodNode, PodSpread
-from flowlex.models.base import ModelError
-from flowlex.models.pods.arrivals import Arrivals, gpus_of, live_through, submit_all
+from flowlex.models.model_base import ModelError
 from flowlex.models.pods.baselines import POLICIES
+from flowlex.models.pods.online_arrivals import Arrivals, gpus_of, live_through, submit_all
 from flowlex.validation.certificates.pods import check_placement
 
 TRACE = Path(__file__).parents[3].parent / "shared" / "data" / "openb"

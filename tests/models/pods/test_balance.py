@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations.outcome import Status
+from flowlex.formulations.solver_outcome import Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.bounds.cards import fillings
+from flowlex.models.pods.bounds.gpu_card_patterns import fillings
+from flowlex.models.pods.bounds.node_patterns import Pricing
 from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
-from flowlex.models.pods.bounds.patterns import Pricing
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.classes import Demand, NodeClasses
-from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.models.pods.problem.measures import MEASURES
-from flowlex.models.pods.problem.running import running_cluster
+from flowlex.models.pods.problem.balance_measures import MEASURES
+from flowlex.models.pods.problem.node_and_pod_classes import Demand, NodeClasses
+from flowlex.models.pods.problem.node_fill_state import Cluster
+from flowlex.models.pods.problem.running_pods import running_cluster
 from flowlex.models.pods.search.annealing import Annealing
+from flowlex.models.pods.search.placement_policies import EVEN, by_priority
 from flowlex.models.pods.search.placement_steps import place_by
-from flowlex.models.pods.search.policies import EVEN, by_priority
-from flowlex.models.pods.search.state import SearchState
+from flowlex.models.pods.search.search_state import SearchState
 from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.validation.certificates.pods import balance_of
 
@@ -202,7 +202,7 @@ def test_annealing_keeps_every_limit_and_is_seeded() -> None:
 @pytest.mark.parametrize("measure", list(MEASURES))
 def test_the_relaxation_over_classes_is_that_over_nodes(measure: Any) -> None:
     from flowlex.formulations.engines import solve
-    from flowlex.formulations.outcome import SolveOptions
+    from flowlex.formulations.solver_outcome import SolveOptions
 
     instance: Any = generate("pods-scale", nodes=12, pods=60, seed=3)
     model = PodPlacement(instance, balance=measure)

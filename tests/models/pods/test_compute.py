@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import BASELINES, place
 from flowlex.models.pods.model import PodPlacement

@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pod_group_rules import PodGang, PodQueue
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.value import pod_values
-from flowlex.validation.certificates.pods.values import QueueShares, levels_of
+from flowlex.models.pods.problem.pod_value import pod_values
+from flowlex.validation.certificates.pods.pod_values import QueueShares, levels_of
 from tests.models.pods.oracles import BySearch
 from tests.models.pods.oracles import solved as solved_by_all
 

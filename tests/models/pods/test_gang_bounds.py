@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from flowlex.instances.pod_group_rules import PodGang, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.bounds.gang_bounds import gangs_out, largest_sum, most_of_spreads
-from flowlex.models.pods.problem.cluster import Cluster
+from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.validation.certificates import verify
 from flowlex.validation.certificates.pods.gang_bounds import GangBounds
+from flowlex.validation.certificates.pods.group_rules import RuleBook
 from flowlex.validation.certificates.pods.price_bound import Population
-from flowlex.validation.certificates.pods.rules import RuleBook
 from tests.models.pods.oracles import BySearch
 
 

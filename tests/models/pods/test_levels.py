@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations.outcome import SolveOptions
+from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.base import ModelError
+from flowlex.models.model_base import ModelError
 from flowlex.models.pods.model import PodPlacement
 from tests.models.pods.oracles import BySearch, solved
 

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import typeof
 
-from flowlex.formulations.outcome import Status
+from flowlex.formulations.solver_outcome import Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.base import ModelError
+from flowlex.models.model_base import ModelError
 from flowlex.models.pods.baselines import BASELINES, POLICIES, GeneticSettings, compare, genetic
 from flowlex.models.pods.baselines import place as place_by_policy
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.cluster import Cluster, deviation
-from flowlex.models.pods.problem.measures import Deviation
-from flowlex.models.pods.search.state import SearchState
+from flowlex.models.pods.problem.balance_measures import Deviation
+from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
+from flowlex.models.pods.search.search_state import SearchState
 from flowlex.validation.certificates import CertificateError
 from flowlex.validation.certificates.pods import balance_of, check_placement
 

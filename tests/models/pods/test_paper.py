@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flowlex.formulations.outcome import Status
+from flowlex.formulations.solver_outcome import Status
 from flowlex.instances import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.base import ModelError
+from flowlex.models.model_base import ModelError
 from flowlex.models.pods.baselines import BASELINES, compare, place, sensitivity
-from flowlex.models.pods.genetic import GeneticSettings, _crossed, genetic
+from flowlex.models.pods.genetic_algorithm import GeneticSettings, _crossed, genetic
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.cluster import deviation
-from flowlex.validation.certificates.pods.sizes import rates_of
+from flowlex.models.pods.problem.node_fill_state import deviation
+from flowlex.validation.certificates.pods.pod_sizes import rates_of
 
 
 def test_single_digits_make_gpu_memory_the_bottleneck() -> None:

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from flowlex.formulations.outcome import SolveOptions, Status
+from flowlex.formulations.solver_outcome import SolveOptions, Status
 from flowlex.instances.pod_group_rules import PodGang, PodQueue, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.pods.rules import RuleBook
+from flowlex.validation.certificates.pods.group_rules import RuleBook
 from tests.models.pods.oracles import BySearch, solved
 
 RACKS = tuple(

@@ -11,9 +11,9 @@ import scipy.optimize
 
 from flowlex import generate, model_for
 from flowlex.instances import read_instance
-from flowlex.instances.base import InstanceError
-from flowlex.instances.changes import Changes, read_changes
 from flowlex.instances.files import write_instance
+from flowlex.instances.instance_base import InstanceError
+from flowlex.instances.model_changes import Changes, read_changes
 from flowlex.models.min_cost_flow import MinCostFlow
 from flowlex.models.solution import ModelError
 from flowlex.validation.certificates import verify

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from flowlex import generate
-from flowlex.instances.base import InstanceError
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place
-from flowlex.instances.events import Step
-from flowlex.instances.scenario import PolicyChoice
+from flowlex.instances.event_log import Step
+from flowlex.instances.instance_base import InstanceError
+from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.models.allocation.model import Allocation
 from flowlex.models.flow.goals import preset
 from flowlex.models.flow.live.scheduler import FlowScheduler
@@ -21,9 +21,9 @@ from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.simulation.cluster.policies.allocation import allocation_round
 from flowlex.simulation.cluster.policy_interface import LiveJob, LiveTask, State
 from flowlex.simulation.cluster.run_metrics import figures, stays
-from flowlex.simulation.kernel import SimulationError
-from flowlex.simulation.log import RunLog
-from flowlex.simulation.registry import make_policy
+from flowlex.simulation.event_log import RunLog
+from flowlex.simulation.event_queue import SimulationError
+from flowlex.simulation.policy_registry import make_policy
 
 
 def made(name: str, **parameters: object):

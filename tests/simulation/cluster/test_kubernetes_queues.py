@@ -6,9 +6,9 @@ import pytest
 
 from flowlex.instances import generate
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place
-from flowlex.instances.scenario import PolicyChoice
+from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
-from flowlex.simulation.registry import make_policy
+from flowlex.simulation.policy_registry import make_policy
 
 
 def job(name, user, count, *, at=0.0, seconds=100.0, priority=0):

@@ -7,10 +7,10 @@ import pytest
 from flowlex import generate
 from flowlex.instances import InstanceError
 from flowlex.instances.cluster import ClusterWorkload
-from flowlex.instances.scenario import PolicyChoice
+from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.simulation.cluster import Policy, Start, State, Stop, simulate_cluster
-from flowlex.simulation.kernel import SimulationError
-from flowlex.simulation.registry import make_policy
+from flowlex.simulation.event_queue import SimulationError
+from flowlex.simulation.policy_registry import make_policy
 
 
 class Nonsense(Policy):

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from flowlex import generate
-from flowlex.formulations.pictures import axes_for
+from flowlex.formulations.plot_style import axes_for
 from flowlex.instances import InstanceError
-from flowlex.instances.scenario import PolicyChoice
+from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.simulation.cluster.run_metrics import figures, stays
-from flowlex.simulation.registry import Run, make_policy
+from flowlex.simulation.policy_registry import Run, make_policy
 
 
 @pytest.fixture(scope="module")

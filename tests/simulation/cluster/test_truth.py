@@ -14,19 +14,19 @@ from flowlex import generate
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.gpu_policy import GpuPolicy as Fairness
-from flowlex.instances.scenario import Decision, PolicyChoice
+from flowlex.instances.simulation_scenario import Decision, PolicyChoice
 from flowlex.models.flow.goals import preset
-from flowlex.models.flow.live.replay import replay_events
+from flowlex.models.flow.live.replay_events import replay_events
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.simulation.cluster.policies.gpu_assignment import round_instance
 from flowlex.simulation.cluster.run_metrics import figures, job_spans, megabytes, stays
 from flowlex.simulation.cluster.transfers import Transfer, Transfers
-from flowlex.simulation.kernel import SimulationError
-from flowlex.simulation.log import RunLog
+from flowlex.simulation.confidence_intervals import Estimate
+from flowlex.simulation.event_log import RunLog
+from flowlex.simulation.event_queue import SimulationError
 from flowlex.simulation.max_min import max_min_rates
-from flowlex.simulation.registry import make_policy, policies
-from flowlex.simulation.statistics import Estimate
+from flowlex.simulation.policy_registry import make_policy, policies
 
 
 def made(name: str, **parameters: object):
@@ -357,7 +357,7 @@ def test_the_first_round_is_the_optimum_of_the_model(fairness, seed):
     view = instance.arrays
     places = {view.gpu_names[k]: k for k in range(len(view.gpu_names))}
     ours = np.array([places[started[name]] if name in started else -1 for name in view.task_names])
-    from flowlex.models.gpu.placement import Placement
+    from flowlex.models.gpu.placement_metrics import Placement
 
     placed = Placement(view, solution.placement.costs, ours)
     assert placed.exact_transfer_s == solution.placement.exact_transfer_s

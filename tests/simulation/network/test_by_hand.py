@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from flowlex.instances.jit import BackgroundCopy, Computation, JitInstance, Job, Machine, Transfer
-from flowlex.instances.scenario import Decision
+from flowlex.instances.simulation_scenario import Decision
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.simulation.network.just_in_time import JustInTime
 from flowlex.simulation.network.latest_first import LatestFirst
 from flowlex.simulation.network.policies import Aalo, Fair, Fifo, Sebf, Sincronia, TensorFlow, TicTac
-from flowlex.simulation.network.record import figures, to_log
+from flowlex.simulation.network.run_record import figures, to_log
 from flowlex.simulation.network.simulator import simulate_traffic
-from flowlex.simulation.network.traffic import Traffic
-from flowlex.simulation.registry import Run
+from flowlex.simulation.network.traffic_arrays import Traffic
+from flowlex.simulation.policy_registry import Run
 from flowlex.validation.certificates import CertificateError
 
 pytestmark = pytest.mark.loops

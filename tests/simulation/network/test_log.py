@@ -4,14 +4,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from flowlex.instances.base import InstanceError
 from flowlex.instances.generators.jit import jit_random
+from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.jit import BackgroundCopy, Computation, JitInstance, Job, Machine, Transfer
-from flowlex.simulation.log import RunLog
+from flowlex.simulation.event_log import RunLog
 from flowlex.simulation.network import SIMULATOR
 from flowlex.simulation.network.policies import Fair
-from flowlex.simulation.network.record import coflow_frame, figures, port_loads, remaining_egress, transfer_frame
-from flowlex.simulation.registry import Run
+from flowlex.simulation.network.run_record import coflow_frame, figures, port_loads, remaining_egress, transfer_frame
+from flowlex.simulation.policy_registry import Run
 
 
 def instance():

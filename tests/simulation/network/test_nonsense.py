@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.simulation.kernel import SimulationError
+from flowlex.simulation.event_queue import SimulationError
+from flowlex.simulation.network.policy_view import Rates
 from flowlex.simulation.network.simulator import simulate_traffic
-from flowlex.simulation.network.state import Rates
-from flowlex.simulation.network.traffic import Traffic
+from flowlex.simulation.network.traffic_arrays import Traffic
 
 pytestmark = pytest.mark.loops
 

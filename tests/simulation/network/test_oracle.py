@@ -13,12 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.simulation.network.arrays import OFFENDER, add, finish, make_net
-from flowlex.simulation.network.checks import FULL, IDLE, check
 from flowlex.simulation.network.fluid_loop import set_rates
+from flowlex.simulation.network.network_arrays import OFFENDER, add, finish, make_net
 from flowlex.simulation.network.policies import Aalo, Fifo, Sebf, TicTac
+from flowlex.simulation.network.rate_checks import FULL, IDLE, check
 from flowlex.simulation.network.simulator import simulate_traffic
-from flowlex.simulation.network.traffic import Traffic
+from flowlex.simulation.network.traffic_arrays import Traffic
 
 MACHINES = "abcd"
 DONE = Computation(name="done", seconds=0.0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.simulation.network.orders import Needs, bottleneck_select_scale_iterate, tac, tic
+from flowlex.simulation.network.coflow_orders import Needs, bottleneck_select_scale_iterate, tac, tic
 
 pytestmark = pytest.mark.loops
 

@@ -1,15 +1,15 @@
-"""A policy of one's own in ten lines, as the notes of `flowlex.simulation.network.state` describe it."""
+"""A policy of one's own in ten lines, as the notes of `flowlex.simulation.network.policy_view` describe it."""
 
 import numpy as np
 import pytest
 
-from flowlex.instances.scenario import PolicyChoice
+from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.simulation.experiments.coflow_hour import drawn_coflows
 from flowlex.simulation.network import SIMULATOR, NetworkState, Rates, simulate_traffic
 from flowlex.simulation.network.policies import Fair
-from flowlex.simulation.network.record import figures
-from flowlex.simulation.network.traffic import Traffic
-from flowlex.simulation.registry import Run, make_policy
+from flowlex.simulation.network.run_record import figures
+from flowlex.simulation.network.traffic_arrays import Traffic
+from flowlex.simulation.policy_registry import Run, make_policy
 
 pytestmark = pytest.mark.loops
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from flowlex import generate
-from flowlex.formulations.pictures import axes_for
+from flowlex.formulations.plot_style import axes_for
 from flowlex.instances import InstanceError
 from flowlex.simulation.network import SIMULATOR
 from flowlex.simulation.network.policies import Fair
-from flowlex.simulation.network.record import coflow_frame
-from flowlex.simulation.registry import Run
+from flowlex.simulation.network.run_record import coflow_frame
+from flowlex.simulation.policy_registry import Run
 
 WORK = generate("jit-cluster", seed=2, jobs=4, machines=5, copies=3, mix="LeNet")
 

@@ -9,10 +9,10 @@ from flowlex.instances.generators.jit import jit_random
 from flowlex.instances.jit import BackgroundCopy
 from flowlex.simulation.network import SIMULATOR
 from flowlex.simulation.network.policies import Fair
+from flowlex.simulation.network.policy_view import Rates
 from flowlex.simulation.network.simulator import simulate_traffic
-from flowlex.simulation.network.state import Rates
-from flowlex.simulation.network.traffic import Traffic
-from flowlex.simulation.registry import PolicyChoice, Run, make_policy, policies
+from flowlex.simulation.network.traffic_arrays import Traffic
+from flowlex.simulation.policy_registry import PolicyChoice, Run, make_policy, policies
 
 
 @st.composite

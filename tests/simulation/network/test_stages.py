@@ -9,9 +9,9 @@ from flowlex.instances.generators.jit import jit_cluster
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.simulation.network.just_in_time import JustInTime
 from flowlex.simulation.network.policies import Fair, Sebf
+from flowlex.simulation.network.policy_view import NetworkPolicy
 from flowlex.simulation.network.simulator import simulate_traffic
-from flowlex.simulation.network.state import NetworkPolicy
-from flowlex.simulation.network.traffic import Traffic
+from flowlex.simulation.network.traffic_arrays import Traffic
 
 
 def two_stages(**change: object) -> JitInstance:

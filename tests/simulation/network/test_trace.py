@@ -8,7 +8,7 @@ import pytest
 from flowlex.instances.importers.coflow import read_coflow_trace
 from flowlex.simulation.experiments.coflow_hour import POLICIES
 from flowlex.simulation.network.simulator import simulate_traffic
-from flowlex.simulation.network.traffic import Traffic
+from flowlex.simulation.network.traffic_arrays import Traffic
 
 TRACE = Path("../shared/data/coflow/FB2010-1Hr-150-0.txt.gz")
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from flowlex import generate, model_for
-from flowlex.formulations.outcome import EngineName
 from flowlex.formulations.processor_time import processor_seconds
-from flowlex.instances.base import Instance
-from flowlex.models.base import QUOTED
+from flowlex.formulations.solver_outcome import EngineName
+from flowlex.instances.instance_base import Instance
+from flowlex.models.model_base import QUOTED
 from flowlex.validation.certificates import Budget, Certificate, verify
 from tests.models.allocation.cases import random_instance
 from tests.models.flow.capacity_cases import cluster

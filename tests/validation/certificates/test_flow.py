@@ -19,8 +19,8 @@ from flowlex.instances.flow import FlowInstance, FlowJob
 from flowlex.models import solve
 from flowlex.models.flow.goals import DataLocality, Goal
 from flowlex.validation.certificates import SolutionError, solution_schema, verify
-from flowlex.validation.certificates.flow.goals import Problem
-from flowlex.validation.certificates.flow.prices import Prices, Survey
+from flowlex.validation.certificates.flow.goal_costs import Problem
+from flowlex.validation.certificates.flow.price_optimality import Prices, Survey
 from tests.validation.certificates.clusters import GOALS, random_cluster
 
 DOCUMENTS = Path(__file__).parent / "documents" / "flow-scheduling"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.validation.certificates.jit.derivation import Board
-from flowlex.validation.certificates.jit.prices import LevelProof
+from flowlex.validation.certificates.jit.duality_proof import Board
+from flowlex.validation.certificates.jit.proof_data import LevelProof
 from tests.models.jit.test_unequal_ports import LOADS, NARROW, THROUGH, made
 
 

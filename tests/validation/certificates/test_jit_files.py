@@ -12,7 +12,7 @@ from flowlex.instances import generate
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.budget import Budget
+from flowlex.validation.certificates.proof_time_budget import Budget
 
 Document = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flowlex.instances import generate
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates import SolutionError, verify
 from tests.made_once import MadeOnce, solved
 from tests.models.flow.capacity_cases import cluster

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowlex.instances import generate
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.files import read_instance, read_json
 from flowlex.models import solve
 from flowlex.validation.certificates import (

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from flowlex.cli.app import app
 from flowlex.instances import generate, write_instance
-from flowlex.instances.base import Instance
+from flowlex.instances.instance_base import Instance
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from tests.made_once import MadeOnce, solved
 

@@ -18,14 +18,14 @@ from flowlex.validation.claims import (
     jit_lemmas,
     sirius,
 )
-from flowlex.validation.claims.base import Outcome
+from flowlex.validation.claims.claim_interface import Outcome
 from flowlex.validation.claims.full_windows import full_window_rule
 from flowlex.validation.claims.gpu_paper import paper_sizes
 from flowlex.validation.claims.registry import CLAIMS
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.examples import jit_matrix
-from flowlex.validation.unimodularity.proof import Answer
+from flowlex.validation.unimodularity.proof_types import Answer
 
 PAPER_TWO_SLOTS = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2))
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from flowlex.formulations.outcome import EngineName
-from flowlex.instances.base import Instance
+from flowlex.formulations.solver_outcome import EngineName
+from flowlex.instances.instance_base import Instance
 from flowlex.models.registry import model_for
-from flowlex.validation.certificates.document import read_as
 from flowlex.validation.certificates.exact_numbers import written
+from flowlex.validation.certificates.solution_document import read_as
 from flowlex.validation.certificates.verifier_interface import Claimed, Verifier, read_document, verifier_for
 from tests.validation.faults.seeding import Change, seed
 

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
-from flowlex.formulations.outcome import Status
-from flowlex.models.base import UNPROVEN, Model
+from flowlex.formulations.solver_outcome import Status
+from flowlex.models.model_base import UNPROVEN, Model
 from flowlex.models.registry import model_for
 from flowlex.validation.certificates import CertificateError
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from flowlex.instances.base import Instance
+from flowlex.instances.instance_base import Instance
 from flowlex.validation.certificates.allocation import _paces, _units
 from flowlex.validation.certificates.allocation_bounds import Data, PricedStep, most_gain, priced
-from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
-from flowlex.validation.certificates.pods.balance import Piece, least_balance
+from flowlex.validation.certificates.pods.admission_bound import AdmissionProof, most_by_prices
+from flowlex.validation.certificates.pods.balance_bound import Piece, least_balance
 from flowlex.validation.certificates.pods.price_bound import Population
 from tests.models.allocation.cases import random_instance
 from tests.validation.faults.restated import Document, mutant, solved

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flowlex.instances import generate
-from flowlex.instances.base import Instance
+from flowlex.instances.instance_base import Instance
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.validation.certificates.verifier_interface import verify
 from tests.touched import assert_refused

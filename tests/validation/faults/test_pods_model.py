@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flowlex.formulations.outcome import Status
+from flowlex.formulations.solver_outcome import Status
 from flowlex.instances import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
@@ -102,39 +102,41 @@ def _admission(name: str, more: int) -> Change:
 
 
 FAULTS: dict[str, dict[str, Change]] = {
-    f"{_PODS}.admission:Admitting.run": {
+    f"{_PODS}.admission_phase:Admitting.run": {
         "one fewer possible": _admission("most", -1),
         "the last dropped": field("cluster", _in_cluster(_dropped)),
     },
-    f"{_PODS}.admission:Admitting._bound": {
+    f"{_PODS}.admission_phase:Admitting._bound": {
         "one fewer": lambda most, *_: [max(0, n - 1) for n in most],
         "none": lambda most, *_: [0] * len(most),
     },
-    f"{_PODS}.balance:Balancing.run": {
+    f"{_PODS}.balance_phase:Balancing.run": {
         "bound up by a tenth": _outcome(bound=1.1),
         "bound up a little": _outcome(bound=1.01),
         "objective down": _outcome(objective=0.9),
         "both down": _outcome(objective=0.9, bound=0.9),
         "an answer elsewhere": field("cluster", _in_cluster(_to_other)),
     },
-    f"{_PODS}.problem.measures:to_measure": {"doubled": times(2.0)},
-    f"{_PODS}.problem.measures:Deviation.value": {"a tenth less": times(0.9), "a tenth more": times(1.1)},
-    f"{_PODS}.problem.measures:MaxLoad.value": {"a tenth less": times(0.9)},
-    f"{_PODS}.problem.levels:Levels.total": {"one more of the first": lambda n, *_: (n[0] + 1, *n[1:]) if n else n},
-    f"{_PODS}.problem.levels:Levels.of_instance": {
+    f"{_PODS}.problem.balance_measures:to_measure": {"doubled": times(2.0)},
+    f"{_PODS}.problem.balance_measures:Deviation.value": {"a tenth less": times(0.9), "a tenth more": times(1.1)},
+    f"{_PODS}.problem.balance_measures:MaxLoad.value": {"a tenth less": times(0.9)},
+    f"{_PODS}.problem.admission_levels:Levels.total": {
+        "one more of the first": lambda n, *_: (n[0] + 1, *n[1:]) if n else n
+    },
+    f"{_PODS}.problem.admission_levels:Levels.of_instance": {
         "levels the other way round": lambda made, *_: replace(made, keys=made.keys[::-1]),
         "a pod worth two": field("worth", array(lambda worth: worth[:1].__imul__(2))),
     },
-    f"{_PODS}.problem.cluster:Cluster.loads": {
+    f"{_PODS}.problem.node_fill_state:Cluster.loads": {
         "the first idle": array(lambda loads: loads[:1].fill(0)),
         "half": times(0.5),
     },
-    f"{_PODS}.search.state:SearchState.cluster": {
+    f"{_PODS}.search.search_state:SearchState.cluster": {
         "the last dropped": _in_cluster(_dropped),
     },
-    f"{_PODS}.bounds.relaxation:Relaxation.even": {"four times the bound": of_prices(bound=4.0)},
+    f"{_PODS}.bounds.price_relaxation:Relaxation.even": {"four times the bound": of_prices(bound=4.0)},
     f"{_PODS}.bounds.column_generation:Columns.prove": {"doubled": field("bound", times(2.0))},
-    f"{_PODS}.bounds.branching:GapSearch._unscaled": {"a tenth more": times(1.1)},
+    f"{_PODS}.bounds.branch_and_price:GapSearch._unscaled": {"a tenth more": times(1.1)},
     f"{_PODS}.model:PodPlacement._interpret": {
         "first and last swapped": field("node", array(_swapped)),
         "one dropped": field("node", array(_dropped)),
@@ -148,7 +150,7 @@ FAULTS: dict[str, dict[str, Change]] = {
         "another measure": field("balance", lambda *_: "mean_absolute"),
         "infeasible": field("status", lambda *_: Status.INFEASIBLE),
     },
-    f"{_PODS}.problem.levels:Levels.stated": {"one more": lambda units, *_: units + 1},
+    f"{_PODS}.problem.admission_levels:Levels.stated": {"one more": lambda units, *_: units + 1},
     f"{_PODS}.solution:PlacementSolution.queue": {"empty": lambda *_: ()},
     f"{_PODS}.solution:PlacementSolution._metrics": {
         "one admitted more": lambda m, *_: {**m, "admitted": m["admitted"] + 1},
@@ -163,11 +165,11 @@ FAULTS: dict[str, dict[str, Change]] = {
 
 #: Faults that leave the answer as it is, and spoil what proves its bound.
 SPOILT: dict[str, dict[str, Change]] = {
-    f"{_PODS}.bounds.relaxation:Relaxation.even": {
+    f"{_PODS}.bounds.price_relaxation:Relaxation.even": {
         "slopes the other way": of_prices(slope=-1.0),
         "slopes doubled": of_prices(slope=2.0),
     },
-    f"{_PODS}.bounds.relaxation:Relaxation.end_of_means": {"no slopes outside": of_prices(slope=0.0)},
+    f"{_PODS}.bounds.price_relaxation:Relaxation.end_of_means": {"no slopes outside": of_prices(slope=0.0)},
     f"{_PODS}.bounds.column_generation:Columns.stated": {
         "prices half": field("pod", times(0.5)),
         "prices doubled": field("pod", times(2.0)),

@@ -15,14 +15,14 @@ import pytest
 from typer.testing import CliRunner
 
 from flowlex.cli.app import app
-from flowlex.formulations.outcome import Outcome, Status
+from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.instances import generate, write_instance
-from flowlex.instances.base import Instance
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.instance_base import Instance
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.model import JitBandwidth, JitRun
-from flowlex.models.jit.search import Plan
+from flowlex.models.jit.plan_search import Plan
 from flowlex.validation.certificates import SolutionError, verify
 from tests.models.allocation.cases import random_instance
 from tests.validation.certificates.clusters import GOALS, random_cluster
@@ -92,7 +92,11 @@ NETWORKED = ("gpu", "load", "flow", "network")
 #: Instance, options, and worse answers.
 CASES: dict[str, tuple[Instance, dict[str, Any], Callable[[Any, Any], Iterator[Document]]]] = {
     "gpu": (GPU, {}, lambda i, o: by_fault(i, o, _of("flowlex.models.gpu.compact_network:build_compact", _in("cost")))),
-    "load": (LOAD, {}, lambda i, o: by_fault(i, o, _of("flowlex.models.load.network:build_network", _costs_of))),
+    "load": (
+        LOAD,
+        {},
+        lambda i, o: by_fault(i, o, _of("flowlex.models.load.partition_network:build_network", _costs_of)),
+    ),
     "flow": (
         FLOW,
         GOALS["borg"],

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flowlex.formulations.outcome import Infeasibility
+from flowlex.formulations.solver_outcome import Infeasibility
 from flowlex.instances import generate
 from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.models import model_for
@@ -113,22 +113,24 @@ FLOW: dict[str, dict[str, Change]] = {
         "one less": array(down),
     },
     f"{_FLOW}.queue_shares:guaranteed": {"nothing": lambda least, *_: least * 0},
-    f"{_FLOW}.goals.base:Scale.units": {"one more": lambda units, *_: units + 1},
-    f"{_FLOW}.goals.base:ClusterView.members": {"the first lost": lambda names, *_: iter(list(names)[1:])},
-    f"{_FLOW}.assignment:placements": {
+    f"{_FLOW}.goals.goal_interface:Scale.units": {"one more": lambda units, *_: units + 1},
+    f"{_FLOW}.goals.goal_interface:ClusterView.members": {"the first lost": lambda names, *_: iter(list(names)[1:])},
+    f"{_FLOW}.flow_to_assignment:placements": {
         "one withdrawn": array(lambda at: at.__setitem__(int(at.argmax()), -1)),
         "the other way round": REVERSED,
     },
-    f"{_FLOW}.stages:score_of": {
+    f"{_FLOW}.objective_stages:score_of": {
         "a cost less": lambda score, *_: replace(score, cost=score.cost - 1),
         "no shortfall": lambda score, *_: replace(score, shortfall=-1),
     },
-    f"{_FLOW}.proof:prices_of": {
+    f"{_FLOW}.price_proof:prices_of": {
         "machines free": lambda prices, *_: replace(prices, machine=[0] * len(prices.machine)),
         "waiting dearer": lambda prices, *_: replace(prices, job=[p + 10**9 for p in prices.job]),
         "weights of one": lambda prices, *_: replace(prices, weights=dict.fromkeys(prices.weights, 1)),
     },
-    "flowlex.formulations.lexicographic.network:optimal_face": {"everything": lambda face, network, *_: network},
+    "flowlex.formulations.lexicographic.lexicographic_network:optimal_face": {
+        "everything": lambda face, network, *_: network
+    },
 }
 
 
@@ -142,7 +144,7 @@ def _units(change: Any) -> Change:
 
 
 GPU: dict[str, dict[str, Change]] = {
-    f"{_GPU}.round:plan_round": {
+    f"{_GPU}.round_eligibility:plan_round": {
         "a free GPU lost": field("free_gpu", fewer),
         "a waiting task lost": field("startable", fewer),
         "a running task lost": field("optional", fewer),
@@ -150,7 +152,7 @@ GPU: dict[str, dict[str, Change]] = {
         "one more in all": field("total", lambda total, *_: total + 1),
         "no shares": field("shares", lambda *_: None),
     },
-    f"{_GPU}.round:_shares": {
+    f"{_GPU}.round_eligibility:_shares": {
         "the first job gets more": field("most", UP),
         "the last job gets less": field("least", DOWN),
         "first and last job swapped": lambda s, *_: replace(
@@ -160,7 +162,7 @@ GPU: dict[str, dict[str, Change]] = {
         "one unit more": field("group_total", UP),
     },
     "flowlex.formulations.fair_shares:shares_of_claims": {"floors forgotten": field("least", ZERO)},
-    f"{_GPU}.costs:TransferCosts.cost": {
+    f"{_GPU}.transfer_costs:TransferCosts.cost": {
         "node and rack swapped": _units(lambda a, b, c: (b, a, c)),
         "racks as far": _units(lambda a, b, c: (a, c, c)),
         "all near": _units(lambda a, b, c: (a, a, a)),
@@ -168,12 +170,12 @@ GPU: dict[str, dict[str, Change]] = {
         "another rack one dearer": _units(lambda a, b, c: (a, b, c + 1)),
         "doubled": _units(lambda a, b, c: (2 * a, 2 * b, 2 * c)),
     },
-    f"{_GPU}.costs:TransferCosts.remote": {"free": ZERO, "one dearer": UP, "reversed": REVERSED},
-    f"{_GPU}.costs:TransferCosts.in_rack": {
+    f"{_GPU}.transfer_costs:TransferCosts.remote": {"free": ZERO, "one dearer": UP, "reversed": REVERSED},
+    f"{_GPU}.transfer_costs:TransferCosts.in_rack": {
         "none": lambda found, *_: tuple(part[:0] for part in found),
         "the first free": lambda found, *_: (*found[:2], found[2] * (np.arange(len(found[2])) > 0)),
     },
-    f"{_GPU}.costs:TransferCosts.on_node": {
+    f"{_GPU}.transfer_costs:TransferCosts.on_node": {
         "none": lambda found, *_: tuple(part[:0] for part in found),
         "every second lost": lambda found, *_: tuple(part[::2] for part in found),
     },
@@ -194,11 +196,11 @@ GPU: dict[str, dict[str, Change]] = {
         "other way round": lambda parts, *_: parts[::-1],
         "one part": lambda parts, *_: parts[:1],
     },
-    f"{_GPU}.tie_weights:Ties.of": {
+    f"{_GPU}.tie_break_weights:Ties.of": {
         "nothing kept": field("keep", ZERO),
         "transfer counts once": field("factor", lambda *_: 1),
     },
-    f"{_GPU}.round:_certain": {
+    f"{_GPU}.round_eligibility:_certain": {
         "any may stop": lambda found, *_: found & False,
         "none may stop": lambda _, view, *__: view.task_running_gpu >= 0,
     },
@@ -209,41 +211,47 @@ GPU: dict[str, dict[str, Change]] = {
         },
     },
     f"{_GPU}.proof:_prices": {"none": lambda *_: {"gpu_price": {}, "job_price": {}}},
-    f"{_GPU}.placement:Placement.exact_transfer_s": {"a second less": lambda seconds, *_: seconds - 1},
+    f"{_GPU}.placement_metrics:Placement.exact_transfer_s": {"a second less": lambda seconds, *_: seconds - 1},
 }
 
 LOAD: dict[str, dict[str, Change]] = {
-    f"{_LOAD}.capacity:capacities": {
+    f"{_LOAD}.node_speed:capacities": {
         "the first doubled": lambda found, *_: (2 * found[0], *found[1:]),
         "the last nothing": lambda found, *_: (*found[:-1], 0 * found[0]),
         "first and last swapped": lambda found, *_: (found[-1], *found[1:-1], found[0]),
         "all equal": lambda found, *_: (found[0],) * len(found),
     },
-    f"{_LOAD}.capacity:largest_remainder": {
+    f"{_LOAD}.node_speed:largest_remainder": {
         "one to the last": array(lambda t: (up(t), down(t))),
         "first and last swapped": SWAP,
         "one more": UP,
         "reversed": REVERSED,
     },
-    f"{_LOAD}.capacity:least_makespan_loads": {
+    f"{_LOAD}.node_speed:least_makespan_loads": {
         "one more each": lambda found, *_: (found[0], found[1] + 1),
         "one less for the last": lambda found, *_: (found[0], DOWN(found[1])),
         "no limit": lambda found, *_: (found[0], found[1] + 10**6),
     },
-    f"{_LOAD}.network:build_network": {name: field("network", change) for name, change in NETWORKS.items()},
-    f"{_LOAD}.network:Groups.of": {
+    f"{_LOAD}.partition_network:build_network": {name: field("network", change) for name, change in NETWORKS.items()},
+    f"{_LOAD}.partition_network:Groups.of": {
         "an item more": field("items", UP),
         "all nodes hold it": field("holds", array(lambda holds: holds[0].fill(True))),
         "holders reversed": field("holds", array(lambda h: h.__setitem__(slice(None), h[:, ::-1].copy()))),
         "first and last group swapped": field("holds", SWAP),
     },
-    f"{_LOAD}.network:PartitionNetwork.parts": {
+    f"{_LOAD}.partition_network:PartitionNetwork.parts": {
         "one node on": lambda parts, *_: (parts[0], np.roll(parts[1], 1), parts[2]),
         "an item more": lambda parts, *_: (*parts[:2], UP(parts[2])),
         "one part lost": lambda parts, *_: tuple(part[1:] for part in parts),
     },
-    f"{_LOAD}.network:moves_of": {"reversed": array(lambda m: m.__setitem__(slice(None), m.T.copy())), "none": ZERO},
-    f"{_LOAD}.network:moved_cost": {"a second less": lambda cost, *_: cost - 1, "free": lambda cost, *_: 0 * cost},
+    f"{_LOAD}.partition_network:moves_of": {
+        "reversed": array(lambda m: m.__setitem__(slice(None), m.T.copy())),
+        "none": ZERO,
+    },
+    f"{_LOAD}.partition_network:moved_cost": {
+        "a second less": lambda cost, *_: cost - 1,
+        "free": lambda cost, *_: 0 * cost,
+    },
     f"{_LOAD}.model:LoadPartition._node_prices": {
         "none": lambda *_: {},
         "the first dearer": lambda p, *_: p and {name: x + (k == 0) for k, (name, x) in enumerate(p.items())},

@@ -46,14 +46,14 @@ FAULTS: dict[str, dict[str, Change]] = {
         "a task of each spread lost": _limits(lambda x: replace(x, tasks=x.tasks[1:])),
         "nowhere": field("inside", lambda inside, *_: dict.fromkeys(inside, frozenset())),
     },
-    f"{_FLOW}.resources:Resources.over": {"blind": lambda *_: np.zeros((0, 2), np.int64)},
+    f"{_FLOW}.integer_resources:Resources.over": {"blind": lambda *_: np.zeros((0, 2), np.int64)},
     f"{_FLOW}.program_method:_groups": {"all alike": lambda found, of, names: {names[0]: names[1:]}},
-    f"{_FLOW}.classes:_prices": {
+    f"{_FLOW}.task_and_machine_classes:_prices": {
         "nowhere": lambda prices, *_: [{} for _ in prices],
         "one machine less": lambda prices, *_: [dict(list(each.items())[1:]) for each in prices],
         "dearer on the first": lambda prices, *_: [{m: c + 9 * (m == "m0") for m, c in p.items()} for p in prices],
     },
-    f"{_FLOW}.classes:_key": {
+    f"{_FLOW}.task_and_machine_classes:_key": {
         "jobs alike": lambda key, view, *_: view.job,
         "all tasks alike": lambda *_: 0,
     },
@@ -70,7 +70,7 @@ FAULTS: dict[str, dict[str, Change]] = {
         ),
         "earlier stages forgotten": _leaves(lambda leaf: leaf | {"earlier": {}}),
     },
-    f"{_FLOW}.program:CountedProgram.columns": {
+    f"{_FLOW}.class_count_program:CountedProgram.columns": {
         "nothing": lambda x, *_: 0 * x,
         "nobody waits": lambda x, program, *_: (
             x * (np.arange(len(x)) < program.base.program.variable("waits").column[0])
@@ -85,7 +85,7 @@ FAULTS: dict[str, dict[str, Change]] = {
         "none": lambda *_: [],
         "one fewer": lambda kept, *_: kept[:-1],
     },
-    f"{_FLOW}.proof:prices_of": {
+    f"{_FLOW}.price_proof:prices_of": {
         "stopping free": lambda prices, *_: replace(prices, preempt={}),
         "stopping dearer": lambda prices, *_: replace(prices, preempt={j: p + 7 for j, p in prices.preempt.items()}),
     },

@@ -47,7 +47,7 @@ def _blocks(name: str, change: Change) -> Change:
 
 
 JIT: dict[str, dict[str, Change]] = {
-    f"{_JIT}.grid:make_grid": {
+    f"{_JIT}.transfer_slot_grid:make_grid": {
         "every window a slot longer": lambda g, *_: replace(g, stop=g.stop + 1, due=g.due + 1),
         "the last window a slot shorter": field("stop", _plus(-1, slice(-1, None))),
         "widened windows are on time": lambda g, *_: replace(g, due=g.stop),
@@ -61,7 +61,7 @@ JIT: dict[str, dict[str, Change]] = {
         "receivers the other way round": field("receiver", _REVERSED),
         "first and last transfer swapped": field("transfer", _SWAP),
     },
-    f"{_JIT}.grid:_first_share": {
+    f"{_JIT}.transfer_slot_grid:_first_share": {
         "the others": lambda planned, *_: ~planned,
         "one fewer": array(lambda planned: planned.__setitem__(int(planned.argmax()), False)),
     },
@@ -69,16 +69,20 @@ JIT: dict[str, dict[str, Change]] = {
     f"{_JIT}.latest_arrival:_propagate": {
         "nothing runs": lambda found, *_: (found[0], found[1] * 0.5, found[2] * 0.5),
     },
-    f"{_JIT}.grid:Grid.groups": {
+    f"{_JIT}.transfer_slot_grid:Grid.groups": {
         "receivers for senders": lambda groups, grid, load: (
             (grid.sender,) if load == "receiver" else (grid.receiver,) if load == "sender" else groups
         ),
         "one side of two": lambda groups, *_: groups[:1],
         "all one load": lambda groups, *_: tuple(np.zeros_like(group) for group in groups),
     },
-    f"{_JIT}.program:Cells.port_rows": {"none": lambda rows, *_: (rows[0][:0], rows[1][:0], np.full_like(rows[2], -1))},
-    f"{_JIT}.program:latest_end": {"a slot early": lambda end, grid, members: np.maximum(end - 1, grid.stop[members])},
-    f"{_JIT}.levels:overfull": {"never": lambda over, *_: (over[0] & False, over[1] & False)},
+    f"{_JIT}.slot_programs:Cells.port_rows": {
+        "none": lambda rows, *_: (rows[0][:0], rows[1][:0], np.full_like(rows[2], -1))
+    },
+    f"{_JIT}.slot_programs:latest_end": {
+        "a slot early": lambda end, grid, members: np.maximum(end - 1, grid.stop[members])
+    },
+    f"{_JIT}.load_levels:overfull": {"never": lambda over, *_: (over[0] & False, over[1] & False)},
     f"{_JIT}.presolve:port_overload": {"never": lambda found, *_: ("", tuple(each & False for each in found[1]))},
     f"{_JIT}.presolve:find_bands": {
         "one band lower": field("band", lambda band, *_: np.maximum(band - 1, -1)),
@@ -91,31 +95,31 @@ JIT: dict[str, dict[str, Change]] = {
         "all alone": lambda found, *_: np.arange(len(found)),
         "all together": lambda found, *_: 0 * found,
     },
-    f"{_JIT}.blocks:blocks_of_cells": {
+    f"{_JIT}.slot_blocks:blocks_of_cells": {
         "one slot later": lambda b, *_: replace(b, begin=b.begin + 1, end=b.end + 1),
         "one unit to the next": _blocks("amount", array(lambda a: _shift(a))),
         "the first transfer's by the last": _blocks("item", _SWAP),
     },
-    f"{_JIT}.levels:settle": {"a slot late": lambda b, *_: replace(b, begin=b.begin + 1, end=b.end + 1)},
-    f"{_JIT}.proofs:band_proofs": {
+    f"{_JIT}.load_levels:settle": {"a slot late": lambda b, *_: replace(b, begin=b.begin + 1, end=b.end + 1)},
+    f"{_JIT}.dual_proofs:band_proofs": {
         "none": lambda *_: (),
         "the highest left out": _fewer,
         "transfers free": _proofs(field("lam", _ZERO)),
     },
-    f"{_JIT}.proofs:stage_proofs": {
+    f"{_JIT}.dual_proofs:stage_proofs": {
         "none": lambda *_: (),
         "transfers free": _proofs(field("lam", _ZERO)),
         "lateness free": _proofs(field("nu", lambda *_: 0)),
         "levels below paid for": _proofs(lambda p, *_: replace(p, mu={1: p.scale} if p.level > 1 else {})),
         "doubled": _proofs(field("lam", lambda lam, *_: 2 * lam)),
     },
-    f"{_JIT}.proofs:_number": {"the other way round": _REVERSED},
+    f"{_JIT}.dual_proofs:_number": {"the other way round": _REVERSED},
     f"{_JIT}.solution:stages_of": {
         "a load less": lambda stages, *_: {name: value - (name == "level_1") for name, value in stages.items()},
         "nothing late": lambda stages, *_: stages | {"lateness": 0},
     },
-    f"{_JIT}.blocks:Blocks.lateness": {"one less": lambda late, *_: max(late - 1, 0)},
-    "flowlex.formulations.lexicographic.faces:_Faces.ended": {
+    f"{_JIT}.slot_blocks:Blocks.lateness": {"one less": lambda late, *_: max(late - 1, 0)},
+    "flowlex.formulations.lexicographic.optimal_faces:_Faces.ended": {
         "the last stage lost": lambda r, *_: None if r is None else replace(r, stages=r.stages[:-1]),
         "values the other way round": lambda r, *_: (
             r if r is None or r.values is None else replace(r, values=r.values[::-1].copy())

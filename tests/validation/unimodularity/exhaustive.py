@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.validation.unimodularity.matrix import canonical, ternary
+from flowlex.validation.unimodularity.named_matrix import canonical, ternary
 
 __all__ = ["bareiss", "bordered_second", "brute_force", "one_sum"]
 

@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import METHODS, check
-from flowlex.validation.unimodularity.proof import Answer
-from flowlex.validation.unimodularity.sums import pivot
+from flowlex.validation.unimodularity.proof_types import Answer
+from flowlex.validation.unimodularity.two_and_three_sums import pivot
 from flowlex.validation.unimodularity.verdict import Verdict
 from tests.validation.unimodularity.exhaustive import bordered_second, brute_force, one_sum
 

@@ -17,9 +17,9 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
-from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical
 from flowlex.validation.unimodularity.matrix_adapters import read_matrix
-from flowlex.validation.unimodularity.proof import Answer, VerdictError
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.proof_types import Answer, VerdictError
 from flowlex.validation.unimodularity.verdict import Verdict, verification_error
 
 QUADRATIC = """NAME Q

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical
 from flowlex.validation.unimodularity.matrix_adapters import constraints_of
-from flowlex.validation.unimodularity.proof import Answer
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.proof_types import Answer
 from flowlex.validation.unimodularity.verdict import Verdict, verification_error
 from tests.validation.unimodularity.test_conclusions import vertices
 

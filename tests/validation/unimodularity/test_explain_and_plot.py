@@ -8,8 +8,8 @@ import pytest
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix
-from flowlex.validation.unimodularity.plotting import cycle_of
+from flowlex.validation.unimodularity.named_matrix import MatrixError, NamedMatrix
+from flowlex.validation.unimodularity.proof_plots import cycle_of
 from flowlex.validation.unimodularity.violating_families import explain, families_of
 
 mpl.use("Agg")

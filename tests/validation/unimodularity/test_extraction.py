@@ -21,10 +21,10 @@ from flowlex.instances.files import read_instance
 from flowlex.models.registry import model_for
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.matrix import MatrixError, canonical, ternary
+from flowlex.validation.unimodularity.named_matrix import MatrixError, canonical, ternary
 from flowlex.validation.unimodularity.network.extraction import extract_network
-from flowlex.validation.unimodularity.network.largest_part import Extent, network_part
-from flowlex.validation.unimodularity.network.matrix import network_matrix
+from flowlex.validation.unimodularity.network.largest_network_part import Extent, network_part
+from flowlex.validation.unimodularity.network.network_matrix import network_matrix
 from flowlex.validation.unimodularity.verdict import Verdict, verification_error
 
 
@@ -154,7 +154,7 @@ def is_network(dense: np.ndarray) -> bool:
 
 
 def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from flowlex.validation.unimodularity.network import largest_part as module
+    from flowlex.validation.unimodularity.network import largest_network_part as module
 
     jit = examples.jit_matrix(examples.random_flows(12, 4, seed=1), 5)
     monkeypatch.setattr(module, "MOST_TRIALS", 3)

@@ -20,14 +20,14 @@ import scipy.sparse as sp
 import flowlex
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.instances.base import InstanceError
 from flowlex.instances.files import read_instance
+from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.library import library
 from flowlex.models.registry import model_class, model_for
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.matrix import MatrixError
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of, read_matrix
+from flowlex.validation.unimodularity.named_matrix import MatrixError
 
 MPS = """NAME          TEST
 ROWS

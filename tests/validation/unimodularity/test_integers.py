@@ -22,9 +22,9 @@ from flowlex.formulations import solve
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
 from flowlex.validation.unimodularity.implied_integers.search import implied_integers
-from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical
 from flowlex.validation.unimodularity.matrix_adapters import read_matrix
-from flowlex.validation.unimodularity.proof import VerdictError
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.proof_types import VerdictError
 from tests.validation.unimodularity.test_conclusions import QUADRATIC, vertices
 
 #: Declarations that the textbook models are known to do without (at least), and how many they have.

@@ -17,12 +17,12 @@ from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
 from flowlex.validation.unimodularity.implied_integers.search import implied_integers
-from flowlex.validation.unimodularity.matrix import canonical, ternary
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of, read_matrix
-from flowlex.validation.unimodularity.network.largest_part import Extent, NetworkPart
-from flowlex.validation.unimodularity.network.matrix import network_matrix
-from flowlex.validation.unimodularity.proof import Answer, Certificate, VerdictError
+from flowlex.validation.unimodularity.named_matrix import canonical, ternary
+from flowlex.validation.unimodularity.network.largest_network_part import Extent, NetworkPart
+from flowlex.validation.unimodularity.network.network_matrix import network_matrix
 from flowlex.validation.unimodularity.proof_checks import Standing
+from flowlex.validation.unimodularity.proof_types import Answer, Certificate, VerdictError
 from flowlex.validation.unimodularity.verdict import Verdict, judge
 from tests.validation.unimodularity.test_conclusions import QUADRATIC
 

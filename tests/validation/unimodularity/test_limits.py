@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flowlex.formulations import loops
+from flowlex.formulations import deferred_compilation
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
-from flowlex.validation.unimodularity.network.matrix import network_matrix
-from flowlex.validation.unimodularity.proof import Answer
+from flowlex.validation.unimodularity.network.network_matrix import network_matrix
+from flowlex.validation.unimodularity.proof_types import Answer
+from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
 
 ONE_VERDICT = """
 from flowlex.formulations import loops
@@ -117,13 +117,13 @@ def test_plain_and_compiled_loops_agree(shape: tuple[int, int], monkeypatch: pyt
         examples.jit_matrix(examples.random_flows(shape[0], 5, seed=2), 4),
         examples.two_sum(examples.r10(), examples.network(*shape, seed=3)),
     ]
-    monkeypatch.setattr(loops._Spent, "seconds", 0.0)
-    monkeypatch.setattr(loops, "_ready", set())
+    monkeypatch.setattr(deferred_compilation._Spent, "seconds", 0.0)
+    monkeypatch.setattr(deferred_compilation, "_ready", set())
     plain = [check(matrix) for matrix in matrices]
-    assert not loops._ready
-    monkeypatch.setattr(loops, "PLAIN_STEPS", 0)
-    monkeypatch.setattr(loops, "FIRST_STEPS", 0)
+    assert not deferred_compilation._ready
+    monkeypatch.setattr(deferred_compilation, "PLAIN_STEPS", 0)
+    monkeypatch.setattr(deferred_compilation, "FIRST_STEPS", 0)
     compiled = [check(matrix) for matrix in matrices]
-    assert loops._ready
+    assert deferred_compilation._ready
     for one, two in zip(plain, compiled, strict=True):
         assert (one.answer, one.certificate, one.witness) == (two.answer, two.certificate, two.witness)

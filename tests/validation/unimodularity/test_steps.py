@@ -13,19 +13,19 @@ import scipy.sparse as sp
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.camion import camion
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.clock import Clock
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.ghouila_houri import (
     bicoloring_counterexample,
     uncolourable_rows,
 )
-from flowlex.validation.unimodularity.matrix import canonical, ternary
-from flowlex.validation.unimodularity.network.matrix import network_matrix
+from flowlex.validation.unimodularity.named_matrix import canonical, ternary
+from flowlex.validation.unimodularity.network.network_matrix import network_matrix
 from flowlex.validation.unimodularity.reductions import reduce_matrix, split_blocks
-from flowlex.validation.unimodularity.scaling import divided, divisors_of
-from flowlex.validation.unimodularity.separation_loops import three_separations
-from flowlex.validation.unimodularity.sums import operands, two_sum_parts
+from flowlex.validation.unimodularity.row_scaling import divided, divisors_of
+from flowlex.validation.unimodularity.separation_kernels import three_separations
 from flowlex.validation.unimodularity.three_separations import extend, find_core
+from flowlex.validation.unimodularity.time_limit import Clock
+from flowlex.validation.unimodularity.two_and_three_sums import operands, two_sum_parts
 from tests.validation.unimodularity.exhaustive import bareiss, brute_force
 
 

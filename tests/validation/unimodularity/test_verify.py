@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.proof import Answer, Certificate, VerdictError
+from flowlex.validation.unimodularity.proof_types import Answer, Certificate, VerdictError
 from flowlex.validation.unimodularity.verdict import Verdict, verification_error
 from tests.validation.unimodularity.exhaustive import one_sum
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance, FlowJob, Queue
 
 __all__ = ["dominant_shares"]

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow_rules import domain_tags, members_of
-from flowlex.validation.certificates.flow.goals import Problem
+from flowlex.validation.certificates.flow.goal_costs import Problem
 
 __all__ = ["Ties", "offences", "overfull"]
 

@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from flowlex.instances.changes import Changes
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
-from flowlex.validation.certificates.budget import Budget
+from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check, Finding
-from flowlex.validation.certificates.document import Document, Strict, read_as
+from flowlex.validation.certificates.flow.equal_groups import Groups
+from flowlex.validation.certificates.flow.goal_costs import Problem
 from flowlex.validation.certificates.flow.goal_options import Goals
-from flowlex.validation.certificates.flow.goals import Problem
-from flowlex.validation.certificates.flow.groups import Groups
-from flowlex.validation.certificates.flow.prices import Prices, Survey, strict
-from flowlex.validation.certificates.flow.shares import stated_shares
+from flowlex.validation.certificates.flow.job_shares import stated_shares
+from flowlex.validation.certificates.flow.price_optimality import Prices, Survey, strict
 from flowlex.validation.certificates.flow.side_constraints import Ties
-from flowlex.validation.certificates.statement.program import ExactStatement, Number, Stage
-from flowlex.validation.certificates.statement.proof import Bounded, StatedLeaf, least
+from flowlex.validation.certificates.proof_time_budget import Budget
+from flowlex.validation.certificates.solution_document import Document, Strict, read_as
+from flowlex.validation.certificates.statement.exact_program import ExactStatement, Number, Stage
+from flowlex.validation.certificates.statement.stage_proof import Bounded, StatedLeaf, least
 
 __all__ = ["CountedProof", "counted_bounds", "state_flow", "weighted_objective"]
 

@@ -17,20 +17,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.exact_numbers import agrees
-from flowlex.validation.certificates.gpu.cluster import Cluster, none
-from flowlex.validation.certificates.gpu.costs import Costs
-from flowlex.validation.certificates.gpu.duals import check_duals
+from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
+from flowlex.validation.certificates.gpu.dual_values import check_duals
 from flowlex.validation.certificates.gpu.fair_shares import fair_limits
 from flowlex.validation.certificates.gpu.judge_large_rounds import judge_refined
 from flowlex.validation.certificates.gpu.preemption import Stops
 from flowlex.validation.certificates.gpu.round_options import RoundOptions
 from flowlex.validation.certificates.gpu.search_proof import GpuProof, SearchProof
 from flowlex.validation.certificates.gpu.statement import state_gpu
-from flowlex.validation.certificates.options import GpuOptions
+from flowlex.validation.certificates.gpu.transfer_costs import Costs
+from flowlex.validation.certificates.problem_options import GpuOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
 __all__ = ["VERIFIER"]

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.validation.certificates.gpu.cluster import Cluster
+from flowlex.validation.certificates.gpu.cluster_columns import Cluster
 
 __all__ = ["Limits", "Mask", "fair_limits", "most_tasks"]
 

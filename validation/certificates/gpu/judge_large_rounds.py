@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from flowlex.instances.changes import Changes
 from flowlex.instances.gpu import GpuInstance
-from flowlex.validation.certificates.budget import Budget
+from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check, Claim, Finding
 from flowlex.validation.certificates.gpu.large_round_bounds import Prices
 from flowlex.validation.certificates.gpu.large_rounds import Large, Values
 from flowlex.validation.certificates.gpu.user_rules import GpuRules
-from flowlex.validation.certificates.statement.proof import StatementProof
+from flowlex.validation.certificates.proof_time_budget import Budget
+from flowlex.validation.certificates.statement.stage_proof import StatementProof
 
 __all__ = ["LARGE", "judge_refined"]
 

@@ -1,4 +1,4 @@
-"""The bound that prices of GPUs, jobs and rules prove for a stage of a changed GPU round (see `judge_large_rounds`)."""
+"""The bound that prices of GPUs, jobs and rules prove for a stage of a changed GPU round."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates.gpu.large_rounds import Large
-from flowlex.validation.certificates.statement.proof import StatedLeaf
+from flowlex.validation.certificates.statement.stage_proof import StatedLeaf
 
 __all__ = ["Prices"]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.gpu.cluster import Cluster, none
+from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
 from flowlex.validation.certificates.gpu.fair_shares import Mask
 
 __all__ = ["Stops"]

@@ -26,16 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.instances.gpu_units import largest_unit
-from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.exact_numbers import whole
-from flowlex.validation.certificates.gpu.cluster import Cluster, none
-from flowlex.validation.certificates.gpu.costs import Costs
+from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
 from flowlex.validation.certificates.gpu.fair_shares import Limits, Mask, fair_limits, most_tasks
 from flowlex.validation.certificates.gpu.preemption import Stops
+from flowlex.validation.certificates.gpu.transfer_costs import Costs
+from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.verifier_interface import Strict
 
 __all__ = ["GpuProof", "SearchProof"]

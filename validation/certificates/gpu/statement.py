@@ -12,10 +12,10 @@ import numpy as np
 
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.gpu_policy import GpuPolicy
-from flowlex.validation.certificates.gpu.cluster import Cluster
-from flowlex.validation.certificates.gpu.costs import Costs
+from flowlex.validation.certificates.gpu.cluster_columns import Cluster
 from flowlex.validation.certificates.gpu.round_options import RoundOptions
-from flowlex.validation.certificates.statement.program import ExactStatement
+from flowlex.validation.certificates.gpu.transfer_costs import Costs
+from flowlex.validation.certificates.statement.exact_program import ExactStatement
 
 __all__ = ["fair_levels", "state_gpu", "stops_of"]
 

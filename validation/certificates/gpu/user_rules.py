@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Relaxed, Term, Variable
 from flowlex.instances.gpu import GpuInstance
-from flowlex.validation.certificates.gpu.cluster import Cluster
+from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Relaxed, Term, Variable
+from flowlex.validation.certificates.gpu.cluster_columns import Cluster
 
 __all__ = ["GpuRules", "OwnRow", "Part"]
 

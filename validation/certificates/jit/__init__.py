@@ -2,7 +2,7 @@
 
 Everything is recomputed from the instance and the schedule's runs: latest arrival times, windows, the share that is
 planned, sizes, ports, lateness, loads. It takes none of them from the model. How optimality is judged:
-`flowlex.validation.certificates.jit.derivation`. Work and memory grow with runs and windows, not with time.
+`flowlex.validation.certificates.jit.duality_proof`. Work and memory grow with runs and windows, not with time.
 
 The transfers may fall into parts that share no load; each is proven on its own, with the ports all to itself (which
 can only lower the bound).
@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.jit import JitInstance
-from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
-from flowlex.validation.certificates.jit.derivation import Board
-from flowlex.validation.certificates.jit.even_loads import sweep
+from flowlex.validation.certificates.jit.duality_proof import Board
+from flowlex.validation.certificates.jit.even_load_runs import sweep
 from flowlex.validation.certificates.jit.lateness import PartWindows, all_allowed, judge_lateness
-from flowlex.validation.certificates.jit.prices import LATENESS, Allowed, LevelProof, Prices
+from flowlex.validation.certificates.jit.proof_data import LATENESS, Allowed, LevelProof, Prices
 from flowlex.validation.certificates.jit.schedule import JitSchedule, SchedulePart, View
 from flowlex.validation.certificates.jit.tie_break import tie_checks
-from flowlex.validation.certificates.jit.windows import NEVER, planned_transfers, transfer_windows
+from flowlex.validation.certificates.jit.transfer_windows import NEVER, planned_transfers, transfer_windows
+from flowlex.validation.certificates.proof_time_budget import Budget
 
 __all__ = [
     "LATENESS",

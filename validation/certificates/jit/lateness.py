@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
-from flowlex.validation.certificates.jit.prices import SAFE, Allowed, LevelProof, Prices, greatest
+from flowlex.formulations.program_arrays import Integers
+from flowlex.validation.certificates.jit.proof_data import SAFE, Allowed, LevelProof, Prices, greatest
 from flowlex.validation.certificates.jit.transfer_cells import together
 
 #: A gap that settles nothing.

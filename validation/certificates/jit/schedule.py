@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.jit import JitInstance
-from flowlex.validation.certificates.jit.even_loads import Even
-from flowlex.validation.certificates.jit.prices import LevelProof
-from flowlex.validation.certificates.jit.windows import TransferWindows, transfer_windows
+from flowlex.validation.certificates.jit.even_load_runs import Even
+from flowlex.validation.certificates.jit.proof_data import LevelProof
+from flowlex.validation.certificates.jit.transfer_windows import TransferWindows, transfer_windows
 
 __all__ = ["JitSchedule", "SchedulePart", "View"]
 
@@ -51,7 +51,7 @@ class JitSchedule:
     ties
         Whether the goals after lateness and loads are stated: `flowlex.validation.certificates.jit.tie_break`.
     ruled
-        Whether the last part is proven elsewhere: `flowlex.validation.certificates.jit.rules`.
+        Whether the last part is proven elsewhere: `flowlex.validation.certificates.jit.changed_model_rules`.
     """
 
     share: float

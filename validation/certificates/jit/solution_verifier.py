@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from flowlex.instances.changes import Changes
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.jit import JitInstance
+from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.jit import (
     JitSchedule,
@@ -26,14 +26,14 @@ from flowlex.validation.certificates.jit import (
     no_schedule,
     total_weight,
 )
-from flowlex.validation.certificates.jit.duals import check_duals
-from flowlex.validation.certificates.jit.rules import judge_rules
+from flowlex.validation.certificates.jit.changed_model_rules import judge_rules
+from flowlex.validation.certificates.jit.dual_values import check_duals
 from flowlex.validation.certificates.jit.schedule import View
 from flowlex.validation.certificates.jit.statement import state_jit
 from flowlex.validation.certificates.jit.tie_break import tie_figures
-from flowlex.validation.certificates.jit.windows import overloaded, transfer_windows
-from flowlex.validation.certificates.options import JitOptions
-from flowlex.validation.certificates.statement.proof import StatementProof
+from flowlex.validation.certificates.jit.transfer_windows import overloaded, transfer_windows
+from flowlex.validation.certificates.problem_options import JitOptions
+from flowlex.validation.certificates.statement.stage_proof import StatementProof
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
 __all__ = ["VERIFIER", "Answer", "Proof", "schedule_of"]
@@ -56,7 +56,7 @@ class Answer(Strict):
 
 
 class Level(Strict):
-    """Prices of one stage (see `flowlex.validation.certificates.jit.derivation`)."""
+    """Prices of one stage (see `flowlex.validation.certificates.jit.duality_proof`)."""
 
     level: int
     scale: int

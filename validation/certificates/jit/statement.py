@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.jit import JitInstance
-from flowlex.validation.certificates.jit.windows import TransferWindows, planned_transfers, transfer_windows
-from flowlex.validation.certificates.statement.program import ExactStatement, Number
+from flowlex.validation.certificates.jit.transfer_windows import TransferWindows, planned_transfers, transfer_windows
+from flowlex.validation.certificates.statement.exact_program import ExactStatement, Number
 
 __all__ = ["JitStatement", "state_jit"]
 

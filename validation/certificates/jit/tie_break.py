@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from flowlex.formulations.arrays import Integers
+from flowlex.formulations.program_arrays import Integers
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.jit.schedule import View
 from flowlex.validation.certificates.jit.transfer_cells import together

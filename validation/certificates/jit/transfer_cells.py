@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from flowlex.formulations.arrays import Integers
-from flowlex.validation.certificates.jit.prices import Allowed, LevelProof, Prices
+from flowlex.formulations.program_arrays import Integers
+from flowlex.validation.certificates.jit.proof_data import Allowed, LevelProof, Prices
 
 __all__ = ["Cells", "Rows", "together"]
 

@@ -1,6 +1,6 @@
 """A pod placement, judged from its instance: see `document`."""
 
-from flowlex.validation.certificates.pods.sizes import balance_of
+from flowlex.validation.certificates.pods.pod_sizes import balance_of
 from flowlex.validation.certificates.pods.solution_verifier import (
     VERIFIER,
     PlacementAnswer,

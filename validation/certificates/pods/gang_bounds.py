@@ -14,9 +14,9 @@ from fractions import Fraction
 from functools import cached_property
 
 from flowlex.instances.pods import Pod, PodNode, fits_wishes
+from flowlex.validation.certificates.pods.group_rules import domain_of
+from flowlex.validation.certificates.pods.pod_sizes import machine_kind, size_of
 from flowlex.validation.certificates.pods.price_bound import Population
-from flowlex.validation.certificates.pods.rules import domain_of
-from flowlex.validation.certificates.pods.sizes import machine_kind, size_of
 
 __all__ = ["GangBounds"]
 

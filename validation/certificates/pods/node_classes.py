@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.pods import Pod, PodNode
+from flowlex.validation.certificates.pods.pod_sizes import machine_kind, size_of
 from flowlex.validation.certificates.pods.price_bound import Population
-from flowlex.validation.certificates.pods.sizes import machine_kind, size_of
 
 __all__ = ["NodeClass", "node_classes"]
 
@@ -75,7 +75,7 @@ class NodeClass:
         self, price: list[float], move: float, law: int, low: float, high: float, slope: float, fine: float, limit: int
     ) -> float:
         """At most what pods at these prices by group earn, less the cost of the load (see `patterns`)."""
-        from flowlex.validation.certificates.pods.patterns import best_pattern
+        from flowlex.validation.certificates.pods.best_node_pattern import best_pattern
 
         earns = {
             shape: sorted(((price[k] - move * cost, len(self.people.groups[k])) for k, cost in groups), reverse=True)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.pods.rules import RuleBook
-from flowlex.validation.certificates.pods.sizes import TOLERANCE, balance_of, kind_of, loads_of, need_of, size_of
+from flowlex.validation.certificates.pods.group_rules import RuleBook
+from flowlex.validation.certificates.pods.pod_sizes import TOLERANCE, balance_of, kind_of, loads_of, need_of, size_of
 
 __all__ = ["Usage", "check_placement", "could_be_added"]
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field
 
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
-from flowlex.validation.certificates.pods.sizes import (
+from flowlex.validation.certificates.pods.pod_sizes import (
     Level,
     kind_of,
     machine_kind,
@@ -24,7 +24,7 @@ from flowlex.validation.certificates.pods.sizes import (
     size_of,
     units_of,
 )
-from flowlex.validation.certificates.pods.values import levels_of
+from flowlex.validation.certificates.pods.pod_values import levels_of
 from flowlex.validation.certificates.verifier_interface import Strict
 
 __all__ = ["Population", "Price", "PriceBound", "Priced"]

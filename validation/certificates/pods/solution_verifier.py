@@ -16,30 +16,30 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from flowlex.instances.changes import Changes
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.model_changes import Changes
 from flowlex.instances.pods import PodInstance
-from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check, Claim
-from flowlex.validation.certificates.document import Document
 from flowlex.validation.certificates.exact_numbers import Number, agrees
-from flowlex.validation.certificates.options import PodOptions
-from flowlex.validation.certificates.pods.admission import AdmissionProof, most_by_prices
-from flowlex.validation.certificates.pods.balance import Piece, least_balance
-from flowlex.validation.certificates.pods.enumeration import all_ways
+from flowlex.validation.certificates.pods.admission_bound import AdmissionProof, most_by_prices
+from flowlex.validation.certificates.pods.balance_bound import Piece, least_balance
+from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
 from flowlex.validation.certificates.pods.gang_bounds import GangBounds
+from flowlex.validation.certificates.pods.group_rules import RuleBook
 from flowlex.validation.certificates.pods.placement import Usage, check_placement, could_be_added
-from flowlex.validation.certificates.pods.price_bound import Population
-from flowlex.validation.certificates.pods.rules import RuleBook
-from flowlex.validation.certificates.pods.sizes import (
+from flowlex.validation.certificates.pods.pod_sizes import (
     TOLERANCE,
     balance_of,
     size_of,
     units_of,
 )
+from flowlex.validation.certificates.pods.pod_values import QueueShares, levels_of
+from flowlex.validation.certificates.pods.price_bound import Population
 from flowlex.validation.certificates.pods.statement import judge_pods, state_pods
-from flowlex.validation.certificates.pods.values import QueueShares, levels_of
-from flowlex.validation.certificates.statement.judge import in_measure
+from flowlex.validation.certificates.problem_options import PodOptions
+from flowlex.validation.certificates.proof_time_budget import Budget
+from flowlex.validation.certificates.solution_document import Document
+from flowlex.validation.certificates.statement.verify_changed_model import in_measure
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
 __all__ = ["VERIFIER", "PlacementAnswer", "PlacementProof", "check_placement", "judge_placement"]

@@ -8,16 +8,16 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any
 
-from flowlex.instances.changes import Changes
-from flowlex.instances.exact import rational
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.model_changes import Changes
 from flowlex.instances.pods import PodInstance
-from flowlex.validation.certificates.budget import Budget
 from flowlex.validation.certificates.certificate import Check, Finding
 from flowlex.validation.certificates.pods.statement_rows import StatedPods
 from flowlex.validation.certificates.pods.statement_stages import add_admission, add_balance, add_moves
-from flowlex.validation.certificates.statement.judge import judge_statement
-from flowlex.validation.certificates.statement.program import ExactStatement
-from flowlex.validation.certificates.statement.proof import StatementProof
+from flowlex.validation.certificates.proof_time_budget import Budget
+from flowlex.validation.certificates.statement.exact_program import ExactStatement
+from flowlex.validation.certificates.statement.stage_proof import StatementProof
+from flowlex.validation.certificates.statement.verify_changed_model import judge_statement
 
 __all__ = ["judge_pods", "state_pods"]
 

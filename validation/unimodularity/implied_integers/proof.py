@@ -24,16 +24,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from flowlex.validation.unimodularity.json_documents import read, write
-from flowlex.validation.unimodularity.matrix import NamedMatrix, Program, canonical, exact, fingerprint
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of
-from flowlex.validation.unimodularity.proof import (
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix, Program, canonical, exact, fingerprint
+from flowlex.validation.unimodularity.proof_checks import Judged, Standing, judged, require
+from flowlex.validation.unimodularity.proof_types import (
     Certificate,
     VerdictError,
     describe_certificate,
     listed,
 )
-from flowlex.validation.unimodularity.proof_checks import Judged, Standing, judged, require
-from flowlex.validation.unimodularity.verify import check_certificate
+from flowlex.validation.unimodularity.verify_proof import check_certificate
 
 __all__ = ["ImpliedIntegers", "note_of", "program_fingerprint", "program_of"]
 

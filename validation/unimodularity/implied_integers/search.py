@@ -1,4 +1,4 @@
-"""Which integer declarations can be dropped? Search for a large block and for determined columns (see `implied`).
+"""Which integer declarations can be dropped? Search for a large block and for determined columns (see `proof`).
 
 A column can be in the block when its entries are +-1 once rows are divided by their content, its bounds and the
 sides of its rows are integral, and its rows hold no continuous column that cannot. The block is grown column by
@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.formulations.arrays import Booleans, Integers
+from flowlex.formulations.program_arrays import Booleans, Integers
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.clock import Clock, TimeIsUp
 from flowlex.validation.unimodularity.implied_integers.proof import (
     ImpliedIntegers,
     note_of,
     program_fingerprint,
     program_of,
 )
-from flowlex.validation.unimodularity.matrix import NamedMatrix, bipartite, canonical, exact, ternary
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of
-from flowlex.validation.unimodularity.network.matrix import network_matrix
-from flowlex.validation.unimodularity.scaling import divided, divisors_of
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix, bipartite, canonical, exact, ternary
+from flowlex.validation.unimodularity.network.network_matrix import network_matrix
+from flowlex.validation.unimodularity.row_scaling import divided, divisors_of
+from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
 
 __all__ = ["implied_integers"]
 

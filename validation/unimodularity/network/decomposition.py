@@ -27,7 +27,7 @@ to them; stamps of members and nodes.
 # numba infers the types; annotations would say nothing to it and little to a reader.
 from __future__ import annotations
 
-from flowlex.formulations.loops import loop
+from flowlex.formulations.deferred_compilation import loop
 
 __all__ = ["ends_of", "find", "free_pair", "member", "new_member", "new_node", "new_pair", "put", "reduce"]
 

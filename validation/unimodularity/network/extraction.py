@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from flowlex.formulations.arrays import Floats, Integers
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
-from flowlex.validation.unimodularity.clock import Clock
-from flowlex.validation.unimodularity.matrix import MatrixError, NamedMatrix, Program, exact, ternary
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of
-from flowlex.validation.unimodularity.network.largest_part import network_part
-from flowlex.validation.unimodularity.network.matrix import NetworkResult, network_matrix
-from flowlex.validation.unimodularity.proof import Number, listed
-from flowlex.validation.unimodularity.scaling import unit_scaling
+from flowlex.validation.unimodularity.named_matrix import MatrixError, NamedMatrix, Program, exact, ternary
+from flowlex.validation.unimodularity.network.largest_network_part import network_part
+from flowlex.validation.unimodularity.network.network_matrix import NetworkResult, network_matrix
+from flowlex.validation.unimodularity.proof_types import Number, listed
+from flowlex.validation.unimodularity.row_scaling import unit_scaling
+from flowlex.validation.unimodularity.time_limit import Clock
 
 __all__ = ["Extraction", "extract_network"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.loops import loop
+from flowlex.formulations.deferred_compilation import loop
 
 __all__ = ["orient"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.loops import loop
+from flowlex.formulations.deferred_compilation import loop
 from flowlex.validation.unimodularity.network.decomposition import (
     find,
     member,
@@ -19,7 +19,7 @@ from flowlex.validation.unimodularity.network.decomposition import (
     put,
     reduce,
 )
-from flowlex.validation.unimodularity.network.merging import hang, merge
+from flowlex.validation.unimodularity.network.merge_members import hang, merge
 
 __all__ = ["column_order", "realise"]
 

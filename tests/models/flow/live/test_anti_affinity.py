@@ -12,7 +12,7 @@ from flowlex.formulations import solve
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.generators import generate
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
-from flowlex.models.flow.goals.base import ClusterView, task_views
+from flowlex.models.flow.goals.goal_interface import ClusterView, task_views
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.plots import draw_network

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flowlex import FlowScheduler
-from flowlex.instances import events as ev
+from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority

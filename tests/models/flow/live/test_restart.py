@@ -10,14 +10,14 @@ from types import ModuleType
 
 import pytest
 
-from flowlex.instances.base import InstanceError
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
+from flowlex.instances.instance_base import InstanceError
 from flowlex.models.flow.goals import PRESETS, Continuity, FairShares, Goal, LoadSpread, Placement, Priority
 from flowlex.models.flow.live import equal_schedules, snapshot
-from flowlex.models.flow.live.records import EventError
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from flowlex.models.flow.live.task_records import EventError
 from tests.seeds import seeds
 
 STATES = Path(__file__).parent / "states"
@@ -196,7 +196,7 @@ def test_slots_are_bounded_before_memory_is_taken():
 # Goals of other packages -----------------------------------------------------------------------------------------
 def test_machines_and_rules_are_bounded(monkeypatch):
     live = racks("r0", "r1")
-    monkeypatch.setattr("flowlex.models.flow.live.state._MACHINE_LIMIT", 2)
+    monkeypatch.setattr("flowlex.models.flow.live.cluster_state._MACHINE_LIMIT", 2)
     monkeypatch.setattr("flowlex.models.flow.live.side_constraints._MOST_RULES", 1)
     with pytest.raises(EventError, match="machine 'm2': 2 machines are here, the most there may be"):
         live.add_machine(Machine(name="m2"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flowlex.instances import events as ev
-from flowlex.instances.base import InstanceError
+from flowlex.instances import event_log as ev
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.instances.generators import generate
 from flowlex.instances.generators.flow import event_stream
+from flowlex.instances.instance_base import InstanceError
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import (
     Continuity,
@@ -19,9 +19,9 @@ from flowlex.models.flow.goals import (
     Priority,
     RandomCosts,
 )
-from flowlex.models.flow.live.engines import prove
-from flowlex.models.flow.live.replay import replay_events
+from flowlex.models.flow.live.replay_events import replay_events
 from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
+from flowlex.models.flow.live.session_choice import prove
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.validation.certificates import CertificateError

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.models.flow.fair_share_demands import JobClaims, Rule
 from flowlex.models.flow.goals import FairShares
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.queue_shares import Claims, Places
-from flowlex.models.flow.share_claims import JobClaims, Rule
 
 
 @pytest.mark.parametrize("kind", ["max_min", "weighted", "caps"])

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowlex.instances import events as ev
+from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
-from flowlex.models.base import ModelError
 from flowlex.models.flow.goals import PRESETS, Continuity, FairShares, LoadSpread, Placement, Priority
 from flowlex.models.flow.live import scheduler as stepping
-from flowlex.models.flow.live.replay import replay_events
+from flowlex.models.flow.live.replay_events import replay_events
 from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
 from flowlex.models.flow.live.side_constraints import SideConstraints
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import CertificateError
 from tests.models.flow.capacity_cases import cluster
 from tests.models.flow.changes_oracle import Program, best

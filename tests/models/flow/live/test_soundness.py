@@ -9,9 +9,9 @@ from flowlex import FlowScheduler, FlowScheduling
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts
-from flowlex.models.flow.live.records import Delta
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.models.flow.live.task_ages import TaskAges, elapsed_s
+from flowlex.models.flow.live.task_records import Delta
 from tests.seeds import seeds
 
 
@@ -172,8 +172,8 @@ def test_weighted_priority_reads_demands_as_decimals() -> None:
 
 
 def test_a_log_is_counted_by_its_lines_and_time_that_runs_backwards_is_told() -> None:
-    from flowlex.instances import events as ev
-    from flowlex.models.flow.live.replay import replay_events
+    from flowlex.instances import event_log as ev
+    from flowlex.models.flow.live.replay_events import replay_events
 
     log = [
         ev.AddMachine(machine=machines(1)[0], at_s=5.0),

@@ -1,0 +1,241 @@
+"""What a run prints: JSON lines for programs; for people tables, and the summary of a night also as a page.
+
+The summary counts instances by kind and status and lists the slowest, the worst gaps, and what to run again. A long run
+prints it, and writes it with a picture to ``summary.html`` in the folder of results.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from flowlex.cli.console_output import PREVIEW_ROWS, console, facts_table, rows_table, text_of
+from flowlex.cli.pool import Finished
+from flowlex.cli.result_record import SOLVED
+from flowlex.instances.file_storage import write_atomically
+
+__all__ = ["LISTED", "Line", "print_json", "print_report", "print_summary", "trouble", "write_page"]
+
+#: Comparisons with more figures are turned on their side.
+_NARROW = 8
+#: Shorter runs list every instance instead.
+LISTED = 60
+#: Rows of the slowest and of the worst gaps; characters of a message.
+_TOP, _MESSAGE = 10, 200
+#: What makes another run end better, by what ended this one.
+_REMEDIES = {
+    "killed": "--resume",
+    "memory limit": "--resume and a higher --memory-limit",
+    "time limit": "--resume and a higher --time-limit",
+    "time_limit": "--resume and a higher --time-limit",
+    "error": "mend it (see the message), then --resume",
+}
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>
+body {{ font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 75rem; padding: 0 1rem; color: #222 }}
+table {{ border-collapse: collapse; font-size: 13px }} td {{ overflow-wrap: anywhere }}
+th, td {{ border-bottom: 1px solid #ddd; padding: .15rem .7rem .15rem 0; text-align: left; vertical-align: top }}
+svg {{ max-width: 100%; height: auto }}
+</style></head><body><h1>{title}</h1>
+{picture}
+{tables}
+</body></html>
+"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the summary needs of a record (see `flowlex.cli.result_record`); ``seconds`` is the total."""
+
+    instance: str
+    kind: str
+    status: str
+    cut_off: str | None
+    seconds: float
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    message: str
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Line:
+        """Take it from a record, so that a long run need not hold all records."""
+        seconds = float(sum(value for value in record["seconds"].values() if value is not None))
+        same = {key: record[key] for key in ("instance", "status", "objective", "bound", "gap")}
+        message = record["message"][:_MESSAGE]
+        return cls(kind=record["kind"] or "-", cut_off=record.get("cut_off"), seconds=seconds, message=message, **same)
+
+    @property
+    def remedy(self) -> str | None:
+        """How to run it again with a better end; None if it ended as it should."""
+        return _REMEDIES.get(self.cut_off or self.status)
+
+
+def summary_tables(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """The tables of a run, as `rows_table` takes them; what has no rows is left out."""
+    counts = Counter(line.status for line in lines)
+    title = f"{len(lines)} instances: " + ", ".join(f"{n} {status}" for status, n in counts.most_common())
+    slowest = sorted(lines, key=lambda line: -line.seconds)[:_TOP]
+    gaps = sorted((line for line in lines if line.gap), key=lambda line: -(line.gap or 0))
+    again = [line for line in lines if line.remedy]
+    found = [
+        (title, ("kind", "status", "instances", "seconds", "longest", "slowest instance"), _groups(lines)),
+        (
+            "Slowest instances",
+            ("instance", "kind", "status", "seconds"),
+            [(line.instance, line.kind, line.status, f"{line.seconds:.3f}") for line in slowest],
+        ),
+        (
+            "Worst gaps",
+            ("instance", "kind", "objective", "bound", "gap"),
+            [(line.instance, line.kind, line.objective, line.bound, line.gap) for line in gaps[:_TOP]],
+        ),
+        (
+            "To run again",
+            ("instance", "ended by", "run again with", "message"),
+            [(line.instance, line.cut_off or line.status, line.remedy, line.message) for line in again],
+        ),
+    ]
+    names = ("title", "columns", "rows")
+    return [dict(zip(names, table, strict=True)) for table in found if table[2]]
+
+
+def _groups(lines: Sequence[Line]) -> list[tuple[Any, ...]]:
+    groups: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        groups.setdefault((line.kind, line.status), []).append(line)
+    rows = []
+    for (kind, status), members in sorted(groups.items()):
+        longest = max(members, key=lambda line: line.seconds)
+        total = sum(line.seconds for line in members)
+        rows.append((kind, status, len(members), f"{total:.3f}", f"{longest.seconds:.3f}", longest.instance))
+    return rows
+
+
+def write_page(path: Path, lines: Sequence[Line]) -> None:
+    """Write the tables and the picture of a run as one HTML page that needs no network."""
+    tables = summary_tables(lines)
+    parts = [_html(**table) for table in tables]
+    page = _PAGE.format(title=escape(tables[0]["title"]), picture=_picture(lines), tables="\n".join(parts))
+    write_atomically(path, page.encode("utf-8", "backslashreplace"))
+
+
+def _html(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    cells = ("".join(f"<td>{escape(text_of(cell))}</td>" for cell in row) for row in rows)
+    body = "\n".join(f"<tr>{row}</tr>" for row in cells)
+    return f"<h2>{escape(title)}</h2>\n<table><tr>{head}</tr>\n{body}</table>"
+
+
+def _picture(lines: Sequence[Line]) -> str:
+    """How many instances of each kind had an answer within how many seconds, as SVG."""
+    from matplotlib.figure import Figure
+
+    from flowlex.formulations.plot_style import colours, picture_bytes
+
+    solved: dict[str, list[float]] = {}
+    for line in lines:
+        if line.status in SOLVED:
+            solved.setdefault(line.kind, []).append(line.seconds)
+    axes = Figure(figsize=(9, 4), layout="constrained").subplots()
+    for (kind, seconds), colour in zip(sorted(solved.items()), colours(len(solved)), strict=True):
+        axes.step(sorted(seconds), range(1, len(seconds) + 1), where="post", color=colour, label=kind)
+    axes.set(xlabel="seconds", ylabel="instances with an answer", xscale="log", title="Answers within so many seconds")
+    if solved:
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    svg = picture_bytes(axes, "svg").decode()
+    return svg[svg.find("<svg") :]
+
+
+def print_json(record: dict[str, Any]) -> None:
+    """Print one object on one line, at once."""
+    typer.echo(json.dumps(record, allow_nan=False))
+
+
+def trouble(record: dict[str, Any]) -> str:
+    """What is wrong with an instance, for standard error; empty when it is solved and nothing cut that off."""
+    if record["status"] in SOLVED and not record.get("cut_off"):
+        return ""
+    message = (record["explanation"] or {}).get("message") or record["message"]
+    named = message.startswith(record["instance"])
+    text = message if named else f"{record['instance']}: {message}"
+    return text if record["status"] == "error" else f"{text.rstrip('.')} ({record['status']})"
+
+
+def print_report(finished: Sequence[Finished], *, verbose: bool = False, listed: bool = True) -> None:
+    """Print answers of short runs, comparisons, and the summary; of a single error `trouble` has said all."""
+    out = console()
+    if listed and len(finished) == 1:
+        if finished[0].record["status"] != "error":
+            _print_one(finished[0], out, verbose)
+    elif listed:
+        out.print(_summary([item.record for item in finished]))
+    for item in finished:
+        comparison = item.record.get("comparison")
+        if comparison:
+            _print_comparison(item.record["instance"], comparison, out)
+
+
+def _print_one(item: Finished, out: Any, verbose: bool) -> None:
+    record, display = item.record, item.display
+    if "table" in display:
+        out.print(rows_table(**display["table"]))
+    facts = {key: record[key] for key in ("instance", "kind", "model", "engine", "status", "objective", "bound", "gap")}
+    facts |= record["metrics"]
+    if record["explanation"]:
+        facts["why"] = record["explanation"]["message"]
+        facts |= {key: _few(names) for key, names in record["explanation"].items() if key != "message" and names}
+    elif record["message"] and (record["status"] not in SOLVED or record.get("cut_off")):
+        facts["message"] = record["message"]
+    seconds = {key: value for key, value in record["seconds"].items() if value is not None}
+    facts["seconds"] = ", ".join(f"{key} {value:.3f}" for key, value in seconds.items()) or None
+    if record["solution"]:
+        facts["solution file"] = record["solution"]
+    out.print(facts_table("Result", facts))
+    if "certificate" in display:
+        summary, *checks = display["certificate"].splitlines()
+        out.print("\n".join([f"Certificate: {summary}", *(checks if verbose else ())]), markup=False)
+
+
+def _print_comparison(instance: str, comparison: dict[str, Any], out: Any) -> None:
+    rows = comparison.get("rows")
+    if not rows:
+        out.print(f"No comparison of {instance}: {comparison.get('message', 'nothing to compare')}", markup=False)
+        return
+    columns, table = list(rows[0]), [list(row.values()) for row in rows]
+    if len(columns) > _NARROW:  # one column per policy reads better than one per figure
+        columns, *table = map(list, zip(columns, *table, strict=True))
+    out.print(rows_table(f"Comparison: {instance}", columns, table))
+
+
+def _summary(records: Sequence[dict[str, Any]]) -> Any:
+    title = summary_tables(list(map(Line.of, records)))[0]["title"]
+    columns = ("instance", "kind", "engine", "status", "objective", "gap", "certified", "seconds")
+    return rows_table(title, columns, [_row(record) for record in records])
+
+
+def print_summary(lines: Sequence[Line]) -> None:
+    """Print the tables of a long run, each to so many rows."""
+    for table in summary_tables(lines):
+        rows = table["rows"]
+        most = len(rows) if table["columns"][0] == "kind" else PREVIEW_ROWS
+        console().print(rows_table(**table | {"rows": rows[:most]}, total=len(rows)))
+
+
+def _row(record: dict[str, Any]) -> tuple[Any, ...]:
+    certified = {True: "yes", False: "FAILS", None: "-"}[record["certificate"]["ok"]]
+    head = tuple(record[key] for key in ("instance", "kind", "engine", "status", "objective", "gap"))
+    return (*head, certified, f"{Line.of(record).seconds:.3f}")
+
+
+def _few(names: Sequence[Any], limit: int = 10) -> str:
+    shown = ", ".join(text_of(name) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

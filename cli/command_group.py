@@ -1,0 +1,167 @@
+"""The group of all commands: help by task, one message per error, and commands that are imported when called."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from flowlex.cli.console_output import complain
+
+__all__ = ["LAZY", "TASKS", "FlowlexGroup", "Lazy"]
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """A command whose module is imported only when it is called.
+
+    Attributes
+    ----------
+    module, attribute
+        The function, or the `typer.Typer` with sub-commands.
+    help
+        The line in ``flowlex --help``.
+    extra
+        The optional dependencies that it needs to run (not for its help), if any.
+    """
+
+    module: str
+    attribute: str
+    help: str
+    extra: str = ""
+
+    def present(self) -> bool:
+        """Whether this installation has it."""
+        return importlib.util.find_spec(self.module) is not None
+
+    def load(self, name: str) -> Any:
+        """Import it as a command."""
+        target = getattr(importlib.import_module(self.module), self.attribute)
+        if isinstance(target, typer.Typer):
+            command: Any = typer.main.get_command(target)
+        else:
+            single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+            single.command(name)(target)
+            command = typer.main.get_command(single)
+        command.name = name
+        return command
+
+
+LAZY: dict[str, Lazy] = {
+    "import": Lazy("flowlex.cli.import_traces", "app", "Turn public traces into instance files."),
+    "tu": Lazy("flowlex.cli.tu", "tu", "Is a constraint matrix totally unimodular? With a proof either way."),
+    "integers": Lazy("flowlex.cli.implied_integers", "integers", "Which integer declarations can be dropped?"),
+    "claims": Lazy("flowlex.cli.claims", "claims", "Check the published claims again."),
+    "replay": Lazy("flowlex.cli.replay_events", "replay", "Feed an event log to a live scheduler, step by step."),
+    "flow": Lazy("flowlex.cli.network_stream", "flow", "Solve a network again and again while DIMACS lines change it."),
+    "explain": Lazy(
+        "flowlex.cli.explain", "explain", "Why does a task of a saved scheduler wait, and what would run it?"
+    ),
+    "run-partition": Lazy(
+        "flowlex.cli.partition", "run_partition", "Partition items, run a program on each share, time it."
+    ),
+    "simulate": Lazy("flowlex.cli.simulate", "simulate", "Simulate clusters and networks over time."),
+    "reproduce": Lazy("flowlex.cli.reproduce", "reproduce", "Measure the papers' statements again, beside theirs."),
+    "study": Lazy(
+        "flowlex.cli.parameter_study", "study", "Solve files under all combinations of options, into one table."
+    ),
+    "options": Lazy(
+        "flowlex.cli.model_options", "options", "List the options of a kind of problem, with their meaning."
+    ),
+    "warm-up": Lazy("flowlex.cli.warm_up", "warm_up", "Compile the numerical loops now, so that no first use waits."),
+    "serve": Lazy("flowlex.cli.serve_schedulers", "app", "Run a scheduler as a service.", "telemetry"),
+    "telemetry": Lazy("flowlex.cli.telemetry", "app", "The node information service.", "telemetry"),
+}
+
+
+#: Commands by task, in the order of ``flowlex --help``.
+TASKS: dict[str, tuple[str, ...]] = {
+    "Make and import instances": ("generate", "example", "import", "library", "schema"),
+    "Solve": ("solve", "place", "study", "options", "replay", "flow", "run-partition"),
+    "Look": ("show", "plot", "explain", "export", "bindings"),
+    "Check": ("verify", "tu", "integers", "claims"),
+    "Simulate": ("simulate", "reproduce"),
+    "Serve": ("serve", "telemetry", "warm-up"),
+}
+
+
+class FlowlexGroup(TyperGroup):
+    """Adds the lazy commands, and turns errors that a user can fix into one message and exit code 2."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All commands, by task."""
+        names = [*super().list_commands(ctx), *(name for name, lazy in LAZY.items() if lazy.present())]
+        order = [name for task in TASKS.values() for name in task]
+        return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section of the help for each task."""
+        names = self.list_commands(ctx)
+        other = [name for name in names if not any(name in task for task in TASKS.values())]
+        limit = formatter.width - 6 - max(map(len, names))
+        for title, members in {**TASKS, "Other": tuple(other)}.items():
+            rows = [(name, self.get_command(ctx, name).get_short_help_str(limit)) for name in members if name in names]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows, col_max=limit)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Look a command up; a lazy command is represented by a stand-in with its help line."""
+        if cmd_name in LAZY and LAZY[cmd_name].present():
+            return TyperCommand(cmd_name, help=LAZY[cmd_name].help)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find the command to run; imports a lazy one."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in LAZY and command is not None:
+            command = LAZY[name].load(name)
+        return name, command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # the reader of a pipe has ended; the command-line library exits quietly
+        except ModuleNotFoundError as error:
+            lazy = LAZY.get(ctx.invoked_subcommand or "")
+            if (error.name or "").startswith("flowlex") or lazy is None or not lazy.extra:
+                raise
+            package = f"pip install 'flowlex[{lazy.extra}]'"
+            complain(f"'{ctx.invoked_subcommand}' needs {error.name}; install it with: {package}")
+            raise typer.Exit(2) from error
+        except Exception as error:
+            message = explanation(error)
+            if message is None:
+                raise
+            complain(message)
+            raise typer.Exit(2) from error
+
+
+#: Errors whose message says what to fix; a class whose module is not imported was not raised.
+_EXPECTED = (
+    ("flowlex.instances.input_errors", "InstanceError"),
+    ("flowlex.models.solution", "ModelError"),
+    ("flowlex.formulations.solver_outcome", "EngineError"),
+    ("flowlex.validation.certificates.certificate", "CertificateError"),
+    ("flowlex.simulation.event_queue", "SimulationError"),
+)
+
+
+def explanation(error: Exception) -> str | None:
+    """The message for an error that a user can fix; None for a defect of the program."""
+    imported = (getattr(sys.modules.get(module), name, None) for module, name in _EXPECTED)
+    if isinstance(error, tuple(kind for kind in imported if kind is not None)):
+        return str(error)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"{where}{error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return "not enough memory; try a smaller instance"
+    return None

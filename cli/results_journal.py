@@ -1,0 +1,180 @@
+"""The results of a batch: one JSON line per instance in ``results.jsonl``, safe against ``kill -9``.
+
+A line is appended and forced to disk as its instance finishes; nothing else is ever written while solving. A line
+that a killed run left half written is dropped when the next run opens the folder (its instance counts as not
+done). A folder is locked while a run writes to it, so no instance can get two lines.
+
+``--resume`` counts an instance as done when its line was made from the same file (path, size and time of last
+change, as `make` and `rsync` decide: no need to read thousands of files again) with the same options, and is not
+an ``error`` nor cut off by a kill: an instance that failed (out of memory, file since mended) is tried again, one that
+ran into the same time limit is not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flowlex.instances.file_storage import resolved, seen, write_atomically
+
+__all__ = ["Fingerprint", "Journal", "JournalError", "Record"]
+
+#: One line of results, see `flowlex.cli.result_record`.
+Record = dict[str, Any]
+
+
+class JournalError(Exception):
+    """The folder of results cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a file looked like when it was solved."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> Fingerprint:
+        """Look at a file; one that cannot be looked at has no size."""
+        real = str(resolved(path))
+        try:
+            return cls(real, *seen(path))
+        except OSError:
+            return cls(real, -1, -1)
+
+
+@dataclass
+class Journal:
+    """Results of one folder, locked until closed. Use it as a context manager.
+
+    Attributes
+    ----------
+    folder
+        Where ``results.jsonl`` and the solution files are.
+    records
+        Results found when it was opened, by resolved path of the instance file.
+    dropped
+        Lines found that were no results (torn by a killed run).
+    foreign
+        Lines found that are complete but no results of this command, such as a report's measurements without inputs.
+    differing
+        Names of options that kept a result from being taken for `done`.
+    """
+
+    folder: Path
+    records: dict[str, Record] = field(default_factory=dict)
+    dropped: int = 0
+    foreign: int = 0
+    differing: set[str] = field(default_factory=set)
+    _lock: int = -1
+    _stream: int = -1
+
+    @property
+    def path(self) -> Path:
+        """The file of results."""
+        return self.folder / "results.jsonl"
+
+    def __enter__(self) -> Journal:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise JournalError(f"{self.folder} is a file; -o names a folder, for solution files and results.jsonl")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for half_written in self.folder.glob(".*.part"):  # by a run that was killed; the lock is ours
+                half_written.unlink(missing_ok=True)
+            self._read()
+        except BlockingIOError as error:
+            self._close()
+            raise JournalError(f"{self.folder}: another `flowlex solve` is writing there; wait or use -o") from error
+        except OSError as error:
+            self._close()
+            raise JournalError(f"{self.folder}: cannot write results there: {error.strerror or error}") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        for descriptor in (self._stream, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._stream = self._lock = -1
+
+    def _read(self) -> None:
+        if not self.path.exists():
+            return
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            try:
+                record = json.loads(line)
+            except ValueError:  # torn: no beginning of an object is an object
+                self.dropped += 1
+                continue
+            if _is_result(record):
+                self.records[record["input"]["path"]] = record
+            else:
+                self.foreign += 1
+
+    def done(self, file: Fingerprint, options: Mapping[str, Any]) -> Record | None:
+        """The recorded result of a file under the same options, if there is one and its solution file is there."""
+        record = self.records.get(file.path)
+        if record is None or record["status"] == "error" or record.get("cut_off") == "killed":
+            return None
+        before = record["options"]
+        self.differing |= {name for name in {*before, *options} if before.get(name) != options.get(name)}
+        same = record["input"] == vars(file) and record["options"] == options
+        solution = record.get("solution")
+        return record if same and (solution is None or (self.folder / solution).exists()) else None
+
+    def begin(self, forget: set[str]) -> bool:
+        """Make the file ready to append to: drop torn lines and those of instances about to be solved.
+
+        Returns
+        -------
+        bool
+            Whether results were dropped that a person may want; the file as it was is then kept as
+            ``results.previous.jsonl``.
+        """
+        try:
+            lost = [record for path, record in self.records.items() if path in forget]
+            valuable = self.foreign > 0 or any(record["status"] != "error" for record in lost)
+            kept = {path: record for path, record in self.records.items() if path not in forget}
+            content = b"".join(map(encode, kept.values()))
+            if self.path.exists() and self.path.read_bytes() != content:
+                if valuable:
+                    write_atomically(self.folder / "results.previous.jsonl", self.path.read_bytes())
+                write_atomically(self.path, content)
+            self.records = kept
+            self._stream = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise JournalError(f"{self.path}: cannot be written: {error.strerror or error}") from error
+        return valuable
+
+    def append(self, record: Record) -> None:
+        """Add a result and force it to disk."""
+        data = encode(record)
+        try:
+            while data:
+                data = data[os.write(self._stream, data) :]
+            os.fsync(self._stream)
+        except OSError as error:
+            reason = error.strerror or error
+            raise JournalError(f"{self.path}: cannot be written: {reason}; mend it and use --resume") from error
+
+
+def encode(record: Record) -> bytes:
+    """One line of JSON."""
+    return json.dumps(record, allow_nan=False).encode() + b"\n"
+
+
+def _is_result(record: Any) -> bool:
+    if not isinstance(record, dict) or not isinstance(record.get("input"), dict):
+        return False
+    return isinstance(record["input"].get("path"), str) and {"status", "options"} <= record.keys()

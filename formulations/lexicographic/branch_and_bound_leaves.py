@@ -1,0 +1,66 @@
+"""The result of minimising stages: values, and a tree of linear programs with duals at its leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import Status
+
+__all__ = ["Branch", "Leaf", "StageResult", "StagesOutcome"]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """``x_column <= side`` (``upper``), or ``>= side``."""
+
+    column: int
+    upper: bool
+    side: int
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A part of all answers, and its bound.
+
+    Attributes
+    ----------
+    branches
+        From the root.
+    rows, earlier
+        (m,) multipliers of the rows; those of the stages before, at most 0.
+    own
+        1, or 0 where the multipliers show that the leaf is empty.
+    bound
+        The stage is at least this in the leaf; infinite where it is empty.
+    """
+
+    branches: tuple[Branch, ...]
+    rows: Floats
+    earlier: Floats
+    own: int
+    bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class StageResult:
+    """The value of a stage, and the leaves that cover all answers."""
+
+    value: float
+    leaves: tuple[Leaf, ...]
+    bound: float
+    proven: bool
+
+
+@dataclass(frozen=True, eq=False)
+class StagesOutcome:
+    """Plain data: how it ended, the values of all columns, and a result for each stage that was looked at."""
+
+    status: Status
+    values: Floats | None = None
+    stages: tuple[StageResult, ...] = ()
+    method: str = ""
+    message: str = ""
+    seconds: float = 0.0
+    #: Leaves that show that there is no answer.
+    empty: tuple[Leaf, ...] = ()

@@ -1,0 +1,136 @@
+"""A lexicographic problem over the loads of a linear program, and its result.
+
+Source: P2 of Shi et al. 2021 (shared/papers/jit-bandwidth.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from flowlex.formulations.linear_expression import Expression
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import Outcome, Status
+
+__all__ = [
+    "WHOLE",
+    "Integrality",
+    "LexicographicProgram",
+    "LexicographicResult",
+    "Route",
+    "Stage",
+    "copy_program",
+    "is_whole",
+]
+
+Integrality: TypeAlias = Literal["auto", "lp", "mip"]
+#: How an answer was found.
+Route: TypeAlias = Literal["lp", "lp, rounded within the optimal face", "mip"]
+
+#: Distance from an integer that counts as none.
+WHOLE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class LexicographicProgram:
+    """The loads to be minimised lexicographically.
+
+    Attributes
+    ----------
+    base
+        The constraints; its objective is ignored. Its variables take integers (declared continuous).
+    loads
+        (U,) the loads, non-negative integers for integer answers.
+    levels
+        No load exceeds ``levels * width``.
+    width
+        (U,) load u stands for this many equal loads (slots of an interval); 1 when each is one.
+    first
+        An expression of one row, minimised before any level (total lateness); None when there is none.
+    constant_sum
+        The sum of the loads, when the constraints fix it.
+    """
+
+    base: LinearProgram
+    loads: Expression
+    levels: int
+    width: Floats
+    first: Expression | None = None
+    constant_sum: float | None = None
+
+    @property
+    def lowest(self) -> int:
+        """The lowest level that needs a program: the sum of all loads settles level 1."""
+        return 1 if self.constant_sum is None else 2
+
+    def count(self, values: Floats, level: int) -> float:
+        """How many of the equal loads behind each load reach a level, at values of the base's columns."""
+        above = self.loads.evaluate(values) - (level - 1) * self.width
+        return float(np.clip(above, 0, self.width).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One program of the sequence.
+
+    Attributes
+    ----------
+    level
+        The level whose loads were counted; ``levels + 1`` for the objective before all levels.
+    value
+        Optimum of the stage over integers (or of the linear program when integers were not asked for).
+    bound
+        Proven lower bound: of the linear program (rounded up), or of the integer program.
+    duals
+        By constraint name of the base program, and ``level_link`` for the loads, from the linear program.
+    multipliers
+        Level to non-negative price of the levels fixed before; key ``levels + 1`` is the objective before all.
+    """
+
+    level: int
+    value: float
+    bound: float
+    duals: dict[str, Floats] = field(default_factory=dict, repr=False)
+    multipliers: dict[int, float] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class LexicographicResult:
+    """A lexicographic optimum.
+
+    Attributes
+    ----------
+    status
+        ``optimal`` when every stage is proven; ``feasible`` when a program stopped at a limit.
+    values
+        (columns of the base,) the answer.
+    largest
+        The largest level, K.
+    stages
+        One for each level that some load reaches and not the next; at levels between them, as many loads as at the
+        next higher of these.
+    """
+
+    status: Status
+    values: Floats | None
+    largest: int
+    stages: tuple[Stage, ...]
+    route: Route
+    outcome: Outcome
+    lp_solves: int = 0
+    mip_solves: int = 0
+
+
+def is_whole(values: Floats) -> bool:
+    """Whether all values are integers, up to the tolerance of solvers."""
+    return bool(np.abs(values - np.rint(values)).max(initial=0.0) <= WHOLE)
+
+
+def copy_program(base: LinearProgram) -> LinearProgram:
+    """A program with the same blocks and no objective, to which more can be added."""
+    program = base.copy()
+    program.minimize(Expression.empty(1))
+    return program

@@ -1,0 +1,211 @@
+r"""Objectives in strict order over one integer program, each proven by a tree of linear programs.
+
+Stage k is minimised among the answers that keep the stages before it at their optima. A linear program comes first: if
+its vertex is integer, it is the answer, and its duals are the proof. Else HiGHS solves the integer program, and branch
+and bound over linear programs makes a tree whose leaves carry duals. Whoever reads the proof needs no solver: with
+multipliers y of the rows and e of the earlier stages, every answer of a leaf satisfies
+
+.. math::
+
+    w c x \ge \sum_i y_i b_i + \sum_k e_k v_k + \sum_j \min_{l_j \le x_j \le u_j} r_j x_j,
+    \quad r = w c - A'y - \sum_k e_k c_k,
+
+with w = 1, or w = 0 and a positive right-hand side where the leaf is empty.
+Source: branch and bound with dual bounds as in VIPR (Cheung, Gleixner and Steffy, 2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+import numpy as np
+
+from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf, StageResult, StagesOutcome
+from flowlex.formulations.lexicographic.stage_program import WHOLE, StageProgram, close_to, raised
+from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.program_arrays import Booleans, Floats, LinearProgramArrays
+from flowlex.formulations.solver_outcome import SolveOptions, Status
+
+__all__ = ["Branch", "Leaf", "StageResult", "StagesOutcome", "solve_stages"]
+
+
+def solve_stages(
+    arrays: LinearProgramArrays,
+    costs: Sequence[Floats],
+    options: SolveOptions | None = None,
+    *,
+    start: Floats | None = None,
+    seen: Callable[[Floats], None] | None = None,
+    accept: Callable[[Floats], Floats | None] | None = None,
+    nodes: int | None = None,
+    known: Sequence[float] | None = None,
+) -> StagesOutcome:
+    """Minimise the costs one after the other.
+
+    Parameters
+    ----------
+    arrays
+        The program; its own objective does not count. All columns have finite bounds.
+    costs
+        (n,) coefficients of each stage, integers where exact.
+    options
+        Of `SolveOptions`: ``time_limit_s`` (processor seconds), ``max_steps`` (leaves of a stage's tree), ``gap``,
+        ``seed``, ``threads``.
+    start
+        (n,) an answer to begin with; one that breaks a bound or a row is left out.
+    seen
+        Given each better answer as it is found.
+    accept
+        Where the program is a relaxation: makes an answer that holds beyond it of one that the program allows, maybe a
+        worse one; None where it makes none. Bounds stay those of the program.
+    nodes
+        Nodes of the search tree of HiGHS in one stage; 0: no integer program is solved, only linear ones.
+    known
+        Bounds of the stages that hold from elsewhere: where one is reached, the stage is not searched further.
+
+    Returns
+    -------
+    StagesOutcome
+        ``optimal`` where every stage is proven, ``feasible`` where the tree of one was cut off (later stages are then
+        minimised too, from the value found), ``infeasible`` or ``time_limit`` without an answer.
+    """
+    options = options or SolveOptions()
+    started = processor_seconds()
+    until = inf if options.time_limit_s is None else started + options.time_limit_s
+    program = StageProgram(arrays, costs, options, until, accept, nodes, known or ())
+    if start is not None:
+        program.begin(start)
+    results: list[StageResult] = []
+    message = ""
+    for cost in costs if len(costs) else [np.zeros(len(arrays.cost))]:
+        result, empty = _stage(program, cost)
+        if result is None:
+            status = Status.INFEASIBLE if empty or program.refuted else Status.TIME_LIMIT
+            text = "no answer satisfies all rows" if status is Status.INFEASIBLE else "the limit came before any answer"
+            return StagesOutcome(status, method=_method(program), message=text, empty=empty)
+        results.append(result)
+        if not result.proven and not message:
+            message = f"stage {len(results)} is not proven: {result.value:g}, at least {result.bound:g}"
+        if seen is not None and program.best is not None:
+            seen(program.best)
+    return StagesOutcome(
+        Status.FEASIBLE if message else Status.OPTIMAL,
+        program.best,
+        tuple(results),
+        _method(program),
+        message,
+        processor_seconds() - started,
+    )
+
+
+def _method(program: StageProgram) -> str:
+    return "integer program" if program.methods else "linear program"
+
+
+def _stage(program: StageProgram, cost: Floats) -> tuple[StageResult | None, tuple[Leaf, ...]]:
+    """Minimise one stage and keep it at its value; without an answer, leaves that prove infeasibility."""
+    step = _step(cost, program.arrays.integrality)
+    program.minimise(cost)
+    trivial = _trivial(program, cost, step)
+    if trivial is None:
+        root, vertex = program.relax((), cost)
+        if vertex is None and not root.own:
+            return None, (root,)
+        whole = vertex is not None and program.integral(vertex)
+        if whole and vertex is not None:
+            program.take(vertex, cost)
+        elif (
+            vertex is not None
+            and program.nodes != 0
+            and raised(root.bound, step) - root.bound <= close_to(root.bound, 0)
+        ):
+            found = program.on_face(root, cost)
+            if found is not None:
+                program.take(found, cost)
+        if program.best is not None and ((whole and program.accept is None) or program.reached(root.bound, cost, step)):
+            value = float(cost @ program.best)
+            trivial = StageResult(value, (root,), value, True)
+    here = len(program.kept)
+    if trivial is None and here < len(program.known) and program.reached(program.known[here], cost, step):
+        assert program.best is not None
+        value = float(cost @ program.best)
+        bound = min(raised(root.bound, step), value)
+        trivial = StageResult(value, (root,), bound, value - bound <= close_to(value, 0))
+    if trivial is None:
+        if program.nodes != 0:
+            found, sure = program.whole_program(cost)
+            program.refuted = found is None and sure
+            if found is not None:
+                program.take(found, cost)
+        leaves, open_ = _tree(program, cost, step)
+        if program.best is None:
+            return None, () if open_ else leaves
+        value = float(cost @ program.best)
+        bound = min((raised(leaf.bound, step) for leaf in leaves), default=value)
+        bound = min(bound, value)
+        trivial = StageResult(value, leaves, bound, value - bound <= close_to(value, program.options.gap))
+    program.keep(cost, trivial.value, step)
+    return trivial, ()
+
+
+def _step(cost: Floats, integrality: Booleans) -> float:
+    """Stage values are integer multiples of this; 0 where a column with a cost may be fractional."""
+    used = np.flatnonzero(cost)
+    if not integrality[used].all() or (cost != np.rint(cost)).any() or not len(used):
+        return 0.0 if len(used) else 1.0
+    return float(np.gcd.reduce(np.abs(cost[used]).astype(np.int64)))
+
+
+def _trivial(program: StageProgram, cost: Floats, step: float) -> StageResult | None:
+    """The best answer so far, where no answer within the bounds of the columns is better."""
+    if program.best is None:
+        return None
+    a = program.arrays
+    zero = np.zeros(len(a.row_lower) + len(program.kept))
+    leaf = program.leaf((), zero, 1, cost, a.column_lower, a.column_upper)
+    value = float(cost @ program.best)
+    return StageResult(value, (leaf,), value, True) if value <= leaf.bound + close_to(value, 0) else None
+
+
+def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf, ...], bool]:
+    """Leaves that cover all answers, depth first; whether one of them is still open."""
+    leaves: list[Leaf] = []
+    stack: list[tuple[Branch, ...]] = [()]
+    cut = False
+    while stack:
+        leaf, vertex = program.relax(stack.pop(), cost)
+        value = inf if program.best is None else float(cost @ program.best)
+        if vertex is not None and raised(leaf.bound, step) < value - close_to(value if np.isfinite(value) else 0.0, 0):
+            if program.integral(vertex):
+                program.take(vertex, cost)
+            elif len(leaves) + len(stack) + 2 <= program.leaves and not program.late:
+                stack += [(*leaf.branches, branch) for branch in _branches(program, vertex, cost)]
+                continue
+            else:
+                cut = True
+        cut = cut or (vertex is None and leaf.own == 1)
+        leaves.append(leaf)
+    return tuple(leaves), cut
+
+
+def _branches(program: StageProgram, vertex: Floats, cost: Floats) -> tuple[Branch, Branch]:
+    """The two sides of a fractional integer column, the nearer side first.
+
+    Columns of earlier stages come first, as their sum is settled, then those of this stage, whose branches raise its
+    bound. Among them the column is chosen that the vertex makes cheapest against the best answer, the last of several.
+    """
+    x = vertex[program.integer]
+    away = np.abs(x - np.rint(x))
+    for each in (*(before for before, _ in program.kept), cost):
+        own = each[program.integer]
+        if away[own != 0].max(initial=0) > WHOLE:
+            away = np.where(own != 0, away, 0.0)
+            if program.best is not None:
+                gain = np.sign(own) * (program.best[program.integer] - x)
+                away = np.where(away > WHOLE, 2 + np.clip(gain, -1, 1), 0.0)
+            break
+    k = int(np.flatnonzero(away >= away.max() - WHOLE)[-1])
+    column, below = int(program.integer[k]), int(np.floor(x[k]))
+    sides = Branch(column, True, below), Branch(column, False, below + 1)
+    return sides if x[k] - below > 0.5 else (sides[1], sides[0])

@@ -1,0 +1,218 @@
+"""Successive shortest paths on the live network (see `live_network`), compiled by numba.
+
+Excess of a node is sent along a shortest path of the residual network to a deficit or the root, and a deficit is met
+the other way round; lengths are reduced costs. Raising the potentials of what lies nearer than the end of the path
+keeps every arc optimal (Jewell; Iri; Busacker and Gowen; potentials by Edmonds and Karp, and Tomizawa). Work is in
+proportion to what lies nearer.
+"""
+
+# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
+# mypy: disallow-untyped-calls=False
+from __future__ import annotations
+
+from flowlex.formulations.sessions.residual_network import (
+    DONE,
+    FAR,
+    FIRST,
+    HEAP,
+    LAST,
+    LOOKS,
+    LOOSE,
+    PATHS,
+    STAMP,
+    kernel,
+    put_flow,
+)
+
+__all__ = ["balance"]
+
+
+@kernel
+def _sift_up(t, v):
+    at = t.place[v]
+    key = t.distance[v]
+    while at > 0:
+        above = (at - 1) // 2
+        w = t.heap[above]
+        if t.distance[w] <= key:
+            break
+        t.heap[at] = w
+        t.place[w] = at
+        at = above
+    t.heap[at] = v
+    t.place[v] = at
+
+
+@kernel
+def _pop(t):
+    """Take the nearest node off the heap."""
+    top = t.heap[0]
+    t.place[top] = -1
+    t.counters[HEAP] -= 1
+    size = t.counters[HEAP]
+    if size == 0:
+        return top
+    v = t.heap[size]
+    key = t.distance[v]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= size:
+            break
+        if below + 1 < size and t.distance[t.heap[below + 1]] < t.distance[t.heap[below]]:
+            below += 1
+        w = t.heap[below]
+        if t.distance[w] >= key:
+            break
+        t.heap[at] = w
+        t.place[w] = at
+        at = below
+    t.heap[at] = v
+    t.place[v] = at
+    return top
+
+
+@kernel
+def _next(t, reached):
+    """The nearest node that is reached and not settled, or -1."""
+    while t.counters[FIRST] < t.counters[LAST]:
+        u = t.near[t.counters[FIRST]]
+        t.counters[FIRST] += 1
+        if t.stamp[u] == reached:
+            return u
+    t.counters[FIRST] = t.counters[LAST] = 0
+    while t.counters[HEAP] > 0:
+        u = _pop(t)
+        if t.stamp[u] == reached:
+            return u
+    return -1
+
+
+@kernel
+def _reach(t, w, now, reached):
+    """Enter a node whose distance has been lowered where `_next` finds it."""
+    fresh = t.stamp[w] != reached
+    if fresh:
+        t.stamp[w] = reached
+        t.place[w] = -1
+    if t.distance[w] == now:
+        if t.place[w] >= 0:
+            _sift_up(t, w)  # it comes off the heap as settled
+        t.near[t.counters[LAST]] = w
+        t.counters[LAST] += 1
+        return
+    if t.place[w] < 0:
+        t.place[w] = t.counters[HEAP]
+        t.heap[t.counters[HEAP]] = w
+        t.counters[HEAP] += 1
+    _sift_up(t, w)
+
+
+@kernel
+def _scan(t, u, reached, forward, target):
+    """Look at the residual arcs of a settled node; returns the nearest target so far."""
+    now, price = t.distance[u], t.pi[u]
+    limit = t.distance[target] if target >= 0 else FAR
+    for out in range(2):
+        following = t.first_out[u] if out == 0 else t.first_in[u]
+        adds = forward == (out == 0)  # the way along the arc sends more over it
+        while following >= 0:
+            t.counters[LOOKS] += 1
+            arc = following
+            if adds:
+                if t.flow[arc] >= t.capacity[arc]:
+                    following = t.next_out[arc] if out == 0 else t.next_in[arc]
+                    continue
+            elif t.flow[arc] == 0:
+                break  # nor do those after it carry anything
+            w = t.head[arc] if out == 0 else t.tail[arc]
+            following = t.next_out[arc] if out == 0 else t.next_in[arc]
+            if t.stamp[w] == reached + 1:
+                continue
+            reduced = t.cost[arc] + (t.pi[w] - price if out == 0 else price - t.pi[w])
+            length = now + (reduced if adds else -reduced)
+            if length >= limit or (t.stamp[w] == reached and length >= t.distance[w]):
+                continue
+            t.distance[w], t.link[w] = length, arc
+            if w == 0 or (t.excess[w] < 0 if forward else t.excess[w] > 0):
+                target, limit = w, length
+                t.stamp[w] = reached
+                if length == now:
+                    return target
+            else:
+                _reach(t, w, now, reached)
+    return target
+
+
+@kernel
+def _search(t, source, forward):
+    """Find the nearest node that evens ``source`` out and raise the settled potentials. Returns it, or -1.
+
+    From a node of excess the search goes along residual arcs to a deficit or the root; to a node of deficit it
+    goes against them, from an excess or the root.
+    """
+    t.counters[STAMP] += 2
+    reached = t.counters[STAMP]  # settled nodes are stamped with one more
+    t.counters[HEAP] = t.counters[DONE] = t.counters[FIRST] = t.counters[LAST] = 0
+    t.distance[source], t.link[source] = 0, -1
+    _reach(t, source, 0, reached)
+    target = -1
+    while True:
+        u = _next(t, reached)
+        if u < 0 or (target >= 0 and t.distance[u] >= t.distance[target]):
+            break
+        t.stamp[u] = reached + 1
+        t.settled[t.counters[DONE]] = u
+        t.counters[DONE] += 1
+        target = _scan(t, u, reached, forward, target)
+        if target >= 0 and t.distance[target] == t.distance[u]:
+            break
+    if target < 0:
+        return -1
+    for i in range(t.counters[DONE]):
+        u = t.settled[i]
+        more = t.distance[target] - t.distance[u]
+        t.pi[u] += more if forward else -more
+    return target
+
+
+@kernel
+def _send(t, source, target, forward):
+    """Send what source and target can over the path that was found."""
+    amount = abs(t.excess[source])
+    if target != 0:
+        amount = min(amount, abs(t.excess[target]))
+    v = target
+    while v != source:
+        arc = t.link[v]
+        adds = (t.head[arc] == v) == forward
+        amount = min(amount, t.capacity[arc] - t.flow[arc] if adds else t.flow[arc])
+        v = t.tail[arc] if t.head[arc] == v else t.head[arc]
+    v = target
+    while v != source:
+        arc = t.link[v]
+        adds = (t.head[arc] == v) == forward
+        put_flow(t, arc, t.flow[arc] + (amount if adds else -amount))
+        v = t.tail[arc] if t.head[arc] == v else t.head[arc]
+    t.excess[source] -= amount if forward else -amount
+    t.excess[target] += amount if forward else -amount
+    t.counters[PATHS] += 1
+
+
+@kernel
+def balance(t, budget):
+    """Even all nodes out by shortest paths; returns 0, or a node that cannot be balanced, or -1 past the budget."""
+    t.counters[LOOKS] = 0
+    while t.counters[LOOSE] > 0:
+        v = t.loose[t.counters[LOOSE] - 1]
+        while t.excess[v] != 0:
+            if t.counters[LOOKS] > budget:
+                return -1
+            forward = t.excess[v] > 0
+            target = _search(t, v, forward)
+            if target < 0:
+                return v
+            _send(t, v, target, forward)
+        t.is_loose[v] = False
+        t.counters[LOOSE] -= 1
+    return 0

@@ -1,0 +1,325 @@
+"""What happens to a cluster or a network over time, as JSON lines: one event a line, applied in order.
+
+A log of a cluster may open with a ``cluster`` event holding a whole flow-scheduling instance; one of transfers opens
+with a ``network``. ``step`` asks the scheduler to decide; whoever replays a log without ``step`` cuts it into steps.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from flowlex.instances.file_storage import write_atomically
+from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine, Queue, Slots
+from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
+from flowlex.instances.input_errors import InstanceError, first_fault
+from flowlex.instances.instance_base import Name, NonNegative, Part, Positive, require_unique
+from flowlex.instances.jit import JitInstance, Job
+from flowlex.instances.jit import Machine as Port
+
+__all__ = [
+    "AddMachine",
+    "Arrive",
+    "Cancel",
+    "Cluster",
+    "Event",
+    "EventLog",
+    "Finish",
+    "Network",
+    "Relabel",
+    "RemoveMachine",
+    "Sent",
+    "SetCost",
+    "SetGoals",
+    "SetPreemption",
+    "SetPriority",
+    "SetQueues",
+    "SetSlots",
+    "Step",
+    "Submit",
+    "Tie",
+    "Timed",
+    "Untie",
+    "UpdateShares",
+    "Withdraw",
+    "events_of",
+    "write_event_log",
+]
+
+
+class Timed(Part):
+    """What happens at a time."""
+
+    at_s: NonNegative = 0.0
+
+
+class Network(Timed):
+    """The machines and the grid to begin with (see `flowlex.instances.jit.JitInstance`)."""
+
+    event: Literal["network"] = "network"
+    machines: Annotated[tuple[Port, ...], Field(min_length=2)]
+    slot_s: Positive = 0.1
+    unit_mb: Positive = 1.25
+
+    @model_validator(mode="after")
+    def _check(self) -> Network:
+        require_unique((m.name for m in self.machines), "machines")
+        return self
+
+
+class Arrive(Timed):
+    """A job is submitted, with its DAG; its ``arrival_s`` is not looked at."""
+
+    event: Literal["arrive"] = "arrive"
+    job: Job
+
+
+class Withdraw(Timed):
+    """A job is given up."""
+
+    event: Literal["withdraw"] = "withdraw"
+    job: Name
+
+
+class Sent(Timed):
+    """What is left of a transfer, where that is not what was planned."""
+
+    event: Literal["sent"] = "sent"
+    transfer: Name
+    left_mb: NonNegative
+
+
+class Cluster(Timed):
+    """The cluster to begin with."""
+
+    event: Literal["cluster"] = "cluster"
+    instance: FlowInstance
+
+
+class _Ties(Timed):
+    """Rules that tie tasks together, as an instance states them."""
+
+    gangs: tuple[Gang, ...] = ()
+    spreads: tuple[TaskSpread, ...] = ()
+    affinities: tuple[Affinity, ...] = ()
+
+    @property
+    def rules(self) -> tuple[Gang | TaskSpread | Affinity, ...]:
+        """All of them."""
+        return (*self.gangs, *self.spreads, *self.affinities)
+
+
+class Submit(_Ties):
+    """A job arrives, with rules over its tasks (and others that are here), all or nothing."""
+
+    event: Literal["submit"] = "submit"
+    job: FlowJob
+
+
+class Tie(_Ties):
+    """Rules over jobs and tasks that are here, all or none of them."""
+
+    event: Literal["tie"] = "tie"
+
+    @model_validator(mode="after")
+    def _some(self) -> Tie:
+        if not self.rules:
+            raise ValueError("tie gives no rules; state gangs, spreads or affinities")
+        return self
+
+
+class Untie(Timed):
+    """A rule holds no more."""
+
+    event: Literal["untie"] = "untie"
+    kind: Literal["gang", "spread", "affinity"]
+    name: Name
+
+
+class Finish(Timed):
+    """A running task has ended."""
+
+    event: Literal["finish"] = "finish"
+    task: Name
+
+
+class Cancel(Timed):
+    """A task, running or not, or a whole job, is withdrawn."""
+
+    event: Literal["cancel"] = "cancel"
+    task: Name | None = None
+    job: Name | None = None
+
+
+class AddMachine(Timed):
+    """A machine joins or returns."""
+
+    event: Literal["add_machine"] = "add_machine"
+    machine: Machine
+
+
+class RemoveMachine(Timed):
+    """A machine leaves or fails; what runs there stops."""
+
+    event: Literal["remove_machine"] = "remove_machine"
+    machine: Name
+
+
+class SetSlots(Timed):
+    """A machine runs more or fewer tasks from now on."""
+
+    event: Literal["set_slots"] = "set_slots"
+    machine: Name
+    slots: Slots
+
+
+class SetPriority(Timed):
+    """A job becomes more (smaller number) or less important."""
+
+    event: Literal["set_priority"] = "set_priority"
+    job: Name
+    priority: Annotated[int, Field(ge=0, le=1000)]
+
+
+class SetCost(Timed):
+    """A task's cost on one machine is set, or with null left to the goals again."""
+
+    event: Literal["set_cost"] = "set_cost"
+    task: Name
+    machine: Name
+    cost: float | None
+
+
+class UpdateShares(Timed):
+    """A job's claim to the cluster changes; what is not given stays."""
+
+    event: Literal["update_shares"] = "update_shares"
+    job: Name
+    weight: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    min_tasks: Count | None = None
+    max_tasks: Count | None = None
+
+
+class SetPreemption(Timed):
+    """What preempting a job's running tasks costs, and how many an hour may be; what is not given stays."""
+
+    event: Literal["set_preemption"] = "set_preemption"
+    job: Name
+    cost: NonNegative | None = None
+    per_hour: Count | None = None
+
+
+class Relabel(Timed):
+    """A machine has other labels or stands in another rack; what is not given stays."""
+
+    event: Literal["relabel"] = "relabel"
+    machine: Name
+    labels: tuple[Name, ...] | None = None
+    rack: Name | None = None
+
+
+class SetQueues(Timed):
+    """Other quotas; every queue that a job is in must be among them."""
+
+    event: Literal["set_queues"] = "set_queues"
+    queues: tuple[Queue, ...]
+
+
+class SetGoals(Timed):
+    """Another cost model, by name: quincy, borg, alsched, load_spread, random, none."""
+
+    event: Literal["set_goals"] = "set_goals"
+    goals: Name
+
+
+class Step(Timed):
+    """Decide now."""
+
+    event: Literal["step"] = "step"
+
+
+Event = Annotated[
+    Cluster
+    | Submit
+    | Finish
+    | Cancel
+    | AddMachine
+    | RemoveMachine
+    | SetSlots
+    | SetPriority
+    | SetCost
+    | UpdateShares
+    | SetPreemption
+    | Tie
+    | Untie
+    | Relabel
+    | SetQueues
+    | SetGoals
+    | Step
+    | Network
+    | Arrive
+    | Withdraw
+    | Sent,
+    Field(discriminator="event"),
+]
+_ADAPTER: TypeAdapter[Any] = TypeAdapter(Event)
+
+
+class EventLog:
+    """A log in a file (plain or gzip), read line by line as it is iterated over, however long it is.
+
+    Reading ends with the file or with the first damaged line; ``damage`` then says what stopped it.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    InstanceError
+        While iterating: the file cannot be read at all.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path: Path = Path(path)
+        self.damage: InstanceError | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        self.damage, count = None, 0
+        try:
+            with self.path.open("rb") as plain:
+                stream = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == b"\x1f\x8b" else plain
+                for number, line in enumerate(cast("Iterable[bytes]", stream), 1):
+                    text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                    if text.strip():
+                        yield _ADAPTER.validate_json(text)
+                        count += 1
+        except ValidationError as error:
+            place, what = first_fault(error)
+            reason = f"{what}{f' ({place})' if place else ''}; {count} events before it are kept"
+            self.damage = InstanceError(reason, place=f"line {number}", path=self.path)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            reason = f"damaged gzip data ({error}); {count} events before it are kept"
+            self.damage = InstanceError(reason, path=self.path)
+        except OSError as error:
+            raise InstanceError(f"cannot be read: {error.strerror or error}", path=self.path) from error
+
+
+def write_event_log(events: Iterable[Part], path: str | Path) -> None:
+    """Write a log; the same events give the same bytes. A name that ends in ``.gz`` is compressed."""
+    text = "".join(event.model_dump_json(exclude_defaults=False) + "\n" for event in events)
+    write_atomically(path, text.encode())
+
+
+def events_of(instance: JitInstance) -> Iterator[Network | Arrive]:
+    """An instance as a log: its network, then its jobs in order of arrival."""
+    yield Network(machines=instance.machines, slot_s=instance.slot_s, unit_mb=instance.unit_mb)
+    for job in sorted(instance.jobs, key=lambda j: j.arrival_s):
+        yield Arrive(at_s=job.arrival_s, job=job)

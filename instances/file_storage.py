@@ -1,0 +1,284 @@
+"""Files: where they lie (a path or a URL), their bytes, read whole or as a stream, and values as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import hashlib
+import io
+import math
+import os
+import re
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from flowlex.instances.input_errors import InstanceError
+
+__all__ = [
+    "MAX_UNPACKED",
+    "is_url",
+    "json_value",
+    "location",
+    "opened",
+    "read_bytes",
+    "read_head",
+    "read_most",
+    "read_packed",
+    "read_text",
+    "refuse_existing",
+    "resolved",
+    "seen",
+    "write_atomically",
+]
+
+#: What a gzip file may unfold to, in bytes: ten megabytes of it can hold ten thousand.
+MAX_UNPACKED = 1 << 30
+
+#: Bytes read at a time: a stream asked for more allocates that much before it has read anything.
+_CHUNK = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
+    """Return the file's bytes, decompressed if they are gzip (by content), to at most ``most``."""
+    path = location(path)
+    data = read_packed(path, most)
+    if not data:
+        raise InstanceError("the file is empty", path=path)
+    if data[:2] != _GZIP_MAGIC:
+        if path.suffix == ".gz":
+            raise InstanceError("the name ends in .gz but the content is not gzip; rename or recompress it", path=path)
+        return data
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            data = read_most(stream, most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InstanceError(f"damaged or truncated gzip data ({error})", path=path) from error
+    if len(data) > most:
+        raise InstanceError(
+            f"unfolds to more than {most >> 20} MB; unpack it first if it is what you expect", path=path
+        )
+    if not data:
+        raise InstanceError("the gzip file holds nothing", path=path)
+    return data
+
+
+def read_text(path: str | Path) -> str:
+    """`read_bytes` as UTF-8 text.
+
+    Raises
+    ------
+    InstanceError
+        The file cannot be read, or is no such text; names the file.
+    """
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InstanceError(f"not UTF-8 text (byte {error.start}); save it as UTF-8", path=path) from error
+
+
+def read_packed(path: Path, most: int = MAX_UNPACKED) -> bytes:
+    """The bytes as they are stored: a file up to the memory of this machine, a pipe or device to at most ``most``.
+
+    Raises
+    ------
+    InstanceError
+        It cannot be read, is too large, or is a pipe to which nobody writes.
+    """
+    try:
+        if path.is_file():
+            size, memory = path.stat().st_size, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            if size > memory:
+                fix = "split it, or use a larger machine"
+                raise InstanceError(f"has {size >> 20} MB, this machine only {memory >> 20} MB; {fix}", path=path)
+            with path.open("rb") as stream:
+                return stream.read()
+        if path.is_fifo():
+            data = _read_pipe(path, most + 1)
+        else:
+            with path.open("rb") as stream:
+                data = read_most(stream, most + 1)
+    except (InstanceError, MemoryError):
+        raise
+    except OSError as error:
+        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except Exception as error:  # a store raises what its client library raises: no access, no such host
+        raise InstanceError(f"cannot be read: {type(error).__name__}: {error}", path=path) from error
+    if len(data) > most:
+        raise InstanceError(f"gives more than {most >> 20} MB; save what it gives in a file first", path=path)
+    return data
+
+
+def _read_pipe(path: Path, most: int) -> bytes:
+    """Read a pipe to its end; one to which nobody writes would never have one."""
+    descriptor, first = os.open(path, os.O_RDONLY | os.O_NONBLOCK), None
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        with contextlib.suppress(BlockingIOError):  # somebody will write
+            first = os.read(descriptor, min(most, _CHUNK))
+        if first == b"":
+            raise OSError(0, "nobody writes to this pipe; start the writer first, or give '-' and standard input")
+        os.set_blocking(descriptor, True)
+        return (first or b"") + read_most(stream, most - len(first or b""))
+
+
+@contextlib.contextmanager
+def opened(path: str | Path) -> Iterator[BinaryIO]:
+    """The bytes of a file as a stream, decompressed if they are gzip (by content); ``-`` is standard input.
+
+    Raises
+    ------
+    InstanceError
+        It cannot be read, or its gzip data are damaged.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            plain = sys.stdin.buffer if str(path) == "-" else stack.enter_context(location(path).open("rb"))
+            stream = plain if hasattr(plain, "peek") else io.BufferedReader(cast("io.RawIOBase", plain))
+            packed = stream.peek(2)[:2] == _GZIP_MAGIC
+            yield cast("BinaryIO", gzip.GzipFile(fileobj=stream) if packed else stream)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InstanceError(f"damaged or truncated gzip data ({error})", path=path) from error
+    except OSError as error:
+        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
+
+
+def read_most(stream: BinaryIO | io.FileIO | gzip.GzipFile, most: int) -> bytes:
+    """The stream's bytes, to at most ``most``; takes an eighth more memory than what there is."""
+    found = io.BytesIO()
+    while most > 0 and (part := stream.read(min(most, _CHUNK))):
+        most -= found.write(part)
+    return found.getvalue()
+
+
+def read_head(path: Path, most: int = 65_536) -> bytes:
+    """The first bytes of a regular file, decompressed if they are gzip; none where they cannot be read."""
+    try:
+        if not path.is_file():
+            return b""
+        with path.open("rb") as stream:
+            packed = stream.read(2) == _GZIP_MAGIC
+        with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+            return bytes(stream.read(most))
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
+def refuse_existing(path: str | Path, *, force: bool, remedy: str = "force=True") -> None:
+    """Raise `FileExistsError`, naming the remedy, where a file would be overwritten without ``force``."""
+    if not force and Path(path).is_file():
+        raise FileExistsError(errno.EEXIST, f"is there already; use {remedy} to overwrite it", str(path))
+
+
+def write_atomically(path: str | Path, data: bytes, *, as_is: bool = False) -> None:
+    """Write a whole file or nothing: a temporary file in the same folder, flushed, then renamed.
+
+    A name that ends in ``.gz`` is compressed, unless ``as_is``; the same data give the same bytes.
+    """
+    path = Path(path)
+    if path.suffix == ".gz" and not as_is:
+        data = gzip.compress(data, mtime=0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def json_value(value: Any) -> Any:
+    """The same value as strict JSON can hold it; what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [json_value(item) for item in value]
+    if hasattr(value, "tolist"):  # arrays and scalars of NumPy
+        return json_value(value.tolist())
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return str(value)
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+#: What stores say of the state of a file, whatever they call it.
+_STATE = ("ETag", "etag", "LastModified", "Last-Modified", "last_modified", "mtime", "modified", "updated", "created")
+
+
+def is_url(place: object) -> bool:
+    """Whether a place is a URL and no path of this machine."""
+    return _URL.match(str(place)) is not None
+
+
+def location(place: str | Path) -> Path:
+    """A place as a path: one of this machine, or one that reads, lists and joins the same way behind a URL.
+
+    Raises
+    ------
+    InstanceError
+        The packages that this kind of URL needs are not installed, or no store is of this kind.
+
+    Examples
+    --------
+    >>> location("instances") / "a.json"
+    PosixPath('instances/a.json')
+    """
+    if not is_url(place):
+        return Path(place)
+    try:
+        from upath import UPath
+
+        found = UPath(str(place))
+        _ = found.fs
+    except ImportError as error:
+        remedy = "pip install 'flowlex[distributed]' and what the message names"
+        raise InstanceError(f"URLs need more packages ({error}); {remedy}", path=str(place)) from error
+    except (ValueError, OSError) as error:
+        raise InstanceError(f"no such store of files ({error}); check the URL", path=str(place)) from error
+    return cast("Path", found)
+
+
+def resolved(place: Path) -> Path:
+    """The file behind all links, which stands for all its names; a URL, or a link that leads in a circle, is itself.
+
+    A link into ``/proc`` is itself too: what it leads to has another name in every process.
+    """
+    if is_url(place):
+        return place
+    real = Path(os.path.realpath(place))
+    return place.absolute() if real.is_relative_to("/proc") else real
+
+
+def seen(place: Path) -> tuple[int, int]:
+    """Size and state (a number that differs when the file changed) of a file.
+
+    Raises
+    ------
+    OSError
+        It cannot be looked at.
+    """
+    if not is_url(place):
+        found = place.stat()
+        return found.st_size, found.st_mtime_ns
+    about: dict[str, Any] = cast("Any", place).fs.info(cast("Any", place).path)
+    state = "".join(f"{name}={about[name]};" for name in _STATE if about.get(name) is not None)
+    return int(about.get("size") or -1), int(hashlib.sha256(state.encode()).hexdigest()[:12], 16) if state else 0

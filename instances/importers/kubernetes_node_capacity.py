@@ -1,0 +1,152 @@
+"""What nodes have left for pods: extended resources, storage, pods per node, volumes to attach, ports, disks."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import Counter
+from functools import cache
+
+from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubePod
+from flowlex.instances.importers.kubernetes_resources import shown
+from flowlex.instances.importers.kubernetes_waiting_pods import Draft
+from flowlex.instances.pod_group_rules import PodResource
+
+__all__ = ["read_capacities"]
+
+_ANY = "0.0.0.0"
+#: Disks that pods name themselves, without a claim, and what tells two of them apart.
+_DISKS = {
+    "gcePersistentDisk": ("pdName",),
+    "awsElasticBlockStore": ("volumeID",),
+    "iscsi": ("iqn",),
+    "rbd": ("pool", "image"),
+}
+
+
+def read_capacities(draft: Draft, stated: frozenset[str]) -> dict[str, dict[str, int]]:
+    """Close nodes to pods that ask for more than is left there; by node, capacities that pods compete for.
+
+    ``stated`` are resources that the instance has fields for: of these only what a node does not have closes it.
+    """
+    _close_nominated(draft)
+    short = dict[tuple[str, int], int]()
+    has = {name: node.allocatable for name, node in draft.cluster.nodes.items()}
+    for pod in draft.waiting:
+        for what, amount in pod.requests.items():
+            left = has if what in stated else draft.free
+            if (what, amount) not in short:
+                short[what, amount] = draft.mask(n for n in draft.names if amount > left[n].get(what, 0))
+            open_to = draft.allowed[pod.name] & draft.usable
+            if not open_to & ~short[what, amount]:
+                most = max((left[n].get(what, 0) for n in draft.names if draft.bit[n] & open_to), default=0)
+                said = f"it asks for {shown(what, amount)}, the most is {shown(what, max(0, most))}"
+                draft.cluster.leave(pod, f"no node that it may run on has enough {what}: {said}")
+            draft.forbid(pod, short[what, amount], "no node is left")
+    found: dict[str, dict[str, int]] = {}
+    _contended(draft, stated, found)
+    _ports(draft, found)
+    _disks(draft, found)
+    return found
+
+
+def _contended(draft: Draft, stated: frozenset[str], found: dict[str, dict[str, int]]) -> None:
+    asked: Counter[str] = Counter()
+    waiting = draft.waiting
+    for pod in waiting:
+        asked.update(pod.requests)
+    for what in sorted(asked.keys() - stated):
+        reached = 0
+        for pod in waiting:
+            reached |= draft.allowed[pod.name] if pod.requests.get(what) else 0
+        within = [draft.free[name] for name in draft.names if draft.bit[name] & reached & draft.usable]
+        if all(left.get(what, 0) >= asked[what] for left in within):
+            continue
+        has = {name: draft.cluster.nodes[name].allocatable.get(what, 0) for name in draft.names}
+        use = {pod.name: min(pod.requests.get(what, 0), has[str(pod.node)]) for pod in draft.cluster.running}
+        use |= {pod.name: pod.requests.get(what, 0) for pod in waiting}
+        unit = math.gcd(*has.values(), *use.values()) or 1
+        for name, amount in has.items():
+            found.setdefault(name, {})[what] = amount // unit
+        draft.add_resource(PodResource(name=what), {name: amount // unit for name, amount in use.items()})
+
+
+def _ports(draft: Draft, found: dict[str, dict[str, int]]) -> None:
+    """A port of a node is a resource of one unit for each address that is named; all addresses together are each."""
+    named: dict[tuple[str, int], set[str]] = {}
+    waits: Counter[tuple[str, int]] = Counter()
+    for pod in (*draft.cluster.running, *draft.waiting):
+        for protocol, port, address in pod.ports:
+            named.setdefault((protocol, port), set()).add(address)
+    for pod in draft.waiting:
+        waits.update({(protocol, port) for protocol, port, _ in pod.ports})
+    for (protocol, port), addresses in sorted(named.items()):
+        if not waits[protocol, port]:
+            continue
+        for address in sorted(addresses - {_ANY} or {_ANY}):
+            what = f"port {port}/{protocol} of {address}"
+            for name in draft.names:
+                found.setdefault(name, {})[what] = 1
+            taken = {(protocol, port, address), (protocol, port, _ANY)}
+            pods = (*draft.cluster.running, *draft.waiting)
+            draft.add_resource(PodResource(name=what), {pod.name: 1 for pod in pods if taken & pod.ports})
+
+
+def _close_nominated(draft: Draft) -> None:
+    """Close a node on which room is made for a pod (``nominatedNodeName``) to pods that are no more important."""
+    rooms: dict[str, list[KubePod]] = {}
+    for pod in draft.cluster.waiting:
+        node = str((pod.item.get("status") or {}).get("nominatedNodeName") or "")
+        if node in draft.bit:
+            rooms.setdefault(node, []).append(pod)
+    named = {pod.name for pods in rooms.values() for pod in pods}
+
+    @cache
+    def closed(priority: int, own: str) -> int:
+        before = {node for node, pods in rooms.items() if any(p.priority >= priority and p.name != own for p in pods)}
+        return draft.mask(before)
+
+    for pod in draft.waiting if rooms else ():
+        nodes = closed(pod.priority, pod.name if pod.name in named else "")
+        draft.forbid(pod, nodes, "where it may run, room is made for pods as important (nominatedNodeName)")
+
+
+def _disks(draft: Draft, found: dict[str, dict[str, int]]) -> None:
+    """Disks that pods name themselves: on a node one pod uses such a disk, or several that only read it."""
+    users: dict[str, dict[str, bool]] = {}
+
+    def note(pod: KubePod) -> None:
+        for disk, writes in _named(pod).items():
+            users.setdefault(disk, {})[pod.name] = writes
+
+    draft.each(note)
+    running: dict[tuple[str, str], list[str]] = {}
+    for pod in draft.cluster.running if users else ():
+        with contextlib.suppress(*ANY_ERROR):
+            for disk, writes in _named(pod).items():
+                if disk in users:
+                    users[disk][pod.name] = writes
+                    running.setdefault((disk, str(pod.node)), []).append(pod.name)
+    for number, (disk, of) in enumerate(sorted(users.items()), 1):
+        asked = {name: len(of) if writes else 1 for name, writes in of.items()}
+        for (other, _), names in running.items():
+            if other == disk:  # facts: together they hold what there is, at most
+                asked |= dict.fromkeys(names, 1)
+                asked |= {name: len(of) - len(names) + 1 for name in [n for n in names if of[n]][:1]}
+        what = f"disk {number}, {disk}"[:150]
+        for name in draft.names if len(of) > 1 else ():
+            found.setdefault(name, {})[what] = len(of)
+        if len(of) > 1:
+            draft.add_resource(PodResource(name=what), asked)
+
+
+def _named(pod: KubePod) -> dict[str, bool]:
+    """Disks that a pod names itself, and whether it needs each for itself."""
+    found: dict[str, bool] = {}
+    for volume in pod.spec.get("volumes") or ():
+        for kind in _DISKS.keys() & volume.keys():
+            said = volume[kind]
+            disk = " ".join(str(said.get(part) or "rbd") for part in _DISKS[kind])
+            alone = kind == "awsElasticBlockStore" or not said.get("readOnly")
+            found[f"{kind} {disk}"] = found.get(f"{kind} {disk}", False) or alone
+    return found

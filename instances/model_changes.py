@@ -1,0 +1,222 @@
+"""Changes of a model as a document: rules added or dropped, choices fixed, bounds, costs and variables of one's own.
+
+A change names variables by their labels, such as ``{"variable": "x", "where": {"job": "A", "rack": "rack2"}}``, and
+never by a column's number. So it is read by models and, apart from them, by the certificates that judge the answer.
+
+A file of changes is a JSON object::
+
+    {"version": 1, "changes": [
+        {"change": "constraint", "name": "quiet_rack", "relation": "<=", "rhs": 3,
+         "terms": [{"variable": "x", "where": {"job": "A", "rack": "rack2"}}]},
+        {"change": "drop", "name": "share"}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
+
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.field_types import Name, Part
+from flowlex.instances.input_errors import InstanceError, first_fault
+
+__all__ = [
+    "Bounds",
+    "Change",
+    "Changes",
+    "Constraint",
+    "Cost",
+    "Drop",
+    "Fix",
+    "Interval",
+    "Label",
+    "Relaxed",
+    "Term",
+    "Variable",
+    "read_changes",
+]
+
+
+def _exact(value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Fraction)):
+        raise ValueError("expected a number, or its text such as '3/2'")
+    return rational(value)
+
+
+def _written(value: Fraction) -> int | str:
+    return int(value) if value.denominator == 1 else str(value)
+
+
+#: An exact number: whole, decimal (read as written), or text such as ``"1/3"``.
+Exact = Annotated[
+    Fraction,
+    PlainValidator(_exact),
+    PlainSerializer(_written),
+    WithJsonSchema({"type": ["number", "string"]}),
+]
+Label: TypeAlias = str | int | float
+
+
+class Interval(Part):
+    """Labels that are numbers, from ``at_least`` to ``at_most``, both included."""
+
+    at_least: float | None = None
+    """The smallest; none when absent."""
+    at_most: float | None = None
+    """The largest; none when absent."""
+
+
+class Term(Part):
+    """A sum of variables, one for each combination of the labels in ``by``."""
+
+    variable: Name
+    """Name of the variables."""
+    where: dict[str, Label | tuple[Label, ...] | Interval] = Field(default_factory=dict)
+    """Level to label, to several labels, or to an interval; all variables when empty."""
+    by: tuple[str, ...] = ()
+    """A row for each combination of these levels; one row in all when empty."""
+    coefficient: Exact = Fraction(1)
+    """What each variable counts."""
+
+
+class Constraint(Part):
+    """Rows of one's own: the sum of the terms, compared with a number."""
+
+    change: Literal["constraint"] = "constraint"
+    name: Name
+    """Name of the rows, in duals and certificates."""
+    terms: tuple[Term, ...] = Field(min_length=1)
+    """Terms with fewer levels in ``by`` count in every row that their labels match."""
+    relation: Literal["<=", ">=", "=="]
+    """How the sum compares with ``rhs``."""
+    rhs: Exact | dict[str, Exact] = Fraction(0)
+    """Right-hand side: one number, or a number by label of the row (parts joined by commas)."""
+    allow_empty: bool = False
+    """Whether rows without any variable are accepted."""
+
+
+class Drop(Part):
+    """Rows of the model left out."""
+
+    change: Literal["drop"] = "drop"
+    name: Name
+    """Name of the rows."""
+    rows: tuple[str, ...] | None = None
+    """Labels of the rows; all when absent."""
+
+
+class Fix(Part):
+    """Variables fixed to a value."""
+
+    change: Literal["fix"] = "fix"
+    variables: Term
+    """Which variables (``by`` and ``coefficient`` do not count)."""
+    value: Exact
+    """The value of each."""
+
+
+class Bounds(Part):
+    """Other bounds of variables."""
+
+    change: Literal["bounds"] = "bounds"
+    variables: Term
+    """Which variables (``by`` and ``coefficient`` do not count)."""
+    lower: Exact | None = None
+    """Smallest value; unchanged when absent."""
+    upper: Exact | None = None
+    """Largest value; unchanged when absent."""
+
+
+class Cost(Part):
+    """Terms added to the objective of a stage."""
+
+    change: Literal["cost"] = "cost"
+    stage: Name
+    """Name of the stage."""
+    terms: tuple[Term, ...] = Field(min_length=1)
+    """What is added, in the unit of the stage."""
+
+
+class Variable(Part):
+    """Variables of one's own, one for each combination of labels; they have finite bounds."""
+
+    change: Literal["variable"] = "variable"
+    name: Name
+    """Name of the variables."""
+    levels: dict[str, tuple[Label, ...]]
+    """Labels by level; a single variable when empty."""
+    lower: Exact = Fraction(0)
+    """Smallest value."""
+    upper: Exact
+    """Largest value."""
+    integer: bool = False
+    """Whether only whole values count."""
+
+
+class Relaxed(Part):
+    """Integrality dropped, of some variables or of all."""
+
+    change: Literal["relaxed"] = "relaxed"
+    variables: tuple[str, ...] | None = None
+    """Names of the variables; all when absent."""
+
+
+Change = Annotated[
+    Constraint | Drop | Fix | Bounds | Cost | Variable | Relaxed,
+    Field(discriminator="change"),
+]
+
+
+class Changes(Part):
+    """Changes of a model, in the order in which they are made."""
+
+    version: Literal[1] = 1
+    """Version of this format."""
+    changes: tuple[Change, ...] = ()
+    """The changes."""
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        return iter(self.changes)
+
+    def also(self, *more: Any) -> Changes:
+        """These changes, then more."""
+        return Changes(changes=(*self.changes, *more))
+
+    def plain(self) -> dict[str, Any]:
+        """Plain data, as in a file."""
+        return self.model_dump(mode="json", exclude_defaults=True) | {
+            "version": self.version,
+            "changes": [
+                {"change": each.change, **each.model_dump(mode="json", exclude_defaults=True)} for each in self
+            ],
+        }
+
+
+def read_changes(source: str | Path | dict[str, Any] | Changes) -> Changes:
+    """Read a file of changes, or plain data.
+
+    Raises
+    ------
+    InstanceError
+        The file cannot be read, or is no document of changes; names the place and the reason.
+    """
+    if isinstance(source, Changes):
+        return source
+    path = None if isinstance(source, dict) else Path(source)
+    try:
+        return Changes.model_validate(json.loads(path.read_text(encoding="utf-8")) if path is not None else source)
+    except FileNotFoundError as error:
+        raise InstanceError("file not found", path=path) from error
+    except ValidationError as error:
+        place, reason = first_fault(error)
+        raise InstanceError(reason, place=place or "changes", path=path) from error
+    except (OSError, ValueError, RecursionError) as error:  # no text, or no JSON
+        raise InstanceError(f"cannot be read as JSON: {error}", path=path) from error

@@ -1,0 +1,176 @@
+"""What jobs claim of a cluster under fair shares, and the places that rules of placement leave them.
+
+Claims are arrays that follow the events of a living cluster, so that shares are recomputed at once; for an instance
+they are made in one go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+import numpy as np
+
+from flowlex.formulations.program_arrays import Integers
+from flowlex.instances.flow import FlowInstance, FlowJob, Queue
+from flowlex.models.flow.arc_costs import Rules
+from flowlex.models.flow.dominant_shares import dominant_bounds
+from flowlex.models.flow.goals.fair_shares import FairShares
+from flowlex.models.flow.goals.goal_interface import ClusterView, Spot, TaskView
+from flowlex.models.flow.queue_shares import Claims, Places
+
+__all__ = ["JobClaims", "Rule", "job_bounds", "places_of", "rule_of"]
+
+#: Tasks of a job without a limit.
+_NO_LIMIT = 2**40
+
+#: Rows of the table.
+_COUNT, _LEAST, _MOST, _WEIGHT, _QUEUE, _TOLD_COUNT, _TOLD_LOW, _TOLD_HIGH = range(8)
+#: Of jobs that have left.
+_NONE = Counter[Hashable]()
+#: For each requirement, the spots of which one must hold the machine.
+Rule = frozenset[frozenset[Spot]]
+_ANYWHERE: Rule = frozenset()
+
+
+def rule_of(rules: Rules, task: TaskView, cluster: ClusterView) -> Rule:
+    """Where a task may run at all."""
+    placing, left = rules.placing(task), rules.allowed(task, cluster)
+    if not placing and left is None:
+        return _ANYWHERE
+    found = frozenset(frozenset(either) for goal in placing for either in goal.required(task))
+    return found if left is None else found | {frozenset((left,))}
+
+
+def places_of(cluster: ClusterView, used: Iterable[Hashable]) -> Places:
+    """Slots by the rules that their machines meet."""
+    met: dict[str, list[Hashable]] = {name: [] for name, machine in cluster.machines.items() if machine.slots}
+    used = frozenset(used)
+    for rule in used:
+        inside = set(met)
+        assert isinstance(rule, frozenset)
+        for either in rule:
+            inside &= {name for spot in either for name in cluster.members(spot)}
+        for name in inside:
+            met[name].append(rule)
+    slots: Counter[frozenset[Hashable]] = Counter()
+    for name, kept in met.items():
+        slots[frozenset(kept)] += cluster.machines[name].slots
+    return Places(slots, used)
+
+
+def _claimed(job: FlowJob) -> tuple[int, int, int]:
+    """Least, most and weight."""
+    return job.min_tasks, _NO_LIMIT if job.max_tasks is None else job.max_tasks, job.weight
+
+
+class JobClaims:
+    """A column per job, in order of arrival as ties go to the earlier job; a job that leaves claims nothing.
+
+    Nothing is done while no claim and no slot changes. After a change the shares of all jobs are computed anew in
+    NumPy (a new job may change everybody's), and only those whose bounds differ are handed on.
+    """
+
+    def __init__(self, queues: Iterable[Queue] = ()) -> None:
+        self._table = np.zeros((8, 64), np.int64)
+        self._names: list[str | None] = []
+        self._rules: list[Counter[Hashable]] = []
+        self._used: Counter[Hashable] = Counter()
+        self._at: dict[str, int] = {}
+        self._places: Places | None = None
+        self._stale = False
+        self._queues = tuple(queues)
+        self._number = {queue.name: k for k, queue in enumerate(self._queues)}
+
+    def changed_machines(self) -> None:
+        """Slots or labels are others than before."""
+        self._places = None
+        self._stale = True
+
+    def put(self, job: FlowJob, rules: Sequence[Hashable]) -> None:
+        """A job arrives with tasks that have these rules of where they may run."""
+        if len(self._names) == self._table.shape[1]:
+            self._make_room()
+        at = self._at[job.name] = len(self._names)
+        self._names.append(job.name)
+        mine = Counter[Hashable]()
+        for rule in rules:
+            mine[rule] = mine.get(rule, 0) + 1
+            used = self._used.get(rule, 0)
+            self._places = self._places if used else None
+            self._used[rule] = used + 1
+        self._rules.append(mine)
+        queue = -1 if job.queue is None else self._number[job.queue]
+        self._table[:, at] = (len(rules), *_claimed(job), queue, -1, 0, 0)
+        self._stale = True
+
+    def claim(self, job: FlowJob) -> None:
+        """A job claims more or less."""
+        self._table[_LEAST : _WEIGHT + 1, self._at[job.name]] = _claimed(job)
+        self._stale = True
+
+    def lose(self, job: str, rule: Callable[[], Hashable]) -> None:
+        """A task of a job ends; its rule is asked for where those of the job differ."""
+        at = self._at[job]
+        self._table[_COUNT, at] -= 1
+        mine = self._rules[at]
+        ended = rule() if len(mine) > 1 else next(iter(mine))
+        for table in (mine, self._used):
+            if table[ended] > 1:
+                table[ended] -= 1
+            else:
+                del table[ended]
+        self._stale = True
+
+    def take(self, job: str) -> None:
+        """A job leaves."""
+        at = self._at.pop(job)
+        self._names[at], self._rules[at] = None, _NONE
+        self._table[:, at] = (0, 0, 0, 1, -1, 0, 0, 0)
+        self._stale = True
+
+    def changed(self, shares: FairShares, places: Callable[[Iterable[Hashable]], Places]) -> list[tuple[str, int, int]]:
+        """Jobs whose bounds are others than at the last call: name, fewest and most running tasks."""
+        if not self._stale:
+            return []
+        low, high = self.bounds(shares, places)
+        self._stale, used = False, self._table[:, : len(self._names)]
+        differs = (used[_TOLD_COUNT] != used[_COUNT]) | (used[_TOLD_LOW] != low) | (used[_TOLD_HIGH] != high)
+        used[_TOLD_COUNT], used[_TOLD_LOW], used[_TOLD_HIGH] = used[_COUNT], low, high
+        rows: Integers = np.flatnonzero(differs)
+        found = zip(rows.tolist(), low[rows].tolist(), high[rows].tolist(), strict=True)
+        return [(name, a, b) for at, a, b in found if (name := self._names[at]) is not None]
+
+    def bounds(self, shares: FairShares, places: Callable[[Iterable[Hashable]], Places]) -> tuple[Integers, Integers]:
+        """Fewest and most running tasks of every column."""
+        if self._places is None:
+            self._places = places(self._used)
+        used = self._table[:, : len(self._names)]
+        claims = Claims(used[_COUNT], used[_LEAST], used[_MOST], used[_WEIGHT], used[_QUEUE], self._rules)
+        return shares.bounds(claims, self._queues, self._places)
+
+    def _make_room(self) -> None:
+        """Close the gaps, or if there are few of them, take twice the room."""
+        kept = [at for at, name in enumerate(self._names) if name is not None]
+        room = self._table.shape[1]
+        table = np.zeros((8, room if 2 * len(kept) <= room else 2 * room), np.int64)
+        table[:, : len(kept)] = self._table[:, kept]
+        self._table = table
+        self._names, self._rules = [self._names[at] for at in kept], [self._rules[at] for at in kept]
+        self._at = {name: at for at, name in enumerate(self._names) if name is not None}
+
+
+def job_bounds(instance: FlowInstance, rules: Rules, views: Iterable[TaskView], cluster: ClusterView) -> Integers:
+    """(J, 2) tasks of each job that should run at least and may run at most."""
+    if rules.shares is None:
+        count = np.array([len(job.tasks) for job in instance.jobs], np.int64)
+        return np.stack([np.zeros_like(count), count], axis=1)
+    if rules.shares.kind == "dominant":
+        return dominant_bounds(instance)
+    mine: dict[str, list[Rule]] = {job.name: [] for job in instance.jobs}
+    for view in views:
+        mine[view.job].append(rule_of(rules, view, cluster))
+    claims = JobClaims(instance.queues)
+    for job in instance.jobs:
+        claims.put(job, mine[job.name])
+    return np.stack(claims.bounds(rules.shares, lambda used: places_of(cluster, used)), axis=1)

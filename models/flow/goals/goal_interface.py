@@ -1,0 +1,238 @@
+"""What a goal may say about a task, a machine or a job; each goal only edits the network.
+
+A goal never sees arcs. It names *spots* where a task might run (a spot is a set of machines given by tags), says
+what a spot costs, what waiting costs, what a machine's slots cost, or bounds how many tasks of a job run. The
+network is a pure function of instance and goals, so leaving a goal out restores it exactly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.flow import FlowInstance, FlowTask, Machine
+from flowlex.models.flow.machine_tree import Layout
+from flowlex.models.model_base import ModelError
+
+__all__ = ["ANYWHERE", "LARGEST_COST", "ClusterView", "Goal", "Scale", "Spot", "TaskView", "task_views"]
+
+
+class Spot(NamedTuple):
+    """All machines that have every tag of ``has`` and none of ``lacks``.
+
+    With ``once``, no machine runs two of the tasks that share this name (`FlowJob.different_machines`), whichever
+    spots with the name they come by.
+    """
+
+    has: frozenset[str]
+    lacks: frozenset[str]
+    once: str = ""
+
+    @staticmethod
+    @lru_cache(maxsize=2**16)
+    def of(*tags: str) -> Spot:
+        """Machines that have all of these tags."""
+        return Spot(frozenset(tags), frozenset())
+
+    @classmethod
+    def without(cls, *tags: str) -> Spot:
+        """Machines that have none of these tags."""
+        return cls(frozenset(), frozenset(tags))
+
+    def both(self, other: Spot) -> Spot | None:
+        """The machines in both spots; None when no machine can be."""
+        has = self.has | other.has
+        lacks = self.lacks | other.lacks
+        if has & lacks:
+            return None
+        rack = [tag for tag in has if tag.startswith("rack:")]
+        machine = [tag for tag in has if tag.startswith("machine:")]
+        if len(rack) > 1 or len(machine) > 1:
+            return None
+        if rack:  # a machine stands in one rack, so it lacks the others anyhow
+            lacks = frozenset(tag for tag in lacks if not tag.startswith("rack:"))
+        return Spot(has, lacks, self.once or other.once)
+
+    def lacks_for_sure(self, tag: str) -> bool:
+        """Whether no machine of the spot has the tag."""
+        if tag in self.lacks:
+            return True
+        return tag.startswith("rack:") and tag not in self.has and any(t.startswith("rack:") for t in self.has)
+
+    def __str__(self) -> str:
+        parts = [*sorted(self.has), *(f"not {tag}" for tag in sorted(self.lacks))]
+        where = " and ".join(parts) if parts else "any machine"
+        return f"{where}, one {self.once} each" if self.once else where
+
+
+#: Costs of an arc, scaled, stay within this, so that their sums along a path fit 64 bits.
+LARGEST_COST = 2**56
+
+#: Every machine.
+ANYWHERE = Spot(frozenset(), frozenset())
+
+
+class Scale(NamedTuple):
+    """Real-valued costs become integers by one factor, exactly or not at all."""
+
+    factor: int = 1
+
+    def units(self, value: float, what: str) -> int:
+        """``value * factor``, which must be whole; decimals are read as they are written."""
+        if isinstance(value, int):
+            return self._within(value * self.factor, value, what)
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ModelError(f"{what} is {value}; a cost must be a finite number")
+        units = rational(value) * self.factor
+        if units.denominator != 1:
+            raise ModelError(
+                f"{what} = {value!r} is no whole number of 1/{self.factor}; pass "
+                f"scale={self.factor * units.denominator} (costs are multiplied by it) or round the cost"
+            )
+        return self._within(units.numerator, value, what)
+
+    def _within(self, units: int, value: float, what: str) -> int:
+        if abs(units) > LARGEST_COST:
+            raise ModelError(
+                f"{what} is {value!r}, more than {LARGEST_COST} units of 1/{self.factor}; use a larger unit of cost"
+            )
+        return units
+
+
+@dataclass
+class ClusterView:
+    """The machines as goals see them."""
+
+    machines: dict[str, Machine] = field(default_factory=dict)
+    tags: dict[str, frozenset[str]] = field(default_factory=dict)
+    racks: dict[str, str] = field(default_factory=dict)  # machine: its ``rack:`` tag
+    spots: dict[str, Spot] = field(default_factory=dict)  # machine: all its tags
+    by_tag: dict[str, dict[str, None]] = field(default_factory=dict)  # tag: machines that have it, in order
+    layout: Layout = field(default_factory=Layout)
+    last: tuple[object, Any] | None = None  # what a goal worked out last, and of what; forgotten with every change
+
+    @classmethod
+    def of(cls, instance: FlowInstance) -> ClusterView:
+        """The machines of an instance."""
+        found = cls()
+        for machine in instance.machines:
+            found.add(machine)
+        return found
+
+    def add(self, machine: Machine) -> None:
+        """Add a machine, or replace one of the same name."""
+        self.last = None
+        tags = machine.tags
+        for tag in self.tags.get(machine.name, tags) - tags:
+            del self.by_tag[tag][machine.name]
+        self.machines[machine.name], self.tags[machine.name] = machine, tags
+        for tag in tags:
+            self.by_tag.setdefault(tag, {})[machine.name] = None
+        self.spots[machine.name] = Spot(tags, frozenset())
+        self.racks[machine.name] = f"rack:{machine.rack}"
+        self.layout.add(machine.name, machine.rack)
+
+    def remove(self, name: str) -> None:
+        """Forget a machine."""
+        self.last = None
+        for tag in self.tags[name]:
+            del self.by_tag[tag][name]
+        del self.machines[name], self.tags[name], self.racks[name], self.spots[name]
+        self.layout.remove(name)
+
+    def meets(self, name: str, spot: Spot) -> bool:
+        """Whether a machine lies in a spot."""
+        tags = self.tags[name]
+        return spot.has <= tags and not (spot.lacks & tags)
+
+    def members(self, spot: Spot) -> Iterator[str]:
+        """The machines that lie in a spot, found among those with its rarest tag."""
+        tagged = [self.by_tag.get(tag, {}) for tag in spot.has]
+        rarest = min(tagged, key=len) if tagged else None
+        pool: Iterable[str] = self.machines if rarest is None else rarest
+        return (name for name in pool if self.meets(name, spot))
+
+
+@dataclass(slots=True)
+class TaskView:
+    """A task as goals see it."""
+
+    task: FlowTask
+    job: str
+    priority: int
+    machine: str | None
+    elapsed_s: float
+    costs: Mapping[str, float]
+    apart: str = ""  # no machine runs two tasks with this name
+    preempt_cost: float = 0
+    limited: bool = False  # its job has a limit of preemptions
+    held: bool = False  # it stays where it runs, or stops
+
+
+def task_views(instance: FlowInstance) -> list[TaskView]:
+    """Every task of an instance as goals see it; a task alone with its ``different_machines`` needs no care."""
+    together: Counter[str | None] = Counter()
+    for job in instance.jobs:
+        together[job.different_machines] += len(job.tasks)
+    views = []
+    for job in instance.jobs:
+        name, priority, rule = job.name, job.priority, job.different_machines
+        apart, price = rule if rule and together[rule] > 1 else "", job.preempt_cost
+        limited = job.preemptions_per_hour is not None
+        for task in job.tasks:
+            machine, elapsed_s = (None, 0.0) if task.running is None else (task.running.machine, task.running.elapsed_s)
+            views.append(TaskView(task, name, priority, machine, elapsed_s, task.costs, apart, price, limited))
+    return views
+
+
+class Goal:
+    """Base of all goals: says nothing. A goal overrides what it has an opinion on."""
+
+    #: Goals may bear a weight in the sum of costs.
+    weight: int = 1
+
+    def require(self, **values: float) -> None:
+        """Raise `ModelError` unless the weight is a whole number and each value a finite one, all at least 0."""
+        if not isinstance(self.weight, int) or self.weight < 0:
+            raise ModelError(f"{type(self).__name__}: weight must be a whole number of at least 0, got {self.weight!r}")
+        for name, value in values.items():
+            if not 0 <= value < float("inf"):
+                raise ModelError(f"{type(self).__name__}: {name} must be a finite number of at least 0, got {value}")
+
+    def real_costs(self) -> Iterable[tuple[float, str]]:
+        """The goal's own costs that need not be whole, each with what it is: `Scale` must make them whole."""
+        return ()
+
+    def prepare(self, tasks: Iterable[TaskView]) -> Goal:
+        """Fix what depends on the tasks of the whole instance; called once, before anything else."""
+        return self
+
+    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
+        """Spots worth an arc of their own; a single machine by its name."""
+        return ()
+
+    def forbids(self, task: TaskView, machine: Machine) -> bool:
+        """Return whether a task must not run on a machine; fair shares count only the machines that are left."""
+        return False
+
+    def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
+        """Return the cost guaranteed anywhere in the spot; the spot of one ``machine`` has all its tags."""
+        return 0
+
+    def prices(
+        self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
+    ) -> Sequence[int] | None:
+        """`price` at each (spot, machine); None for no opinion. To be overridden where all at once is quicker."""
+        return [self.price(task, spot, machine, cluster, scale) for spot, machine in places]
+
+    def waiting(self, task: TaskView, scale: Scale) -> int:
+        """Return the cost of waiting."""
+        return 0
+
+    def slot_costs(self, machine: Machine, scale: Scale) -> list[int] | None:
+        """Return the cost of each further slot of a machine, which must not fall; None for no opinion."""
+        return None

@@ -1,0 +1,151 @@
+"""Schedules that keep slots, capacities, shares and task rules, made greedily: first incumbents, and counts dealt out.
+
+Tasks take a machine of the kind that is proposed; then the others take one of any kind, gangs all at once in a domain.
+Nothing here is optimal or proven: the integer program starts from it, and judges it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowlex.formulations.program_arrays import Booleans, Integers
+
+if TYPE_CHECKING:
+    from flowlex.models.flow.class_count_program import CountedProgram
+
+__all__ = ["Greedy"]
+
+
+class Greedy:
+    """What is left of machines, shares and rules while tasks take their places.
+
+    Parameters
+    ----------
+    program
+        Classes, kinds and costs.
+    tight
+        Large tasks come first, and take the machine that is left fullest; otherwise small ones, the cheapest machine.
+    stops
+        Tasks that may only stay or stop (`TaskView.held`), and stop; the others of these stay.
+    """
+
+    def __init__(self, program: CountedProgram, *, tight: bool, stops: Collection[int] = ()) -> None:
+        self.program, self.tight, instance = program, tight, program.instance
+        self.kind, self.task_class, count = program.classes.machine, program.classes.task, len(instance.machines)
+        self.demand, self.free = program.resources.demand, program.resources.capacity.copy()
+        there = np.maximum(self.free.sum(axis=0), 1)
+        size = (self.demand / there).max(axis=1, initial=0) * (-1 if tight else 1)
+        self.order: Integers = np.lexsort((np.arange(len(size)), size, -program.level[self.task_class]))
+        self._scarce = self.demand.sum(axis=0) / there / np.maximum(self.free.max(axis=0, initial=1), 1)
+        self.slots = np.array([machine.slots for machine in instance.machines], np.int64)
+        self.held = np.zeros(count, np.int64)
+        self.left = program.most_running.copy()
+        self.at: Integers = np.full(len(self.task_class), -1, np.int64)
+        self._apart: dict[str, set[int]] = defaultdict(set)
+        self._spread: Counter[int] = Counter()
+        self._team = {t: (team.whole, tasks, masks) for team, tasks, masks in program.teams for t in tasks}
+        self._limits: dict[int, list[int]] = defaultdict(list)
+        for number, (tasks, _, _) in enumerate(program.limits):
+            for t in tasks:
+                self._limits[t].append(number)
+        for t in np.flatnonzero([view.held for view in program.views]).tolist():
+            if t not in stops:
+                self.take(t, program.own[t])
+
+    def deal(self, kind: Integers) -> bool:
+        """Let tasks take machines of their (T,) kind, -1 for none, as far as they fit; whether all of them did.
+
+        Running tasks stay where they can; the others take the machine that is left fullest, or of those without
+        capacities the emptiest.
+        """
+        open_ = self.order[(kind[self.order] >= 0) & (self.at[self.order] < 0)].tolist()
+        own = self.program.own
+        for t in open_:
+            if own[t] >= 0 and self.kind[own[t]] == kind[t] and self.fits(t)[own[t]]:
+                self.take(t, own[t])
+        for t in open_:
+            among = np.flatnonzero(self.fits(t) & (self.kind == kind[t])) if self.at[t] < 0 else self.slots[:0]
+            if len(among):
+                self.take(t, int(among[np.argmin(self._left(t, among, -(self.slots - self.held)[among]))]))
+        return bool((self.at[kind >= 0] >= 0).all())
+
+    def fill(self) -> Integers:
+        """(T,) machines, -1 for none: gangs that are not complete leave; then tasks without a machine take one."""
+        for team, tasks, _ in self.program.teams:
+            if team.whole and (self.at[tasks] < 0).any():
+                self._leave(tasks)
+        for t in self.order.tolist():
+            if self.at[t] < 0:
+                whole, tasks, domains = self._team.get(t, (False, [], []))
+                if whole:
+                    self._place_gang(tasks, domains)
+                else:
+                    self._place(t, np.ones(len(self.slots), bool))
+        return self.at
+
+    def fits(self, t: int) -> Booleans:
+        """(M,) machines that a task may take now."""
+        program, k = self.program, self.task_class[t]
+        if self.left[program.job[k]] <= 0:
+            return np.zeros(len(self.slots), np.bool_)
+        found: Booleans = program.may[k, self.kind] & (self.held < self.slots)
+        found &= (self.free >= self.demand[t]).all(axis=1)
+        found[list(self._apart[program.views[t].apart])] = False
+        for number in self._limits[t]:
+            _, inside, most = program.limits[number]
+            if self._spread[number] >= most:
+                found &= ~inside
+        _, tasks, domains = self._team.get(t, (False, [], []))
+        there = next((self.at[other] for other in tasks if domains and self.at[other] >= 0), None)
+        if there is not None:
+            found &= next(mask for mask in domains if mask[there])
+        return found
+
+    def take(self, t: int, m: int, by: int = 1) -> None:
+        """Let a task run on a machine; leave it with ``by`` -1."""
+        program = self.program
+        self.at[t] = m if by > 0 else -1
+        self.free[m] -= by * self.demand[t]
+        self.held[m] += by
+        self.left[program.job[self.task_class[t]]] -= by
+        if apart := program.views[t].apart:
+            (self._apart[apart].add if by > 0 else self._apart[apart].discard)(m)
+        for number in self._limits[t]:
+            self._spread[number] += by * bool(program.limits[number][1][m])
+
+    def _leave(self, tasks: Iterable[int]) -> None:
+        for t in tasks:
+            if self.at[t] >= 0:
+                self.take(t, int(self.at[t]), -1)
+
+    def _left(self, t: int, among: Integers, otherwise: Integers) -> Any:
+        """What a task would leave on machines, ``otherwise`` where nothing has capacities."""
+        return (self.free[among] - self.demand[t]) @ self._scarce if self.free.size else otherwise
+
+    def _place(self, t: int, inside: Booleans, *, must: bool = False) -> bool:
+        """Let a task take a machine; unless it ``must``, it waits where that is cheaper."""
+        program, k = self.program, self.task_class[t]
+        among = np.flatnonzero(self.fits(t) & inside)
+        if not len(among):
+            return False
+        held = np.minimum(self.held[among], program.slot_cost.shape[1] - 1)
+        cost = program.cost[k, self.kind[among]] + program.slot_cost[self.kind[among], held]
+        if not self.tight:
+            among, cost = among[cost == cost.min()], cost[cost == cost.min()]
+        best = int(np.argmin(self._left(t, among, self.held[among])))
+        if not must and not program.level[k] and cost[best] > program.wait_cost[k]:
+            return False
+        self.take(t, int(among[best]))
+        return True
+
+    def _place_gang(self, tasks: Sequence[int], domains: Sequence[Booleans]) -> None:
+        """Let all tasks of a gang take machines in the first domain that has them, or none."""
+        empty, everywhere = self.slots - self.held, np.ones(len(self.slots), bool)
+        for mask in sorted(domains, key=lambda mask: -int(empty[mask].sum())) or [everywhere]:
+            if int(empty[mask].sum()) < len(tasks) or all(self._place(t, mask, must=True) for t in tasks):
+                return
+            self._leave(tasks)

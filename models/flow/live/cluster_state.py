@@ -1,0 +1,336 @@
+"""The cluster of the flow scheduler: what is there, and what every change means for the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flowlex.instances.flow import FlowInstance, FlowJob, Machine, Queue
+from flowlex.models.flow.arc_costs import Rules
+from flowlex.models.flow.fair_share_demands import JobClaims, places_of, rule_of
+from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.goals.goal_interface import ClusterView, Scale, TaskView
+from flowlex.models.flow.lexicographic_costs import StrictOrder
+from flowlex.models.flow.live.live_arc_costs import ArcCosts
+from flowlex.models.flow.live.live_network import LiveNetwork
+from flowlex.models.flow.live.network_parts import UNBOUND, JobBounds, Session
+from flowlex.models.flow.live.preemption_limits import PreemptionLimits
+from flowlex.models.flow.live.side_constraints import SideConstraints
+from flowlex.models.flow.live.task_ages import TaskAges, elapsed_s
+from flowlex.models.flow.live.task_records import EventError, LiveJob, LiveTask
+from flowlex.models.model_base import ModelError
+
+__all__ = ["LiveState"]
+
+#: Slots of all machines; each may be an arc.
+_SLOT_LIMIT = 2**21
+_MACHINE_LIMIT = 2**18
+
+
+class LiveState:
+    """Machines, jobs and tasks; every change goes to the network at once, the optimum waits for a step.
+
+    Attributes
+    ----------
+    network
+        A view of the state as a network.
+    costs
+        What its arcs cost.
+    preemptions
+        Which tasks may only stay or stop.
+    side_constraints
+        What the network does not hold.
+    """
+
+    def __init__(
+        self,
+        cluster: FlowInstance,
+        goals: tuple[Goal, ...],
+        session: Session,
+        wait_cost: float | None,
+        scale: int,
+        order: StrictOrder,
+        task_limit: int,
+    ) -> None:
+        self.name: str = cluster.name
+        self.goals = goals
+        initial = [TaskView(t, j.name, j.priority, None, 0.0, t.costs) for j in cluster.jobs for t in j.tasks]
+        self.rules: Rules = Rules(goals, wait_cost, Scale(scale), initial, order)
+        self.session = session
+        self.cluster: ClusterView = ClusterView()
+        self.network: LiveNetwork = LiveNetwork(session, self.cluster)
+        self.task_limit = task_limit
+        self.now_s: float = 0.0
+        self.tasks: dict[str, LiveTask] = {}
+        self.jobs: dict[str, LiveJob] = {}
+        self.queues: tuple[Queue, ...] = cluster.queues
+        self.claims: JobClaims | None = None
+        self.recompute_claims()
+        self.ages: TaskAges = TaskAges.of(self.rules.goals)
+        self.running = 0
+        self.slots = 0
+        self.fresh: dict[str, None] = {}  # tasks to be reported if they wait
+        self.side_constraints: SideConstraints = SideConstraints(self.cluster.machines, self.jobs, self.tasks)
+        self._on: dict[str, dict[str, None]] = {}
+        self._apart: dict[str, dict[str, None]] = {}  # tasks by `FlowJob.different_machines`
+        self.costs: ArcCosts = ArcCosts(self.rules, order, self.cluster, self.network, self.side_constraints)
+        self.preemptions: PreemptionLimits = PreemptionLimits(self.jobs, self.tasks, self._on, self.costs)
+
+    def recompute_claims(self) -> None:
+        """Claims of all jobs under the present goals and queues; the next step hands all bounds on."""
+        shares = self.rules.shares
+        if shares is None or shares.kind == "dominant":  # there whole solves share what tasks ask for
+            return
+        self.claims = JobClaims(self.queues)
+        for live in self.jobs.values():
+            self.claims.put(live.job, [rule_of(self.rules, self.tasks[name], self.cluster) for name in live.tasks])
+
+    # Looking up ------------------------------------------------------------------------------------------------
+    def task(self, name: str) -> LiveTask:
+        """A task by name."""
+        if name not in self.tasks:
+            raise EventError(f"no task is named {name!r}; it may have finished or been cancelled")
+        return self.tasks[name]
+
+    def job(self, name: str) -> LiveJob:
+        """A job by name."""
+        if name not in self.jobs:
+            raise EventError(f"no job is named {name!r}; it may have finished or been cancelled")
+        return self.jobs[name]
+
+    def machine(self, name: str) -> Machine:
+        """A machine by name."""
+        if name not in self.cluster.machines:
+            raise EventError(f"no machine is named {name!r}; it may have been removed")
+        return self.cluster.machines[name]
+
+    def held(self, machine: str) -> Iterable[str]:
+        """Tasks that run on a machine since the last step."""
+        return list(self._on.get(machine, ()))
+
+    def refuse_slots(self, machine: str, more: int) -> None:
+        """Raise `EventError` where a machine would bring more slots than all machines may have."""
+        if machine not in self.cluster.machines and len(self.cluster.machines) >= _MACHINE_LIMIT:
+            raise EventError(f"machine {machine!r}: {_MACHINE_LIMIT} machines are here, the most there may be")
+        if more > 0 and self.slots + more > _SLOT_LIMIT:
+            raise EventError(
+                f"machine {machine!r}: all machines together may have {_SLOT_LIMIT} slots and have {self.slots}; "
+                f"{more} more are too many"
+            )
+
+    # Changes ---------------------------------------------------------------------------------------------------
+    def put_machine(self, machine: Machine) -> None:
+        """Add a machine."""
+        self.side_constraints.check_machine(machine)
+        self.refuse_slots(machine.name, machine.slots)
+        costs = self.costs.slot_costs(machine)
+        self.cluster.add(machine)
+        self.side_constraints.put_machine(machine)
+        self.slots += machine.slots
+        self.note_machines()
+        self.network.add_machine(machine.name, costs)
+        self.preemptions.doubt(machine.name)
+        try:
+            self._reprice_around(machine.name)
+        except ModelError:  # what a task costs there exceeds the limit
+            self.take_machine(machine.name)
+            raise
+
+    def take_machine(self, name: str) -> None:
+        """Take a machine out."""
+        self.slots -= self.cluster.machines[name].slots
+        self.side_constraints.take_machine(self.cluster.machines[name])
+        self.cluster.remove(name)
+        self.note_machines()
+        self.preemptions.doubt(name)
+        self._reprice_around(name)
+        self.network.remove_machine(name)
+
+    def note_machines(self) -> None:
+        """Shares, and gangs that find no room, depend on the machines, which have changed."""
+        self.side_constraints.changed_slots()
+        if self.claims is not None:
+            self.claims.changed_machines()
+
+    def _reprice_around(self, machine: str) -> None:
+        """Reprice the tasks whose arcs depend on whether a machine is there."""
+        each = self.rules.asks_each
+        for name in self.tasks if each else {**self.costs.mentioning(machine), **self._on.get(machine, {})}:
+            self.reprice(self.tasks[name])
+        if each and self.claims is not None:
+            self.recompute_claims()
+
+    def put_job(self, job: FlowJob) -> None:
+        """Add a job with all its tasks; a refused cost leaves nothing behind."""
+        if len(self.tasks) + len(job.tasks) > self.task_limit:
+            raise EventError(f"job {job.name!r}: there would be more than {self.task_limit} tasks; raise task_limit")
+        if job.queue is not None and all(queue.name != job.queue for queue in self.queues):
+            raise EventError(f"job {job.name!r} is in queue {job.queue!r}, which does not exist; see set_queues")
+        self.side_constraints.refuse_job(job)
+        rule = job.different_machines or ""
+        present = self._apart.get(rule, {})
+        apart = rule if len(present) + len(job.tasks) > 1 else ""
+        cost, limited = job.preempt_cost, job.preemptions_per_hour is not None
+        views = [LiveTask(t, job.name, job.priority, None, 0.0, t.costs, apart, cost, limited) for t in job.tasks]
+        priced = [(view, *self.costs.price(view)) for view in views]
+        # How long ago tasks were preempted is a matter of the clock from now on.
+        lasting = job.model_copy(update={"preempted_s": ()})
+        live = LiveJob(lasting, dict.fromkeys(task.name for task in job.tasks), (0, len(views)))
+        self.jobs[job.name] = live
+        if limited:
+            self.preemptions.note(live, [self.now_s - age for age in job.preempted_s])
+        if self.claims is not None:
+            self.claims.put(job, [rule_of(self.rules, view, self.cluster) for view in views])
+        self.network.set_job(job.name, self.bounds(live, 0, len(views)))
+        for view, offers, wait in priced:
+            name = view.task.name
+            self.tasks[name] = view
+            self.network.add_task(name, job.name, offers, wait)
+            self.costs.mention(view)
+            self.fresh[name] = None
+        if rule:
+            for name in present if apart else ():
+                self._keep_apart(self.tasks[name], rule)
+            self._apart.setdefault(rule, {}).update(live.tasks)
+
+    def _keep_apart(self, task: LiveTask, rule: str) -> None:
+        """A task is no longer alone with its rule."""
+        if not task.apart:
+            task.apart = rule
+            self.reprice(task)
+
+    def take_task(self, name: str) -> None:
+        """Take a task out, and its job with the last one."""
+        task = self.tasks.pop(name)
+        job = self.jobs[task.job]
+        self.network.remove_task(name)
+        self.costs.forget(task)
+        if task.machine is not None:
+            self.running -= 1
+            del self._on[task.machine][name]
+            self.preemptions.doubt(task.machine)
+            self.preemptions.release(task, self.now_s)
+        self.ages.stop(name)
+        self.fresh.pop(name, None)
+        self.side_constraints.forget(name, task.job)
+        rule = job.job.different_machines
+        if rule:
+            del self._apart[rule][name]
+            if not self._apart[rule]:
+                del self._apart[rule]
+                self.network.forget(rule)
+        del job.tasks[name]
+        if self.claims is not None:
+            self.claims.lose(task.job, lambda: rule_of(self.rules, task, self.cluster))
+        if not job.tasks:
+            if self.claims is not None:
+                self.claims.take(task.job)
+            self.network.remove_job(task.job)
+            del self.jobs[task.job]
+            self.preemptions.forget(task.job)
+
+    def settle(self, name: str, machine: str | None) -> None:
+        """Note where a task runs from now on."""
+        task = self.tasks[name]
+        if task.machine is not None:
+            self.running -= 1
+            del self._on[task.machine][name]
+            self.ages.stop(name)
+            self.preemptions.doubt(task.machine)
+            if self.preemptions.release(task, self.now_s) and machine is None:
+                live = self.jobs[task.job]
+                self.preemptions.note(live, [*live.preempted, self.now_s])
+        task.machine, task.started_s, task.elapsed_s = machine, self.now_s, 0.0
+        if machine is not None:
+            self.running += 1
+            self._on.setdefault(machine, {})[name] = None
+            self.ages.start(name, self.now_s)
+            self.preemptions.doubt(machine)
+        if self.ages.matters or task.limited or task.preempt_cost:
+            self.reprice(task, placed=True)
+
+    def resume(self, name: str, machine: str, started_s: float) -> None:
+        """Let a task count as running on a machine since then; a step moves it only for a gain."""
+        self.settle(name, machine)
+        task = self.tasks[name]
+        task.started_s = started_s
+        self.ages.stop(name)
+        self.ages.start(name, started_s)
+        self.reprice(task)
+        self.network.tasks[name].machine = machine
+
+    def prioritise(self, job: LiveJob, priority: int) -> None:
+        """Make a job more or less important; a refused cost leaves all as before."""
+        try:
+            self._prioritise(job, priority)
+        except ModelError:
+            self._prioritise(job, job.job.priority)
+            raise
+        job.job = job.job.model_copy(update={"priority": priority})
+        self.refresh_job(job)
+
+    def _prioritise(self, job: LiveJob, priority: int) -> None:
+        for name in job.tasks:
+            self.tasks[name].priority = priority
+            self.reprice(self.tasks[name])
+            self.preemptions.doubt(self.tasks[name].machine)
+
+    def replace_machine(self, machine: Machine) -> None:
+        """Give a machine other labels or another rack; a refused cost leaves it as it was. What runs there stays."""
+        old = self.cluster.machines[machine.name]
+        self.take_machine(machine.name)
+        try:
+            self.put_machine(machine)
+        except ModelError:
+            self.put_machine(old)
+            raise
+
+    def update_bounds(self) -> None:
+        """Bring the bounds of jobs up to the present shares; without shares nothing depends on the others."""
+        if self.rules.shares is None or self.claims is None:
+            return
+        for name, low, high in self.claims.changed(self.rules.shares, lambda used: places_of(self.cluster, used)):
+            live = self.jobs[name]
+            live.share = low, high
+            self.network.set_job(name, self.bounds(live, low, high))
+
+    def refresh_job(self, job: LiveJob) -> None:
+        """Bring one job's costs up to its priority."""
+        old = self.network.jobs[job.job.name].bounds
+        new = self.bounds(job, 0, 0)
+        self.network.set_job(job.job.name, old._replace(wait_cost=new.wait_cost, short_cost=new.short_cost))
+
+    def limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
+        """Set what preempting a job costs and how often it may happen; a refused cost leaves all as before."""
+        old, times = live.job, live.preempted
+        self.side_constraints.refuse_job(old.model_copy(update={"preemptions_per_hour": per_hour}))
+        try:
+            self.preemptions.set_limit(live, cost, per_hour, self.now_s)
+        except ModelError:
+            self.preemptions.set_limit(live, old.preempt_cost, old.preemptions_per_hour, self.now_s)
+            self.preemptions.note(live, times)
+            raise
+
+    def advance(self) -> None:
+        """Bring the network up to the present time."""
+        for started_s, names in self.ages.due(self.now_s):
+            self.costs.grow_older(elapsed_s(started_s, self.now_s), map(self.tasks.__getitem__, names))
+        for name in self.side_constraints.update_blocked():
+            self.reprice(self.tasks[name])
+        self.preemptions.hold(self.now_s)
+        self.update_bounds()
+        for live in self.preemptions.open_gates(self.now_s):
+            if self.rules.shares is not None:
+                self.network.set_job(live.job.name, self.bounds(live, *live.share))
+
+    def reprice(self, task: LiveTask, *, placed: bool = False) -> None:
+        """Give a task the arcs that the goals ask for now; ``placed``: nothing but its place or age is new."""
+        self.costs.reprice(task, self.now_s, placed=placed)
+
+    def bounds(self, job: LiveJob, least: int, most: int) -> JobBounds:
+        """Bounds of a job that runs ``least`` to ``most`` tasks (without meaning when no goal bounds jobs)."""
+        cost = self.costs.weights.level * self.rules.level(job.job.priority)
+        if self.rules.shares is None:
+            return JobBounds(0, UNBOUND, 0, cost, cost)
+        if job.held:  # what may not stop runs on, beyond the share
+            most = max(most, job.held - self.preemptions.passes(job, self.now_s))
+        return JobBounds(len(job.tasks) - most, most - least, least, cost, cost + self.costs.weights.shortfall)

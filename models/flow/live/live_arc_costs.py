@@ -1,0 +1,114 @@
+"""What the goals make the arcs of a live network cost now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from flowlex.instances.flow import Machine
+from flowlex.models.flow.arc_costs import Rules, StageWeights, mentioned_machines, single_file
+from flowlex.models.flow.goals.goal_interface import ClusterView, Spot
+from flowlex.models.flow.lexicographic_costs import TOP_CLASS, StrictOrder
+from flowlex.models.flow.live.live_network import LiveNetwork
+from flowlex.models.flow.live.side_constraints import SideConstraints
+from flowlex.models.flow.live.task_ages import elapsed_s
+from flowlex.models.flow.live.task_records import EventError, LiveTask
+
+__all__ = ["ArcCosts"]
+
+
+class ArcCosts:
+    """Gives the arcs of tasks and machines the costs of the goals; refuses those beyond the limit of an order.
+
+    Parameters
+    ----------
+    constraints
+        Know the tasks that wait whatever happens, which need no arcs.
+    """
+
+    def __init__(
+        self, rules: Rules, order: StrictOrder, cluster: ClusterView, network: LiveNetwork, constraints: SideConstraints
+    ) -> None:
+        self.rules, self.order, self.cluster, self.network = rules, order, cluster, network
+        self.weights: StageWeights = StageWeights.for_bound(order.cycle, TOP_CLASS)
+        self._constraints = constraints
+        self._mentioning: dict[str, dict[str, None]] = {}  # by machine, the tasks whose arcs depend on it
+
+    def mentioning(self, machine: str) -> Mapping[str, None]:
+        """Tasks whose arcs change when a machine comes or goes; where they run is not looked at."""
+        return self._mentioning.get(machine, {})
+
+    def slot_costs(self, machine: Machine) -> list[tuple[int, int]]:
+        """(capacity, cost) of a machine's slots, within the limit."""
+        costs = self.rules.slot_costs(machine)
+        if self.rules.order is None and costs:
+            self._check(max((cost for _, cost in costs), key=abs), f"a slot of machine {machine.name!r}")
+        return costs
+
+    def reprice(self, task: LiveTask, now_s: float, *, placed: bool = False) -> None:
+        """Give a task the arcs that the goals ask for now; ``placed``: nothing but its place or age is new."""
+        if task.machine is not None:
+            task.elapsed_s = elapsed_s(task.started_s, now_s)
+        offers, wait = self.price(task, task.moving if placed else None)
+        self.network.reprice(task.task.name, offers, wait)
+        if not placed:
+            self.mention(task)
+
+    def grow_older(self, elapsed_s: float, tasks: Iterable[LiveTask]) -> None:
+        """Give running tasks the credit of their age; whatever else they cost stays as it is."""
+        self.network.cheapen(self._credits(elapsed_s, tasks))
+
+    def _credits(self, elapsed_s: float, tasks: Iterable[LiveTask]) -> Iterator[tuple[str, str | Spot, int]]:
+        """What more credit each running task has by now, and the target it is for; notes the new age."""
+        now, before = self.rules.credit_at(elapsed_s), dict[float, int]()
+        for task in tasks:
+            if task.elapsed_s not in before:
+                before[task.elapsed_s] = now - self.rules.credit_at(task.elapsed_s)
+            more, task.elapsed_s = before[task.elapsed_s], elapsed_s
+            if more and task.machine is not None:
+                yield task.task.name, single_file(task.machine, task.apart) if task.apart else task.machine, more
+
+    def price(self, task: LiveTask, moving: dict[str | Spot, int] | None = None) -> tuple[dict[str | Spot, int], int]:
+        """Cost of each arc and of waiting, within the limit; a refusal leaves the task as it was."""
+        if moving is None:
+            moving = self.rules.moving(task, self.cluster)
+        offers, wait = self.rules.staying(task, moving, self.cluster), self.rules.waiting(task)
+        if self.rules.order is None:
+            found = moving.values()  # with room for the credit, so that growing older can never fail
+            credit = self.rules.credit + self.rules.keeping(task)
+            worst = max(wait, -wait, max(found, default=0), credit - min(found, default=0))
+            self._check(worst, f"task {task.task.name!r}")
+        task.moving = moving
+        return {} if task.task.name in self._constraints.blocked else offers, wait
+
+    def _check(self, worst: int, what: str) -> None:
+        if worst > self.order.limit:
+            raise EventError(
+                f"{what}: a cost of {worst} (scale {self.rules.scale.factor}) exceeds the limit of "
+                f"{self.order.limit}; raise cost_limit"
+            )
+
+    def mention(self, task: LiveTask) -> None:
+        """Note the machines whose coming or going changes a task's arcs."""
+        assert task.moving is not None
+        present = mentioned_machines(self.rules, task, task.moving)
+        if present == task.mentions:
+            return
+        name, index = task.task.name, self._mentioning
+        self._unmention(name, (machine for machine in task.mentions if machine not in present))
+        for machine in present:
+            held = index.get(machine)
+            if held is None:
+                index[machine] = {name: None}
+            else:
+                held[name] = None
+        task.mentions = present
+
+    def forget(self, task: LiveTask) -> None:
+        """A task has gone."""
+        self._unmention(task.task.name, task.mentions)
+
+    def _unmention(self, name: str, machines: Iterable[str]) -> None:
+        for machine in machines:
+            del self._mentioning[machine][name]
+            if not self._mentioning[machine]:
+                del self._mentioning[machine]

@@ -1,0 +1,220 @@
+"""Who runs where after each optimum.
+
+Tasks that run through a group of machines are told apart by a roster: the group's flow to a machine says how many of
+its tasks run there, and those that ran there before stay there first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from flowlex.formulations.program_arrays import Integers
+from flowlex.models.flow.goals.goal_interface import Spot
+from flowlex.models.flow.live.network_parts import Session, TaskNode
+from flowlex.models.flow.machine_exclusions import hand_out
+
+__all__ = ["Arcs", "Assignment", "Owner", "Roster"]
+
+
+@dataclass(slots=True, eq=False)
+class Roster:
+    """The tasks of a group, or of several groups that share their blocks, by machine.
+
+    Attributes
+    ----------
+    name
+        What messages call it.
+    units
+        How many tasks a flow sends to a machine.
+    fits
+        Whether a task may take a place on a machine; None: any may take any.
+    only
+        The machine of all its tasks, which its flow need not tell.
+    held
+        By machine its tasks, in order of arrival.
+    loose
+        Tasks without a machine.
+    changed
+        Machines to which the flow may send more or fewer than are held.
+    """
+
+    name: str
+    units: Callable[[str, Integers], int]
+    fits: Callable[[str, str], bool] | None = None
+    only: str | None = None
+    held: dict[str, dict[str, None]] = field(default_factory=dict)
+    loose: dict[str, None] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+
+    def lose(self, machine: str) -> None:
+        """A machine has gone: its tasks are loose."""
+        self.loose.update(self.held.pop(machine, {}))
+        self.changed.discard(machine)
+
+    def free_places(self, flow: Integers) -> dict[str, int]:
+        """Places by machine that the flow has beyond the tasks held; tasks beyond the flow become loose."""
+        free: dict[str, int] = {}
+        for machine in sorted(self.changed):
+            held, units = self.held.setdefault(machine, {}), self.units(machine, flow)
+            while len(held) > units:
+                self.loose[held.popitem()[0]] = None
+            if units > len(held):
+                free[machine] = units - len(held)
+            if not held:
+                del self.held[machine]
+        self.changed.clear()
+        return free
+
+
+#: What an arc belongs to: a task, or a roster and the machine it leads to.
+Owner = str | tuple[Roster, str]
+
+
+class Arcs:
+    """The arcs of a session, and what each belongs to."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.owners: list[Owner | None] = []
+
+    def add(self, tail: int, head: int, capacity: int, cost: int, owner: Owner | None = None) -> int:
+        """Add an arc; its slot."""
+        slot = self.session.add_arc(tail, head, capacity, cost)
+        while len(self.owners) <= slot:
+            self.owners.append(None)
+        self.owners[slot] = owner
+        return slot
+
+    def drop(self, slot: int) -> None:
+        """Remove an arc."""
+        self.session.remove_arc(slot)
+        self.owners[slot] = None
+
+
+class Assignment:
+    """The machine of each task, brought up to each optimum.
+
+    Parameters
+    ----------
+    arcs
+        The arcs, whose flow says where tasks go.
+    tasks
+        The tasks by name, as the network adds and removes them.
+    """
+
+    def __init__(self, arcs: Arcs, tasks: Mapping[str, TaskNode]) -> None:
+        self.rosters: dict[Spot, Roster] = {}
+        self._arcs, self._tasks = arcs, tasks
+        self._touched: dict[str, None] = {}  # tasks whose arcs have changed
+        self._open: dict[Roster, None] = {}  # rosters with changed machines or loose tasks
+
+    def touch(self, name: str) -> None:
+        """Note that the arcs of a task have changed."""
+        self._touched[name] = None
+
+    def change(self, roster: Roster, machine: str) -> None:
+        """Note that a roster's flow to a machine may change."""
+        roster.changed.add(machine)
+        self._open[roster] = None
+
+    def lose(self, roster: Roster, machine: str) -> None:
+        """Note that a machine of a roster has gone."""
+        roster.lose(machine)
+        self._open[roster] = None
+
+    def close(self, roster: Roster) -> None:
+        """Forget a roster without tasks."""
+        self._open.pop(roster, None)
+
+    def displace(self, name: str, machine: str | None) -> None:
+        """Note that a task runs elsewhere than its unit goes; the next `read_changes` tells what the flow wants."""
+        task = self._tasks[name]
+        if isinstance(task.target, Spot):
+            self._leave(name, task)
+            self._loosen(name, task.target)
+        task.machine = machine
+        self._touched[name] = None
+
+    def remove(self, name: str, task: TaskNode) -> None:
+        """Forget a task."""
+        self._leave(name, task)
+        self._touched.pop(name, None)
+
+    def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
+        """Tasks whose machine is another than at the last call: (then, now)."""
+        flow = self._arcs.session.flow
+        touched, self._touched = self._touched, {}
+        for slot in self._arcs.session.take_touched()[0].tolist():
+            owner = self._arcs.owners[slot]
+            if isinstance(owner, str):
+                touched[owner] = None
+            elif owner is not None:
+                self.change(*owner)
+        before: dict[str, str | None] = {}
+        for name in touched:
+            task = self._tasks.get(name)
+            if task is None:
+                continue
+            target = next((t for t, (slot, _) in task.arcs.items() if flow[slot]), None)
+            before[name] = task.machine
+            if isinstance(target, Spot) and target == task.target:
+                continue
+            self._leave(name, task)
+            task.target = target
+            if isinstance(target, Spot):
+                self._loosen(name, target)
+            else:
+                task.machine = target
+        rosters, self._open = self._open, {}
+        for roster in rosters:
+            self._assign(roster, flow, before)
+        machines = ((name, old, self._tasks[name].machine) for name, old in before.items())
+        return {name: (old, now) for name, old, now in machines if old != now}
+
+    def _loosen(self, name: str, target: Spot) -> None:
+        roster = self.rosters[target]
+        roster.loose[name] = None
+        self._open[roster] = None
+
+    def _leave(self, name: str, task: TaskNode) -> None:
+        if not isinstance(task.target, Spot):
+            return
+        roster = self.rosters[task.target]
+        roster.loose.pop(name, None)
+        if task.machine is not None and name in roster.held.get(task.machine, {}):
+            del roster.held[task.machine][name]
+            self.change(roster, task.machine)
+
+    def _assign(self, roster: Roster, flow: Integers, before: dict[str, str | None]) -> None:
+        """Hand the tasks of a roster to the machines its flow goes to, moving as few as possible."""
+        free: dict[str, int] = {}
+        if roster.only is None:
+            free = roster.free_places(flow)
+        roster.changed.clear()
+        loose, roster.loose = list(roster.loose), {}
+        rest = []
+        for name in loose:
+            machine = before.setdefault(name, self._tasks[name].machine)
+            if roster.only is not None:
+                self._hold(roster, roster.only, name)
+            elif machine is not None and free.get(machine, 0) and (roster.fits is None or roster.fits(name, machine)):
+                free[machine] -= 1
+                self._hold(roster, machine, name)
+            else:
+                rest.append(name)
+        if roster.fits is not None:
+            for name, machine in hand_out(rest, free, roster.held, roster.fits).items():
+                now = self._tasks[name].machine
+                before.setdefault(name, now)
+                roster.held.get(str(now), {}).pop(name, None)
+                self._hold(roster, machine, name)
+            return
+        places = [machine for machine, units in free.items() for _ in range(units)]
+        assert len(places) == len(rest), f"{roster.name}: {len(rest)} tasks for {len(places)} units of flow"
+        for name, machine in zip(rest, places, strict=True):
+            self._hold(roster, machine, name)
+
+    def _hold(self, roster: Roster, machine: str, name: str) -> None:
+        roster.held.setdefault(machine, {})[name] = None
+        self._tasks[name].machine = machine

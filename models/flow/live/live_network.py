@@ -1,0 +1,262 @@
+"""The live network of the flow scheduler: what its arcs mean. All work here is proportional to what changed.
+
+Tasks, jobs and machines are vertices of a session; groups of machines (`machine_groups`, `exclusion_groups`) stand
+between, and `assignment` tells who runs where after each optimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flowlex.models.flow.goals.goal_interface import ClusterView, Spot
+from flowlex.models.flow.live.exclusion_groups import BlockTree, ExclusionGroup
+from flowlex.models.flow.live.live_assignment import Arcs, Assignment, Owner
+from flowlex.models.flow.live.machine_groups import Group, MachineGroup, MachineNode, SingleFile, Wiring
+from flowlex.models.flow.live.network_parts import JobBounds, JobNode, Session, Target, TaskNode
+from flowlex.models.flow.machine_exclusions import base_of
+
+__all__ = ["LiveNetwork"]
+
+
+class LiveNetwork:
+    """Tasks, jobs, machines and groups come, change and go.
+
+    Parameters
+    ----------
+    session
+        Keeps the network solved.
+    cluster
+        The machines, which the network hears of after the cluster.
+    """
+
+    def __init__(self, session: Session, cluster: ClusterView) -> None:
+        self.session, self.cluster = session, cluster
+        self.tasks: dict[str, TaskNode] = {}
+        self.jobs: dict[str, JobNode] = {}
+        self._arcs = Arcs(session)
+        self._assignment = Assignment(self._arcs, self.tasks)
+        self._wiring = Wiring(cluster, self._arcs, self._assignment)
+        self.single_file = SingleFile(self._wiring)
+        self.trees: dict[Spot, BlockTree] = {}
+        self._unused: dict[Spot, None] = {}  # groups that the last task may have left
+
+    @property
+    def machines(self) -> dict[str, MachineNode]:
+        """The machines by name."""
+        return self._wiring.machines
+
+    @property
+    def groups(self) -> dict[Spot, Group]:
+        """The groups by spot."""
+        return self._wiring.groups
+
+    @property
+    def owners(self) -> list[Owner | None]:
+        """The task, or the roster and machine, that each arc belongs to."""
+        return self._arcs.owners
+
+    # Machines --------------------------------------------------------------------------------------------------
+    def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
+        """Add a machine that the cluster knows already; groups that it belongs to reach it."""
+        self.machines[name] = MachineNode(self.session.add_node(), 0, [])
+        for group in list(self.groups.values()):  # reaching it may make further groups
+            group.reach(name)
+        self.set_slots(name, slot_costs)
+        for tree in self.trees.values():
+            if self.cluster.meets(name, tree.spot):
+                tree.add(name)
+            tree.machine_changed(name)
+
+    def set_slots(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
+        """Set capacity and cost of a machine's arcs to the sink, and the capacity of the arcs to it."""
+        machine = self.machines[name]
+        for arc, (capacity, cost) in zip(machine.arcs, slot_costs, strict=False):
+            if arc[1:] != (capacity, cost):
+                self.session.change_arc(arc[0], machine.node, 0, capacity, cost)
+        for slot, _, _ in machine.arcs[len(slot_costs) :]:
+            self._arcs.drop(slot)
+        arcs = [(slot, *arc) for (slot, _, _), arc in zip(machine.arcs, slot_costs, strict=False)]
+        for capacity, cost in slot_costs[len(arcs) :]:
+            arcs.append((self._arcs.add(machine.node, 0, capacity, cost), capacity, cost))
+        machine.arcs = arcs
+        slots = sum(capacity for capacity, _ in slot_costs)
+        if slots != machine.slots:
+            machine.slots = slots
+            for group in machine.groups.values():
+                group.set_slots(name, slots)
+
+    def remove_machine(self, name: str) -> None:
+        """Take a machine out; tasks must not have arcs of their own to it any more."""
+        for tree in self.trees.values():
+            if name in tree.blocks.paths:
+                tree.remove(name)
+            tree.machine_changed(name)
+        machine = self.machines.pop(name)
+        for group in machine.groups.values():
+            group.unlink(name)
+        for slot, _, _ in machine.arcs:
+            self._arcs.drop(slot)
+        self.session.remove_node(machine.node)
+
+    def _group(self, spot: Spot) -> Group:
+        """The group of a spot, made where there is none."""
+        if (group := self.groups.get(spot)) is not None:
+            return group
+        if spot.once:
+            return self.single_file.group(spot)
+        if (base := base_of(spot)) is None:
+            return MachineGroup(spot, self._wiring)
+        if base not in self.trees:
+            self.trees[base] = BlockTree(base, self._wiring, self._fits)
+        return ExclusionGroup(spot, self.trees[base])
+
+    def _fits(self, task: str, machine: str) -> bool:
+        target = self.tasks[task].target
+        return isinstance(target, Spot) and self.cluster.meets(machine, target)
+
+    def forget(self, once: str) -> None:
+        """Drop the groups of tasks that kept apart and are all out."""
+        self.single_file.forget(once)
+
+    # Jobs ------------------------------------------------------------------------------------------------------
+    def set_job(self, name: str, bounds: JobBounds) -> None:
+        """Add a job, or set its bounds anew."""
+        job = self.jobs.get(name)
+        session = self.session
+        if job is None:
+            node = session.add_node()
+            share = self._arcs.add(node, 0, bounds.free, bounds.wait_cost)
+            short = self._arcs.add(node, 0, bounds.short, bounds.short_cost)
+            session.add_supply(node, -bounds.must)
+            self.jobs[name] = JobNode(node, bounds, share, short)
+            return
+        old = job.bounds
+        if old == bounds:
+            return
+        if (old.free, old.wait_cost) != (bounds.free, bounds.wait_cost):
+            session.change_arc(job.share_arc, job.node, 0, bounds.free, bounds.wait_cost)
+        if (old.short, old.short_cost) != (bounds.short, bounds.short_cost):
+            session.change_arc(job.short_arc, job.node, 0, bounds.short, bounds.short_cost)
+        if old.must != bounds.must:
+            session.add_supply(job.node, old.must - bounds.must)
+        job.bounds = bounds
+
+    def remove_job(self, name: str) -> None:
+        """Take a job out; its tasks must be out already."""
+        job = self.jobs.pop(name)
+        self._arcs.drop(job.share_arc)
+        self._arcs.drop(job.short_arc)
+        if job.gate is not None:
+            self._arcs.drop(job.gate[1])
+            self.session.remove_node(job.gate[0])
+        if job.bounds.must:
+            self.session.add_supply(job.node, job.bounds.must)
+        self.session.remove_node(job.node)
+
+    def set_gate(self, name: str, passes: int) -> None:
+        """Let so many of a job's held tasks stop."""
+        job = self.jobs[name]
+        if job.gate is None:
+            node = self.session.add_node()
+            job.gate = node, self._arcs.add(node, job.node, passes, 0)
+        elif job.passes != passes:
+            self.session.change_arc(job.gate[1], job.gate[0], job.node, passes, 0)
+        job.passes = passes
+
+    def hold_task(self, name: str, held: bool) -> None:
+        """Let a task stop through the gate of its job only, or freely; the gate must be there."""
+        task = self.tasks[name]
+        if task.held != held:
+            task.held = held
+            self._set_wait(task, task.wait_cost)
+
+    def _set_wait(self, task: TaskNode, cost: int) -> None:
+        job = self.jobs[task.job]
+        head = job.gate[0] if task.held and job.gate is not None else job.node
+        self.session.change_arc(task.wait_arc, task.node, head, 1, cost)
+        task.wait_cost = cost
+
+    # Tasks -----------------------------------------------------------------------------------------------------
+    def add_task(self, name: str, job: str, offers: dict[Target, int], wait_cost: int) -> None:
+        """Add a waiting task; its job must be in."""
+        node = self.session.add_node()
+        wait = self._arcs.add(node, self.jobs[job].node, 1, wait_cost, name)
+        self.tasks[name] = TaskNode(node, job, wait, wait_cost, {})
+        self.reprice(name, offers, wait_cost)
+        self.session.add_supply(node, 1)
+        self._assignment.touch(name)
+
+    def reprice(self, name: str, offers: dict[Target, int], wait_cost: int) -> None:
+        """Give a task the arcs it should have."""
+        task, session = self.tasks[name], self.session
+        for target in [t for t in task.arcs if t not in offers]:
+            self._drop_offer(target, task.arcs.pop(target)[0])
+            self._assignment.touch(name)
+        for target, cost in offers.items():
+            present = task.arcs.get(target)
+            if present is not None and present[1] == cost:
+                continue
+            place = self.machines[target] if isinstance(target, str) else self._group(target)
+            if present is None:
+                if isinstance(place, Group):
+                    place.users += 1
+                task.arcs[target] = (self._arcs.add(task.node, place.node, 1, cost, name), cost)
+            else:
+                session.change_arc(present[0], task.node, place.node, 1, cost)
+                task.arcs[target] = (present[0], cost)
+        if wait_cost != task.wait_cost:
+            self._set_wait(task, wait_cost)
+
+    def cheapen(self, arcs: Iterable[tuple[str, Target, int]]) -> None:
+        """Lower the costs of arcs of tasks, where they have them: task, target, and by how much."""
+        tasks, machines, groups, changes = self.tasks, self.machines, self.groups, list[int]()
+        for name, target, less in arcs:
+            task = tasks[name]
+            if (arc := task.arcs.get(target)) is not None:
+                place = machines[target] if isinstance(target, str) else groups[target]
+                task.arcs[target] = arc[0], arc[1] - less
+                changes += (arc[0], task.node, place.node, 1, arc[1] - less)
+        self.session.change_arcs(changes)
+
+    def remove_task(self, name: str) -> None:
+        """Take a task out, wherever it is."""
+        task = self.tasks.pop(name)
+        self._assignment.remove(name, task)
+        for target, (slot, _) in task.arcs.items():
+            self._drop_offer(target, slot)
+        self._arcs.drop(task.wait_arc)
+        self.session.add_supply(task.node, -1)
+        self.session.remove_node(task.node)
+
+    def displace(self, name: str, machine: str | None) -> None:
+        """Note that a task runs elsewhere than its unit goes; the next `read_changes` tells what the flow wants."""
+        self._assignment.displace(name, machine)
+
+    def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
+        """Tasks whose machine is another than at the last call: (then, now)."""
+        changes = self._assignment.read_changes()
+        self._remove_unused()
+        return changes
+
+    def _drop_offer(self, target: Target, slot: int) -> None:
+        self._arcs.drop(slot)
+        if isinstance(target, Spot):
+            self.groups[target].users -= 1
+            self._note_unused(target)
+
+    def _note_unused(self, spot: Spot) -> None:
+        """Note a group to be given up if no task uses it; cluster, racks and labels stay, as others will come."""
+        if not self.groups[spot].users and not spot.once and (spot.lacks or len(spot.has) > 1):
+            self._unused[spot] = None
+
+    def _remove_unused(self) -> None:
+        """Give up the groups that no task uses any more, with their arcs, and the trees that no group enters."""
+        unused, self._unused = self._unused, {}
+        for spot in unused:
+            group = self.groups.get(spot)
+            if group is None or group.users:
+                continue
+            group.dissolve()
+            if isinstance(group, ExclusionGroup) and not group.tree.groups:
+                group.tree.dissolve()
+                del self.trees[group.tree.spot]

@@ -1,0 +1,63 @@
+"""The session that keeps the live network solved, and in how many stages."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from flowlex.formulations.program_arrays import Integers
+from flowlex.formulations.sessions.live_network import PATH_COST_LIMIT, NetworkSession, load_kernels
+from flowlex.formulations.sessions.staged_network import PhasedSession
+from flowlex.models.flow.lexicographic_costs import StrictOrder
+from flowlex.models.flow.live.network_parts import Session
+from flowlex.models.model_base import ModelError
+from flowlex.validation.certificates import Certificate, Check
+
+__all__ = ["Method", "make_session", "plan_stages", "prove", "solved_costs"]
+
+Method = Literal["auto", "weights", "phases"]
+
+
+def plan_stages(order: StrictOrder, method: str) -> tuple[tuple[int, ...], str]:
+    """Divisors of the stages in which a strict order is kept, and what to say of it."""
+    if method not in ("auto", "weights", "phases"):
+        raise ModelError(f"no method is called {method!r}; one of: auto, weights, phases")
+    divisors = order.divisors(PATH_COST_LIMIT, one_each=method == "phases")
+    if len(divisors) == 1:
+        return divisors, "weights"
+    if method == "phases":
+        return divisors, f"phases: {len(divisors)} stages, as asked"
+    why = f"the strict order would need a weight of {order.largest:.0e}, beyond exact 64-bit sums"
+    if method == "weights":
+        raise ModelError(f"{why}; use method='phases', or lower cost_limit or task_limit")
+    return divisors, f"phases: {len(divisors)} stages, as {why}"
+
+
+def make_session(divisors: tuple[int, ...], nodes: int, arcs: int) -> Session:
+    """A session with room for that many nodes and arcs."""
+    load_kernels()
+    return NetworkSession(nodes, arcs) if len(divisors) == 1 else PhasedSession(divisors, nodes, arcs)
+
+
+def prove(session: Session, where: str) -> Certificate:
+    """Check flow and potentials in exact integers; raises `CertificateError` where they do not prove an optimum."""
+    found = session.violations()
+    stages = session.worst if isinstance(session, PhasedSession) else [found.reduced_costs]
+    names = [f"stage {k}: " for k in range(1, len(stages) + 1)] if len(stages) > 1 else [""]
+    checks = (
+        Check("flow conservation at every vertex", not found.conservation, found.conservation),
+        Check("flow between zero and the capacity", not found.bounds, found.bounds),
+        *(
+            Check(f"{name}reduced costs have the right sign", not worst, worst)
+            for name, worst in zip(names, stages, strict=True)
+        ),
+    )
+    return Certificate("optimal", True, checks).require(where)
+
+
+def solved_costs(session: Session, slots: Integers) -> list[int]:
+    """Costs of arcs as last solved, put together again from the stages."""
+    if isinstance(session, NetworkSession):
+        found: list[int] = session.arcs()[3][slots].tolist()
+        return found
+    parts = (cost[slots].tolist() for cost in session.arcs()[3])
+    return [sum(d * p for d, p in zip(session.divisors, each, strict=True)) for each in zip(*parts, strict=True)]

@@ -1,0 +1,78 @@
+"""Tasks and jobs that are here, as the flow scheduler knows them, and what one of its steps changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from flowlex.instances.flow import FlowJob
+from flowlex.models.flow.goals.goal_interface import Spot, TaskView
+from flowlex.models.model_base import ModelError
+from flowlex.validation.certificates import Certificate
+
+__all__ = ["Delta", "EventError", "LiveJob", "LiveTask"]
+
+
+class EventError(ModelError):
+    """An event does not fit the state of the cluster; the state is as before."""
+
+
+@dataclass(slots=True)
+class LiveTask(TaskView):
+    """A task that is here, since when it runs, and the machines its arcs depend on."""
+
+    started_s: float = 0.0
+    mentions: tuple[str, ...] = ()
+    moving: dict[str | Spot, int] | None = None  # `Rules.moving`, kept while it holds
+
+
+@dataclass(slots=True)
+class LiveJob:
+    """A job as submitted (its claims may have changed since) and its tasks that are still here."""
+
+    job: FlowJob
+    tasks: dict[str, None]
+    share: tuple[int, int] = (0, 0)  # fewest and most running tasks, of meaning with `FairShares`
+    preempted: list[float] = field(default_factory=list)  # when, of the last hour
+    held: int = 0  # running tasks that may only stay or stop
+
+
+@dataclass(frozen=True, repr=False)
+class Delta:
+    """What one step changed.
+
+    Attributes
+    ----------
+    placed, moved, stopped
+        (task, machine), (task, from, to, reason), (task, machine, reason).
+    waiting
+        (task, reason) for tasks that were submitted or stopped and wait now.
+    running, waiting_count
+        Totals after the step.
+    seconds
+        ``events`` (since the last step), ``solve``, ``read``, ``check`` and their ``total``.
+    certificate
+        Exact proof of optimality; None when not asked for.
+    method
+        How strict orders were kept, see `FlowScheduler.method`.
+    whole
+        Whether rules or capacities asked for a whole solve, now or at an earlier step that still holds.
+    """
+
+    number: int
+    now_s: float
+    events: int
+    placed: tuple[tuple[str, str], ...]
+    moved: tuple[tuple[str, str, str, str], ...]
+    stopped: tuple[tuple[str, str, str], ...]
+    waiting: tuple[tuple[str, str], ...]
+    running: int
+    waiting_count: int
+    seconds: dict[str, float]
+    certificate: Certificate | None = None
+    method: str = "weights"
+    whole: bool = False
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.placed)} placed, {len(self.moved)} moved, {len(self.stopped)} stopped"
+        state = f"{self.running} running, {self.waiting_count} waiting"
+        return f"<step {self.number} at {self.now_s:g} s: {counts}; {state}; {1e3 * self.seconds['total']:.2f} ms>"

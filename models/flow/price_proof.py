@@ -1,0 +1,166 @@
+"""What proves a schedule: weights of the stages, and prices of machines, jobs and rules, from a network's potentials.
+
+See `flowlex.validation.certificates.flow`, which judges them. A potential tells what a unit costs from its node to the
+sink, so that of a machine is the price of a slot and that of an unscheduled vertex the price of waiting. Arcs from a
+group to a machine may be priced too where they are full; whatever enters a full machine can pay that instead.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.lexicographic.lexicographic_network import Stage
+from flowlex.formulations.program_arrays import Integers
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.flow.network import ScheduleNetwork, cycle_bound
+from flowlex.models.model_base import Dual
+
+__all__ = ["Prices", "bounds_of", "combined_stages", "document_of", "duals_of", "prices_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Prices in the unit of the weighted sum of all stages.
+
+    Attributes
+    ----------
+    weights
+        Weight of each stage by name.
+    machine, job
+        (M,) price of a slot; (J,) price of waiting in the job's unscheduled vertex.
+    apart
+        Price of a machine for the tasks of a rule of different machines, by (rule, machine).
+    preempt
+        Price of one more preemption, by the position of the job.
+    cost
+        (A,) weighted cost of every arc.
+    """
+
+    weights: Mapping[str, int]
+    machine: list[int]
+    job: list[int]
+    apart: Mapping[tuple[str, int], int]
+    preempt: Mapping[int, int]
+    cost: NDArray[Any]
+
+
+def combined_stages(
+    schedule: ScheduleNetwork, costs: Mapping[str, NDArray[np.int64]], stages: Sequence[Stage], names: Sequence[str]
+) -> tuple[dict[str, int], NDArray[Any], NDArray[Any]]:
+    """Weights of the stages by name, and one cost and potential of all, exact: the first stage weighs most.
+
+    A weight exceeds what reduced costs and cycles make of all that follow, so the sum has reduced costs of the sign of
+    the first stage where they are not zero, and its optimum is the lexicographic one.
+    """
+    network = schedule.network
+    solved = dict(zip(costs, stages, strict=True))
+    cost, potential = (np.zeros(n, dtype=object) for n in (network.arc_count, network.node_count))
+    weights: dict[str, int] = {}
+    below, after = 0, 0
+    for name in reversed(names):
+        rest = cost - potential[network.tail] + potential[network.head]
+        weight = 1 + max(int(np.abs(rest).max(initial=0)), below + after)
+        weights[name] = weight
+        if name == "shortfall" or name.startswith("waiting_"):
+            after = weight
+        elif name in costs:
+            below += weight * cycle_bound(network, costs[name])
+        if name in solved:
+            duals = solved[name].outcome.duals
+            assert duals is not None
+            cost, potential = cost + weight * costs[name].astype(object), potential + weight * duals.astype(object)
+    return dict(reversed(weights.items())), cost, potential
+
+
+def prices_of(
+    schedule: ScheduleNetwork, weights: Mapping[str, int], cost: NDArray[Any], potential: NDArray[Any]
+) -> Prices:
+    """Prices from optimal potentials of the network with the weighted cost."""
+    network = schedule.network
+    nodes, arcs = network.node_blocks, network.arc_blocks
+    sink = potential[nodes["sink"].start]
+    reduced = cost - potential[network.tail] + potential[network.head]
+    machine = (potential[nodes["machine"].slice] - sink).copy()
+    full = np.maximum(-reduced[arcs["offers"].slice], 0)
+    single: dict[int, int] = defaultdict(int)
+    if len(schedule.singles):
+        into = np.maximum(-reduced[arcs["single file"].slice], 0)
+        for (_, g), more in zip(schedule.singles.tolist(), into.tolist(), strict=True):
+            single[g] = max(single[g], more)
+    apart: dict[tuple[str, int], int] = {}
+    shared = np.array([not group.once for group in schedule.groups], bool)
+    open_to_all = shared[schedule.offers[:, 0]] if len(schedule.offers) else np.zeros(0, bool)
+    extra = np.zeros_like(machine)
+    np.maximum.at(extra, schedule.offers[open_to_all, 1], full[open_to_all])
+    ways = zip(schedule.offers[~open_to_all].tolist(), full[~open_to_all].tolist(), strict=True)
+    for (g, m), more in ways:
+        if more + single[g] > 0:
+            key = (schedule.groups[g].once, m)
+            apart[key] = max(apart.get(key, 0), more + single[g])
+    job = potential[nodes["unscheduled"].slice] - sink
+    preempt: dict[int, int] = {}
+    if len(schedule.gates):
+        through = np.maximum(-reduced[arcs["preempted"].slice], 0).tolist()
+        preempt = {j: price for (j, _), price in zip(schedule.gates.tolist(), through, strict=True) if price}
+    return Prices(weights, (machine + extra).tolist(), job.tolist(), apart, preempt, cost)
+
+
+def duals_of(
+    schedule: ScheduleNetwork, instance: FlowInstance, prices: Prices, flow: Integers, machine: Integers
+) -> dict[str, Dual]:
+    """Prices of machines and unscheduled vertices, and what each task costs with them on its ``machine``."""
+    network, blocks = schedule.network, schedule.network.arc_blocks
+    used = {
+        int(network.tail[arc]): prices.cost[arc]
+        for name in ("runs", "via", "waits")
+        for arc in blocks[name].start + np.flatnonzero(flow[blocks[name].slice])
+    }
+    job = {j.name: index for index, j in enumerate(instance.jobs)}
+    heads = network.head[blocks["waits"].slice].tolist()
+    first = network.node_blocks["preempted"].start if len(schedule.gates) else network.node_count
+    gates = [prices.preempt.get(int(schedule.gates[h - first, 0]), 0) if h >= first else 0 for h in heads]
+    task = []
+    for index, (view, m) in enumerate(zip(schedule.views, machine.tolist(), strict=True)):
+        waits = prices.job[job[view.job]] + gates[index]
+        price = waits if m < 0 else prices.machine[m] + prices.apart.get((view.apart, m), 0)
+        task.append(int(used[index]) + price)
+    values = {"task": task, "unscheduled": prices.job, "machine": prices.machine}
+    kind = np.int64 if max(abs(x) for each in values.values() for x in (0, *each)) < 2**63 else object
+    return {name: Dual.of_block(network.node_blocks[name], np.array(each, kind)) for name, each in values.items()}
+
+
+def bounds_of(
+    schedule: ScheduleNetwork, instance: FlowInstance, costs: Mapping[str, Integers], done: Sequence[Stage], last: Stage
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """What the stages done, and the last goal after them, are at least in a schedule on the way; and the proof."""
+    proofs: dict[str, Any] = {}
+    bounds: dict[str, int] = {}
+    stages, names = (*done, last), list(costs)
+    for k, name in enumerate([*names[: len(done)], names[-1]], 1):
+        known = {each: costs[each] for each in [*names[: min(k, len(done))], name]}
+        prices = prices_of(schedule, *combined_stages(schedule, known, stages[:k], list(known)))
+        value = stages[k - 1].outcome.objective
+        assert value is not None
+        bounds[name] = int(value)
+        proofs[name] = {"at_least": bounds[name], **document_of(instance, prices)}
+    return bounds, {"stages": proofs}
+
+
+def document_of(instance: FlowInstance, prices: Prices) -> dict[str, Any]:
+    """Weights and prices by name, for a solution file; those of nothing are left out."""
+    apart: dict[str, dict[str, int]] = defaultdict(dict)
+    for (rule, m), price in prices.apart.items():
+        apart[rule][instance.machines[m].name] = price
+    return {
+        "weights": dict(prices.weights),
+        "machine_price": {m.name: int(p) for m, p in zip(instance.machines, prices.machine, strict=True) if p},
+        "job_price": {j.name: int(p) for j, p in zip(instance.jobs, prices.job, strict=True) if p},
+        "apart_price": dict(apart),
+        "preempt_price": {instance.jobs[j].name: int(p) for j, p in prices.preempt.items()},
+    }

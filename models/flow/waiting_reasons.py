@@ -1,0 +1,182 @@
+"""Why a task waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.flow import FlowInstance
+from flowlex.instances.flow_rules import RACK, domain_tags, members_of
+from flowlex.models.flow.arc_costs import Rules
+from flowlex.models.flow.goals.goal_interface import ClusterView, TaskView, task_views
+from flowlex.models.flow.task_rules import Limit, TaskRules, Team
+
+__all__ = ["CHANGED", "NO_ROOM", "SHARE_USED", "TOO_LARGE", "WORTH_MORE", "plain_reason", "waiting_reasons"]
+
+CHANGED = "no slot that the changed model leaves it is worth more to it than to others, or than waiting"
+TOO_LARGE = "no machine that it may use has as much of everything it asks for"
+NO_ROOM = "no machine that it may use has as much left of everything it asks for"
+SHARE_USED = "the share of its job is used up"
+WORTH_MORE = "no slot it could take is worth more to it than to the tasks that hold them, or than waiting"
+
+
+def plain_reason(
+    rules: Rules, task: TaskView, cluster: ClusterView, beside: Collection[str], *, share_used: bool
+) -> str:
+    """Why a task waits that no rule across tasks keeps out; ``beside``: machines of tasks that it must not be with."""
+    return rules.unmet(task, cluster, beside) or (SHARE_USED if share_used else WORTH_MORE)
+
+
+def waiting_reasons(
+    instance: FlowInstance,
+    rules: Rules,
+    machine_of: Mapping[str, str],
+    shares: Mapping[str, tuple[int, int]],
+    task_rules: TaskRules,
+) -> dict[str, str]:
+    """Reason by waiting task."""
+    views = {view.task.name: view for view in task_views(instance)}
+    if len(machine_of) == len(views):
+        return {}
+    found = _Schedule(instance, rules, machine_of, shares, task_rules, ClusterView.of(instance), views)
+    return {name: found.reason(view) for name, view in views.items() if name not in machine_of}
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    """The schedule in which tasks wait; ``shares`` are (least, most) running tasks by job."""
+
+    instance: FlowInstance
+    rules: Rules
+    machine_of: Mapping[str, str]
+    shares: Mapping[str, tuple[int, int]]
+    task_rules: TaskRules
+    cluster: ClusterView
+    views: Mapping[str, TaskView]
+
+    def reason(self, view: TaskView) -> str:
+        """Why a task waits."""
+        name = view.task.name
+        if found := self._gone.get(name) or self._rule(name):
+            return found
+        used = self.rules.shares is not None and self._running[view.job] >= self.shares[view.job][1]
+        found = plain_reason(self.rules, view, self.cluster, self._apart.get(view.apart, ()), share_used=used)
+        return self._capacity(view) if found == WORTH_MORE and self.instance.resources else found
+
+    @cached_property
+    def _running(self) -> Counter[str]:
+        return Counter(self.views[task].job for task in self.machine_of)
+
+    @cached_property
+    def _apart(self) -> dict[str, set[str]]:
+        """Machines by the rule of different machines that a task there has."""
+        found: dict[str, set[str]] = {}
+        for task, machine in self.machine_of.items():
+            if rule := self.views[task].apart:
+                found.setdefault(rule, set()).add(machine)
+        return found
+
+    @cached_property
+    def _gone(self) -> dict[str, str]:
+        """By task, the rule whose rack or label no machine has."""
+        instance, found = self.instance, dict[str, str]()
+        tasks_of = {job.name: [task.name for task in job.tasks] for job in instance.jobs}
+        for rule in (*instance.gangs, *instance.spreads, *instance.affinities):
+            if rule.key not in (None, RACK) and not domain_tags(instance.machines, str(rule.key)):
+                why = f"{rule.says} needs a machine with a label '{rule.key}=...', and none has it now"
+                found |= dict.fromkeys(members_of(rule, tasks_of), why)
+        return found
+
+    @cached_property
+    def _free(self) -> dict[tuple[str, str], Fraction]:
+        """What is left of each machine and resource."""
+        instance = self.instance
+        free = {(m.name, r): rational(m.capacity.get(r, 0)) for m in instance.machines for r in instance.resources}
+        for task, machine in self.machine_of.items():
+            for r in instance.resources:
+                free[machine, r] -= rational(self.views[task].task.demands.get(r, 0))
+        return free
+
+    def _capacity(self, view: TaskView) -> str:
+        """Whether a task is larger than its machines, or than what is left there."""
+        may = [self.cluster.machines[name] for name in self.rules.everywhere(view, self.cluster)]
+        asked = {r: rational(view.task.demands.get(r, 0)) for r in self.instance.resources}
+        if not any(all(a <= rational(m.capacity.get(r, 0)) for r, a in asked.items()) for m in may):
+            return TOO_LARGE
+        left = any(all(a <= self._free[m.name, r] for r, a in asked.items()) for m in may)
+        return WORTH_MORE if left else NO_ROOM
+
+    def _rule(self, task: str) -> str | None:
+        """Which rule keeps a waiting task out; None when no rule does."""
+        if task not in self.task_rules.tasks:
+            return None
+        team = next((team for team in self.task_rules.teams if task in team.tasks), None)
+        found = None if team is None else self._gang(team) if team.whole else self._affinity(team)
+        return found or self._spread(task)
+
+    def _gang(self, team: Team) -> str:
+        needs = f"{len(team.tasks)} places at once{self._one(team)}"
+        says = f"gang {team.name!r} runs whole or not at all and needs {needs}"
+        for task in team.tasks:
+            unmet = self.rules.unmet(self.views[task], self.cluster)
+            if unmet is not None:
+                return f"gang {team.name!r} runs whole or not at all, and for task {task!r} {unmet}"
+        wanted = Counter(self.views[task].job for task in team.tasks)
+        for job, count in wanted.items():
+            most = self.shares[job][1]
+            if self.rules.shares is not None and count > most:
+                return f"{says}, {count} of them of job {job!r}, whose share is {most}"
+        held = Counter(self.machine_of.values())
+        best = max(((self._slots(team, tag), tag) for tag in team.domains or ("",)), default=(0, ""))
+        if best[0] < len(team.tasks):
+            return f"{says}; the machines that it may take have {best[0]}{self._on(best[1])}, the most there is"
+        free = max((self._slots(team, tag, held), tag) for tag in team.domains or ("",))
+        return f"{says}; {free[0]} are free{self._on(free[1])}, and tasks worth as much or more hold the others"
+
+    @staticmethod
+    def _one(team: Team) -> str:
+        return "" if not team.domains else f" within one {'rack' if team.domains[0].startswith('rack:') else 'label'}"
+
+    @staticmethod
+    def _on(tag: str) -> str:
+        return f" on {tag}" if tag else ""
+
+    def _slots(self, team: Team, tag: str, held: Mapping[str, int] | None = None) -> int:
+        """Slots in a domain, less those held, that any task of a team may take."""
+        reach = {m for task in team.tasks for m in self._machines(task) if not tag or tag in self.cluster.tags[m]}
+        return sum(self.cluster.machines[m].slots - (held or {}).get(m, 0) for m in reach)
+
+    def _machines(self, task: str) -> set[str]:
+        """Machines that placement and domains leave to a task."""
+        inside = self.task_rules.inside.get(task)
+        found = self.rules.everywhere(self.views[task], self.cluster)
+        return {m for m in found if self.cluster.machines[m].slots and (inside is None or m in inside)}
+
+    def _affinity(self, team: Team) -> str | None:
+        there = [self.machine_of[task] for task in team.tasks if task in self.machine_of]
+        tag = next((tag for tag in team.domains if there and tag in self.cluster.tags[there[0]]), None)
+        if tag is None:
+            return None
+        return f"affinity {team.name!r} keeps it with the others on {tag}, where no slot is worth more to it"
+
+    def _spread(self, task: str) -> str | None:
+        mine = [limit for limit in self.task_rules.limits if task in limit.tasks]
+        full = {limit.tag: limit for limit in mine if self._used(limit) >= limit.most}
+        closed: dict[str, Limit] = {}
+        for machine in self._machines(task):
+            limit = next((full[tag] for tag in sorted(self.cluster.tags[machine]) if tag in full), None)
+            if limit is None:
+                return None
+            closed[limit.tag] = limit
+        if not closed:
+            return None
+        said = ", ".join(f"{limit.most} on {tag}" for tag, limit in sorted(closed.items())[:3])
+        return f"spread {next(iter(closed.values())).spread!r} has its limit wherever it could run ({said})"
+
+    def _used(self, limit: Limit) -> int:
+        there = (self.machine_of.get(task) for task in limit.tasks)
+        return sum(machine is not None and limit.tag in self.cluster.tags[machine] for machine in there)

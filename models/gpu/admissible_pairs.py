@@ -1,0 +1,97 @@
+"""Pairs of a task and a GPU on which it may run: the variables of a round, and what stands for them in large rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NoReturn, cast
+
+import numpy as np
+
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_arrays import Integers
+from flowlex.instances.gpu import GpuArrays
+from flowlex.models.gpu.round_eligibility import Round
+from flowlex.models.solution import ModelError
+from flowlex.models.statement.rows_and_objectives import Statement
+from flowlex.models.statement.variable_labels import Index
+
+__all__ = ["LARGEST", "SMALL", "LargeStatement", "labels_of", "pair_count", "pairs_of"]
+
+#: Pairs up to which a changed round is solved pair by pair in any case, and beyond which never.
+SMALL, LARGEST = 20_000, 2_000_000
+
+
+def pair_count(plan: Round) -> int:
+    """How many pairs there are."""
+    view, may = plan.view, plan.may_start
+    small = np.searchsorted(np.sort(view.gpu_memory), view.task_memory[may])
+    return int((len(view.gpu_memory) - small).sum() + (view.task_running_gpu >= 0).sum())
+
+
+def pairs_of(plan: Round) -> tuple[Integers, Integers]:
+    """Tasks and GPUs of the variables, task by task."""
+    view = plan.view
+    fits = (view.task_memory[:, None] <= view.gpu_memory[None, :]) & plan.may_start[:, None]
+    held = np.flatnonzero(view.task_running_gpu >= 0)
+    fits[held, view.task_running_gpu[held]] = True
+    task, gpu = np.nonzero(fits)
+    return task.astype(np.int64), gpu.astype(np.int64)
+
+
+def labels_of(view: GpuArrays, task: Integers, gpu: Integers) -> Index:
+    """Labels of pairs: task and GPU, and the job, node and rack that follow."""
+    node = view.gpu_node[gpu]
+    return Index.coded(
+        task=(view.task_names, task),
+        gpu=(view.gpu_names, gpu),
+        job=(view.job_names, view.task_job[task]),
+        node=(view.node_names, node),
+        rack=(view.rack_names, view.node_rack[node]),
+    ).named_by("task", "gpu")
+
+
+class _Codes(Mapping[str, Integers]):
+    """Labels of all pairs, made when they are asked for."""
+
+    def __init__(self, plan: Round) -> None:
+        self._plan = plan
+
+    @cached_property
+    def _made(self) -> Mapping[str, Integers]:
+        return labels_of(self._plan.view, *pairs_of(self._plan)).codes
+
+    def __getitem__(self, level: str) -> Integers:
+        return self._made[level]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+class _NoRows:
+    """Stands for the program of a statement that is too large to be made."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ModelError(f"{self._why}, so that its rows are not made one by one; look at a smaller round")
+
+
+@dataclass(frozen=True, eq=False)
+class LargeStatement(Statement):
+    """A statement whose variables have labels, and whose rows are not made; ``why`` says so."""
+
+    why: str = ""
+
+    @classmethod
+    def of(cls, plan: Round) -> LargeStatement:
+        """The statement of a large round."""
+        why = f"the statement has {pair_count(plan)} pairs of tasks and GPUs, more than {LARGEST}"
+        levels = labels_of(plan.view, np.zeros(0, np.int64), np.zeros(0, np.int64)).levels
+        index = Index(levels, _Codes(plan), pair_count(plan), ("task", "gpu"))
+        return cls(cast(LinearProgram, _NoRows(why)), {"x": index}, why=why)

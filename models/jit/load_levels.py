@@ -1,0 +1,137 @@
+"""From a grid to a proven lexicographic optimum: structure first, programs for what is left.
+
+Every pair on its own gives the least loads one can hope for, and a schedule that has them (see `presolve`). What its
+slots do not divide goes where ports have room (`rounding`). Ports that are overfull all the same become constraints,
+and programs plan the transfers that use them again, level by level; the windows of these may be elastic.
+
+Capacities of all other ports are left out. The answer to that relaxation is an optimum of the whole problem as soon
+as it breaks no port; while it does, these ports become constraints too. So the programs stay as small as the conflict.
+Parts that share no load and no constrained port are planned apart: the sorted vector of the whole is least when that
+of every part is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from flowlex.formulations.engines import solve
+from flowlex.formulations.program_arrays import Integers
+from flowlex.formulations.solver_outcome import Infeasibility, Status
+from flowlex.models.jit.binding_port_stages import solve_components, solve_part
+from flowlex.models.jit.dual_proofs import band_proofs
+from flowlex.models.jit.incumbent import incumbent
+from flowlex.models.jit.plan_search import Plan, Ports, Search, SearchState
+from flowlex.models.jit.presolve import components, find_bands, port_overload
+from flowlex.models.jit.slot_blocks import Blocks, overfull
+from flowlex.models.jit.slot_programs import Cells, base_program
+from flowlex.models.jit.transfer_slot_grid import Grid
+from flowlex.models.jit.unit_rounding import settle
+from flowlex.validation.certificates.jit import SchedulePart
+
+__all__ = ["Plan", "Search", "find_plan"]
+
+_FIRM = "the firm ends cannot all be met, even if all other transfers are late; raise a firm_s, or leave one out"
+
+
+def find_plan(grid: Grid, search: Search, seen: Callable[[Callable[[], Plan | None]], None] | None = None) -> Plan:
+    """Find a lexicographically least schedule; when time runs out first, the best one so far.
+
+    ``seen`` is called on the way with a function that makes a complete schedule (see `incumbent`).
+    """
+    state = SearchState(grid, search)
+    if seen is not None:
+        tell = seen
+        state.seen = lambda draft: tell(lambda: _incumbent(draft()))
+    plan = _find_plan(state)
+    found = incumbent(state) if plan.status is Status.TIME_LIMIT else None
+    return plan if found is None else replace(found, message=f"time ran out; {found.message}")
+
+
+def _incumbent(state: SearchState | None) -> Plan | None:
+    return None if state is None else incumbent(state)
+
+
+def _find_plan(state: SearchState) -> Plan:
+    grid, search = state.grid, state.search
+    if not grid.count:
+        return state.plan(0)
+    overload, ports = port_overload(grid)
+    if overload and search.windows == "strict":
+        return _infeasible(overload)
+    if search.presolve:
+        return _from_structure(state, ports)
+    everything = np.arange(grid.count)
+    overloaded = bool(overload) or (search.windows == "elastic" and bool((grid.stop > grid.due).any()))
+    if overloaded or not solve_part(state, everything, None, elastic=False):
+        if search.windows == "strict":
+            return _infeasible(_explain(grid, everything, search))
+        if not solve_part(state, everything, None, elastic=True):
+            return _infeasible(_FIRM)
+    return state.plan(0)
+
+
+def _from_structure(state: SearchState, ports: Ports) -> Plan:
+    """Bands first; then, around the ports that they break, programs (see the module)."""
+    grid, search = state.grid, state.search
+    bands = find_bands(grid, search.load, widened=search.windows == "strict")
+    state.bands = bands
+    late = ports[0][grid.sender] | ports[1][grid.receiver]
+    if search.windows == "elastic":
+        late |= grid.stop > grid.due
+    state.blocks = bands.blocks
+    programmed = late.copy()
+    active = _first_active(grid, search, ports, np.flatnonzero(late))
+    changed = np.ones_like(late) if search.load == "port" else late.copy()
+    while True:
+        together = [np.searchsorted(grid.transfer, part.transfers) for part in state.parts]
+        labels = components(grid, search.load, active, together)
+        concerned = np.isin(labels, labels[active[0][grid.sender] | active[1][grid.receiver] | late])
+        late |= concerned & np.isin(labels, labels[late])
+        again = np.flatnonzero(concerned & np.isin(labels, labels[changed]))
+        programmed[again] = True
+        if not solve_components(state, again, labels, active, late):
+            return _infeasible(_FIRM if search.windows == "elastic" else _explain(grid, again, search))
+        if not state.status.has_answer:
+            return state.plan(bands.largest)
+        over = overfull(grid, state.blocks)
+        if search.load == "pair" and state.blocks.whole and (over[0].any() or over[1].any()):
+            state.blocks = settle(grid, state.blocks, ~programmed)
+            over = overfull(grid, state.blocks)
+        new = (over[0] & ~active[0], over[1] & ~active[1])
+        if not new[0].any() and not new[1].any():
+            break
+        active = (active[0] | new[0], active[1] | new[1])
+        changed = new[0][grid.sender] | new[1][grid.receiver]
+    settled = np.flatnonzero(~programmed)
+    if len(settled):
+        if search.load != "port":
+            state.took("structure")
+        proofs = band_proofs(grid, bands, search.load, settled)
+        state.parts.insert(0, SchedulePart(grid.transfer[settled], proofs))
+    return state.plan(bands.largest)
+
+
+def _first_active(grid: Grid, search: Search, ports: Ports, late: Integers) -> Ports:
+    """Ports that are constraints from the start: overfull ones, and those without bands."""
+    if search.load == "port":  # both ends of a transfer are loads: nothing can be planned pair by pair
+        return np.ones_like(ports[0]), np.ones_like(ports[1])
+    active = (ports[0].copy(), ports[1].copy())
+    if 2 * len(late) > grid.count:  # where most is late, it all becomes one part: not port by port, each a round
+        active[0][grid.sender[late]] = True
+        active[1][grid.receiver[late]] = True
+    return active
+
+
+def _explain(grid: Grid, members: Integers, search: Search) -> str:
+    """Say which rows of the ports cannot hold together, by the program's own names."""
+    cells = Cells(grid, members, grid.stop[members], search.horizon)
+    outcome = solve(base_program(cells, name="windows and ports", binding_only=True), "highs", search.options)
+    reason = outcome.infeasibility.message if outcome.infeasibility is not None else "No schedule exists."
+    return f"{reason} Pass windows='elastic' to accept the least total lateness."
+
+
+def _infeasible(message: str) -> Plan:
+    return Plan(Status.INFEASIBLE, Blocks.empty(), infeasibility=Infeasibility(message), message=message)

@@ -1,0 +1,239 @@
+"""Schedules over intervals: amounts sent in blocks of slots, as evenly as integers allow.
+
+A *block* is an amount of one transfer in slots ``begin .. end - 1``. It is *steady* when every slot gets the same
+integer rate. Other blocks of the same slots are cut into slots together: every transfer, pair and port then has its
+mean, rounded down or up, in every slot (integer decomposition, `flowlex.formulations.bipartite_decomposition`). So
+loads and ports are known without any slot, and work grows with blocks, not with time over slot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.bipartite_decomposition import decompose
+from flowlex.formulations.program_arrays import Integers
+from flowlex.models.jit.transfer_slot_grid import Grid, Load, Runs
+from flowlex.models.model_base import ModelError
+
+__all__ = ["Blocks", "blocks_of_cells", "load_counts", "overfull", "pile", "port_pieces"]
+
+
+#: More rates than this are not written out slot by slot.
+MOST_ENTRIES = 100_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """(B,) arrays: block b sends ``amount`` units of ``item`` in slots ``begin .. end - 1`` (see the module)."""
+
+    item: Integers
+    begin: Integers
+    end: Integers
+    amount: NDArray[Any]
+
+    @classmethod
+    def of(cls, item: Integers, begin: Integers, end: Integers, amount: NDArray[Any]) -> Blocks:
+        """In order of items and time; steady neighbours of one rate are joined, empty blocks left out."""
+        used = np.flatnonzero(amount)
+        used = used[np.lexsort((begin[used], item[used]))]
+        made = cls(item, begin, end, amount)._chosen(used)
+        if not len(used):
+            return made
+        joined = made.steady[1:] & made.steady[:-1] & (made.rate[1:] == made.rate[:-1])
+        joined &= (made.item[1:] == made.item[:-1]) & (made.begin[1:] == made.end[:-1])
+        first, last = np.flatnonzero(np.r_[True, ~joined]), np.flatnonzero(np.r_[~joined, True])
+        return cls(made.item[first], made.begin[first], made.end[last], np.add.reduceat(made.amount, first))
+
+    @classmethod
+    def empty(cls) -> Blocks:
+        """Nothing sent."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, none)
+
+    @property
+    def whole(self) -> bool:
+        """Whether amounts are integer units."""
+        return bool(np.issubdtype(self.amount.dtype, np.integer))
+
+    @property
+    def steady(self) -> NDArray[np.bool_]:
+        """(B,) whether every slot gets the same; of fractional amounts, always."""
+        if not self.whole:
+            return np.ones(len(self.item), np.bool_)
+        return np.asarray(self.amount % (self.end - self.begin) == 0)
+
+    @property
+    def rate(self) -> NDArray[Any]:
+        """(B,) units in every slot: the mean, of integer amounts rounded down."""
+        length = self.end - self.begin
+        return np.asarray(self.amount // length if self.whole else self.amount / length)
+
+    def without(self, items: Integers) -> Blocks:
+        """The blocks of all other items."""
+        return self._chosen(~np.isin(self.item, items))
+
+    def only(self, items: Integers) -> Blocks:
+        """The blocks of some items."""
+        return self._chosen(np.isin(self.item, items))
+
+    def and_also(self, other: Blocks) -> Blocks:
+        """Both, of different items."""
+        both = zip(self._arrays(), other._arrays(), strict=True)
+        return Blocks(*(np.concatenate(pair) for pair in both))
+
+    def _arrays(self) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
+        return self.item, self.begin, self.end, self.amount
+
+    def _chosen(self, which: NDArray[Any]) -> Blocks:
+        return Blocks(*(each[which] for each in self._arrays()))
+
+    def lateness(self, due: Integers) -> Any:
+        """Units times the slots by which they are sent after their due slots.
+
+        The remainder of an unsteady block counts with the mean of its slots: in one order of the slots or the other, it
+        is no later.
+        """
+        first = np.maximum(self.begin, due[self.item])
+        length = np.maximum(self.end - first, 0)
+        # Slots first .. end - 1 are first + 1 - due, ..., end - due late: this is twice their mean.
+        twice = np.where(length > 0, first + self.end + 1 - 2 * due[self.item], 0)
+        rough = ~self.steady & (length == self.end - self.begin)
+        total = (twice * np.where(rough, self.amount, length * self.rate)).sum()
+        return total // 2 if self.whole else total / 2
+
+    def cut(self, grid: Grid) -> Blocks:
+        """The same slot by slot, all blocks steady; work and memory grow with units here."""
+        rough = self._chosen(~self.steady)
+        found = [self._chosen(self.steady)._arrays()]
+        _, kind = np.unique(np.stack([rough.begin, rough.end], axis=1), axis=0, return_inverse=True)
+        order = np.argsort(kind.ravel(), kind="stable")
+        for members in np.split(order, np.flatnonzero(np.diff(kind.ravel()[order])) + 1) if len(order) else []:
+            item, amount, begin = rough.item[members], rough.amount[members], int(rough.begin[members[0]])
+            slots = _expand(grid, item, amount, int(rough.end[members[0]]) - begin)
+            late = slots[begin >= grid.due[item]].sum(axis=0)
+            if 2 * (late * np.arange(len(late))).sum() > late.sum() * (len(late) - 1):
+                slots = slots[:, ::-1]
+            row, at = np.nonzero(slots)
+            found.append((item[row], at + begin, at + begin + 1, slots[row, at]))
+        return Blocks.of(*(np.concatenate(part) for part in zip(*found, strict=True)))
+
+
+def _expand(grid: Grid, items: Integers, amount: Integers, length: int) -> Integers:
+    """(items, length) one interval: decompose the pairs' amounts, then share every pair's slots among its transfers."""
+    if len(items) * length > MOST_ENTRIES:
+        raise ModelError(
+            f"{len(items)} transfers share {length} slots, which makes {len(items) * length:.3g} rates slot by slot; "
+            f"at most {MOST_ENTRIES:.0e} are made: read solution.blocks, or use a longer slot_s"
+        )
+    pair, inverse = np.unique(grid.pair[items], return_inverse=True)
+    total = np.zeros(len(pair), np.int64)
+    np.add.at(total, inverse, amount)
+    some = np.zeros(len(pair), np.int64)
+    some[inverse] = items
+    parts = decompose(grid.sender[some], grid.receiver[some], total, length)
+    out = np.zeros((len(items), length), np.int64)
+    for p in range(len(pair)):
+        members = np.flatnonzero(inverse == p)
+        upto = np.concatenate([[0], np.cumsum(parts[p])])
+        ends = np.concatenate([[0], np.cumsum(amount[members])])
+        # Unit number n of the pair belongs to the transfer and to the slot in whose range n lies.
+        low = np.maximum(upto[None, :-1], ends[:-1, None])
+        high = np.minimum(upto[None, 1:], ends[1:, None])
+        out[members] = np.maximum(high - low, 0)
+    return out
+
+
+def pile(
+    unit: Integers, begin: Integers, end: Integers, amount: NDArray[Any]
+) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
+    """What overlaps, summed: unit, begin, end and sum of the pieces between neighbouring changes; no empty ones."""
+    units, times = np.concatenate([unit, unit]), np.concatenate([begin, end])
+    order = np.lexsort((times, units))
+    units, times, change = units[order], times[order], np.concatenate([amount, -amount])[order]
+    if not len(units):
+        return units, times, times, change
+    first = np.flatnonzero(np.r_[True, (np.diff(units) != 0) | (np.diff(times) != 0)])
+    height = np.cumsum(np.add.reduceat(change, first))
+    units, times = units[first], times[first]
+    whole = np.issubdtype(height.dtype, np.integer)
+    kept = np.flatnonzero(np.r_[units[1:] == units[:-1], False] & (np.abs(height) > (0 if whole else 1e-9)))
+    return units[kept], times[kept], times[kept + 1], height[kept]
+
+
+def _rough_totals(blocks: Blocks, group: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+    """Unit, begin, end and total of the unsteady blocks that share a unit and their slots."""
+    rough = np.flatnonzero(~blocks.steady)
+    key = np.stack([group[blocks.item[rough]], blocks.begin[rough], blocks.end[rough]], axis=1)
+    kind, inverse = np.unique(key, axis=0, return_inverse=True)
+    total = np.zeros(len(kind), np.int64)
+    if len(rough):
+        np.add.at(total, inverse.ravel(), blocks.amount[rough])
+    return kind[:, 0], kind[:, 1], kind[:, 2], total
+
+
+def _with_rough(blocks: Blocks, group: Integers, up: bool) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
+    """Pieces of the loads of a kind, unsteady totals rounded down, or up."""
+    unit, begin, end, total = _rough_totals(blocks, group)
+    length, steady = end - begin, blocks.steady
+    rounded = -(-total // length) if up else total // length
+    return pile(
+        np.concatenate([group[blocks.item[steady]], unit]),
+        np.concatenate([blocks.begin[steady], begin]),
+        np.concatenate([blocks.end[steady], end]),
+        np.concatenate([blocks.rate[steady], rounded]),
+    )
+
+
+def overfull(grid: Grid, blocks: Blocks) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Ports that are over their capacity in some slot, when all that is not steady is rounded up: (M,) bool each."""
+    found = []
+    for port, limit in ((grid.sender, grid.out_units), (grid.receiver, grid.in_units)):
+        unit, _, _, load = _with_rough(blocks, port, up=True)
+        over = np.zeros(len(limit), np.bool_)
+        over[unit[load > limit[unit] + 1e-6]] = True
+        found.append(over)
+    return found[0], found[1]
+
+
+def load_counts(grid: Grid, blocks: Blocks, load: Load) -> tuple[NDArray[Any], Integers]:
+    """Loads above zero in descending order, and how many slots of a pair (or port) have each.
+
+    Where unsteady totals lie, the rest of their division is so many slots that have one unit more.
+    """
+    values, widths = [], []
+    for group in grid.groups(load):
+        unit, begin, end, height = _with_rough(blocks, group, up=False)
+        values.append(height)
+        widths.append(end - begin)
+        at, start, stop, total = _rough_totals(blocks, group)
+        more = total % (stop - start)
+        if len(at):  # the load under an unsteady total does not change within its slots
+            span = int(max(end.max(initial=0), stop.max())) + 1
+            key = unit * span + begin
+            place = np.searchsorted(key, at * span + start, side="right") - 1
+            inside = (place >= 0) & (unit[place] == at) & (end[place] > start) if len(key) else np.zeros(len(at), bool)
+            under = np.where(inside, height[place], 0) if len(key) else np.zeros(len(at), np.int64)
+            values += [under + 1, under]
+            widths += [more, -more]
+    value, inverse = np.unique(np.concatenate(values), return_inverse=True)
+    width = np.zeros(len(value), np.int64)
+    np.add.at(width, inverse, np.concatenate(widths))
+    kept = np.flatnonzero((value > 1e-9) & (width > 0))[::-1]
+    return value[kept], width[kept]
+
+
+def port_pieces(grid: Grid, runs: Blocks) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
+    """Port (ingress after egress), first slot, end and load of all pieces of the ports' loads."""
+    ports = np.concatenate([grid.sender[runs.item], grid.receiver[runs.item] + len(grid.out_units)])
+    return pile(ports, np.tile(runs.begin, 2), np.tile(runs.end, 2), np.tile(runs.rate, 2))
+
+
+def blocks_of_cells(item: Integers, edges: Integers, columns: Runs, amount: NDArray[Any]) -> Blocks:
+    """Amounts per column (row of ``item``, cell between neighbouring edges) as blocks."""
+    used = np.flatnonzero(amount)
+    row, cell = columns.row[used], columns.slot[used]
+    return Blocks.of(item[row], edges[cell], edges[cell + 1], amount[used])

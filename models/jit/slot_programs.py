@@ -1,0 +1,241 @@
+"""The paper's programs over slots or intervals, for all or some transfers of a grid.
+
+The equations are those that `flowlex.models.jit.model.JitBandwidth` declares. A cell is a slot, or an interval of
+L slots in which no window starts or ends; port capacities and loads are then L times as wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.lexicographic.lexicographic_problem import LexicographicProgram
+from flowlex.formulations.linear_expression import Expression, Variables
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_arrays import Integers
+from flowlex.models.jit.slot_blocks import Blocks, blocks_of_cells
+from flowlex.models.jit.transfer_slot_grid import Grid, Load, Runs
+from flowlex.models.model_base import ModelError
+
+__all__ = ["Cells", "Horizon", "base_program", "latest_end", "lexicographic_program"]
+
+Horizon: TypeAlias = Literal["slots", "intervals"]
+
+#: Programs of more columns are refused.
+MOST_COLUMNS = 20_000_000
+
+
+class Constraint(NamedTuple):
+    """Rows of one name: expressions and the numbers that they are compared with."""
+
+    name: str
+    left: Expression
+    right: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Some transfers of a grid over slots, or over intervals between neighbouring starts and stops.
+
+    Attributes
+    ----------
+    grid
+        Whose transfers they are.
+    which
+        (F',) the transfers.
+    stop
+        (F',) end of each run (the window's, or later for elastic windows).
+    horizon
+        ``slots`` or ``intervals``.
+    ports
+        (M,) bool for egress and ingress: ports whose capacity is a constraint; all when None.
+    start
+        (F',) begin of each run; that of the window when None.
+    marks
+        Further ends of intervals; when None, those of late slots of windows that the grid has widened.
+    full
+        Keys (machine * cells + cell) of egress and ingress ports that must be full; when None, none are.
+    """
+
+    grid: Grid
+    which: Integers
+    stop: Integers
+    horizon: Horizon
+    ports: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
+    start: Integers | None = None
+    marks: Integers | None = None
+    full: tuple[Integers, Integers] | None = None
+
+    @property
+    def first(self) -> Integers:
+        """(F',) begin of each run."""
+        return self.grid.start[self.which] if self.start is None else self.start
+
+    @cached_property
+    def edges(self) -> Integers:
+        """(cells + 1,) first slot of every cell, and the end."""
+        start = self.first
+        if not len(self.which):
+            return np.zeros(1, np.int64)
+        if self.horizon == "slots":
+            self._refuse_sizes(self.stop - start)
+            return np.arange(start.min(), self.stop.max() + 1)
+        marks = self.grid.widened_slots(self.which) if self.marks is None else self.marks
+        return np.unique(np.concatenate([start, self.stop, marks]))
+
+    def _refuse_sizes(self, slots: Integers) -> None:
+        """Refuse a program slot by slot that memory does not hold, before it is made."""
+        if slots.sum() <= MOST_COLUMNS:
+            return
+        k, slot_s = int(slots.argmax()), self.grid.instance.slot_s
+        raise ModelError(
+            f"the program has {slots.sum():.3g} rates, one per transfer and slot of {slot_s:g} s, of "
+            f"{self.grid.name(int(self.which[k]))!r} alone {slots[k]:.3g}; at most {MOST_COLUMNS:.0e} are solved for: "
+            "use integrality='auto', strict windows with horizon='intervals', a longer slot_s, or a smaller share"
+        )
+
+    def blocks(self, amount: NDArray[Any]) -> Blocks:
+        """Amounts per column as blocks of the grid's transfers."""
+        return blocks_of_cells(self.which, self.edges, self.columns, amount)
+
+    @cached_property
+    def length(self) -> Integers:
+        """(cells,) slots in each cell."""
+        return np.diff(self.edges)
+
+    @cached_property
+    def columns(self) -> Runs:
+        """One row per transfer: its cells."""
+        return Runs(np.searchsorted(self.edges, self.first), np.searchsorted(self.edges, self.stop))
+
+    @cached_property
+    def entry_keys(self) -> tuple[Integers, ...]:
+        """(columns,) per kind of port: machine * cells + cell."""
+        columns, cells = self.columns, len(self.length)
+        return tuple(
+            port[self.which][columns.row] * cells + columns.slot for port in (self.grid.sender, self.grid.receiver)
+        )
+
+    @cached_property
+    def most(self) -> Integers:
+        """(columns,) the most a transfer can send in a cell."""
+        row, cell = self.columns.row, self.columns.slot
+        return np.asarray(
+            np.minimum(self.grid.cap[self.which][row] * self.length[cell], self.grid.units[self.which][row])
+        )
+
+    def port_rows(self, side: int, binding_only: bool) -> tuple[Integers, Integers, Integers]:
+        """Rows of (4) or (5): port, cell, and for every column its row (-1: none).
+
+        With ``binding_only``, rows that no choice of rates could break are left out, unless they must be full.
+        """
+        limit = (self.grid.out_units, self.grid.in_units)[side]
+        size = max(len(self.length), 1)
+        used, row = np.unique(self.entry_keys[side], return_inverse=True)
+        kept = np.ones(len(used), np.bool_)
+        if binding_only:
+            most = np.bincount(row, weights=self.most, minlength=len(used))
+            kept &= most > limit[used // size] * self.length[used % size]
+        if self.ports is not None:
+            kept &= self.ports[side][used // size]
+        if self.full is not None:
+            kept |= np.isin(used, self.full[side])
+        number = np.where(kept, np.cumsum(kept) - 1, -1)
+        return used[kept] // size, used[kept] % size, number[row]
+
+    def load_entries(self, load: Load) -> tuple[Integers, Integers, tuple[Integers, ...]]:
+        """Loads that have columns: number of the pair or port, cell, and for every column its entries."""
+        columns, cells = self.columns, len(self.length)
+        keys = [group[self.which][columns.row] * cells + columns.slot for group in self.grid.groups(load)]
+        used, inverse = np.unique(np.concatenate(keys), return_inverse=True)
+        parts = tuple(np.split(inverse, len(keys)))
+        size = max(cells, 1)
+        return used // size, used % size, parts
+
+    @property
+    def rate(self) -> Variables:
+        """Units by column: the first variables of every program."""
+        return Variables(np.arange(self.columns.count))
+
+    def port_constraints(self, binding_only: bool) -> Iterator[tuple[Constraint, Integers, Integers]]:
+        """(4) and (5), what a port sends and receives, with the port and the cell of every row (see `port_rows`)."""
+        for side, (name, limit) in enumerate((("egress", self.grid.out_units), ("ingress", self.grid.in_units))):
+            port, cell, row = self.port_rows(side, binding_only)
+            kept = row >= 0
+            load = self.rate[kept].sum_by(row[kept], len(port))
+            yield Constraint(name, load, limit[port] * self.length[cell]), port, cell
+
+    def size_constraint(self) -> Constraint:
+        """(6), all of a transfer is sent."""
+        return Constraint("size", self.rate.sum_by(self.columns.row, len(self.which)), self.grid.units[self.which])
+
+    def loads(self, load: Load) -> tuple[Expression, Integers, Integers]:
+        """What is sent in a cell by a pair or port; its number and the cell."""
+        unit, cell, parts = self.load_entries(load)
+        loads = Expression.empty(len(unit))
+        for part in parts:
+            loads = loads + self.rate.sum_by(part, len(unit))
+        return loads, unit, cell
+
+
+def base_program(cells: Cells, *, name: str, binding_only: bool = False, labels: bool = True) -> LinearProgram:
+    """Constraints (4) to (7), without an objective; variables are named ``rate``.
+
+    Parameters
+    ----------
+    binding_only
+        Leave out port rows that no choice of rates could break.
+    labels
+        Give rows and columns names with transfers and machines.
+    """
+    grid, columns = cells.grid, cells.columns
+    program = LinearProgram(name)
+    begin = cells.edges[:-1]
+    names = np.array([grid.name(int(k)) for k in cells.which], dtype=object) if labels else cells.which
+    label = (names[columns.row], begin[columns.slot])
+    program.variables("rate", columns.count, upper=cells.most, labels=label)
+    machine = np.array([m.name for m in grid.instance.machines], dtype=object)
+    for side, (row, port, cell) in enumerate(cells.port_constraints(binding_only)):
+        program.constrain(row.name, row.left, "<=", row.right, labels=(machine[port], begin[cell]))
+        if cells.full is not None:
+            at = np.flatnonzero(np.isin(port * len(cells.length) + cell, cells.full[side]))
+            program.constrain(f"{row.name}_full", row.left[at], ">=", row.right[at])
+    size = cells.size_constraint()
+    program.constrain(size.name, size.left, "==", size.right, labels=names)
+    return program
+
+
+def lexicographic_program(
+    cells: Cells, load: Load, *, name: str, binding_only: bool = False, labels: bool = True, elastic: bool = False
+) -> LexicographicProgram:
+    """The base with its loads; with ``elastic`` also total lateness as the first objective."""
+    grid = cells.grid
+    program = base_program(cells, name=name, binding_only=binding_only, labels=labels)
+    loads, unit, cell = cells.loads(load)
+    late = np.maximum(cells.edges[cells.columns.slot] + 1 - grid.due[cells.which][cells.columns.row], 0)
+    return LexicographicProgram(
+        base=program,
+        loads=loads,
+        levels=int(grid.load_most(load)[np.unique(unit)].max(initial=1)),
+        width=cells.length[cell].astype(np.float64),
+        first=(cells.rate * late).sum() if elastic else None,
+        constant_sum=float(grid.units[cells.which].sum() * len(grid.groups(load))),
+    )
+
+
+def latest_end(grid: Grid, members: Integers) -> Integers:
+    """Slots by which everything is sent in any schedule of least lateness.
+
+    A unit sent later than that would find an earlier slot with room at both its ports; firm ends hold.
+    """
+    busy = 0
+    for port, limit in ((grid.sender, grid.out_units), (grid.receiver, grid.in_units)):
+        total = np.bincount(port[members], weights=grid.units[members], minlength=len(limit)).astype(np.int64)
+        busy += int((-(-total // limit)).max())
+    end = max(int(grid.start[members].max()), int(grid.stop[members].max())) + busy
+    return np.minimum(end, grid.firm[members])

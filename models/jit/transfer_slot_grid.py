@@ -1,0 +1,316 @@
+"""The transfers of a just-in-time instance on the grid of slots and units, as the models see them.
+
+A start is rounded up to a slot, a latest arrival time down, a size up to integer units. A window that leaves too few
+slots is widened to the fewest in which the transfer fits, and counted. Slots are numbered from that of the first
+arrival; starts and given deadlines are read as the decimals they were written as.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.program_arrays import Integers
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.grid_rounding import WHOLE
+from flowlex.instances.jit import JitInstance
+from flowlex.models.jit.latest_arrival import LatestArrival, Rule, latest_arrival_times
+from flowlex.models.model_base import ModelError
+
+__all__ = ["Grid", "Load", "Runs", "ShareOf", "Windows", "make_grid"]
+
+Load: TypeAlias = Literal["pair", "port", "sender", "receiver"]
+Windows: TypeAlias = Literal["strict", "elastic"]
+ShareOf: TypeAlias = Literal["transfers", "bytes"]
+
+#: A slot after all others.
+NEVER = 1 << 60
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Rows of consecutive cells, numbered through: row k is cells ``first[k] .. last[k] - 1``.
+
+    Attributes
+    ----------
+    offset
+        (rows + 1,) number of the first entry of each row.
+    row, slot
+        (entries,) of every entry.
+    """
+
+    first: Integers
+    last: Integers
+
+    @cached_property
+    def offset(self) -> Integers:
+        return np.concatenate([[0], np.cumsum(self.last - self.first)])
+
+    @cached_property
+    def row(self) -> Integers:
+        return np.repeat(np.arange(len(self.first)), self.last - self.first)
+
+    @cached_property
+    def slot(self) -> Integers:
+        return np.asarray(np.arange(self.count) - self.offset[self.row] + self.first[self.row])
+
+    @property
+    def count(self) -> int:
+        """Number of entries."""
+        return int(self.offset[-1])
+
+    def entry(self, row: Integers, slot: Integers) -> Integers:
+        """Numbers of the entries at these rows and slots (which must lie inside)."""
+        return np.asarray(self.offset[row] + slot - self.first[row])
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Transfers of the plan on the grid. F transfers, M machines.
+
+    Attributes
+    ----------
+    origin
+        Slot (counted from time 0) that has the number 0 here: that of the first arrival.
+    transfer
+        (F,) position in the instance's arrays.
+    rest
+        Positions of the transfers left to the background (beyond the share).
+    sender, receiver, units
+        (F,).
+    start, stop
+        (F,) window: slots ``start .. stop - 1``.
+    due
+        (F,) latest arrival time rounded down; ``stop - due`` above 0 is how far the window was widened.
+    firm
+        (F,) end that must be met even where windows are elastic; `NEVER` where there is none.
+    cap
+        (F,) most units of the transfer in one slot: the smaller of its two ports.
+    out_units, in_units
+        (M,) capacity of the ports.
+    """
+
+    instance: JitInstance = field(repr=False)
+    latest: LatestArrival = field(repr=False)
+    origin: int
+    transfer: Integers
+    rest: Integers
+    sender: Integers
+    receiver: Integers
+    units: Integers
+    start: Integers
+    stop: Integers
+    due: Integers
+    firm: Integers
+    cap: Integers
+    out_units: Integers
+    in_units: Integers
+
+    @property
+    def count(self) -> int:
+        """Number of transfers."""
+        return len(self.transfer)
+
+    @property
+    def horizon(self) -> int:
+        """End of the last window, in slots."""
+        return int(self.stop.max(initial=0))
+
+    @cached_property
+    def pair(self) -> Integers:
+        """(F,) number of the transfer's (sender, receiver)."""
+        key = self.sender * len(self.out_units) + self.receiver
+        return np.asarray(np.unique(key, return_inverse=True)[1])
+
+    def only(self, which: Integers) -> Grid:
+        """The grid of some of its transfers."""
+        names = ("transfer", "sender", "receiver", "units", "start", "stop", "due", "firm", "cap")
+        return replace(self, **{name: getattr(self, name)[which] for name in names})
+
+    def groups(self, load: Load) -> tuple[Integers, ...]:
+        """The loads a transfer counts towards: its pair, one of its ports, or both (ingress after egress)."""
+        if load == "port":
+            return self.sender, self.receiver + len(self.out_units)
+        return ({"pair": self.pair, "sender": self.sender, "receiver": self.receiver}[load],)
+
+    def units_of_load(self, load: Load) -> int:
+        """Number of pairs or of ports."""
+        return int(self.pair.max(initial=-1)) + 1 if load == "pair" else len(self.load_most(load))
+
+    def load_most(self, load: Load) -> Integers:
+        """Most units a slot of every load: of a pair the smaller of its ports, of a port its capacity."""
+        if load != "pair":
+            both = np.concatenate([self.out_units, self.in_units])
+            return {"port": both, "sender": self.out_units, "receiver": self.in_units}[load]
+        most = np.zeros(self.units_of_load("pair"), np.int64)
+        most[self.pair] = self.cap
+        return most
+
+    def widened_slots(self, which: Integers) -> Integers:
+        """Slots by which windows of some transfers were widened: they differ in lateness."""
+        late, stop = np.maximum(self.due[which], self.start[which]), self.stop[which]
+        wide = np.flatnonzero(late < stop)
+        return np.concatenate([np.zeros(0, np.int64), *(np.arange(late[k], stop[k]) for k in wide.tolist())])
+
+    def seconds(self, slot: Integers) -> NDArray[np.float64]:
+        """When slots begin, on the instance's clock."""
+        return np.asarray((slot + self.origin) * self.instance.slot_s)
+
+    @cached_property
+    def full_rate_s(self) -> NDArray[np.float64]:
+        """(F,) seconds that a transfer needs alone."""
+        rates = np.array([(m.out_mbps / 8, m.in_mbps / 8) for m in self.instance.machines])
+        return np.asarray(
+            self.instance.arrays.size_mb[self.transfer] / np.minimum(rates[self.sender, 0], rates[self.receiver, 1])
+        )
+
+    @cached_property
+    def too_short(self) -> NDArray[np.bool_]:
+        """(F,) whether the window is shorter than that, in real time."""
+        window = (self.latest.offset_s - self.latest.ready_s)[self.transfer]
+        return np.asarray(self.full_rate_s > window * (1 + 1e-6) + 1e-9)
+
+    def name(self, k: int) -> str:
+        """``job/transfer`` of the plan's transfer k."""
+        return self.instance.transfer_names[int(self.transfer[k])]
+
+    def names(self, which: Integers | NDArray[np.bool_], shown: int = 4) -> str:
+        """Names of some transfers, for a message."""
+        chosen = np.arange(self.count)[which]
+        text = ", ".join(repr(self.name(k)) for k in chosen[:shown].tolist())
+        return text if len(chosen) <= shown else f"{text} and {len(chosen) - shown} more"
+
+    @property
+    def inflation(self) -> float:
+        """Planned bytes over real ones: sizes are rounded up to integer units; a small ``unit_mb`` rounds little."""
+        size = float(self.instance.arrays.size_mb[self.transfer].sum())
+        return float(self.units.sum()) * self.instance.unit_mb / size if size else 1.0
+
+    @property
+    def widened(self) -> int:
+        """Windows in which the grid left too few slots, so that they were widened."""
+        return int((self.stop > self.due).sum())
+
+
+def make_grid(
+    instance: JitInstance,
+    share: float = 1.0,
+    windows: Windows = "strict",
+    lat: Rule = "critical",
+    share_of: ShareOf = "transfers",
+) -> Grid:
+    """Put the first ``share`` of every job's transfers (topological order, rounded up) on the grid.
+
+    Raises
+    ------
+    ModelError
+        With strict windows: a window is shorter than its transfer takes at full rate (named).
+    """
+    latest = latest_arrival_times(instance, lat)
+    arrays = instance.arrays
+    kept = _first_share(instance, latest, share, share_of)
+    chosen = np.flatnonzero(kept)
+    sender, receiver, units = arrays.sender[chosen], arrays.receiver[chosen], arrays.size_units[chosen]
+    cap = np.minimum(arrays.out_units[sender], arrays.in_units[receiver])
+    origin, start, due, firm = _slots(instance, latest)
+    start, due, firm = start[chosen], due[chosen], firm[chosen]
+    grid = Grid(
+        instance=instance,
+        latest=latest,
+        origin=origin,
+        transfer=chosen,
+        rest=np.flatnonzero(~kept),
+        sender=sender,
+        receiver=receiver,
+        units=units,
+        start=start,
+        stop=np.maximum(due, start - (-units // cap)),
+        due=due,
+        firm=firm,
+        cap=cap,
+        out_units=arrays.out_units,
+        in_units=arrays.in_units,
+    )
+    if windows == "strict":
+        _refuse_short(grid)
+    _refuse_firm(grid)
+    return grid
+
+
+def _first_share(instance: JitInstance, latest: LatestArrival, share: float, share_of: ShareOf) -> NDArray[np.bool_]:
+    """Which transfers are planned: the shortest beginning of every job's order that has the share."""
+    arrays = instance.arrays
+    weight = arrays.size_mb if share_of == "bytes" else np.ones(len(arrays.job))
+    order = np.lexsort((latest.rank, arrays.job))
+    sums = np.cumsum(weight[order])
+    total = np.bincount(arrays.job, weights=weight, minlength=len(instance.jobs))
+    first = np.concatenate([[0.0], np.cumsum(total)])[:-1][arrays.job[order]]
+    before = np.empty(len(weight))
+    before[order] = sums - weight[order] - first
+    return np.asarray(before < (share * total - WHOLE * (1 + total))[arrays.job])
+
+
+def _slots(instance: JitInstance, latest: LatestArrival) -> tuple[int, Integers, Integers, Integers]:
+    """The slot from which they count; first slot, due slot and firm end of every transfer.
+
+    What the instance gives is exact; a latest arrival that a DAG adds up is a float, counted from its job's arrival.
+    """
+    arrays, slot = instance.arrays, rational(instance.slot_s)
+    arrival = [rational(job.arrival_s) / slot for job in instance.jobs]
+    origin = min((value // 1 for value in arrival), default=0)
+    whole = np.array([value // 1 - origin for value in arrival], np.int64)
+    part = [value % 1 for value in arrival]
+    near = Fraction(1, 10**9)
+    job = arrays.job.tolist()
+    starts: dict[tuple[int, float], int] = {}
+    ends: dict[tuple[int, float], int] = {}
+    given = (arrays.deadline_s.tolist(), arrays.firm_s.tolist())
+    for j, ready, *lasts in zip(job, latest.ready_s.tolist(), *given, strict=True):
+        if (j, ready) not in starts:
+            starts[j, ready] = -((near - part[j] - rational(ready) / slot) // 1)
+        for last in lasts:
+            if last == last and (j, last) not in ends:
+                ends[j, last] = (part[j] + rational(last) / slot + near) // 1
+    start = np.array([starts[key] for key in zip(job, latest.ready_s.tolist(), strict=True)], np.int64)
+    steps = latest.offset_s / instance.slot_s
+    due = (
+        np.floor(np.array([float(p) for p in part])[arrays.job] + steps + WHOLE * np.maximum(1, steps))
+        if job
+        else start
+    )
+    due = np.asarray(due, np.int64)
+    firm = np.full(len(job), NEVER)
+    for end, seconds in ((due, arrays.deadline_s), (firm, arrays.firm_s)):
+        at = np.flatnonzero(~np.isnan(seconds))
+        end[at] = [ends[job[k], float(seconds[k])] for k in at.tolist()]
+    return int(origin), start + whole[arrays.job], due + whole[arrays.job], firm + whole[arrays.job]
+
+
+def _refuse_short(grid: Grid) -> None:
+    """Refuse a window that real time, not the grid, makes too short."""
+    if grid.too_short.any():
+        k = int(np.argmax(grid.too_short))
+        at = int(grid.transfer[k])
+        window = grid.latest.offset_s[at] - grid.latest.ready_s[at]
+        raise ModelError(
+            f"transfer {grid.name(k)!r} needs {grid.full_rate_s[k]:.6g} s at full rate, its window is "
+            f"{max(window, 0):.6g} s (and {int(grid.too_short.sum()) - 1} more like it); give it more time, or pass "
+            "windows='elastic' to accept the least total lateness"
+        )
+
+
+def _refuse_firm(grid: Grid) -> None:
+    """Refuse a firm end that leaves a transfer too few slots even alone."""
+    short = grid.firm < grid.start - (-grid.units // grid.cap)
+    if short.any():
+        k = int(np.argmax(short))
+        needed, slots = int(-(-grid.units[k] // grid.cap[k])), int(grid.firm[k] - grid.start[k])
+        raise ModelError(
+            f"transfer {grid.name(k)!r} needs {needed} slots at full rate, its firm_s leaves {max(slots, 0)}; raise "
+            "firm_s, or leave it out"
+        )

@@ -1,0 +1,110 @@
+"""How fast a node is, by three evaluations; integer targets; the least makespan, all exact."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.instances.exact_rationals import rational, rationals
+from flowlex.instances.load import LoadNode
+from flowlex.models.model_base import ModelError
+
+__all__ = ["EVALUATIONS", "capacities", "largest_remainder", "least_makespan_loads"]
+
+
+def by_configuration(node: LoadNode) -> Fraction:
+    """Computing power by the processor's configuration."""
+    if node.configuration is None:
+        raise ModelError(f"node {node.name!r} has no configuration; give it, or evaluate by cpu_load or history")
+    return rational(node.configuration)
+
+
+def by_cpu_load(node: LoadNode) -> Fraction:
+    """``min(1, CpuFree / CpuReq)``, 1 is best (reconstructed: the paper's formula is lost)."""
+    if node.cpu_free is None:
+        raise ModelError(f"node {node.name!r} has no cpu_free; give it, or evaluate by configuration or history")
+    return min(Fraction(1), rational(node.cpu_free) / rational(node.cpu_required))
+
+
+def by_history(node: LoadNode) -> Fraction:
+    """Items per second over all past runs."""
+    if not node.history:
+        raise ModelError(f"node {node.name!r} has no run history; run it once, or evaluate by configuration")
+    items, seconds = (rationals(figures) for figures in zip(*((r.items, r.seconds) for r in node.history), strict=True))
+    return sum(items, Fraction(0)) / sum(seconds, Fraction(0))
+
+
+def by_performance(node: LoadNode) -> Fraction:
+    """Performance as the node information service says it, whatever evaluation made it."""
+    if node.performance is None:
+        raise ModelError(f"node {node.name!r} has no performance; give it, or evaluate by configuration or history")
+    return rational(node.performance)
+
+
+EVALUATIONS: dict[str, Callable[[LoadNode], float | Fraction]] = {
+    "configuration": by_configuration,
+    "cpu_load": by_cpu_load,
+    "history": by_history,
+    "performance": by_performance,
+}
+
+
+def capacities(
+    nodes: Sequence[LoadNode], evaluation: str | Callable[[LoadNode], float | Fraction]
+) -> tuple[Fraction, ...]:
+    """N capacities, exact: a figure is the rational number that its decimal text writes.
+
+    Raises
+    ------
+    ModelError
+        Unknown evaluation, a missing figure, a capacity that is negative or not finite, or only zeros.
+    """
+    if isinstance(evaluation, str):
+        if evaluation not in EVALUATIONS:
+            raise ModelError(f"unknown capacity {evaluation!r}; one of: {', '.join(EVALUATIONS)}, or a function")
+        evaluation = EVALUATIONS[evaluation]
+    values = [evaluation(node) for node in nodes]
+    for node, value in zip(nodes, values, strict=True):
+        if not isinstance(value, numbers.Real) or not math.isfinite(value) or value < 0:
+            raise ModelError(f"the capacity of node {node.name!r} is {value!r}; it must be a number of at least 0")
+    if not any(values):
+        raise ModelError("all capacities are zero: no node can process anything; correct the evaluation's figures")
+    return tuple(rationals(values))
+
+
+def largest_remainder(capacity: Sequence[float | Fraction] | Floats, total: int) -> Integers:
+    """(N,) integer targets that sum to ``total``: quotas rounded down, the rest to the largest remainders."""
+    exact = rationals(capacity)
+    whole = sum(exact)
+    quotas = [c * total / whole for c in exact]
+    floors = [q.numerator // q.denominator for q in quotas]
+    order = sorted(range(len(exact)), key=lambda i: (floors[i] - quotas[i], i))
+    for i in order[: total - sum(floors)]:
+        floors[i] += 1
+    return np.array(floors, np.int64)
+
+
+def least_makespan_loads(capacity: Sequence[float | Fraction] | Floats, total: int) -> tuple[Fraction, Integers]:
+    """Least time T by which all items can be done, and (N,) how many items each node can end by T.
+
+    In every partition some node takes at least its quota, so rounding quotas down is within T; the few items
+    left go one by one to where they end first.
+    """
+    exact = rationals(capacity)
+    whole = sum(exact)
+    loads = [(c * total / whole).numerator // (c * total / whole).denominator for c in exact]
+    queue = [((loads[i] + 1) / c, i) for i, c in enumerate(exact) if c]
+    heapq.heapify(queue)
+    for _ in range(total - sum(loads)):
+        _, i = heapq.heappop(queue)
+        loads[i] += 1
+        heapq.heappush(queue, ((loads[i] + 1) / exact[i], i))
+    finish = max((loads[i] / c for i, c in enumerate(exact) if c), default=Fraction(0))
+    most = [(c * finish).numerator // (c * finish).denominator for c in exact]
+    return finish, np.array(most, np.int64)

@@ -1,0 +1,388 @@
+"""The small protocol all models share: an instance becomes a formulation, the formulation a certified solution."""
+
+from __future__ import annotations
+
+import time
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from importlib.metadata import EntryPoint
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from typing_extensions import TypeVar
+
+from flowlex.formulations.deferred_compilation import small_work
+from flowlex.formulations.engines import solve, solve_options
+from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.instances.instance_base import Instance
+from flowlex.instances.model_changes import Changes, read_changes
+from flowlex.models.incumbents import Offers
+from flowlex.models.model_equations import Equation, Symbol, docstring, equation_table, html_table, latex
+from flowlex.models.model_options import check_option, option_types, plain_options
+from flowlex.models.solution import Dual, ModelError, Seconds, Solution
+from flowlex.models.statement.stated_model import StatedModel
+from flowlex.validation.certificates import (
+    Budget,
+    Certificate,
+    Check,
+    certify_network,
+    certify_program,
+    verifier_for,
+    verify,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Dual", "Equation", "Model", "ModelError", "Run", "Seconds", "Solution", "Symbol"]
+
+
+#: What an answer says that nobody has recomputed.
+UNCERTIFIED = "not certified: solved with certify=False"
+#: What an answer says of which the facts are right and the proof of the optimum or bound is not.
+UNPROVEN = "what the solver claims beyond the answer itself is not shown; please report this with the instance"
+#: What an answer says of which the time limit ended the certificate.
+QUOTED = "certificate: the time limit passed before every proof was recomputed; `flowlex verify` has no limit"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a solve leaves: the outcome that becomes the answer. A model with stages of its own adds fields.
+
+    Attributes
+    ----------
+    outcome
+        What the engine returned; objective and bound are in the units of the formulation.
+    """
+
+    outcome: Outcome
+
+
+InstanceT = TypeVar("InstanceT", bound=Instance)
+SolutionT = TypeVar("SolutionT", bound=Solution)
+RunT = TypeVar("RunT", bound=Run, default=Run)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
+    """A scheduling problem stated as mathematics. Immutable; options are typed fields of the subclass.
+
+    A subclass declares its mathematics once, as class variables, and gives
+
+    - ``_check``: refuse an instance that breaks an assumption, and options that contradict each other;
+    - ``_formulate``: instance to formulation;
+    - ``_run``: engine and options to a `Run` (by default the formulation is solved, once);
+    - ``_interpret``: run to solution;
+    - ``_certify``: run and solution to a certificate (by default the verifier of the kind judges the document).
+
+    Options and the type of the instance are checked when the model is made, from their declared types.
+
+    Parameters
+    ----------
+    instance
+        The problem's data, of the class that `instance_type` gives.
+    changes
+        Changes of the statement: `Changes`, their plain data, or the path of their file. `with_constraint` and similar
+        methods add them.
+
+    Raises
+    ------
+    InstanceError
+        The changes cannot be read.
+    ModelError
+        The instance has another type or breaks an assumption, or an option is wrong.
+    """
+
+    instance: InstanceT
+    changes: Changes = field(default_factory=Changes, kw_only=True)
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    sets: ClassVar[tuple[Symbol, ...]] = ()
+    parameters: ClassVar[tuple[Symbol, ...]] = ()
+    unknowns: ClassVar[tuple[Symbol, ...]] = ()
+    #: ``module:function`` that tabulates policies and baselines on one instance; empty when there are none.
+    comparison: ClassVar[str] = ""
+    objective_latex: ClassVar[str] = ""
+    equations: ClassVar[tuple[Equation, ...]] = ()
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        family = cls if "name" in cls.__dict__ else cls._family
+        if cls is not family and family is not None and "_formulate" in cls.__dict__:
+            raise TypeError(
+                f"{cls.__name__} overrides _formulate, which its method does not solve; "
+                "override _state (the statement) or use with_constraint"
+            )
+        cls._family, cls._restated = family, cls is not family and (cls._restated or "_state" in cls.__dict__)
+        if "equations" in cls.__dict__:
+            symbols = {"Sets": cls.sets, "Parameters": cls.parameters, "Variables": cls.unknowns}
+            notes = docstring(cls.objective_latex, symbols, cls.equations)
+            cls.__doc__ = f"{cleandoc(cls.__doc__ or '')}\n\n{notes}"
+
+    def __post_init__(self) -> None:
+        wanted = self.instance_type()
+        if not isinstance(self.instance, wanted):
+            kind = getattr(self.instance, "kind", None)
+            got = f"an instance of kind {kind!r}" if isinstance(kind, str) else repr(self.instance)[:80]
+            hint = "`model_for(instance)` finds its model" if kind else "read a file with `read_instance(path)` first"
+            raise ModelError(f"{type(self).__name__} takes a {wanted.__name__}, got {got}; {hint}")
+        object.__setattr__(self, "changes", read_changes(self.changes))
+        for name in option_types(type(self)):
+            object.__setattr__(self, name, check_option(type(self), name, getattr(self, name)))
+        self._check()
+
+    @classmethod
+    def instance_type(cls) -> type[Instance]:
+        """The class of instances that the model solves, as its declaration ``Model[...]`` says."""
+        for base in cls.__mro__:
+            for parent in getattr(base, "__orig_bases__", ()):
+                first = next(iter(typing.get_args(parent)), None)
+                if isinstance(first, type) and issubclass(first, Instance):
+                    return first
+        raise TypeError(f"{cls.__name__} does not say which instances it solves: class ...(Model[MyInstance, ...])")
+
+    @classmethod
+    def compare(cls, instance: InstanceT, **options: Any) -> pd.DataFrame:
+        """One table of the problem's policies and baselines on one instance.
+
+        Parameters
+        ----------
+        instance
+            The instance on which all of them are solved.
+        options
+            Keywords of the problem's own table, such as ``engine``.
+
+        Raises
+        ------
+        ModelError
+            The model has nothing to compare with.
+        """
+        if not cls.comparison:
+            raise ModelError(f"{cls.__name__} has nothing to compare with")
+        tabulate: Callable[..., pd.DataFrame] = EntryPoint("compare", cls.comparison, "flowlex.models").load()
+        return tabulate(instance, **options)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.instance.kind} {self.instance.name!r}>"
+
+    def _check(self) -> None:
+        """Raise `ModelError` for an instance that breaks an assumption, or options that contradict each other."""
+
+    @cached_property
+    def formulation(self) -> LinearProgram | FlowNetwork:
+        """The mathematics as arrays, made once."""
+        return self._formulate()
+
+    @abstractmethod
+    def _formulate(self) -> LinearProgram | FlowNetwork: ...
+
+    @classmethod
+    def declared(cls) -> frozenset[str]:
+        """The names that rows of the formulation may have."""
+        return frozenset(equation.name for equation in cls.equations)
+
+    def _facts(self, run: RunT) -> dict[str, Any]:
+        """The fields that every solution takes from a run; objective and bound in the formulation's units."""
+        outcome = run.outcome
+        return {
+            "model": self.name,
+            "source": self.instance,
+            "options": plain_options(type(self), self),
+            "engine": outcome.engine,
+            "status": outcome.status,
+            "objective": outcome.objective,
+            "bound": outcome.bound,
+            "gap": outcome.gap,
+            "message": outcome.message,
+            "infeasibility": outcome.infeasibility,
+            "unboundedness": outcome.unboundedness,
+        }
+
+    def _run(self, engine: EngineName, options: SolveOptions) -> RunT:
+        """Solve; a model with several stages overrides this and returns its own kind of `Run`."""
+        return typing.cast(RunT, Run(solve(self.formulation, engine, options)))
+
+    @abstractmethod
+    def _interpret(self, run: RunT) -> SolutionT:
+        """Turn a run (with or without an answer) into the model's solution, in its units."""
+
+    def _verify(self, solution: SolutionT) -> tuple[Check, ...]:
+        """Recompute the answer from the instance, not from the formulation."""
+        return ()
+
+    def _own_goals(self) -> tuple[Any, ...]:
+        """What a verifier must be handed, as no file holds it."""
+        return ()
+
+    def _certify(self, run: RunT, solution: SolutionT, budget: Budget) -> Certificate | None:
+        """Certificate of a run and its solution; None when there is nothing to certify.
+
+        Where a verifier judges this kind of instance, it judges the document that a solution file would hold. Proofs
+        stop when ``budget`` is spent; what is left is quoted.
+        """
+        verifier = verifier_for(self.instance.kind)
+        if solution.stated is not None:
+            return None if self._restated else verify(solution.to_dict(), self.instance, budget)
+        if verifier is not None:
+            document = solution.to_dict(duals=verifier.duals)  # their labels take time where nobody judges them
+            provable = document["answer"] or document["proof"] or verifier.solvable
+            return verify(document, self.instance, budget, goals=self._own_goals()) if provable else None
+        formulation, outcome = self.formulation, run.outcome
+        if isinstance(formulation, FlowNetwork):
+            if not outcome.status.has_answer and outcome.infeasibility is None:
+                return None
+            certificate = certify_network(formulation, outcome)
+        else:
+            certificate = certify_program(formulation, outcome)
+            if not solution.status.has_answer and certificate.claim == "feasible":
+                return None  # an irreducible infeasible set names rows; it proves nothing by itself
+        return certificate.including(self._verify(solution)) if outcome.status.has_answer else certificate
+
+    def solve(
+        self,
+        engine: EngineName = "pulp",
+        *,
+        certify: bool = True,
+        report: Callable[[SolutionT], None] | None = None,
+        start: SolutionT | None = None,
+        **options: Any,
+    ) -> SolutionT:
+        """Solve to a certified answer.
+
+        Parameters
+        ----------
+        engine
+            ``pulp``, ``highs`` or (networks) ``network``: the same answer at different speed.
+        certify
+            False: believe the engine and recompute nothing. The solution then has no certificate and its message says
+            so; saved, ``flowlex verify`` can still judge it. For simulations that solve thousands of times.
+        report
+            Called with the best answer so far, certified, while solving goes on (models with stages or a search; about
+            once a second, and between stages).
+        start
+            An answer to begin with, of this model or of one with other changes. It is used where the statement is
+            solved as it stands; else the message says that it was not.
+        options
+            See `flowlex.formulations.SolveOptions`.
+
+        Raises
+        ------
+        CertificateError
+            The answer does not stand up to the instance's data (a defect, never an input error).
+        EngineError
+            The engine cannot solve this model or honour an option.
+        """
+        with small_work(self.instance.cells):
+            return self._solve(engine, solve_options(options), certify, report, start)
+
+    def _solve(
+        self,
+        engine: EngineName,
+        chosen: SolveOptions,
+        certify: bool,
+        report: Callable[[SolutionT], None] | None,
+        start: SolutionT | None,
+    ) -> SolutionT:
+        remaining = partial(Budget.remaining, chosen.time_limit_s, processor_seconds())
+        started = time.perf_counter()
+        if report is not None:
+            chosen = replace(chosen, offer=Offers(lambda run: self._hand_on(run, report, started, remaining())))
+        if self.as_stated:
+            _ = self.statement
+        else:
+            self._prepare()
+        compiled = time.perf_counter()
+        if self.as_stated:
+            found = self._run_statement(engine, chosen, start)
+            solved = time.perf_counter()
+            run, solution = typing.cast(RunT, found), self._read(found)
+        else:
+            run = self._run(engine, chosen)
+            solved = time.perf_counter()
+            solution = self._interpret(run)
+            if start is not None:
+                note = "The start was not used: the unchanged model has a method that needs none."
+                solution = replace(solution, message=f"{solution.message} {note}".lstrip())
+        budget = remaining()
+        certificate = None
+        if certify and solution.status.claims:
+            solution, certificate = self._certified(run, solution, budget)
+        unproven = QUOTED if budget.quoting else "" if certify else UNCERTIFIED
+        if self._restated and certify:
+            unproven = f"not certified: {type(self).__name__} states a problem that no verifier knows"
+        if unproven:
+            solution = replace(solution, message=f"{solution.message} {unproven}".lstrip())
+        done = time.perf_counter()
+        return solution.finished(certificate, Seconds(compiled - started, solved - compiled, done - solved))
+
+    def _certified(self, run: RunT, solution: SolutionT, budget: Budget) -> tuple[SolutionT, Certificate | None]:
+        """A solution with its certificate; with weaker claims, or none but the answer, where only the proof fails."""
+        certificate = first = self._certify(run, solution, budget)
+        if first is None or first.ok:
+            return solution, first
+        weaker = self._weaker(run)
+        if weaker is not None:
+            run, solution = weaker, self._interpret(weaker)
+            certificate = self._certify(run, solution, budget) if solution.status.claims else None
+            if certificate is None or certificate.ok:
+                return solution, certificate
+        if solution.status.has_answer and solution.stated is None:
+            failed = next(check for check in first.checks if not check.ok)
+            solution = solution.without_claims(f"{UNPROVEN} ({failed.name}: {failed.detail or failed.worst})")
+            certificate = self._certify(run, solution, budget)
+        if certificate is None or not certificate.ok:
+            first.require(f"{self.name}: {self.instance.name}")
+        return solution, certificate
+
+    def _hand_on(self, run: RunT, report: Callable[[SolutionT], None], started: float, budget: Budget) -> None:
+        """Report an answer on the way; one that no certificate supports stays unsaid."""
+        found = time.perf_counter()
+        solution = self._interpret(run)
+        certificate = self._certify(run, solution, budget) if solution.status is Status.FEASIBLE else None
+        if certificate is not None and certificate.ok:
+            report(solution.finished(certificate, Seconds(solve=found - started, check=time.perf_counter() - found)))
+
+    def _weaker(self, run: RunT) -> RunT | None:
+        """The run with a claim that needs less proof, where the proof of its own does not hold; None: there is none."""
+        return None
+
+    def _prepare(self) -> None:
+        """Build what solving needs; a model that is not solved as one program builds less."""
+        _ = self.formulation
+
+    def sizes(self) -> dict[str, int | str]:
+        """Sizes of the formulation."""
+        formulation = self.statement.program if self.as_stated else self.formulation
+        if isinstance(formulation, FlowNetwork):
+            return {"formulation": "flow network", "nodes": formulation.node_count, "arcs": formulation.arc_count}
+        kind = "integer program" if formulation.is_mip else "linear program"
+        return {"formulation": kind, "columns": formulation.column_count, "rows": formulation.row_count}
+
+    def details(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Tables that ``flowlex show`` prints below the sizes: (caption, columns); none by default."""
+        return []
+
+    @classmethod
+    def to_latex(cls) -> str:
+        """The model as LaTeX: objective and constraints, with their names."""
+        return latex(cls.objective_latex, cls.equations)
+
+    def _repr_latex_(self) -> str:
+        return f"$$\n{self.to_latex()}\n$$"
+
+    def _repr_html_(self) -> str:
+        parts = [
+            html_table(f"{self.title}: {self.instance.name}", self.instance.summary()),
+            html_table("Formulation", self.sizes()),
+        ]
+        for caption, symbols in (("Sets", self.sets), ("Parameters", self.parameters), ("Variables", self.unknowns)):
+            if symbols:
+                parts.append(html_table(caption, {f"${s.latex}$": s.says for s in symbols}))
+        return "".join(parts) + equation_table(e for e in self.equations if e.exists(self))

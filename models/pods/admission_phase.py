@@ -1,0 +1,261 @@
+"""Phase 1 of pod placement: as many pods as possible of each level, the most important first.
+
+Every policy of `flowlex.models.pods.search.placement_policies` places the pods once; ruin and recreate goes on from the
+best; a bound from prices of node classes says how many more there can be; where the program over single nodes is small,
+it closes what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flowlex.formulations.engines import solve
+from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.models.pods.bounds.admission_bound import most_by_patterns
+from flowlex.models.pods.bounds.gang_bounds import gangs_out, largest_sum
+from flowlex.models.pods.bounds.price_relaxation import Prices, Relaxation
+from flowlex.models.pods.problem.node_fill_state import Cluster
+from flowlex.models.pods.problem.running_pods import running_cluster
+from flowlex.models.pods.search.placement_policies import EVEN, POLICIES, in_order
+from flowlex.models.pods.search.placement_steps import Placing, place_by, tied
+from flowlex.models.pods.search.search_state import SearchState
+
+if TYPE_CHECKING:
+    from flowlex.models.pods.problem.integer_program import PlacementProgram
+
+__all__ = ["Admission", "Admitting", "remaining"]
+
+#: Share of the time that admission may use, where time is limited.
+_SHARE = 0.6
+#: Of that time for first placements, so that most is left to improve the best; and the policies that are tried first.
+_FIRST_SHARE, _PROMISING = 0.25, ("fgd", "gpu-packing", "first-fit")
+#: Steps of ruin and recreate per pod that is to be placed, at least and at most; and of one call.
+_STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 300, 5_000, 500_000, 10_000
+#: Up to so many columns (pod on node) patterns and the integer program follow at once: they are faster than the search.
+_TINY = 150
+#: Nodes of the search tree of one integer program.
+NODES = 3_000
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What phase 1 found.
+
+    Attributes
+    ----------
+    admitted, most
+        By level, most important first: worth of the pods placed, and the proven most given the levels above.
+    prices
+        By level, what proves ``most``, where prices do.
+    cluster
+        A placement that has them; None without an answer, with the outcome that says why in ``failed``.
+    """
+
+    admitted: tuple[int, ...] = ()
+    most: tuple[int, ...] = ()
+    prices: dict[int, Prices] = field(default_factory=dict)
+    bounds: Relaxation | None = None
+    cluster: Cluster | None = None
+    failed: Outcome | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether nothing more can be placed."""
+        return self.most == self.admitted
+
+
+def remaining(options: SolveOptions, until: float | None, steps: int = NODES) -> SolveOptions:
+    """The options with what is left of the time limit, bounded work, and proven optima asked for."""
+    limit = None if until is None else max(0.1, until - processor_seconds())
+    return replace(options, gap=0.0, time_limit_s=limit, max_steps=options.max_steps or steps)
+
+
+@dataclass(eq=False)
+class Admitting:
+    """One run of phase 1.
+
+    Attributes
+    ----------
+    direct
+        Columns up to which the integer program over nodes is used.
+    kinds
+        Kinds of pods up to which patterns of nodes are used.
+    better
+        Is told of answers on the way, with ``often`` in loops.
+    """
+
+    builder: PlacementProgram
+    name: str
+    bounds: Relaxation
+    engine: EngineName
+    options: SolveOptions
+    direct: int
+    kinds: int
+    better: Callable[..., None] = lambda first, *, often=False: None
+
+    def __post_init__(self) -> None:
+        builder, options = self.builder, self.options
+        self.view, self.levels = builder.view, builder.levels
+        self.until = None if options.time_limit_s is None else processor_seconds() + _SHARE * options.time_limit_s
+        groups = builder.groups
+        placeable = np.zeros(len(groups.count), bool)
+        placeable[builder.pairs[0]] = True
+        self.can = placeable[groups.of] & (self.levels.of >= 0)
+        gang = self.view.rules.gang
+        self.can &= ~((gang >= 0) & np.isin(gang, gang[~placeable[groups.of]]))  # all or none
+        self.can &= ~gangs_out(self.view, cards=builder.cards)
+        self.wanted: tuple[int, ...] = self.levels.total(self.can)
+        self.prices: dict[int, Prices] = {}
+
+    @property
+    def late(self) -> bool:
+        """Whether the time of this phase is over."""
+        return self.until is not None and processor_seconds() >= self.until
+
+    @property
+    def small(self) -> bool:
+        """Whether the integer program over nodes is small enough to be solved."""
+        return self.builder.columns <= self.direct
+
+    def count(self, cluster: Cluster) -> tuple[int, ...]:
+        """ValueMeasure of the pods placed of each level, the most important first."""
+        return self.levels.total(cluster.node >= 0)
+
+    def run(self) -> Admission:
+        """Place, improve, bound, and close what is left."""
+        start = running_cluster(self.view, cards=self.builder.cards, all_of_it=False)
+        best = None if start is None else self._first(start)
+        most = list(self.wanted)
+        if best is not None:
+            self.better(lambda: self._result(best, most))
+            found = self.count(best)
+            most = self._bound(found)
+            kinds = len(self.builder.groups.count)  # patterns of pods that are all unlike go nowhere else
+            patterned = not self.small and 2 * kinds <= len(self.view.cpu) and kinds <= self.kinds
+            at_once = patterned or self.builder.columns <= min(_TINY, self.direct)
+            if found != tuple(most) and not (self.late or at_once):
+                best = self._improve(best, most)
+                self.better(lambda: self._result(best, list(self.wanted), {}))
+                if self.count(best)[:-1] != found[:-1]:
+                    most = self._bound(self.count(best))
+            if self.count(best) != tuple(most) and (self.small or patterned):
+                return self._exactly(best, most)
+        elif self.small:
+            return self._exactly(best, most)
+        if best is None:
+            message = "the running pods do not pack on their cards in falling order of size, and there are too many "
+            message += "nodes to try all ways; let some of them move (move_cost), or split the instance"
+            return Admission(failed=Outcome(Status.TIME_LIMIT, self.engine, message=message))
+        return self._result(best, most)
+
+    def _result(self, cluster: Cluster, most: list[int], prices: dict[int, Prices] | None = None) -> Admission:
+        return Admission(
+            self.count(cluster), tuple(most), dict(self.prices) if prices is None else prices, self.bounds, cluster
+        )
+
+    def _first(self, start: Cluster) -> Cluster:
+        """The even placement if it places all, else the best of the policies, the promising first."""
+        began = processor_seconds()
+        best = place_by(EVEN, start, in_order(self.levels.of, self.view.load.most()))
+        names = dict.fromkeys((*_PROMISING, *POLICIES))
+        for policy in (*(POLICIES[name] for name in names), EVEN):
+            late = self.until is not None and processor_seconds() - began > _FIRST_SHARE * (self.until - began)
+            if self.count(best) == self.wanted or late:
+                return best
+            trial = Placing(start, policy, self.options.seed)
+            trial.place(in_order(self.levels.of))
+            if self.levels.total(trial.state.node >= 0) > self.count(best):
+                best = trial.cluster()
+        return best
+
+    def _bound(self, found: tuple[int, ...]) -> list[int]:
+        """The most of each level, given what was found of those above."""
+        most: list[int] = []
+        for level, (number, wanted) in enumerate(zip(found, self.wanted, strict=True)):
+            self.prices.pop(level, None)
+            if number < wanted:
+                prices = self.bounds.most(level, found[:level], remaining(self.options, None, 10**7))
+                if prices is not None:
+                    self.prices[level] = prices
+                    on = self.can & (self.levels.of == level)
+                    whole = largest_sum(self.view.rules.gang[on], self.levels.worth[on], min(wanted, prices.most))
+                    wanted = max(number, whole)
+            most.append(wanted)
+        return most
+
+    def _improve(self, cluster: Cluster, most: list[int]) -> Cluster:
+        """Ruin and recreate until the bounds are met or the steps are used."""
+        from flowlex.models.pods.search.ruin_and_recreate import recreate
+
+        view, state = self.view, SearchState.of(cluster)
+        levels = self.levels
+        alike = np.stack(
+            [view.load.row, view.rules.kind, levels.of, levels.worth, state.pin, state.home_cards.astype(np.int64)]
+        )
+        _, one, group = np.unique(alike, axis=1, return_index=True, return_inverse=True)
+        waiting, first = np.zeros(len(one), np.int64), np.full(len(one), -1)
+        fixed = view.stays | tied(view)
+        for pod in np.flatnonzero(self.can & (cluster.node < 0) & ~fixed)[::-1].tolist():
+            state.after[pod] = first[group[pod]]
+            first[group[pod]] = pod
+            waiting[group[pod]] += 1
+        total = int(np.clip(_STEPS_PER_POD * self.can.sum(), _LEAST_STEPS, _MOST_STEPS))
+        total = min(total, self.options.max_steps or total)
+        enough = np.array(self.wanted, np.int64) - np.array(most, np.int64)
+        rng, size = np.random.default_rng(self.options.seed), view.load.most()[one]
+        for done in range(0, total, _BATCH):
+            steps = min(_BATCH, total - done)
+            worth = levels.worth[one]
+            if recreate(state, group, levels.of[one], worth, size, waiting, first, fixed, steps, rng, enough) < steps:
+                break
+            if self.late:
+                break
+            self.better(lambda: self._result(state.cluster(cluster), list(self.wanted), {}), often=True)
+        return state.cluster(cluster)
+
+    def _exactly(self, cluster: Cluster | None, most: list[int]) -> Admission:
+        """Class by class with patterns of nodes, then, where it is small, with the integer program over nodes."""
+        builder, large, kept, shown = self.builder, not self.small, list[int](), dict[int, Prices]()
+        for k in range(len(self.levels.keys)):
+            before = cluster
+            if cluster is not None and self.count(cluster)[k] < most[k] and not (large and self.late):
+                at, enough, until = cluster.node, self.count(cluster)[k], self.until if large else None
+                prices, better = most_by_patterns(
+                    self.bounds.instance, builder, k, kept, at, enough, large=large, until=until
+                )
+                if prices is not None and prices.most < most[k]:
+                    shown[k], most[k] = prices, max(self.count(cluster)[k], prices.most)
+                if better is not None and self.count(better)[: k + 1] > self.count(cluster)[: k + 1]:
+                    cluster = better
+            found = -1 if cluster is None else self.count(cluster)[k]
+            if found < most[k] and not large:
+                program, x = builder.program(self.name)
+                if kept:
+                    builder.keep(program, x, kept)
+                program.maximize(builder.by_level(x)[[k]])
+                outcome = solve(program, self.engine, remaining(self.options, self.until))
+                if outcome.values is not None and round(float(outcome.objective or 0)) > found:
+                    cluster = builder.expand(outcome.values) or cluster
+                if cluster is None:
+                    return Admission(failed=outcome)
+                bound = most[k] if outcome.bound is None else int(np.floor(min(float(outcome.bound), most[k]) + 1e-6))
+                most[k] = max(self.count(cluster)[k], bound)
+            assert cluster is not None
+            short = large and self.count(cluster)[k] < most[k] and not self.late
+            if cluster is not before or short:  # bounds of later levels held for other numbers above
+                cluster = self._improve(cluster, most)
+                most[k + 1 :] = self._bound(self.count(cluster))[k + 1 :]
+            kept.append(self.count(cluster)[k])
+        if cluster is None:  # nothing is to be placed, but what runs has to be packed
+            program, x = builder.program(self.name)
+            program.minimize(x.sum() * 0.0)
+            outcome = solve(program, self.engine, remaining(self.options, self.until))
+            cluster = None if outcome.values is None else builder.expand(outcome.values)
+            if cluster is None:
+                return Admission(failed=outcome)
+        return self._result(cluster, most, self.prices | shown)

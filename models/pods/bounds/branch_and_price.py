@@ -1,0 +1,213 @@
+"""Closing the gap of phase 2 with node patterns: branch and bound on the mean load, or on the largest load.
+
+See `flowlex.models.pods.bounds.column_generation` for the bounds. Whatever stops the work, the bound is proven.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from flowlex.formulations.program_arrays import Integers
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.bounds.column_generation import Columns, PodPrices, filled
+from flowlex.models.pods.problem.balance_measures import Measure
+from flowlex.models.pods.problem.integer_program import stays
+from flowlex.models.pods.problem.node_and_pod_classes import Demand
+from flowlex.models.pods.problem.node_fill_state import Cluster
+
+__all__ = ["PROVEN", "GapSearch"]
+
+#: Answer and bound this close, as fractions of a node's capacity, count as met.
+PROVEN = 1e-6
+#: Half-width of the first interval of the mean, in units of the balance.
+_FIRST = 0.15
+#: Steps of the search for the largest provable target.
+_BISECTIONS = 8
+#: Patterns that known answers give at first, and up to which they are put together in whole numbers.
+_KNOWN, _WHOLE = 1_000, 3_000
+#: Programs over whole patterns in turn that gave no better answer (later ones take the longest and hardly ever do).
+_FRUITLESS = 2
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """An interval of the mean, in scaled units, and what bounds the balance there."""
+
+    low: float
+    high: float
+    proof: PodPrices | None
+
+
+@dataclass(eq=False)
+class GapSearch:
+    """Bounds the balance from below and improves the answer until they are within ``gap`` (a share of the answer).
+
+    Attributes
+    ----------
+    clusters
+        Known answers, the best first; a source of patterns.
+    bound
+        A bound that is known already, and then the best that is proven.
+    means
+        What is at least as even as the best answer has a mean load between these.
+    steps
+        So many steps of bounding.
+    polish
+        Anneals an answer.
+    best, proof
+        The best answer; what proves the bound, empty where it was known before.
+    """
+
+    instance: PodInstance
+    demand: Demand
+    clusters: list[Cluster]
+    measure: Measure
+    move_budget: float
+    bound: float
+    means: tuple[float, float]
+    gap: float
+    steps: int
+    until: float | None
+    seed: int
+    polish: Callable[[Cluster], Cluster]
+    intervals: int
+    proof: tuple[PodPrices, ...] = ()
+
+    def __post_init__(self) -> None:
+        instance, measure = self.instance, self.measure
+        self.best = self.clusters[0]
+        self.fixed: Integers = stays(instance.arrays, self.move_budget)
+        self.size: int = len(instance.nodes)
+        self.mean: float = float(self.best.loads.mean())
+        self.scale: float = max(self.value if measure.centred else 0.1 * self.value, PROVEN)
+        self.columns: Columns = Columns(
+            instance.arrays,
+            self.demand,
+            cards=self.best.cards,
+            measure=measure,
+            move_budget=self.move_budget,
+            centre=self.mean,
+            scale=self.scale,
+            tolerance=max(1e-6, min(1e-3, self.gap / 80)),
+            steps=self.steps,
+            until=self.until,
+            seed=self.seed,
+        )
+        for cluster in self.clusters:
+            if len(self.columns.pool) < _KNOWN:
+                self.columns.learn(cluster.node)
+        self.tried: int = 0
+        self.fruitless: int = 0
+
+    @property
+    def value(self) -> float:
+        """The balance of the best answer."""
+        return self.measure.value(self.best.loads)
+
+    @property
+    def enough(self) -> float:
+        """A bound that suffices."""
+        return max(0.0, min(self.value * (1 - self.gap) + 1e-12, self.value - PROVEN))
+
+    def run(self) -> None:
+        """Work until the gap is closed, time is over, or nothing more can be had."""
+        if self.measure.centred:
+            self._by_mean()
+        else:
+            self._largest()
+        self.bound = min(self.bound, self.value)
+
+    # Deviation and mean absolute deviation: intervals of the mean.
+
+    def _scaled(self, value: float) -> float:
+        """A balance as the sum that the programs bound."""
+        return self.measure.total(value / self.scale, self.size)
+
+    def _unscaled(self, total: float) -> float:
+        return self.scale * self.measure.of_total(max(0.0, total), self.size)
+
+    def _by_mean(self) -> None:
+        """Take the interval with the least bound; prove more or halve it, until that is all there is."""
+        low, high = ((mean - self.mean) / self.scale for mean in self.means)
+        cuts = [low, *(c for c in (-_FIRST, _FIRST) if low < c < high), high]
+        leaves = [_Leaf(a, b, None) for a, b in pairwise(cuts)]
+        queue = [(-math.inf, abs(leaf.low + leaf.high), k) for k, leaf in enumerate(leaves)]
+        heapq.heapify(queue)
+        final: list[tuple[float, int]] = []  # intervals that cannot be helped
+        narrow = self.measure.narrow(self.gap)
+        for _ in range(self.intervals):
+            target = self._scaled(self.enough)
+            if self.columns.late or not queue or queue[0][0] >= min([target, *(bound for bound, _ in final)]):
+                break
+            known, _, k = heapq.heappop(queue)
+            low, high = leaves[k].low, leaves[k].high
+            proof = self.columns.prove(low, high, target)
+            if proof.bound > known:
+                leaves[k] = _Leaf(low, high, self.columns.stated(proof, low, high))
+            found = max(known, proof.bound)
+            if found < target:
+                self._answer(proof.mean, math.inf)
+            if found >= self._scaled(self.enough) or self.columns.late:
+                heapq.heappush(queue, (found, 0.0, k))
+            elif high - low <= narrow and proof.settled:
+                final.append((found, k))
+            else:
+                cut = proof.mean if low + 0.1 * (high - low) < proof.mean < high - 0.1 * (high - low) else 0.0
+                cut = cut or 0.5 * (low + high)
+                for a, b in ((low, cut), (cut, high)):
+                    heapq.heappush(queue, (found, abs(a + b), len(leaves)))
+                    leaves.append(_Leaf(a, b, leaves[k].proof))
+        ends = [*final, *((bound, k) for bound, _, k in queue)]
+        least = min(self._scaled(self.value), min((bound for bound, _ in ends), default=-math.inf))
+        proofs = {id(leaves[k].proof): leaves[k].proof for _, k in ends}
+        bound = self._unscaled(least) if math.isfinite(least) else 0.0
+        if bound > self.bound:
+            self.bound, self.proof = bound, tuple(each for each in proofs.values() if each is not None)
+
+    # Largest load: targets.
+
+    def _largest(self) -> None:
+        """Refute targets below the best answer, until that is all there is."""
+        low, high = self.bound, self.value
+        target = self.enough
+        for _ in range(_BISECTIONS * 4):
+            if self.columns.late or self.bound >= self.enough or high - low <= 1e-3 * self.gap * high + PROVEN:
+                break
+            cap = (target - self.mean) / self.scale
+            proof = self.columns.prove(-math.inf, cap, math.inf)
+            if self.columns.refuted(proof):
+                low = self.bound = max(self.bound, target)
+                self.proof = (self.columns.stated(proof, -math.inf, cap),)
+            elif self.columns.late:
+                break
+            elif self._answer(0.0, cap):
+                high = min(high, self.value)
+            else:
+                high = min(high, target)  # patterns in parts exist, whole ones were not found
+            target = self.enough if low < self.enough < high else 0.5 * (low + high)
+
+    # Answers
+
+    def _answer(self, mean: float, cap: float) -> bool:
+        """Look for a better answer among the patterns at hand, if there are new ones; say whether one was found."""
+        known = len(self.columns.pool)
+        if (known == self.tried and self.measure.centred) or known > _WHOLE or self.fruitless == _FRUITLESS:
+            return False
+        self.tried, self.fruitless = known, self.fruitless + 1
+        chosen = self.columns.whole(mean, cap, 1e-4)
+        cluster = None if chosen is None else self._filled(chosen)
+        if cluster is None:
+            return False
+        cluster = self.polish(cluster)
+        self.columns.learn(cluster.node)
+        if self.measure.value(cluster.loads) >= self.value - 1e-12:
+            return False
+        self.best, self.fruitless = cluster, 0
+        return True
+
+    def _filled(self, chosen: dict[int, list[Integers]]) -> Cluster | None:
+        return filled(self.instance.arrays, self.demand.assign(chosen, self.fixed), cards=self.best.cards)

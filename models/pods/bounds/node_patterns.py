@@ -1,0 +1,159 @@
+r"""The best pattern of one node class at given prices.
+
+A pattern says how many pods n_g of each group lie on one node. With the scaled load w = (u - centre) / scale::
+
+    minimise   f(w) + slope w - sum_g price_g n_g
+    subject to cores, memory, cards of the node
+
+where f is (w - low)(w - high) (deviation), max(0, w - high, low - w) (mean absolute) or 0 up to a cap (largest load).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.instances.pods import PodArrays
+from flowlex.models.pods.problem.balance_measures import Measure
+from flowlex.models.pods.problem.node_and_pod_classes import Demand
+
+__all__ = ["Pattern", "Pricing"]
+
+#: Rounding of sums of shares of a node.
+EPSILON = 1e-9
+#: So many patterns that were the best for a while are handed on.
+_KEPT = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """What one node holds.
+
+    Attributes
+    ----------
+    kind
+        The node class.
+    counts
+        (G,) pods by group.
+    load
+        The node's load, pods that cannot move included.
+    """
+
+    kind: int
+    counts: Integers
+    load: float
+
+    @property
+    def key(self) -> tuple[int, bytes]:
+        """Equal for equal patterns."""
+        return self.kind, self.counts.tobytes()
+
+
+@dataclass(eq=False)
+class Pricing:
+    """Finds the best pattern of one class by enumeration.
+
+    Attributes
+    ----------
+    centre, scale
+        Of the scaled load.
+    low, high
+        What the cost depends on: the interval of the mean, or the cap of the load (``high``).
+    """
+
+    view: PodArrays
+    demand: Demand
+    kind: int
+    cards: bool
+    measure: Measure
+    centre: float
+    scale: float
+    low: float = 0.0
+    high: float = 0.0
+
+    def __post_init__(self) -> None:
+        view, demand, kind, cards = self.view, self.demand, self.kind, self.cards
+        self.others: list[Pattern] = []
+        self.steps = 0
+        groups = np.flatnonzero(demand.may[:, kind])
+        node, base, pods = int(demand.classes.first[kind]), demand.base[kind], demand.pod[groups]
+        many = view.gpu_cards if cards else np.minimum(view.gpu_cards, 1)
+        self.node_cards: int = int(view.cards[node]) if cards else 0
+        # Shares of what the node has, so that tolerances are relative.
+        unit = np.where(view.capacity[node] > 0, view.capacity[node], 1.0) / (max(1, self.node_cards), 1, 1)
+        gpu = view.gpu[np.arange(len(view.cpu)), node] * (1 if cards else view.gpu_cards)
+        cpu, memory, need = view.cpu / unit[1], view.memory / unit[2], gpu / unit[0]
+        loads = demand.load[groups, kind] / self.scale
+        table = np.column_stack([cpu[pods], memory[pods], need[pods], many[pods], loads])
+        shapes, of = np.unique(table, axis=0, return_inverse=True)
+        self.members = [groups[of == h] for h in range(len(shapes))]
+        most = np.array([demand.most[members].sum() for members in self.members], np.float64)
+        room = np.array([1.0, 1.0, view.capacity[node, 0] / unit[0], view.cards[node]])
+        room[:3] -= (cpu[base].sum(), memory[base].sum(), (need[base] * many[base]).sum())
+        room[3] -= many[base][need[base] > 0.5 + EPSILON].sum()
+        fit = np.where(shapes[:, :3] > 0, np.floor((room[:3] + EPSILON) / np.maximum(shapes[:, :3], 1e-12)), np.inf)
+        self.shape = np.column_stack([shapes, np.clip(np.minimum(most, fit.min(axis=1, initial=np.inf)), 0, None)])
+        self.room = room
+        held = base[view.gpu_cards[base] > 0]
+        self.held, self.held_many = need[held], many[held]
+        self.order = np.argsort(-np.concatenate([shapes[:, 2], self.held]), kind="stable")
+        self.size: float = 1.0
+        self.empty: float = (float(demand.base_load[kind]) - self.centre) / self.scale
+
+    def law(self, slope: float) -> tuple[float, ...]:
+        """Mode, interval, slope, load of the empty node and largest load, as kernels read the cost."""
+        return self.measure.mode, self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale
+
+    def best(self, prices: Floats, slope: float, *, tolerance: float, limit: int) -> tuple[float, Pattern | None]:
+        """Proven least cost of a pattern at these prices ((G,)), and the best pattern found; ``others`` were near it.
+
+        The bound is weaker than the pattern where ``limit`` steps did not suffice, and plus infinity when the class has
+        no pattern. ``steps`` counts those used.
+        """
+        from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
+
+        profit, chosen = self._profit(prices)
+        gain = profit[:, 1] / np.maximum(self.shape[:, 4], 1e-12) if len(profit) else np.zeros(0)
+        met = np.zeros((_KEPT, len(self.shape)), np.int64)
+        bound, value, counts, kept, self.steps = enumerate_patterns(
+            self.shape,
+            self.room,
+            self.held,
+            self.held_many,
+            self.order,
+            self.node_cards,
+            self.size,
+            profit,
+            np.argsort(-gain, kind="stable"),
+            np.array(self.law(slope)),
+            tolerance,
+            limit,
+            met,
+        )
+        self.others = [self._pattern_of(other, chosen) for other in met[: min(kept, _KEPT)]]
+        return -bound, self._pattern_of(counts, chosen) if np.isfinite(value) else None
+
+    def _profit(self, prices: Floats) -> tuple[Floats, list[Integers]]:
+        """(H, M) profit of so many pods of a shape, the dearest first; and which groups these are of."""
+        width = int(self.shape[:, 5].max(initial=0)) + 2
+        profit, chosen = np.zeros((len(self.members), width)), []
+        for h, members in enumerate(self.members):
+            count = int(self.shape[h, 5])
+            order = members[np.argsort(-prices[members], kind="stable")]
+            each = np.repeat(order, np.minimum(self.demand.most[order], count))[:count]
+            chosen.append(each)
+            profit[h, 1 : count + 1] = np.cumsum(prices[each])
+        return profit, chosen
+
+    def _pattern_of(self, counts: Integers, chosen: list[Integers]) -> Pattern:
+        groups = np.zeros(len(self.demand.pod), np.int64)
+        for h, many in enumerate(counts.tolist()):
+            np.add.at(groups, chosen[h][:many], 1)
+        return self.pattern(groups)
+
+    def pattern(self, counts: Integers) -> Pattern:
+        """The pattern of these counts."""
+        load = float(self.demand.base_load[self.kind] + self.demand.load[:, self.kind] @ counts)
+        return Pattern(self.kind, counts, load)

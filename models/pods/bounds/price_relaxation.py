@@ -1,0 +1,334 @@
+r"""Bounds by prices: nodes of a class taken together, cards filled exactly, pods in parts as well.
+
+x_gc pods of group g on nodes of class c and z_cf cards of class c filled in way f::
+
+    sum_c x_gc <= n_g,  = n_g for what runs and may move       (group, running)
+    sum_g a_gr x_gc <= n_c free_cr      for cores and memory   (cpu, memory)
+    sum_{g of size s} m_g x_gc <= sum_f f_s z_cf - held_cs     (size)
+    sum_f z_cf <= n_c cards_c                                  (card)
+    worth of x of each level >= (admission), = (balance) kept  (kept)
+    sum of moves <= budget                                     (move_budget)
+    shares of quotas, and of spreads' domains together, <= 1   (rules; of phase 1)
+
+Phase 1 maximises the worth of a level; phase 2 minimises the balance of the classes' mean loads, with squares seen by
+tangents, and the least and largest mean load of what is at least as even as an answer. The optimum over classes is
+that over single nodes, since equal nodes may share evenly.
+
+The duals of these rows are what `flowlex.validation.certificates.pods` needs: it finds the most that a card can be
+worth at these prices itself, so it takes no list of fillings on trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flowlex.formulations.engines import solve
+from flowlex.formulations.linear_expression import Expression, Variables
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers
+from flowlex.formulations.solver_outcome import Outcome, SolveOptions, Status
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.bounds.gang_bounds import gangs_out, most_of_spreads
+from flowlex.models.pods.bounds.gpu_card_patterns import CardRows, Slots
+from flowlex.models.pods.bounds.row_aggregation import Choices, solve_by_cells
+from flowlex.models.pods.problem.admission_levels import Levels
+from flowlex.models.pods.problem.balance_measures import SCALE, Measure
+from flowlex.models.pods.problem.group_rules import shares
+from flowlex.models.pods.problem.integer_program import Groups, stays
+from flowlex.models.pods.problem.node_and_pod_classes import NodeClasses
+
+__all__ = ["Prices", "Relaxation"]
+
+#: Columns that one program may have, and groups of pods beyond which it is solved over cells of them.
+_COLUMNS, _GROUPS = 3_000_000, 200
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """What proves that no more than ``most`` units of a level can be placed, or that loads are at least so uneven.
+
+    Attributes
+    ----------
+    bound
+        Of the worth of a level, in units; of the sum that measures the balance.
+    cpu, memory
+        (C,) price of one core and of one GB on the nodes of a class, in units of what is bounded.
+    size
+        By class, memory as a share of a card to the price of one such slot.
+    kept
+        By more important level, the price of a unit of it.
+    move
+        Price of a unit of the move budget.
+    slope, mean
+        (C,) what a unit of a node's load costs, and of the sum of all loads besides; of the balance only.
+    rules
+        Price of all that a quota or a spread allows, by its name; of the worth of a level only.
+    pods
+        Instead of prices of resources: (G,) what a pod of each group pays, and (P,) the groups.
+    """
+
+    bound: float
+    cpu: Floats = field(repr=False)
+    memory: Floats = field(repr=False)
+    size: tuple[dict[float, float], ...] = field(repr=False)
+    kept: tuple[float, ...] = field(repr=False)
+    move: float
+    slope: Floats | None = field(default=None, repr=False)
+    mean: float = 0.0
+    rules: dict[str, float] = field(default_factory=dict)
+    pods: tuple[Floats, Integers] | None = field(default=None, repr=False)
+
+    @property
+    def most(self) -> int:
+        """The most units of a level."""
+        return int(np.floor(self.bound + 1e-6))
+
+    def document(self, names: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """As the certificate reads it; ``names`` are the nodes of each class."""
+        slope = np.zeros(len(names)) if self.slope is None else self.slope
+        classes = []
+        for k, nodes in enumerate(names):
+            size = [[share, price] for share, price in self.size[k].items() if price]
+            priced = {"nodes": list(nodes), "cpu": float(self.cpu[k]), "memory": float(self.memory[k]), "size": size}
+            classes.append(priced | ({} if self.slope is None else {"slope": float(slope[k])}))
+        rules = {name: price for name, price in self.rules.items() if price}
+        return {"classes": classes, "move": self.move} | ({"rules": rules} if rules else {})
+
+
+class _Built(NamedTuple):
+    """A program, its columns (group on class), and the rows of each class's cards."""
+
+    program: LinearProgram
+    x: Variables
+    cards: dict[int, CardRows]
+
+
+@dataclass(eq=False)
+class Relaxation:
+    """The programs of one instance.
+
+    Attributes
+    ----------
+    pairs
+        Group and node of what fits an empty node.
+    """
+
+    instance: PodInstance
+    groups: Groups
+    levels: InitVar[Levels]
+    pairs: InitVar[tuple[Integers, Integers]]
+    cards: bool
+    move_budget: float
+
+    def __post_init__(self, levels: Levels, pairs: tuple[Integers, Integers]) -> None:
+        instance, groups, cards, move_budget = self.instance, self.groups, self.cards, self.move_budget
+        view = self.view = instance.arrays
+        self.level, self.worth = levels.of[groups.first], levels.worth[groups.first]
+        self.fixed = stays(view, move_budget)
+        self.classes = classes = NodeClasses.of_instance(instance, move_budget)
+        may = np.zeros((len(groups.count), len(classes.count)), bool)
+        may[pairs[0], classes.of[pairs[1]]] = True
+        may[self.fixed[groups.first] >= 0] = False
+        self.group, self.kind = np.nonzero(may)
+        _, cell = np.unique(np.column_stack([may, self.level]), axis=0, return_inverse=True)
+        self.cell: Integers = cell.astype(np.int64)  # of groups that choose alike, as far as is known
+        self.pod, self.node = groups.first[self.group], classes.first[self.kind]
+        held = np.flatnonzero(self.fixed >= 0)
+        self.held = [held[self.fixed[held] == n] for n in classes.first.tolist()]
+        # Memory on one card, exactly; without cards, on the node as a whole.
+        self.need: Any = view.exact.gpu[self.pod, self.node] * (1 if cards else view.gpu_cards[self.pod])
+        self.slots = view.gpu_cards[self.pod] if cards else np.minimum(view.gpu_cards[self.pod], 1)
+        whole = view.exact.card[classes.first] * (1 if cards else view.cards[classes.first])
+        self.whole, self.number = whole, (view.cards if cards else np.minimum(view.cards, 1))[classes.first]
+
+    # Phase 1
+
+    def most(self, level: int, kept: Sequence[int], options: SolveOptions) -> Prices | None:
+        """The bound of a level, given ``kept`` of those above, with its proof; None when there is none."""
+        if len(self.group) > _COLUMNS or not len(self.group):
+            return None
+        use = (self.level[self.group] <= level) & ~self._out[self.pod]  # pods of later levels stay out
+        built = self._program(use, filled=True)
+        program, x = built.program, built.x
+        for k, number in enumerate(kept):
+            if number:
+                program.constrain(f"kept_{k}", self._worth(x, use, k), ">=", float(number))
+        names, share, free = shares(self.view, self.fixed, self._most_of_spreads)
+        for r, left in enumerate(free.tolist()):
+            program.constrain(f"rule_{r}", (x * share[r, self.pod[use]]).sum(), "<=", left)
+        program.maximize(self._worth(x, use, level))
+        outcome = self._solved(program, use, options)
+        if outcome.status is not Status.OPTIMAL or outcome.duals is None:
+            return None
+        prices = self._prices(built, outcome.duals, float(outcome.objective or 0.0), kept=len(kept))
+        rows = [program.constraint_blocks[f"rule_{r}"].rows for r in range(len(names))]
+        paid = [float(np.abs(outcome.duals[row]).sum()) for row in rows]
+        return replace(prices, rules=dict(zip(names, paid, strict=True)))
+
+    @cached_property
+    def _most_of_spreads(self) -> Floats:
+        return most_of_spreads(self.view, cards=self.cards)
+
+    @cached_property
+    def _out(self) -> Booleans:
+        return gangs_out(self.view, cards=self.cards)
+
+    def _worth(self, x: Variables, use: Booleans, level: int) -> Expression:
+        group = self.group[use]
+        rows = self.level[group] == level
+        worth: Expression = (x[rows] * self.worth[group[rows]].astype(np.float64)).sum()
+        return worth
+
+    # Phase 2
+
+    def _even(
+        self, measure: Measure, admitted: Sequence[int], points: list[Floats]
+    ) -> tuple[_Built, Expression, Expression]:
+        """The constraints with what phase 1 admitted, the (C,) mean loads of the classes in percent, the measure."""
+        use = np.ones(len(self.group), bool)
+        built = self._program(use, filled=False)  # loads hardly depend on how cards are filled
+        program, x = built.program, built.x
+        for k, number in enumerate(admitted):
+            program.constrain(f"kept_{k}", self._worth(x, use, k), "==", float(number))
+        count, size = self.classes.count.astype(np.float64), len(self.classes.count)
+        each = (x * (SCALE * self.view.load[self.pod, self.node] / count[self.kind])).sum_by(self.kind, size)
+        pairs = zip(self.held, self.classes.first.tolist(), strict=True)
+        loads = each + SCALE * np.array([self.view.load[pods, n].sum() for pods, n in pairs])
+        return built, loads, measure.expression(program, loads, count, points)
+
+    def even(
+        self, measure: Measure, admitted: Sequence[int], points: list[Floats], options: SolveOptions
+    ) -> tuple[Prices, Floats] | None:
+        """The bound of the balance's sum, with its proof, and the (C,) loads in percent where it lies."""
+        if len(self.group) > _COLUMNS:
+            return None
+        built, loads, total = self._even(measure, admitted, points)
+        built.program.minimize(total)
+        outcome = self._solved(built.program, np.ones(len(self.group), bool), options)
+        if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.values is None:
+            return None
+        proof = self._prices(built, outcome.duals, float(outcome.objective or 0.0), measure=measure)
+        return proof, loads.evaluate(outcome.values)
+
+    def end_of_means(
+        self,
+        measure: Measure,
+        admitted: Sequence[int],
+        points: list[Floats],
+        at_most: float,
+        options: SolveOptions,
+        *,
+        largest: bool,
+    ) -> tuple[float, Prices] | None:
+        """The least or largest mean load, in percent, of what is at least as even as ``at_most``, and its proof.
+
+        The proof shows of every mean beyond that the sum is more than ``at_most`` there.
+        """
+        if len(self.group) > _COLUMNS:
+            return None
+        built, loads, total = self._even(measure, admitted, points)
+        program = built.program
+        program.constrain("at_most", total, "<=", at_most)
+        weight, sign = self.classes.count / self.classes.count.sum(), -1.0 if largest else 1.0
+        program.minimize((loads * (sign * weight)).sum())
+        outcome = self._solved(program, np.ones(len(self.group), bool), options)
+        if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.objective is None:
+            return None
+        # A unit of the sum is worth so much of the mean; stated per unit of the sum.
+        unit = max(1e-9, abs(float(outcome.duals[program.constraint_blocks["at_most"].rows][0])))
+        mean = sign / (unit * float(self.classes.count.sum()))
+        end = sign * float(outcome.objective)
+        return end, self._prices(built, outcome.duals / unit, at_most, measure=measure, mean=mean)
+
+    def _solved(self, program: LinearProgram, use: Booleans, options: SolveOptions) -> Outcome:
+        """The outcome; of many groups, with the prices and the bound that row aggregation proves."""
+        there, group = np.unique(self.group[use], return_inverse=True)
+        if len(there) <= _GROUPS:
+            return solve(program, "highs", options)
+        runs, row = self.level < 0, np.full(len(self.level), -1)
+        for name, which in (("group", ~runs), ("running", runs & (self.fixed[self.groups.first] < 0))):
+            if name in program.constraint_blocks:
+                row[which] = np.arange(program.row_count)[program.constraint_blocks[name].rows]
+        column, count = program.variable("x").column, self.groups.count[there].astype(np.float64)
+        choices = Choices(column, group, self.kind[use], row[there], count, ~runs[there])
+        _, cell = np.unique(self.cell[there], return_inverse=True)
+        size = self.view.load.most()[self.groups.first[there]]
+        outcome, cell = solve_by_cells(program.arrays(), choices, cell, size, options)
+        self.cell[there] = self.cell.max() + 1 + cell
+        return outcome
+
+    # Rows
+
+    def _program(self, use: Booleans, *, filled: bool) -> _Built:
+        """The rows that both phases have; ``filled`` tells ways to fill a card apart."""
+        view, classes = self.view, self.classes
+        group, kind, pod = self.group[use], self.kind[use], self.pod[use]
+        size, count = len(classes.count), classes.count.astype(np.float64)
+        program = LinearProgram("classes")
+        x = program.variables("x", len(group), upper=self.groups.count[group])
+        runs = self.level < 0
+        placed = x.sum_by(group, len(self.groups.count))
+        moves = runs & (self.fixed[self.groups.first] < 0)
+        program.constrain("group", placed[~runs], "<=", self.groups.count[~runs])
+        if moves.any():
+            program.constrain("running", placed[moves], "==", self.groups.count[moves])
+        for name, used, r in (("cpu", view.cpu, 1), ("memory", view.memory, 2)):
+            whole = view.capacity[classes.first, r]
+            held = np.array([used[pods].sum() for pods in self.held]) / whole
+            share = (x * (used[pod] / whole[kind])).sum_by(kind, size)
+            program.constrain(name, share, "<=", count * (1.0 - held))
+        home = classes.of[np.where(view.running[pod] >= 0, view.running[pod], 0)]
+        cost = np.where((view.running[pod] >= 0) & (home != kind), view.move_cost[pod], 0.0)
+        if cost.any():
+            program.constrain("move_budget", (x * cost).sum(), "<=", self.move_budget)
+        cards, on = {}, (self.slots[use] > 0) & (self.need[use] > 0)
+        for c in np.unique(kind[on]).tolist():
+            mine = np.flatnonzero(on & (kind == c))
+            cards[c] = self._cards(c, use, mine, filled=filled)
+            cards[c].constrain(program, x[mine])
+        return _Built(program, x, cards)
+
+    def _cards(self, c: int, use: Booleans, mine: Integers, *, filled: bool) -> CardRows:
+        """Those of one class, for the pods of some columns of those in use."""
+        view, held = self.view, self.held[c][self.view.gpu_cards[self.held[c]] > 0]
+        need = view.exact.gpu[held, self.classes.first[c]] * (1 if self.cards else view.gpu_cards[held])
+        slots = view.gpu_cards[held] if self.cards else np.ones(len(held), np.int64)
+        placed = Slots(self.need[use][mine], self.slots[use][mine])
+        nodes, cards = float(self.classes.count[c]), float(self.number[c])
+        return CardRows.of(c, int(self.whole[c]), (nodes, cards), placed, Slots(need, slots), filled=filled)
+
+    def _prices(
+        self,
+        built: _Built,
+        duals: Floats,
+        bound: float,
+        *,
+        kept: int = 0,
+        measure: Measure | None = None,
+        mean: float = 0.0,
+    ) -> Prices:
+        """The duals over the instance's own units; signs that rounding gave are dropped."""
+        blocks, scale = built.program.constraint_blocks, 1.0 if measure is None else measure.total(SCALE, 1)
+
+        def of(name: str) -> Floats:
+            return np.abs(duals[blocks[name].rows]) / scale if name in blocks else np.zeros(1)
+
+        sizes = [built.cards[c].prices(of) if c in built.cards else {} for c in range(len(self.classes.count))]
+        capacity, slope = self.view.capacity[self.classes.first], None
+        if measure is not None:
+            slope = sum(-duals[blocks[name].rows] for name in measure.loaded) * SCALE / scale / self.classes.count
+        return Prices(
+            bound,
+            of("cpu") / capacity[:, 1],
+            of("memory") / capacity[:, 2],
+            tuple(sizes),
+            tuple(float(of(f"kept_{k}")[0]) for k in range(kept)),
+            float(of("move_budget")[0]),
+            slope,
+            mean * SCALE / scale,
+        )

@@ -1,0 +1,114 @@
+r"""Phase 1 of pod placement, fair over queues: the least share as large as can be, then the next least, and so on.
+
+The share of a queue is the worth of its pods that run or are placed, over its weight. The k least shares together are
+at most :math:`k t - \sum_q d_q` for any t with :math:`d_q \ge t - s_q, d_q \ge 0`, with equality for the best t
+(Ogryczak); raising these sums one after another gives the lexicographically largest sorted shares, of whole pods too.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from flowlex.formulations.engines import solve
+from flowlex.formulations.linear_expression import Expression, Variables
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.solver_outcome import Outcome, Status
+from flowlex.models.pods.admission_phase import Admission, Admitting, remaining
+from flowlex.models.pods.problem.integer_program import PlacementProgram
+from flowlex.models.pods.problem.node_fill_state import Cluster
+from flowlex.models.pods.problem.running_pods import running_cluster
+from flowlex.models.pods.search.placement_policies import POLICIES
+from flowlex.models.pods.search.placement_steps import Placing
+
+__all__ = ["FairAdmitting", "least_shares"]
+
+
+def least_shares(program: LinearProgram, builder: PlacementProgram, x: Variables, most: int) -> Expression:
+    """(most,) the sums of the 1, 2, ... least shares, by rows ``share`` and ``fair``; to be raised, not lowered."""
+    levels = builder.levels
+    many = len(levels.weight)
+    scale = np.array([float(unit / weight) for unit, weight in zip(levels.unit, levels.weight, strict=False)])
+    start = np.array([float(share) for share in levels.shares([0] * many)])
+    share = program.variables("share", many)
+    program.constrain("share", share.expression() - builder.by_level(x)[:many] * scale, "==", start)
+    level, below = program.variables("level", most, lower=-np.inf), program.variables("below", most * many)
+    k, q = np.repeat(np.arange(most), many), np.tile(np.arange(many), most)
+    program.constrain("fair", level[k].expression() - below - share[q], "<=", 0.0)
+    return level * np.arange(1.0, most + 1) - below.sum_by(k, most)
+
+
+class FairAdmitting(Admitting):
+    """One run: queues in turn, always the one with the least share; where programs are small, the optimum."""
+
+    def run(self) -> Admission:
+        """Fill in turn, then raise the sums of the least shares."""
+        start = running_cluster(self.view, cards=self.builder.cards, all_of_it=False)
+        best = None if start is None else self._turns(start)
+        if best is not None and self.count(best) == self.wanted:
+            return self._result(best, list(self.wanted))
+        if self.small:
+            return self._raised(best)
+        if best is None:
+            message = "the running pods do not pack on their cards in falling order of size; let some of them move"
+            return Admission(failed=Outcome(Status.TIME_LIMIT, self.engine, message=message))
+        return self._result(best, list(self.wanted))
+
+    def _turns(self, start: Cluster) -> Cluster:
+        """The queue with the least share goes next, its most important pods first, the small ones before the large."""
+        levels, view, size = self.levels, self.view, self.view.load.most()
+        shares, waiting = list(levels.shares([0] * len(levels.keys))), list[list[int]]()
+        for k in range(len(levels.keys)):
+            pods = np.flatnonzero(self.can & (levels.of == k))
+            waiting.append(pods[np.lexsort((-pods, -size[pods], view.priority[pods]))].tolist())
+        heap = [(share, k) for k, share in enumerate(shares)]
+        heapq.heapify(heap)
+        placing = Placing(start, POLICIES["fgd"], self.options.seed)
+        while heap and not self.late:
+            k = heapq.heappop(heap)[1]
+            if not waiting[k]:
+                continue
+            for pod in placing.offer(waiting[k].pop()):
+                q = int(levels.of[pod])
+                if q < len(shares):
+                    shares[q] += int(levels.worth[pod]) * levels.unit[q] / levels.weight[q]
+            heapq.heappush(heap, (shares[k], k))
+        rest = waiting[len(shares)] if len(waiting) > len(shares) else []
+        placing.place(np.array(rest[::-1], np.int64))
+        return placing.cluster()
+
+    def _sums(self, counts: Sequence[int]) -> list[Fraction]:
+        ordered = sorted(self.levels.shares(counts))
+        return [sum(ordered[: k + 1], Fraction(0)) for k in range(len(ordered))]
+
+    def _raised(self, cluster: Cluster | None) -> Admission:
+        """One integer program for each sum, the reached ones kept, and one for the pods of no queue."""
+        many, proven = len(self.levels.weight), True
+        step = min((u / w for u, w in zip(self.levels.unit, self.levels.weight, strict=False)), default=Fraction(1))
+        for k in range(len(self.levels.keys)):
+            program, x = self.builder.program(self.name)
+            sums = least_shares(program, self.builder, x, min(k + 1, many)) if many else Expression.empty(0)
+            if k and cluster is not None and many:
+                reached = [float(total) for total in self._sums(self.count(cluster))[:k]]
+                program.constrain("fair_kept", sums[:k], ">=", np.array(reached) - float(step) * 1e-6)
+            program.maximize(sums[[k]] if k < many else self.builder.by_level(x)[[k]])
+            outcome = solve(program, self.engine, remaining(self.options, self.until))
+            found = None if outcome.values is None else self.builder.expand(outcome.values)
+            if found is not None and (cluster is None or self._rank(found) > self._rank(cluster)):
+                cluster = found
+            if cluster is None:
+                return Admission(failed=outcome)
+            value = float(self._sums(self.count(cluster))[k] if k < many else self.count(cluster)[k])
+            top = np.inf if outcome.bound is None else float(outcome.bound)
+            proven &= top <= value + max(1e-6 * abs(value), float(step) * 1e-3)
+        if cluster is None:
+            return super().run()  # nothing is to be placed, but what runs has to be packed
+        return self._result(cluster, list(self.count(cluster)) if proven else list(self.wanted))
+
+    def _rank(self, cluster: Cluster) -> tuple[list[Fraction], tuple[int, ...]]:
+        """What is compared: the shares, the least first, and the pods of no queue."""
+        counts = self.count(cluster)
+        return sorted(self.levels.shares(counts)), counts[len(self.levels.weight) :]

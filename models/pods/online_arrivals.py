@@ -1,0 +1,245 @@
+"""Pods come and go: each is placed when it comes, by a policy, with a few moves of others where it fits nowhere.
+
+Source of the protocol: Weng et al., *Beware of Fragmentation*, section 6: pods are submitted one after another until
+their requests reach a given percentage of all GPUs; nothing ends, nothing is tried again; what counts is the share of
+all GPUs that is allocated.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flowlex.formulations.deferred_compilation import with_small_work
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers
+from flowlex.instances.pods import PodArrays, PodInstance
+from flowlex.models.model_base import ModelError
+from flowlex.models.pods.problem.node_fill_state import Cluster
+from flowlex.models.pods.problem.running_pods import running_cluster
+from flowlex.models.pods.search.placement_policies import POLICIES
+from flowlex.models.pods.search.placement_steps import Placing
+
+__all__ = ["ArrivalCurve", "Arrivals", "Life", "gpus_of", "live_through", "submit_all"]
+
+
+class Arrivals:
+    """A cluster on which pods of an instance arrive and depart.
+
+    Parameters
+    ----------
+    instance
+        Its running pods are there from the start and stay where they are.
+    policy
+        One of `POLICIES`.
+    moves
+        At most so many placed pods move for an arrival that fits nowhere; each goes where the policy says.
+
+    Raises
+    ------
+    ModelError
+        There is no such policy, ``moves`` is negative, or the running pods do not pack.
+
+    Notes
+    -----
+    A gang is placed when all of its pods have come and fit together; its pods, and those of a spread with a skew, do
+    not move for others, and none moves for them.
+
+    Examples
+    --------
+    >>> from flowlex.instances.generators import generate
+    >>> live = Arrivals(generate("kubeflow-testbed"), "fgd")
+    >>> live.arrive([0, 1]).tolist()
+    [0, 1]
+    """
+
+    def __init__(
+        self, instance: PodInstance, policy: str = "fgd", *, moves: int = 0, cards: bool = True, seed: int = 0
+    ) -> None:
+        if policy not in POLICIES:
+            raise ModelError(f"there is no policy {policy!r}; there are: {', '.join(POLICIES)}")
+        if moves < 0:
+            raise ModelError(f"moves must be at least 0, got {moves}")
+        start = running_cluster(instance.arrays, cards=cards)
+        if start is None:
+            raise ModelError("the running pods do not pack on their cards in falling order of size")
+        self.moves: int
+        self.policy: int
+        self.instance, self.policy, self.moves = instance, POLICIES[policy], moves
+        self._placing = _Moving(start, self.policy, seed, moves)
+
+    @property
+    def moved(self) -> int:
+        """Moves made so far."""
+        return self._placing.moved
+
+    @property
+    def tied(self) -> Booleans:
+        """(P,) pods that wait for others: of gangs and of spreads with a skew."""
+        return self._placing.alone
+
+    def arrive(self, pods: Sequence[int] | Integers) -> Integers:
+        """Place pods in this order; return the (n,) node of each, -1 where it does not fit or its gang is not whole."""
+        order = np.asarray(pods, np.int64)
+        self._placing.place(order)
+        node: Integers = self._placing.state.node[order]
+        return node
+
+    def depart(self, pods: Sequence[int] | Integers) -> None:
+        """Take pods away; those that have no node are passed over."""
+        self._placing.remove(np.asarray(pods, np.int64))
+
+    @property
+    def cluster(self) -> Cluster:
+        """What is placed now."""
+        return self._placing.cluster()
+
+
+class _Moving(Placing):
+    """A placement in which others move for a pod that fits nowhere."""
+
+    def __init__(self, start: Cluster, policy: int, seed: int, moves: int) -> None:
+        super().__init__(start, policy, seed)
+        self.moves, self.moved = moves, 0
+        self.dead = np.zeros((moves + 1, self.state.gpu.shape[0]), np.bool_)
+
+    def _plain(self, pods: Integers) -> int:
+        from flowlex.models.pods.search.ejection_chains import arrive
+
+        self.moved += arrive(self.state, self.scores, self.policy, pods, self.moves, self.dead, self.rng)
+        return int((self.state.node[pods] >= 0).sum())
+
+    def remove(self, pods: Integers) -> None:
+        """Take pods away."""
+        from flowlex.models.pods.search.ejection_chains import depart
+
+        depart(self.state, self.scores, pods, self.dead)
+        self.freed(pods)
+
+
+def gpus_of(view: PodArrays) -> Floats:
+    """(P,) GPUs that a pod asks for, as shares of the card of which it takes the most."""
+    card = view.card_gb[np.unique(view.gpu.column, return_index=True)[1]]
+    share = np.divide(view.gpu.table, card, where=card > 0, out=np.zeros_like(view.gpu.table))
+    return np.asarray(share.max(axis=1, initial=0.0)[view.gpu.row] * view.gpu_cards, np.float64)
+
+
+@dataclass(frozen=True)
+class ArrivalCurve:
+    """What was allocated after each arrival.
+
+    Attributes
+    ----------
+    submitted, allocated
+        (P,) GPUs asked for and given up to each arrival, as shares of all GPUs.
+    moved
+        Moves made in all.
+    cluster
+        The placement at the end.
+    """
+
+    submitted: Floats = field(repr=False)
+    allocated: Floats = field(repr=False)
+    moved: int
+    cluster: Cluster = field(repr=False)
+
+    def at(self, load: float) -> float:
+        """Share of all GPUs allocated when the requests reach ``load`` (1: all GPUs)."""
+        reached = int(np.searchsorted(self.submitted, load, side="right"))
+        return float(self.allocated[reached - 1]) if reached else 0.0
+
+
+def submit_all(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, seed: int = 0) -> ArrivalCurve:
+    """Submit the waiting pods one after another, as listed; nothing ends, nothing is tried again."""
+    view = instance.arrays
+    live, order = Arrivals(instance, policy, moves=moves, seed=seed), np.flatnonzero(view.running < 0)
+    got = live.arrive(order) >= 0
+    gpus, whole = gpus_of(view), max(1.0, float(view.cards.sum()))
+    running = float(gpus[view.running >= 0].sum())
+    submitted = (running + np.cumsum(gpus[order])) / whole
+    allocated = (running + np.cumsum(np.where(got, gpus[order], 0.0))) / whole
+    return ArrivalCurve(submitted, allocated, live.moved, live.cluster)
+
+
+@dataclass(frozen=True)
+class Life:
+    """What became of every pod of a trace.
+
+    Attributes
+    ----------
+    started_s, ended_s
+        (P,) when it was placed and when it ended; NaN when never.
+    waited_s
+        (P,) how long it waited; NaN when it was never placed.
+    allocation
+        (E, 2) time and share of all GPUs allocated from then on.
+    moved
+        Moves made in all.
+    """
+
+    started_s: Floats = field(repr=False)
+    ended_s: Floats = field(repr=False)
+    waited_s: Floats = field(repr=False)
+    allocation: Floats = field(repr=False)
+    moved: int
+
+    def summary(self) -> dict[str, float | int]:
+        """Pods placed and never placed, waiting times, and mean and peak share of GPUs from first to last event.
+
+        Where all happens at one moment, what is allocated then stays so, and is the mean.
+        """
+        placed, held = np.isfinite(self.started_s), np.diff(self.allocation[:, 0])
+        waits = self.waited_s[placed] if placed.any() else np.zeros(1)
+        whole = float(held.sum())
+        return {
+            "placed": int(placed.sum()),
+            "never placed": int((~placed).sum()),
+            "waited": int((waits > 0).sum()),
+            "mean wait s": float(waits.mean()),
+            "p99 wait s": float(np.percentile(waits, 99)),
+            "mean GPU allocation": float(self.allocation[:-1, 1] @ held / whole if whole else self.allocation[-1, 1]),
+            "peak GPU allocation": float(self.allocation[:, 1].max()),
+            "moved": self.moved,
+        }
+
+
+@with_small_work
+def live_through(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, seed: int = 0) -> Life:
+    """Let the pods of a trace come and go; who does not fit waits, and the most important try again at every end.
+
+    A pod that waits runs as long as in the trace, from when it starts. Pods without ``created_s`` are there from
+    the beginning, those without ``deleted_s`` stay. At equal times ends come before arrivals.
+    """
+    view, live = instance.arrays, Arrivals(instance, policy, moves=moves, seed=seed)
+    gpus, whole = gpus_of(view), max(1.0, float(view.cards.sum()))
+    created = np.array([pod.created_s or 0.0 for pod in instance.pods])
+    lasts = np.array([np.inf if p.deleted_s is None else p.deleted_s - (p.created_s or 0.0) for p in instance.pods])
+    started, ended = np.full((2, len(gpus)), np.nan)
+    started[view.running >= 0] = 0.0
+    used, queue = float(gpus[view.running >= 0].sum()), np.zeros(0, np.int64)
+    events = [(float(created[p]), 1, p) for p in np.flatnonzero(view.running < 0).tolist()]
+    events += [(float(lasts[p]), 0, p) for p in np.flatnonzero((view.running >= 0) & np.isfinite(lasts)).tolist()]
+    heapq.heapify(events)
+    course = [(events[0][0] if events else 0.0, used / whole)]
+    while events:
+        now = events[0][0]
+        ends, new = list[int](), list[int]()
+        while events and events[0][0] == now:
+            _, arrives, p = heapq.heappop(events)
+            (new if arrives else ends).append(p)
+        live.depart(ends)
+        ended[ends] = now
+        used -= float(gpus[ends].sum())
+        again = bool(ends) or bool(live.tied[new].any())  # the last of a gang brings it all
+        tries = np.concatenate([queue, np.array(new, np.int64)]) if again else np.array(new, np.int64)
+        tries = tries[np.lexsort((tries, created[tries], -view.priority[tries]))]
+        got = live.arrive(tries) >= 0
+        queue = tries[~got] if again else np.concatenate([queue, tries[~got]])
+        used += float(gpus[tries[got]].sum())
+        started[tries[got]] = now
+        for p in tries[got][np.isfinite(lasts[tries[got]])].tolist():
+            heapq.heappush(events, (now + float(lasts[p]), 0, p))
+        course.append((now, used / whole))
+    return Life(started, ended, started - created, np.array(course), live.moved)

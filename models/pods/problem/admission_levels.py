@@ -1,0 +1,126 @@
+"""What phase 1 counts: levels of pods, the most important first, and what a pod of a level is worth there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from flowlex.formulations.program_arrays import Booleans, Integers
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.pods import PodInstance
+from flowlex.models.model_base import ModelError
+from flowlex.models.pods.problem.pod_value import ValueMeasure, pod_values
+
+__all__ = ["Key", "Levels", "Ranking"]
+
+Ranking: TypeAlias = Literal["lexicographic", "weighted", "fair"]
+#: A priority; ``"3 running"``: pods of priority 3 that run and may be stopped; ``"worth"`` and ``"rest"``: weighted;
+#: ``"queue q"``: fair.
+Key: TypeAlias = int | str
+#: Programs hold sums up to here (HiGHS refuses coefficients beyond), and floats hold them exactly.
+_EXACT = 10**15
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Levels of the pods that phase 1 may leave out. Sizes: P pods, L levels.
+
+    Lexicographic: by priority; pods that run and may be stopped come before those of their priority that wait, so that
+    only more important pods displace them, and keeping one is worth what stopping it costs. Weighted: all pods of some
+    worth, then the rest. Fair: the pods of each queue, which no order ranks (`flowlex.models.pods.fair_admission`),
+    then the rest.
+
+    Attributes
+    ----------
+    keys
+        Names of the levels, the most important first.
+    of
+        (P,) level, -1 for pods that run and go on.
+    worth
+        (P,) in whole units.
+    unit
+        By level, what one unit is.
+    start, weight
+        Of each queue, where admission is fair: the worth of what runs and goes on, and its weight.
+    """
+
+    keys: tuple[Key, ...]
+    of: Integers
+    worth: Integers
+    unit: tuple[Fraction, ...]
+    start: tuple[Fraction, ...] = ()
+    weight: tuple[Fraction, ...] = ()
+    ranking: Ranking = "lexicographic"
+
+    @classmethod
+    def of_instance(
+        cls, instance: PodInstance, ranking: Ranking = "lexicographic", by: ValueMeasure = "value"
+    ) -> Levels:
+        """Rank the pods of an instance; ``by`` says what they are worth where ranking is weighted."""
+        queue = {each.name: k for k, each in enumerate(instance.queues)}
+        every = pod_values(instance, by)
+        place: list[tuple[tuple[float, int, Key], Fraction] | None] = []
+        for pod, worth in zip(instance.pods, every, strict=True):
+            stopping = None if pod.preempt_cost is None else rational(pod.preempt_cost)
+            if pod.name in instance.must_run:
+                place.append(None)
+            elif ranking == "fair" and pod.queue is not None and worth:
+                place.append(((0, queue[pod.queue], f"queue {pod.queue}"), worth))
+            elif ranking == "weighted" and worth:
+                place.append(((0, 0, "worth"), worth))
+            elif ranking != "lexicographic":
+                place.append(((1, 0, "rest"), Fraction(1)))
+            elif stopping is not None:
+                place.append(((-pod.priority, 0, f"{pod.priority} running"), stopping))
+            else:
+                place.append(((-pod.priority, 1, pod.priority), Fraction(1)))
+        ranks = sorted({each[0] for each in place if each is not None}, key=lambda rank: rank[:2])
+        number = {rank: k for k, rank in enumerate(ranks)}
+        units = tuple(
+            Fraction(1, math.lcm(*(each[1].denominator for each in place if each is not None and each[0] == rank)))
+            for rank in ranks
+        )
+        of = np.array([-1 if each is None else number[each[0]] for each in place], np.int64)
+        whole = [0 if each is None else int(each[1] / units[number[each[0]]]) for each in place]
+        _refuse_fine(instance, of, whole)
+        keys, fair = tuple(rank[2] for rank in ranks), [rank for rank in ranks if ranking == "fair" and not rank[0]]
+        start = [Fraction(0)] * len(instance.queues)
+        for pod, worth, level in zip(instance.pods, every, of.tolist(), strict=True):
+            if level < 0 and pod.queue is not None:
+                start[queue[pod.queue]] += worth
+        weight = tuple(rational(instance.queues[rank[1]].weight) for rank in fair)
+        return cls(keys, of, np.array(whole, np.int64), units, tuple(start[rank[1]] for rank in fair), weight, ranking)
+
+    def shares(self, units: Sequence[int]) -> tuple[Fraction, ...]:
+        """Of each queue that is treated fairly, the worth of its pods over its weight; ``units`` placed by level."""
+        return tuple(
+            (start + number * unit) / weight
+            for start, number, unit, weight in zip(self.start, units, self.unit, self.weight, strict=False)
+        )
+
+    def total(self, chosen: Booleans) -> tuple[int, ...]:
+        """By level, the worth of the chosen pods ((P,) booleans), in units."""
+        on = chosen & (self.of >= 0)
+        return tuple(int(self.worth[on & (self.of == k)].sum()) for k in range(len(self.keys)))
+
+    def stated(self, level: int, units: int) -> int | float:
+        """Units of a level as a number of pods, or of what they are worth."""
+        value = units * self.unit[level]
+        return int(value) if value.denominator == 1 else float(value)
+
+
+def _refuse_fine(instance: PodInstance, of: Integers, whole: list[int]) -> None:
+    """Raise `ModelError` where sums of what pods are worth are beyond exact floats."""
+    for level in range(int(of.max(initial=-1)) + 1):
+        mine = np.flatnonzero(of == level).tolist()
+        if sum(whole[p] for p in mine) > _EXACT:
+            name = instance.pods[max(mine, key=lambda p: len(str(whole[p]).rstrip("0")))].name
+            raise ModelError(
+                f"what pods are worth, such as {name!r}, has too many digits for exact sums; round value, "
+                "preempt_cost, or (worth='gpu') gpu_memory_gb and gpu_share to a few decimals"
+            )

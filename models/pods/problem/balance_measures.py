@@ -1,0 +1,183 @@
+"""Measures of balance: what each makes of the loads, and how programs, patterns and kernels see it.
+
+Programs minimise a `Measure.total`: the largest load, or a sum over nodes of squares or of absolute deviations.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from flowlex.formulations.linear_expression import Expression
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_arrays import Floats
+
+__all__ = ["MEASURES", "SCALE", "Balance", "Measure", "to_measure", "to_objective"]
+
+#: Loads are stated in percent, so that their squares stay well above the solver's tolerances.
+SCALE = 100.0
+
+Balance: TypeAlias = Literal["deviation", "max_load", "mean_absolute"]
+
+
+class Measure(ABC):
+    """A measure of (N,) loads; small is even.
+
+    Attributes
+    ----------
+    mode
+        Its number in compiled loops.
+    centred
+        Whether loads are compared with their mean, which bounds then branch on.
+    curved
+        Whether it is a sum of squares, which linear programs see by tangents.
+    """
+
+    mode: ClassVar[int]
+    centred: ClassVar[bool] = True
+    curved: ClassVar[bool] = False
+    #: Rows in which loads stand with the sign +; less their duals, per node, is what a unit of load costs.
+    loaded: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def value(self, loads: Floats) -> float:
+        """The measure of loads."""
+
+    @abstractmethod
+    def total(self, value: float, size: int) -> float:
+        """What programs minimise, of ``size`` nodes whose measure is ``value``."""
+
+    @abstractmethod
+    def of_total(self, total: float, size: int) -> float:
+        """The other way round."""
+
+    @abstractmethod
+    def expression(
+        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
+    ) -> Expression:
+        """The total as an expression, with the rows that it needs.
+
+        Parameters
+        ----------
+        loads, weight
+            (C,) loads, and how many nodes each stands for.
+        points
+            (C,) each: where squares have tangents.
+        unit
+            How many units of ``loads`` are one of the total.
+        """
+
+    def cost(self, load: float, low: float, high: float) -> float:
+        """What one load adds to the total, at least, when the mean lies between ``low`` and ``high``."""
+        return 0.0
+
+    def penalty(self, loads: Floats) -> Floats:
+        """More than it can be worth to a total to leave out pods of these (scaled) loads."""
+        return np.ones(len(loads))
+
+    def narrow(self, gap: float) -> float:
+        """Width of an interval of the mean that is not worth halving."""
+        return max(1e-3, 0.2 * gap)
+
+
+class MaxLoad(Measure):
+    """The largest load."""
+
+    mode, centred, loaded = 2, False, ("largest",)
+
+    def value(self, loads: Floats) -> float:
+        return float(loads.max())
+
+    def total(self, value: float, size: int) -> float:
+        return value
+
+    def of_total(self, total: float, size: int) -> float:
+        return total
+
+    def expression(
+        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
+    ) -> Expression:
+        largest = program.variables("largest_load", 1)
+        program.constrain("largest", loads - largest.repeated(len(weight)) * unit, "<=", 0.0)
+        return largest.sum()
+
+
+class MeanAbsolute(Measure):
+    """The mean distance of the loads from their mean."""
+
+    mode, loaded = 1, ("above", "below")
+
+    def value(self, loads: Floats) -> float:
+        return float(np.abs(loads - loads.mean()).mean())
+
+    def total(self, value: float, size: int) -> float:
+        return value * size
+
+    def of_total(self, total: float, size: int) -> float:
+        return total / size
+
+    def expression(
+        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
+    ) -> Expression:
+        size, centre = len(weight), program.variables("centre", 1)
+        apart, centred = program.variables("apart", size), loads - centre.repeated(size) * unit
+        program.constrain("mean", (loads * weight).sum() - centre * (float(weight.sum()) * unit), "==", 0.0)
+        program.constrain("above", centred - apart * unit, "<=", 0.0)
+        program.constrain("below", centred + apart * unit, ">=", 0.0)
+        return (apart * weight).sum()
+
+    def cost(self, load: float, low: float, high: float) -> float:
+        return max(0.0, load - high, low - load)
+
+    def penalty(self, loads: Floats) -> Floats:
+        return 3 * loads + 1
+
+
+class Deviation(Measure):
+    """The standard deviation of the loads."""
+
+    mode, curved, loaded = 0, True, ("distance",)
+
+    def value(self, loads: Floats) -> float:
+        return float(loads.std())
+
+    def total(self, value: float, size: int) -> float:
+        return value * value * size
+
+    def of_total(self, total: float, size: int) -> float:
+        return math.sqrt(total / size)
+
+    def expression(
+        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
+    ) -> Expression:
+        size, centre = len(weight), program.variables("centre", 1)
+        squares, distance = program.variables("square", size), program.variables("distance", size, lower=-np.inf)
+        program.constrain("distance", loads - (centre.repeated(size) + distance) * unit, "==", 0.0)
+        place, at = np.tile(np.arange(size), len(points)), np.concatenate(points)
+        program.constrain("tangent", squares[place] - distance[place] * (2.0 * at), ">=", -(at**2))
+        return (squares * weight).sum()
+
+    def cost(self, load: float, low: float, high: float) -> float:
+        return (load - low) * (load - high)
+
+    def penalty(self, loads: Floats) -> Floats:
+        return 2 * loads * (loads + 3) + 1
+
+    def narrow(self, gap: float) -> float:
+        return max(1e-3, 0.3 * math.sqrt(gap))
+
+
+MEASURES: dict[Balance, Measure] = {"deviation": Deviation(), "max_load": MaxLoad(), "mean_absolute": MeanAbsolute()}
+
+
+def to_measure(total: float, measure: Measure, size: int) -> float:
+    """Turn a program's objective (percent) into the balance measure (a fraction)."""
+    return measure.of_total(max(0.0, total), size) / SCALE
+
+
+def to_objective(value: float, measure: Measure, size: int) -> float:
+    """The other way round."""
+    return measure.total(value * SCALE, size)

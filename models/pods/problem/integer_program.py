@@ -1,0 +1,315 @@
+"""The integer program of pod placement, with equal pods taken together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from flowlex.formulations.linear_expression import Expression, Variables
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.pods import PodArrays, PodInstance
+from flowlex.models.pods.problem.admission_levels import Levels
+from flowlex.models.pods.problem.balance_measures import SCALE, Measure
+from flowlex.models.pods.problem.group_rules import add_rules, may_use
+from flowlex.models.pods.problem.node_fill_state import Cluster
+
+__all__ = ["Groups", "PlacementProgram", "partition", "pinned", "stays"]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Pods that nothing tells apart but their names (column aggregation). Sizes: P pods, K groups.
+
+    Attributes
+    ----------
+    of
+        (P,) group of each pod.
+    first
+        (K,) one pod of each group.
+    count
+        (K,) pods in each group.
+    """
+
+    of: Integers
+    first: Integers
+    count: Integers
+
+    @classmethod
+    def of_instance(cls, instance: PodInstance, levels: Levels, *, apart: bool = False) -> Groups:
+        """Group the pods; ``apart`` keeps each on its own."""
+        view = instance.arrays
+        if apart:
+            return cls(*partition(range(len(instance.pods))))
+        ranked, home = (levels.of, levels.worth), (view.running, view.home_cards, view.move_cost)
+        alike = (view.load.row, view.rules.kind, *ranked, *home)
+        return cls(*partition(zip(*(column.tolist() for column in alike), strict=True)))
+
+
+def partition(keys: Iterable[Hashable]) -> tuple[Integers, Integers, Integers]:
+    """Number things by equal keys: the number of each; of each number one thing, and how many there are."""
+    number: dict[Hashable, int] = {}
+    of = np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
+    first = np.unique(of, return_index=True)[1].astype(np.int64)
+    return of, first, np.bincount(of, minlength=len(first)).astype(np.int64)
+
+
+def pinned(view: PodArrays, move_budget: float) -> Integers:
+    """(P,) node of each pod that runs and cannot move, -1 otherwise; it may have to be stopped."""
+    return np.where((view.running >= 0) & (view.move_cost > move_budget), view.running, -1)
+
+
+def stays(view: PodArrays, move_budget: float) -> Integers:
+    """(P,) node of each pod that runs, cannot move and must go on, -1 otherwise."""
+    return np.where(view.stays, pinned(view, move_budget), -1)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacementProgram:
+    """Builds the constraints every phase shares (names as in `flowlex.models.pods.model`).
+
+    ``whole``: rows of sizes are in whole units, not in shares of what the node has.
+    """
+
+    view: PodArrays
+    groups: Groups
+    levels: Levels
+    cards: bool
+    move_budget: float
+    rows: frozenset[str] | None = None
+    whole: bool = False
+
+    @cached_property
+    def pairs(self) -> tuple[Integers, Integers]:
+        """Group and node of every x: pairs that labels, taints and sizes allow."""
+        view, first, exact = self.view, self.groups.first, self.view.exact
+        allowed = view.allowed[first] & (exact.cpu[first][:, None] <= exact.node[:, 0])
+        allowed &= exact.memory[first][:, None] <= exact.node[:, 1]
+        many, need = view.gpu_cards[first][:, None], exact.gpu[first]
+        on_card, in_all = (need <= exact.card) & (many <= view.cards), need * many <= exact.card * view.cards
+        room = on_card if self.cards else in_all
+        allowed &= (many == 0) | (room & (view.cards > 0))
+        running = pinned(view, self.move_budget)[first]
+        ruled = np.flatnonzero(view.rules.kind[first])
+        allowed[ruled] &= may_use(view, first[ruled])
+        fixed = running >= 0
+        allowed[fixed] &= np.arange(len(view.cards)) == running[fixed][:, None]
+        group, node = np.nonzero(allowed)
+        return group, node
+
+    @property
+    def columns(self) -> int:
+        """Columns x and y of the program, which need not be made for this."""
+        group, node = self.pairs
+        on_card = self.view.gpu_cards[self.groups.first[group]] > 0
+        return len(group) + (int(self.view.cards[node[on_card]].sum()) if self.cards else 0)
+
+    @cached_property
+    def card_slots(self) -> tuple[Integers, Integers]:
+        """X and card (numbered over the cluster) of every y."""
+        group, node = self.pairs
+        if not self.cards:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        on_gpu = np.flatnonzero(self.view.gpu_cards[self.groups.first[group]] > 0)
+        start = np.cumsum(self.view.cards) - self.view.cards
+        many = self.view.cards[node[on_gpu]]
+        pair = np.repeat(on_gpu, many)
+        within = np.arange(len(pair)) - np.repeat(np.cumsum(many) - many, many)
+        pod = self.groups.first[group[pair]]
+        bits = np.where(self.view.running[pod] == node[pair], self.view.home_cards[pod], np.uint64(0))
+        usable = (bits == 0) | ((bits >> within.astype(np.uint64)) & np.uint64(1) > 0)
+        return pair[usable], (start[node[pair]] + within)[usable]
+
+    @property
+    def several(self) -> Booleans:
+        """(columns y,) whether the pod wants several cards."""
+        return self.view.gpu_cards[self.groups.first[self.pairs[0][self.card_slots[0]]]] > 1
+
+    @property
+    def moved(self) -> Booleans:
+        """(columns x,) whether the column moves a running pod."""
+        view, (group, node) = self.view, self.pairs
+        pod = self.groups.first[group]
+        moved: Booleans = (view.running[pod] >= 0) & (view.running[pod] != node) & np.isfinite(view.move_cost[pod])
+        return moved
+
+    @property
+    def move_unit(self) -> int:
+        """By this, costs of moves and their budget are whole."""
+        costs = self.view.move_cost[self.groups.first[self.pairs[0][self.moved]]]
+        return math.lcm(*(rational(c).denominator for c in {*costs.tolist(), self.move_budget}))
+
+    def program(self, name: str, *, integer: bool = True) -> tuple[LinearProgram, Variables]:
+        """The constraints without an objective, and x."""
+        lp = LinearProgram(name, self.rows)
+        view, groups = self.view, self.groups
+        group, node = self.pairs
+        size, pod = len(view.cards), groups.first[group]
+        x = lp.variables("x", len(group), upper=groups.count[group], integer=integer, labels=(pod, node))
+        running = view.stays[groups.first]
+        placed = x.sum_by(group, len(groups.count))
+        if (~running).any():
+            lp.constrain("pod", placed[~running], "<=", groups.count[~running])
+        if running.any():
+            lp.constrain("running", placed[running], "==", groups.count[running])
+        exact, capacity = view.exact, view.capacity
+        self._hold(lp, "cpu", x, node, (view.cpu[pod], capacity[:, 1]), (exact.cpu[pod], exact.node[:, 0]))
+        self._hold(lp, "memory", x, node, (view.memory[pod], capacity[:, 2]), (exact.memory[pod], exact.node[:, 1]))
+        if self.cards:
+            self._cards(lp, x, integer=integer)
+        else:
+            many = view.gpu_cards[pod]
+            has = np.where(view.cards > 0, capacity[:, 0], 1.0)
+            need = exact.gpu[pod, node] * many
+            self._hold(lp, "gpu", x, node, (view.gpu[pod, node] * many, has), (need, exact.card * view.cards))
+            if exact.compute.any():
+                unit = 1 if self.whole else exact.whole
+                share = (x * (exact.compute[pod] / unit * many)).sum_by(node, size)
+                lp.constrain("compute", share, "<=", view.cards * (exact.whole / unit))
+        if (moved := self.moved).any():
+            unit = self.move_unit if self.whole else 1
+            cost = view.move_cost[pod[moved]] * unit
+            spent = (x[moved] * (np.rint(cost) if self.whole else cost)).sum()
+            lp.constrain("move_budget", spent, "<=", self.move_budget * unit)
+        add_rules(lp, x, view, groups.first, groups.count, np.stack([group, node], axis=1), whole=self.whole)
+        return lp, x
+
+    def _hold(
+        self,
+        lp: LinearProgram,
+        name: str,
+        columns: Variables,
+        row: Integers,
+        shared: tuple[Floats, Floats],
+        exact: tuple[Integers, Integers],
+    ) -> None:
+        """Rows of a size: needs by column and what each row has, as floats or in whole units.
+
+        As shares of what there is, the solver's tolerance is relative to it.
+        """
+        if self.whole:
+            need, has = exact[0].astype(np.float64), exact[1].astype(np.float64)
+        else:
+            need, has = shared[0] / shared[1][row], np.ones(len(shared[1]))
+        lp.constrain(name, (columns * need).sum_by(row, len(has)), "<=", has)
+
+    def _cards(self, lp: LinearProgram, x: Variables, *, integer: bool) -> None:
+        view, (group, node) = self.view, self.pairs
+        pair, card = self.card_slots
+        if not len(pair):
+            return
+        of_pair = self.groups.first[group[pair]]
+        y = lp.variables("y", len(pair), upper=self.groups.count[group[pair]], integer=integer, labels=(of_pair, card))
+        exact, many = view.exact, int(view.cards.sum())
+        shared = view.gpu[of_pair, node[pair]], np.repeat(view.card_gb, view.cards)
+        self._hold(lp, "card", y, card, shared, (exact.gpu[of_pair, node[pair]], np.repeat(exact.card, view.cards)))
+        if exact.compute.any():
+            unit = 1 if self.whole else exact.whole
+            lp.constrain("compute", (y * (exact.compute[of_pair] / unit)).sum_by(card, many), "<=", exact.whole / unit)
+        linked, of_link = np.unique(pair, return_inverse=True)
+        wanted = view.gpu_cards[self.groups.first[group[linked]]]
+        lp.constrain("card_link", y.sum_by(of_link, len(linked)) - x[linked] * wanted, "==", 0.0)
+        several = np.flatnonzero(self.several)
+        if len(several):  # no pod takes one card twice: at most one y per card and pod
+            spread = y[several].expression() - x[pair[several]]
+            lp.constrain("card_distinct", spread, "<=", 0.0)
+
+    def by_level(self, x: Variables) -> Expression:
+        """(L,) worth of the pods of each level that have a node, in units."""
+        pod, levels = self.groups.first[self.pairs[0]], self.levels
+        use = levels.of[pod] >= 0
+        if not use.any():
+            return Expression.empty(len(levels.keys))
+        worth: Expression = (x[use] * levels.worth[pod[use]].astype(np.float64)).sum_by(
+            levels.of[pod[use]], len(levels.keys)
+        )
+        return worth
+
+    def keep(self, program: LinearProgram, x: Variables, admitted: Sequence[int]) -> None:
+        """Require what phase 1 has admitted, of the first levels."""
+        rows, labels = self.by_level(x)[: len(admitted)], list(self.levels.keys[: len(admitted)])
+        program.constrain("admitted", rows, "==", list(admitted), labels=labels)
+
+    def loads(self, x: Variables) -> Expression:
+        """(N,) node loads, in percent."""
+        group, node = self.pairs
+        pod = self.groups.first[group]
+        loads: Expression = (x * (SCALE * self.view.load[pod, node])).sum_by(node, len(self.view.cards))
+        return loads
+
+    def balance(
+        self,
+        name: str,
+        measure: Measure,
+        admitted: Sequence[int],
+        points: list[Floats],
+        *,
+        integer: bool = True,
+        at_most: float | None = None,
+    ) -> LinearProgram:
+        """The program of phase 2, in percent; for ``deviation`` its objective is the sum of squares seen by tangents.
+
+        Parameters
+        ----------
+        admitted
+            By level, the worth of the pods that have to be placed, in units.
+        points
+            Tangent points: (N,) each.
+        at_most
+            The objective of a known answer, to cut off what is worse.
+        """
+        program, x = self.program(name, integer=integer)
+        if admitted:
+            self.keep(program, x, admitted)
+        objective = measure.expression(program, self.loads(x), np.ones(len(self.view.cards)), points)
+        if at_most is not None:
+            program.constrain("at_most", objective, "<=", at_most)
+        program.minimize(objective)
+        return program
+
+    def counts(self, values: Floats) -> Integers:
+        """(K, N) pods of each group on each node, from the values of x."""
+        group, node = self.pairs
+        table = np.zeros((len(self.groups.count), len(self.view.cards)), np.int64)
+        table[group, node] = np.rint(values[: len(group)]).astype(np.int64)
+        return table
+
+    def expand(self, values: Floats) -> Cluster | None:
+        """Turn values of the columns (x, then y) into pods on nodes and cards; None where rounding let too much in."""
+        counts, view = self.counts(values), self.view
+        node = np.full(len(view.cpu), -1)
+        for g in range(len(counts)):
+            pods = np.flatnonzero(self.groups.of == g)
+            places = np.repeat(np.arange(counts.shape[1]), counts[g])
+            home = int(view.running[pods[0]])
+            places = places[np.argsort(places != home, kind="stable")]
+            node[pods[: len(places)]] = places
+        on = self._chosen_cards(values, node) if self.cards else {}
+        cluster = Cluster.of(view, node, on, cards=self.cards)
+        there = Cluster(view, cards=self.cards).card_free >= 0
+        fits = cluster.free.min(initial=0) >= 0 and cluster.card_free[there].min(initial=0) >= 0
+        fits = fits and cluster.compute_free[there].min(initial=0) >= 0
+        return cluster if fits else None
+
+    def _chosen_cards(self, values: Floats, node: Integers) -> dict[int, Integers]:
+        """Deal the cards of each group and node to its pods, always those that are left most often."""
+        view, (group, of_pair), (pair, card) = self.view, self.pairs, self.card_slots
+        amount = np.rint(values[len(group) : len(group) + len(pair)]).astype(np.int64)
+        start = np.cumsum(view.cards) - view.cards
+        left: dict[tuple[int, int], Integers] = {}
+        for a, k, c in zip(amount, pair, card, strict=True):
+            if a:
+                n = int(of_pair[k])
+                slots = left.setdefault((int(group[k]), n), np.zeros(int(view.cards[n]), np.int64))
+                slots[c - start[n]] += a
+        chosen = {}
+        for pod in np.flatnonzero((node >= 0) & (view.gpu_cards > 0)).tolist():
+            slots = left[int(self.groups.of[pod]), int(node[pod])]
+            chosen[pod] = np.argsort(-slots, kind="stable")[: view.gpu_cards[pod]]
+            slots[chosen[pod]] -= 1
+        return chosen

@@ -1,0 +1,179 @@
+"""Equal nodes and equal pods taken together, for bounds and patterns (exact; see `NodeClasses`).
+
+What a node may hold depends on its capacity, labels, taints and cards and on the pods that cannot leave it, so
+nodes that agree in these are one class. Nodes from which a pod may move away are told apart, since staying there is
+free. A placement over classes says how many pods of each group lie on each *pattern* of a class; any two nodes of a
+class may exchange their patterns, so nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.problem.integer_program import PlacementProgram, partition, stays
+
+__all__ = ["Demand", "NodeClasses"]
+
+
+@dataclass(frozen=True, eq=False)
+class NodeClasses:
+    """Nodes that nothing tells apart but their names. Sizes: N nodes, C classes.
+
+    Attributes
+    ----------
+    of
+        (N,) class of each node.
+    first
+        (C,) one node of each class.
+    count
+        (C,) nodes in each class.
+    """
+
+    of: Integers
+    first: Integers
+    count: Integers
+
+    @classmethod
+    def of_instance(cls, instance: PodInstance, move_budget: float = 0.0, *, apart: bool = False) -> NodeClasses:
+        """Group the nodes; ``apart`` keeps each on its own."""
+        view = instance.arrays
+        fixed = stays(view, move_budget)
+        holds: dict[int, list[tuple[int, int]]] = {}
+        for p in np.flatnonzero(view.running >= 0).tolist():
+            at = int(view.running[p])
+            # A pod that may leave ties the class to this very node.
+            here = (int(view.load.row[p]), int(view.home_cards[p])) if fixed[p] >= 0 else (-1 - at, 0)
+            holds.setdefault(at, []).append(here)
+        if apart:
+            return cls(*partition(range(len(instance.nodes))))
+        kinds = enumerate(view.load.column.tolist())
+        return cls(*partition((kind, tuple(sorted(holds.get(n, ())))) for n, kind in kinds))
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """What phase 2 has to place, in groups of pods that it need not tell apart. Sizes: G groups, C classes.
+
+    Pods that cannot move are no part of it: they are ``base`` of their class. Where phase 1 admitted a whole
+    priority class, priorities do not matter any more and equal pods of several priorities are one group.
+
+    Attributes
+    ----------
+    classes
+        The nodes.
+    of
+        (P,) group of each pod; -1 for pods that cannot move and those that fit nowhere.
+    pod
+        (G,) one pod of each group.
+    least, most
+        (G,) how many of them have to and may be placed.
+    quota
+        Triples (groups, worth of one pod of each, number): together they are to be worth that.
+    may
+        (G, C) whether the group may use the class.
+    load, move_cost
+        (G, C) what one pod adds to a node's load; what it costs there.
+    base
+        By class, the pods that cannot leave its first node; those of its other nodes are equal to them.
+    base_load
+        (C,) their load.
+    """
+
+    classes: NodeClasses
+    of: Integers
+    pod: Integers
+    least: Integers
+    most: Integers
+    quota: tuple[tuple[Integers, Floats, int], ...]
+    may: NDArray[np.bool_]
+    load: Floats
+    move_cost: Floats
+    base: tuple[Integers, ...]
+    base_load: Floats
+
+    @classmethod
+    def of_program(
+        cls, instance: PodInstance, builder: PlacementProgram, admitted: Sequence[int], *, apart: bool = False
+    ) -> Demand:
+        """Group what is to be placed; ``admitted`` is what phase 1 fixed, by level."""
+        view, groups, levels = instance.arrays, builder.groups, builder.levels
+        classes = NodeClasses.of_instance(instance, builder.move_budget, apart=apart)
+        fixed = stays(view, builder.move_budget)
+        allowed = np.zeros((len(groups.count), len(view.cards)), bool)
+        allowed[builder.pairs] = True
+        free = np.flatnonzero((fixed[groups.first] < 0) & allowed.any(axis=1))
+        level, worth = levels.of[groups.first], levels.worth[groups.first]
+        all_of = groups.count[free] * worth[free]
+        wanted = [int(all_of[level[free] == k].sum()) for k in range(len(levels.keys))]
+        whole = {-1, *(k for k, total in enumerate(wanted) if admitted[k] >= total)}
+        number: dict[tuple[object, bool], int] = {}
+        of_group = np.full(len(groups.count), -1)
+        for g in free.tolist():
+            p = int(groups.first[g])
+            loose = int(level[g]) in whole
+            like = (int(view.load.row[p]), int(view.running[p]), int(view.home_cards[p]), float(view.move_cost[p]))
+            key = g if apart else (*like, None if loose else (int(level[g]), int(worth[g])))
+            of_group[g] = number.setdefault((key, loose), len(number))
+        merged = np.array([key[1] for key in number], np.bool_)
+        most = np.zeros(len(number), np.int64)
+        np.add.at(most, of_group[free], groups.count[free])
+        pod_of = np.zeros(len(number), np.int64)
+        pod_of[of_group[free][::-1]] = groups.first[free][::-1]
+        quota = []
+        for k, total in enumerate(wanted):
+            if k not in whole:
+                members = np.flatnonzero(np.logical_not(merged) & (levels.of[pod_of] == k))
+                quota.append((members, levels.worth[pod_of[members]].astype(np.float64), min(total, admitted[k])))
+        may = allowed[np.ix_(groups.of[pod_of], classes.first)]
+        home = np.where(view.running[pod_of] >= 0, classes.of[view.running[pod_of]], -1)
+        cost = np.where(np.isfinite(view.move_cost[pod_of]), view.move_cost[pod_of], 0.0)
+        base = tuple(np.flatnonzero(fixed == n) for n in classes.first.tolist())
+        return cls(
+            classes,
+            of_group[groups.of],
+            pod_of,
+            np.where(merged, most, 0),
+            most,
+            tuple(quota),
+            may,
+            view.load[np.ix_(pod_of, classes.first)],
+            np.where(home[:, None] == np.arange(len(classes.count)), 0.0, cost[:, None]),
+            base,
+            np.array([view.load[pods, n].sum() for pods, n in zip(base, classes.first.tolist(), strict=True)]),
+        )
+
+    def patterns(self, node: Integers) -> list[tuple[int, Integers]]:
+        """Class and counts by group, of every node of a placement ((P,) nodes)."""
+        table = np.zeros((len(self.classes.of), len(self.pod)), np.int64)
+        placed = (node >= 0) & (self.of >= 0)
+        np.add.at(table, (node[placed], self.of[placed]), 1)
+        return list(zip(self.classes.of.tolist(), table, strict=True))
+
+    def assign(self, chosen: dict[int, list[Integers]], fixed: Integers) -> Integers:
+        """Give patterns to nodes and pods to patterns.
+
+        Parameters
+        ----------
+        chosen
+            Class to the patterns of its nodes, one each.
+        fixed
+            (P,) node of the pods that cannot move, -1 for the others.
+
+        Returns
+        -------
+        (P,) nodes; pods beyond the patterns' counts stay at -1.
+        """
+        node = fixed.copy()
+        waits = [np.flatnonzero(self.of == g).tolist()[::-1] for g in range(len(self.pod))]
+        for k, patterns in chosen.items():
+            for n, pattern in zip(np.flatnonzero(self.classes.of == k).tolist(), patterns, strict=True):
+                for g in np.flatnonzero(pattern).tolist():
+                    for _ in range(int(pattern[g])):
+                        node[waits[g].pop()] = n
+        return node

@@ -1,0 +1,153 @@
+"""Nodes as they fill up: what fits where, in exact integers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers
+from flowlex.instances.pods import PodArrays
+
+__all__ = ["Cluster", "deviation"]
+
+
+def deviation(loads: Floats) -> float:
+    """Standard deviation of the node loads: the paper's fitness."""
+    return float(np.std(loads)) if len(loads) else 0.0
+
+
+class Cluster:
+    """Free resources of every node and card, and where each pod is.
+
+    Parameters
+    ----------
+    view
+        The instance's arrays.
+    cards
+        False counts GPU memory per node, as the paper does.
+
+    Attributes
+    ----------
+    free, card_free
+        (N, 2) cores and memory, (N, K) memory of cards, as whole multiples of `ExactSizes`' units; -1 for no card.
+    compute_free
+        (N, K) compute of cards, likewise.
+    home
+        (P,) whether the cards that it uses on the node where it runs are known, and cards are told apart.
+    """
+
+    def __init__(self, view: PodArrays, *, cards: bool = True) -> None:
+        self.view = view
+        self.cards = cards
+        exact, most = view.exact, int(view.cards.max(initial=0)) if cards else 1
+        self.free: Integers = exact.node.copy()
+        self.node: Integers = np.full(len(view.cpu), -1)
+        self.used_cards: dict[int, Integers] = {}
+        self.card_free: Integers
+        if cards:
+            self.card_free = np.where(np.arange(max(most, 1)) < view.cards[:, None], exact.card[:, None], -1)
+        else:
+            self.card_free = np.where(view.cards > 0, exact.card * view.cards, -1)[:, None]
+        self.home: Booleans = (view.home_cards > 0) & cards
+        on_card = exact.whole * (1 if cards else view.cards[:, None])
+        self.compute_free: Integers = np.where(self.card_free >= 0, on_card, -1)
+
+    @property
+    def loads(self) -> Floats:
+        """(N,) weighted utilisation of each node."""
+        placed = np.flatnonzero(self.node >= 0)
+        node = self.node[placed]
+        loads = np.bincount(node, self.view.load[placed, node], len(self.view.cards))
+        return loads.astype(np.float64)
+
+    def need(self, pod: int) -> tuple[Integers, int]:
+        """(N,) memory on each card, and how many cards."""
+        view, many = self.view, int(self.view.gpu_cards[pod])
+        return (view.exact.gpu[pod], many) if self.cards else (view.exact.gpu[pod] * many, min(1, many))
+
+    def compute(self, pod: int) -> int:
+        """Compute on each card, or on the node where cards are not told apart."""
+        return int(self.view.exact.compute[pod]) * (1 if self.cards else int(self.view.gpu_cards[pod]))
+
+    def fits_node(self, pod: int, node: int) -> bool:
+        """Whether the pod may go to one node and fits into what is free there now."""
+        exact, allowed = self.view.exact, self.view.allowed[pod, node]
+        if not allowed or self.free[node, 0] < exact.cpu[pod] or self.free[node, 1] < exact.memory[pod]:
+            return False
+        many = int(self.view.gpu_cards[pod])
+        if not many:
+            return True
+        need = int(exact.gpu[pod, node]) * (1 if self.cards else many)
+        if self.home[pod] and self.view.running[pod] == node:
+            return self._home_fits(pod)
+        room = np.count_nonzero((self.card_free[node] >= need) & (self.compute_free[node] >= self.compute(pod)))
+        return bool(self.view.cards[node] and room >= (many if self.cards else 1))
+
+    def home_cards(self, pod: int) -> Integers:
+        """The cards that a running pod uses."""
+        return np.flatnonzero([int(self.view.home_cards[pod]) >> k & 1 for k in range(self.card_free.shape[1])])
+
+    def _home_fits(self, pod: int) -> bool:
+        """Whether the cards that a running pod uses have what it asks of them."""
+        node, on = int(self.view.running[pod]), self.home_cards(pod)
+        enough = self.card_free[node, on] >= int(self.view.exact.gpu[pod, node])
+        return bool((enough & (self.compute_free[node, on] >= self.compute(pod))).all())
+
+    def copy(self) -> Cluster:
+        """The same pods on the same cards, to be changed freely."""
+        other = Cluster.__new__(Cluster)
+        other.view, other.cards, other.home = self.view, self.cards, self.home
+        other.free, other.node, other.card_free = self.free.copy(), self.node.copy(), self.card_free.copy()
+        other.compute_free = self.compute_free.copy()
+        other.used_cards = dict(self.used_cards)
+        return other
+
+    def add(self, pod: int, node: int, on: Integers | None = None) -> None:
+        """Place a pod, on these cards, or else those that it uses there, or else the fullest cards that take it."""
+        exact, many = self.view.exact, int(self.view.gpu_cards[pod])
+        if many:
+            need = int(exact.gpu[pod, node]) * (1 if self.cards else many)
+            if on is None and self.home[pod] and self.view.running[pod] == node:
+                on = self.home_cards(pod)
+            elif on is None:
+                free = self.card_free[node]
+                order = np.lexsort((np.arange(len(free)), free))
+                enough = (free >= need) & (self.compute_free[node] >= self.compute(pod))
+                on = order[enough[order]][: many if self.cards else 1]
+                assert len(on) == (many if self.cards else 1)
+            self.card_free[node, on] -= need
+            self.compute_free[node, on] -= self.compute(pod)
+            self.used_cards[pod] = on
+        self.free[node] -= (exact.cpu[pod], exact.memory[pod])
+        self.node[pod] = node
+
+    def pack(self, pods: Integers, nodes: Integers) -> bool:
+        """Add pods to nodes, first those on known cards, then those with the most memory per card; False: one fails."""
+        view, home = self.view, self.home[pods] & (self.view.running[pods] == nodes)
+        for k in np.lexsort((pods, -view.gpu_cards[pods], -view.gpu[pods, nodes], ~home)).tolist():
+            if not self.fits_node(int(pods[k]), int(nodes[k])):
+                return False
+            self.add(int(pods[k]), int(nodes[k]))
+        return True
+
+    @classmethod
+    def of(cls, view: PodArrays, node: Integers, on: dict[int, Integers], *, cards: bool = True) -> Cluster:
+        """The placement of pods on nodes ((P,), -1: waits) and cards, whether or not it fits."""
+        cluster, exact, placed = cls(view, cards=cards), view.exact, node >= 0
+        known = np.zeros(len(node), bool)
+        known[list(on)] = True
+        if not cards:
+            known, on = placed, dict.fromkeys(np.flatnonzero(placed).tolist(), np.zeros(1, np.int64))
+        pods = np.flatnonzero(placed & (known | (view.gpu_cards == 0)))
+        np.subtract.at(cluster.free, node[pods], np.stack([exact.cpu[pods], exact.memory[pods]], axis=1))
+        cluster.node[pods] = node[pods]
+        pods = pods[view.gpu_cards[pods] > 0]
+        cluster.used_cards = {pod: on[pod] for pod in pods.tolist()}
+        if len(pods):
+            many = view.gpu_cards[pods] if not cards else np.ones_like(pods)
+            each = np.repeat(np.arange(len(pods)), [len(chosen) for chosen in cluster.used_cards.values()])
+            at = (node[pods][each], np.concatenate(list(cluster.used_cards.values())))
+            np.subtract.at(cluster.card_free, at, (exact.gpu[pods, node[pods]] * many)[each])
+            np.subtract.at(cluster.compute_free, at, (exact.compute[pods] * many)[each])
+        for pod in np.flatnonzero(placed & (cluster.node < 0)).tolist():
+            cluster.add(pod, int(node[pod]))
+        return cluster

@@ -1,0 +1,112 @@
+"""Policies that place pods one by one, by name; what each does stands in `flowlex.models.pods.search.node_scoring`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.instances.pods import PodArrays
+from flowlex.models.pods.problem.node_fill_state import Cluster
+
+__all__ = ["EVEN", "POLICIES", "Scores", "by_priority", "in_order", "workload"]
+
+#: Name to number in `place_all`.
+POLICIES = {
+    "first-fit": 0,
+    "best-fit": 1,
+    "dot-product": 2,
+    "gpu-clustering": 3,
+    "gpu-packing": 4,
+    "fgd": 5,
+    "kubernetes": 6,
+    "random": 7,
+}
+#: Places where loads become least uneven; no baseline, but a start for the balance.
+EVEN = 8
+#: Requests that Kubernetes scores where a pod makes none: 0.1 cores, 200 MB.
+_DEFAULT = (0.1, 200 / 1024)
+#: Scores (kinds of pods times nodes) that are remembered at most.
+_TABLE = 20_000_000
+
+
+def workload(view: PodArrays) -> Floats:
+    """(R, 5) kinds of pods: number, share of all pods, cores, memory (exact), cards."""
+    rows, first = np.unique(view.load.row, return_index=True)
+    count = np.bincount(view.load.row, minlength=len(rows)).astype(np.float64)
+    exact = view.exact
+    table = (rows, count / max(1.0, count.sum()), exact.cpu[first], exact.memory[first], view.gpu_cards[first])
+    return np.stack([np.asarray(column, np.float64) for column in table], axis=1)
+
+
+def in_order(level: Integers, *keys: Floats | Integers) -> Integers:
+    """The pods that have a level, the first level first, then by falling keys, then as listed."""
+    pods = np.flatnonzero(level >= 0)
+    order: Integers = pods[np.lexsort((pods, *(-key[pods] for key in keys[::-1]), level[pods]))]
+    return order
+
+
+def by_priority(view: PodArrays) -> Integers:
+    """The pods that wait to be placed, the most important first, then as listed."""
+    _, level = np.unique(-view.priority, return_inverse=True)
+    return in_order(np.where(view.running < 0, level, -1))
+
+
+class Scores(NamedTuple):
+    """What scores of nodes depend on beside the placement, and those known so far. Sizes as in `SearchState`.
+
+    Attributes
+    ----------
+    whole, size
+        (N, 2) cores and memory of the empty nodes, (N,) memory of a card; exact.
+    top
+        (3,) the largest node's cores, memory and GPU memory.
+    kinds
+        (T, 5) the workload, see `workload`.
+    default
+        (2,) requests that Kubernetes scores when none is made.
+    cost, known, version
+        (R, N) scores, the version of the node that they are of, (N,) that is counted up when a node changes.
+    full, total
+        (R,) kinds of pods that fit nowhere until a pod leaves; (1,) the sum of all loads.
+    """
+
+    whole: Integers
+    size: Integers
+    top: Floats
+    kinds: Floats
+    default: Integers
+    cost: Floats
+    known: NDArray[np.int32]
+    version: NDArray[np.int32]
+    full: NDArray[np.bool_]
+    total: Floats
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Scores:
+        """Nothing known yet; scores are remembered where the table is not too large."""
+        view, exact = cluster.view, cluster.view.exact
+        units = [_unit(sizes, held) for sizes, held in zip(exact.node.T, view.capacity.T[1:], strict=True)]
+        rows, nodes = exact.gpu.table.shape[0], len(view.cards)
+        rows_kept = rows if rows * nodes <= _TABLE else 1
+        gpu = exact.card * view.cards
+        return cls(
+            exact.node,
+            exact.card if cluster.cards else gpu,
+            np.array([*np.maximum(exact.node.max(axis=0), 1), gpu.max()], np.float64),
+            workload(view),
+            np.array([round(asked * unit) for asked, unit in zip(_DEFAULT, units, strict=True)], np.int64),
+            np.zeros((rows_kept, nodes)),
+            np.zeros((rows_kept, nodes), np.int32),
+            np.ones(nodes, np.int32),
+            np.zeros(rows, np.bool_),
+            np.array([cluster.loads.sum()]),
+        )
+
+
+def _unit(exact: Integers, size: Floats) -> float:
+    """Exact units per core or GB."""
+    largest = int(size.argmax())
+    return float(exact[largest] / size[largest])

@@ -1,0 +1,143 @@
+"""A placement as the compiled searches change it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.program_arrays import Floats, Integers, frozen
+from flowlex.instances.pod_group_rules import SKEW
+from flowlex.instances.pods import PodArrays
+from flowlex.models.pods.problem.group_rules import room
+from flowlex.models.pods.problem.node_fill_state import Cluster
+
+__all__ = ["SearchState"]
+
+
+class SearchState(NamedTuple):
+    """What the compiled loops change. Sizes: P pods, N nodes, R kinds of pods, C of nodes, K cards of a node.
+
+    Attributes
+    ----------
+    row, column
+        (P,), (N,) kind of each pod and node.
+    load, allowed, gpu
+        (R, C) as in `PodArrays`; ``gpu`` exact, and per node when cards are not told apart.
+    cpu, memory, many, pin, movable
+        (P,); sizes exact; the node of a pod that runs, to which searches leave it, else -1. What runs already is not
+        movable, nor is what waits.
+    home, home_cards
+        (P,) where it runs, else -1, and the cards that it uses there as bits; 0 where it may use any.
+    node, loads, free, card_free, used
+        The placement: (P,), (N,), (N, 2), (N, K), (P,) cards as bits.
+    compute, compute_free
+        (P,) compute on each card, (N, K) what is free of it.
+    head, after, before, many_on
+        Linked lists of the pods of each node.
+    rule_start, rule, amount, domain, topology, offset
+        As in `flowlex.instances.pod_group_rules.SideRules`.
+    room
+        What each domain of a rule may still take, see `flowlex.models.pods.problem.group_rules.room`.
+    """
+
+    row: Integers
+    column: Integers
+    load: Floats
+    allowed: NDArray[np.bool_]
+    gpu: Integers
+    cpu: Integers
+    memory: Integers
+    many: Integers
+    pin: Integers
+    home: Integers
+    home_cards: NDArray[np.uint64]
+    movable: NDArray[np.bool_]
+    node: Integers
+    loads: Floats
+    free: Integers
+    card_free: Integers
+    used: NDArray[np.uint64]
+    compute: Integers
+    compute_free: Integers
+    head: Integers
+    after: Integers
+    before: Integers
+    many_on: Integers
+    rule_start: Integers
+    rule: Integers
+    amount: Integers
+    domain: Integers
+    topology: Integers
+    offset: Integers
+    room: Integers
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> SearchState:
+        """Copy a cluster's placement."""
+        view, exact, cards = cluster.view, cluster.view.exact, cluster.cards
+        used = np.zeros(len(view.cpu), np.uint64)
+        for pod, chosen in cluster.used_cards.items():
+            used[pod] = sum(1 << int(card) for card in chosen)
+        many, with_gpu = _by_kind(view)
+        # Read-only whichever way: to the compiler a writable array is another type, and all loops compile once more.
+        return cls(
+            exact.gpu.row,
+            exact.gpu.column,
+            view.load.table,
+            view.allowed.table & ((many[:, None] == 0) | with_gpu),
+            exact.gpu.table if cards else frozen(exact.gpu.table * many[:, None]),
+            exact.cpu,
+            exact.memory,
+            view.gpu_cards if cards else frozen(np.minimum(view.gpu_cards, 1)),
+            view.running,
+            view.running,
+            frozen(np.where(cluster.home, view.home_cards, np.uint64(0))),
+            (view.running < 0) & (cluster.node >= 0) & ~view.rules.members(SKEW),
+            cluster.node.copy(),
+            cluster.loads.copy(),
+            cluster.free.copy(),
+            cluster.card_free.copy(),
+            used,
+            exact.compute if cards else frozen(exact.compute * view.gpu_cards),
+            cluster.compute_free.copy(),
+            *_linked(cluster.node, len(view.cards)),
+            view.rules.start,
+            view.rules.rule,
+            view.rules.amount,
+            view.rules.domain,
+            view.rules.topology,
+            view.rules.offset,
+            room(view, cluster.node),
+        )
+
+    def cluster(self, start: Cluster) -> Cluster:
+        """The placement as a cluster like the one it came from."""
+        bits = np.arange(self.card_free.shape[1], dtype=np.uint64)
+        placed = np.flatnonzero((self.node >= 0) & (self.many > 0))
+        of, card = np.nonzero((self.used[placed, None] >> bits) & np.uint64(1))
+        chosen = np.split(card, np.searchsorted(of, np.arange(1, len(placed)))) if len(placed) else []
+        return Cluster.of(start.view, self.node, dict(zip(placed.tolist(), chosen, strict=True)), cards=start.cards)
+
+
+def _by_kind(view: PodArrays) -> tuple[Integers, NDArray[np.bool_]]:
+    """(R,) how many cards each kind of pods uses, and (C,) which kinds of nodes have any."""
+    gpu = view.exact.gpu
+    kinds, first = np.unique(gpu.row, return_index=True)
+    many, with_gpu = np.zeros(gpu.table.shape[0], np.int64), np.zeros(gpu.table.shape[1], np.bool_)
+    many[kinds] = view.gpu_cards[first]
+    with_gpu[gpu.column] = view.cards > 0
+    return many, with_gpu
+
+
+def _linked(node: Integers, nodes: int) -> tuple[Integers, Integers, Integers, Integers]:
+    """Each node's first pod, each pod's next and previous one there, and how many are on each node."""
+    head, after, before = np.full(nodes, -1), np.full(len(node), -1), np.full(len(node), -1)
+    for pod in np.flatnonzero(node >= 0).tolist():
+        first = head[node[pod]]
+        after[pod] = first
+        if first >= 0:
+            before[first] = pod
+        head[node[pod]] = pod
+    return head, after, before, np.bincount(node[node >= 0], minlength=nodes)

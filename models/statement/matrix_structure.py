@@ -1,0 +1,102 @@
+"""What the matrix of a statement is: a network, totally unimodular, with implied integers, or an integer program.
+
+The checker of total unimodularity decides; where own rows lose the structure, its witness says which rows and columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.models.statement.rows_and_objectives import Statement
+
+if TYPE_CHECKING:
+    from flowlex.validation.unimodularity.verdict import Verdict
+
+__all__ = ["Structure", "structure_of"]
+
+Kind = Literal["network", "totally unimodular", "integers implied", "integer program", "linear program", "undecided"]
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """What a statement is.
+
+    Attributes
+    ----------
+    kind
+        ``network`` (rows of a flow network) and ``totally unimodular``: every vertex of the linear program is whole.
+        ``integers implied``: that of some variables. ``integer program``: not even that. ``linear program``:
+        nothing has to be whole. ``undecided``: the checker's time was over.
+    verdict
+        The checker's answer with its proof or witness.
+    lost
+        The first own rows that cost the structure, with the witness in words; empty where nothing was lost.
+    """
+
+    kind: Kind
+    verdict: Verdict
+    lost: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}; {self.lost}" if self.lost else self.kind
+
+
+def structure_of(statement: Statement, time_limit: float = 10.0) -> Structure:
+    """Judge the rows of a statement, own rows included."""
+    kind, verdict = _kind(statement.program, time_limit)
+    own = [name for name in statement.rows if name in statement.own]
+    if kind in ("network", "totally unimodular", "linear program") or not own:
+        return Structure(kind, verdict)
+    for count in range(len(own) + 1):
+        program = _without(statement.program, own[count:])
+        _, found = _kind(program, time_limit)
+        if found.answer == "not_tu":
+            blame = f"with {own[count - 1]!r} no longer totally unimodular: " if count else "already without own rows: "
+            return Structure(kind, verdict, blame + _witness(found))
+    return Structure(kind, verdict)
+
+
+def _kind(program: LinearProgram, time_limit: float) -> tuple[Kind, Verdict]:
+    from flowlex.validation.unimodularity.check import check
+    from flowlex.validation.unimodularity.implied_integers.search import implied_integers
+
+    verdict = check(program, time_limit=time_limit)
+    answer: Any = verdict.answer.value
+    if not program.is_mip:
+        return "linear program", verdict
+    if answer == "tu":
+        return ("network" if _incidence(program) else "totally unimodular"), verdict
+    if answer == "undecided":
+        return "undecided", verdict
+    dropped = implied_integers(program, time_limit=time_limit).dropped
+    return ("integers implied" if dropped else "integer program"), verdict
+
+
+def _incidence(program: LinearProgram) -> bool:
+    """Whether every column has at most one 1 and one -1, as arcs have in the rows of their ends."""
+    matrix = program.arrays().matrix
+    entries, ends = np.diff(matrix.indptr), np.asarray(matrix.sum(axis=0)).ravel()
+    return bool((np.abs(matrix.data) == 1).all() and (entries <= 2).all() and (ends[entries == 2] == 0).all())
+
+
+def _without(program: LinearProgram, names: list[str]) -> LinearProgram:
+    """The program without some families of rows."""
+    smaller = LinearProgram(program.name)
+    smaller.variable_blocks = dict(program.variable_blocks)
+    for name, block in program.constraint_blocks.items():
+        if name not in names:
+            rhs = block.rhs + block.expression.constant
+            smaller.constrain(name, block.expression, block.relation, rhs, labels=block.labels)
+    return smaller
+
+
+def _witness(verdict: Verdict) -> str:
+    witness = verdict.witness
+    if witness is None:
+        return "no witness"
+    rows = ", ".join(map(str, witness.row_names or witness.rows))
+    return f"rows {rows}, determinant {witness.determinant}"

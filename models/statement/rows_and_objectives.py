@@ -1,0 +1,213 @@
+"""A model as a statement: labelled variables, rows under declared names, and objectives in their order.
+
+A family of models builds its statement once, block by block::
+
+    s = Statement(name, rows=declared)
+    x = s.variables("x", Index.of(task=..., node=...), upper=1, integer=True)
+    s.constrain("task", x.sum_by(task), "<=", 1, Index.of(task=names))
+    s.minimize("transfer", (x * cost).sum(), unit=Fraction(1, 1000))
+
+The objectives are stages: the first is minimised, the second among its optima, and so on. Rows and stages are scaled by
+an exact factor so that their numbers are integers wherever the data allow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from flowlex.formulations.linear_expression import Expression, Variables
+from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, Relation, VariableBlock
+from flowlex.formulations.program_arrays import Floats
+from flowlex.models.solution import ModelError
+from flowlex.models.statement.user_expressions import LabelledVariables
+from flowlex.models.statement.variable_labels import Index, Named, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LabelledRows", "Stage", "Statement"]
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One objective.
+
+    Attributes
+    ----------
+    name
+        Its name in ``solution.stages``.
+    expression
+        One row over the columns of the statement; integer coefficients where the data are exact.
+    maximize
+        Whether more is better.
+    unit
+        What one unit of the expression is in the unit of the stage.
+    """
+
+    name: str
+    expression: Expression
+    maximize: bool = False
+    unit: Fraction = Fraction(1)
+
+    def cost(self, columns: int) -> Floats:
+        """(n,) coefficients to be minimised."""
+        cost = np.zeros(columns)
+        np.add.at(cost, self.expression.column, self.expression.value)
+        return -cost if self.maximize else cost
+
+    def value_of(self, internal: float) -> Fraction:
+        """A minimised value in the unit of the stage; an integer where the expression is integer."""
+        value = Fraction(round(internal)) if abs(internal - round(internal)) < 1e-6 else Fraction(internal)
+        constant = Fraction(float(self.expression.constant[0]))
+        return ((-value if self.maximize else value) + constant) * self.unit
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Rows of one name, to look at."""
+
+    block: ConstraintBlock
+    index: Index
+    own: bool
+
+    def __len__(self) -> int:
+        return self.block.count
+
+    def __repr__(self) -> str:
+        whose = "own rows" if self.own else "rows"
+        return f"<{len(self)} {whose} {self.block.name} by {', '.join(self.index.names) or 'nothing'}>"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Relation, right-hand side and number of variables by label."""
+        import pandas as pd
+
+        terms = np.bincount(self.block.expression.row, minlength=len(self))
+        columns = {"relation": self.block.relation, "rhs": self.block.rhs, "variables": terms}
+        return pd.DataFrame(columns, index=self.index.to_pandas())
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """See the module.
+
+    Attributes
+    ----------
+    program
+        Columns and rows. It has no objective: stages have.
+    columns, rows
+        Labels of variables and of rows, by name.
+    stages
+        The objectives in their order.
+    needed
+        Rows that cannot be dropped, with the reason.
+    own
+        Names of rows and variables that changes added.
+    declared
+        Names of rows that the model has in some instances; own rows have others.
+    scales
+        By what rows were multiplied, where it is not 1.
+    """
+
+    program: LinearProgram
+    columns: dict[str, Index] = field(default_factory=dict)
+    rows: dict[str, Index] = field(default_factory=dict)
+    stages: tuple[Stage, ...] = ()
+    needed: Mapping[str, str] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()
+    scales: Mapping[str, Fraction] = field(default_factory=dict)
+
+    def scale(self, name: str) -> Fraction:
+        """By what the rows of a name were multiplied."""
+        return self.scales.get(name, Fraction(1))
+
+    @classmethod
+    def start(
+        cls, name: str, rows: Collection[str] | None = None, needed: Mapping[str, str] | None = None
+    ) -> Statement:
+        """An empty statement; ``rows`` are the declared names, ``needed`` those that cannot be dropped, and why."""
+        return cls(LinearProgram(name, rows), needed=needed or {}, declared=frozenset(rows or ()))
+
+    def variables(
+        self, name: str, index: Index, *, lower: ArrayLike = 0.0, upper: ArrayLike, integer: bool = False
+    ) -> Variables:
+        """Declare variables, one per member of the index, and return them; their bounds are finite."""
+        found = self.program.variables(
+            name, index.count, lower=lower, upper=upper, integer=integer, labels=index.columns()
+        )
+        self.columns[name] = index
+        return found
+
+    def constrain(
+        self, name: str, expression: Expression | Variables, relation: Relation, rhs: ArrayLike, index: Index
+    ) -> None:
+        """Require ``expression relation rhs``, one row per member of the index; nothing where it has none."""
+        if index.count:
+            self.program.constrain(name, expression, relation, rhs, labels=index.columns())
+            self.rows[name] = index
+
+    def with_stages(self, *stages: Stage) -> Statement:
+        """The statement with its objectives."""
+        return replace(self, stages=stages)
+
+    @cached_property
+    def labelled(self) -> Mapping[str, LabelledVariables]:
+        """The variables by name, to be selected and summed."""
+        each = {name: LabelledVariables(name, index, {}) for name, index in self.columns.items()}
+        return Named("variables named", each)
+
+    def labelled_rows(self) -> Mapping[str, LabelledRows]:
+        """The rows by name."""
+        blocks = self.program.constraint_blocks
+        each = {name: LabelledRows(blocks[name], index, name in self.own) for name, index in self.rows.items()}
+        return Named("rows named", each)
+
+    def stage(self, name: str) -> Stage:
+        """A stage by name.
+
+        Raises
+        ------
+        ModelError
+            There is none; names the nearest.
+        """
+        for each in self.stages:
+            if each.name == name:
+                return each
+        raise ModelError(nearest("stage", name, (each.name for each in self.stages)))
+
+    def stage_program(self, stage: str | None = None, before: Mapping[str, Fraction] | None = None) -> LinearProgram:
+        """The program of a stage (the first when None), with the stages in ``before`` kept at their values.
+
+        These are rows named ``stages_before``, one for each.
+        """
+        chosen = self.stages[0] if stage is None else self.stage(stage)
+        program = LinearProgram(self.program.name)
+        program.variable_blocks = dict(self.program.variable_blocks)
+        program.constraint_blocks = dict(self.program.constraint_blocks)
+        if before:
+            rows, sides = Expression.empty(len(before)), np.zeros(len(before))
+            for k, (name, value) in enumerate(before.items()):
+                each = self.stage(name)
+                sign = -1.0 if each.maximize else 1.0
+                rows = rows + (each.expression * sign).sum_by([k], len(before))
+                sides[k] = sign * float(value / each.unit)
+            program.constrain("stages_before", rows, "<=", sides, labels=list(before))
+        (program.maximize if chosen.maximize else program.minimize)(chosen.expression)
+        return program
+
+    def split(self, values: Any) -> dict[str, Floats]:
+        """Values of all columns by name of the variables."""
+        return self.program.split_columns(np.asarray(values, np.float64))
+
+    def block(self, name: str) -> VariableBlock:
+        """The variables of a name."""
+        if name not in self.columns:
+            raise ModelError(nearest("variables named", name, self.columns))
+        return self.program.variable_blocks[name]

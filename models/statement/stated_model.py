@@ -1,0 +1,214 @@
+"""How every model is solved as it is stated: stage by stage, read back from any solver, written to files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from typing_extensions import TypeVar
+
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOptions
+from flowlex.instances.file_storage import refuse_existing
+from flowlex.instances.model_changes import Cost
+from flowlex.models.model_options import plain_options
+from flowlex.models.solution import ModelError, Solution, Stated, plain
+from flowlex.models.statement.changeable_model import Changeable
+from flowlex.models.statement.matrix_structure import Structure, structure_of
+from flowlex.models.statement.solve_statement import (
+    StatementRun,
+    feasible_run,
+    read_values,
+    run_statement,
+    start_values,
+)
+from flowlex.validation.certificates import CertificateError, verify
+
+if TYPE_CHECKING:
+    import pulp
+
+    from flowlex.formulations.flow_network import FlowNetwork
+    from flowlex.formulations.linear_program import LinearProgram
+
+__all__ = ["StatedModel"]
+
+SolutionT = TypeVar("SolutionT", bound=Solution)
+
+
+class StatedModel(Changeable, Generic[SolutionT]):
+    """What `flowlex.models.model_base.Model` offers through its statement."""
+
+    if TYPE_CHECKING:
+        name: ClassVar[str]
+
+        @property
+        def formulation(self) -> LinearProgram | FlowNetwork: ...
+
+    #: The class that declares the problem, and whether a subclass states another one.
+    _family: ClassVar[type | None] = None
+    _restated: ClassVar[bool] = False
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether the statement itself is solved: the model is changed, or a subclass states another problem."""
+        return bool(self.all_changes) or self._restated
+
+    @property
+    def method(self) -> str:
+        """How the model is solved, and why."""
+        if self._restated:
+            return "integer or linear program, stage by stage: a subclass states another problem"
+        if self.all_changes:
+            count = len(self.all_changes.changes)
+            return f"integer or linear program, stage by stage: the model has {count} change{'s' if count > 1 else ''}"
+        return "the quickest method of the unchanged model"
+
+    def structure(self, time_limit: float = 10.0) -> Structure:
+        """The structure of the rows: network, totally unimodular, integers implied, or integer program, with what was
+        lost.
+
+        Parameters
+        ----------
+        time_limit
+            Processor seconds for each question to the checker.
+        """
+        return structure_of(self.statement, time_limit)
+
+    def compile(self, stage: str | None = None, before: Mapping[str, Any] | None = None) -> pulp.LpProblem:
+        """The model as a PuLP problem, to read, to export, or to hand to any PuLP solver (see `interpret`).
+
+        Of a changed model, or where a stage of the statement is named, the program of that stage as it is stated.
+
+        Parameters
+        ----------
+        stage
+            Name of the stage; the first when None.
+        before
+            Values at which stages before it are kept, such as ``solution.stages``; those of later ones do not count.
+        """
+        if stage is None and before is None and not self.as_stated:
+            return self.formulation.to_pulp()
+        order = [each.name for each in self.statement.stages]
+        earlier = order[: order.index(self.statement.stage(stage).name)] if stage is not None else []
+        kept = {name: Fraction(before[name]) for name in earlier if name in before} if before else {}
+        return self.statement.stage_program(stage, kept).to_pulp()
+
+    def interpret(self, values: Mapping[str, Any] | pulp.LpProblem) -> SolutionT:
+        """The model's solution from anybody's solver.
+
+        Parameters
+        ----------
+        values
+            A solved PuLP problem that `compile` made of the statement, or values of its columns: by variable and label
+            (``{"x": {"t1,g1": 1}}``) or by name (``{"x[t1,g1]": 1}``); columns that are not named are 0.
+
+        Returns
+        -------
+        Solution
+            With a certificate that every row holds and of the value of each stage. It claims no optimum.
+
+        Raises
+        ------
+        ModelError
+            A name does not exist, or a value is missing from the problem.
+        CertificateError
+            The values break a row; names it.
+        """
+        x = read_values(self.statement, values)
+        solution = self._read(feasible_run(self.statement, x))
+        certificate = verify(solution.to_dict(), self.instance)
+        if failed := "; ".join(f"{c.name}: {c.detail or c.worst}" for c in certificate.checks if not c.ok):
+            raise CertificateError(f"{self.name}: {self.instance.name}: the values are no answer ({failed})")
+        return replace(solution, certificate=certificate)
+
+    def write(self, path: str | Path, stage: str | None = None, *, force: bool = False) -> Path:
+        """Write the program of a stage (see `compile`) for other solvers: ``.lp`` or ``.mps`` by the suffix.
+
+        Parameters
+        ----------
+        path
+            Where to.
+        stage
+            Name of the stage; see `compile`.
+        force
+            Whether to overwrite a file that is there already.
+
+        Raises
+        ------
+        ModelError
+            The suffix is another.
+        FileExistsError
+            The file is there already; use ``force=True``.
+        """
+        target = Path(path)
+        if target.suffix not in (".lp", ".mps"):
+            raise ModelError(f"{target}: expected a name that ends in .lp or .mps")
+        refuse_existing(target, force=force)
+        problem = self.compile(stage)
+        (problem.writeLP if target.suffix == ".lp" else problem.writeMPS)(str(target))
+        return target
+
+    def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> StatementRun:
+        """Solve the statement as it stands."""
+        self._check_engine(engine, options)
+        values = None if start is None else start_values(self.statement, start)
+        return run_statement(self.statement, options, main=self.objective_stage, start=values)
+
+    @staticmethod
+    def _check_engine(engine: EngineName, options: SolveOptions) -> None:
+        """Raise `EngineError` for an engine that solves no changed model."""
+        if engine == "network":
+            raise EngineError("engine 'network' solves unchanged networks; use 'highs' or 'pulp' for a changed model")
+        if options.solver is not None:
+            raise EngineError(
+                "a changed model is solved stage by stage by HiGHS; hand model.compile() to your solver, and what it "
+                "solved to model.interpret()"
+            )
+
+    def _read(self, run: StatementRun) -> SolutionT:
+        """The solution of a statement that was solved as it stands."""
+        main = self.objective_stage
+        objective, bound = run.stages.get(main), run.bounds.get(main)
+        if objective is not None:
+            bound = None if bound is None else self._objective_of({**run.stages, main: bound})
+            objective = self._objective_of(run.stages)
+        gap = None
+        if objective is not None and bound is not None:
+            gap = float(abs(objective - bound) / max(Fraction(1), abs(objective)))
+        facts = {
+            "model": self.name,
+            "source": self.instance,
+            "options": plain_options(type(self), self),
+            "engine": run.outcome.engine,
+            "status": run.outcome.status,
+            "objective": None if objective is None else plain(objective),
+            "bound": None if bound is None else plain(bound),
+            "gap": gap,
+            "message": run.outcome.message,
+            "infeasibility": run.outcome.infeasibility,
+        }
+        answered = run.answered
+        return replace(
+            self._solution_of(run.values if answered else None, facts),
+            changes=self.changes,
+            stated=Stated(run.method, run.document() if answered else None, run.proof, run.slack() if answered else {}),
+            stages={name: plain(value) for name, value in run.stages.items()},
+            duals=run.duals,
+        )
+
+    def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
+        """The objective in the measure of the unchanged model: the main stage's value, unless a family says more."""
+        return stages[self.objective_stage]
+
+    @property
+    def _main_cost_changed(self) -> bool:
+        """Whether a change adds costs to the main stage, whose value is then no measure of the unchanged model."""
+        main = self.objective_stage
+        return any(isinstance(change, Cost) and change.stage == main for change in self.all_changes)
+
+    def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> SolutionT:
+        """The domain solution of values of the statement's variables by name; without values, one without answer."""
+        raise NotImplementedError(f"{type(self).__name__} does not read answers of its statement")

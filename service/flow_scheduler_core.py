@@ -1,0 +1,177 @@
+"""The live flow scheduler as a core: events of `flowlex.instances.event_log`, decisions as plain documents."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from flowlex.instances import event_log as ev
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.live.explain_waiting import Explanation
+from flowlex.models.flow.live.full_solve import Decided, priced
+from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
+from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from flowlex.models.model_base import ModelError
+from flowlex.service.request_documents import Explained, Place, Places
+from flowlex.service.scheduler_protocol import Document, RefusedEvent, SlowAnswer
+
+__all__ = ["ClusterCore"]
+
+#: What the two full solves behind a price may take.
+_MOST_TASKS = 5_000
+_BOUNDS = {"time_limit_s": 10.0}
+_INSTEAD = "; ask `flowlex explain` of a saved state, which takes its time"
+_ANOTHER = "the service is finding the price of another explanation, one at a time; ask again in some seconds"
+_ADAPTER: TypeAdapter[Any] = TypeAdapter(ev.Event)
+
+
+class ClusterCore:
+    """See `flowlex.service.scheduler_protocol.Core`.
+
+    Parameters
+    ----------
+    scheduler
+        Where everything happens.
+    """
+
+    def __init__(self, scheduler: FlowScheduler) -> None:
+        self.scheduler = scheduler
+        self.pending = 0
+        self._differs = False  # whether a step made again decided otherwise than the log says
+
+    @classmethod
+    def load(
+        cls,
+        state: Path | None,
+        goals: Sequence[Goal],
+        cluster: FlowInstance | None,
+        *,
+        without: Collection[str] = (),
+        **options: Any,
+    ) -> ClusterCore:
+        """Go on from a snapshot, or begin with a cluster."""
+        if state is not None:  # goals may have been switched since the first start
+            return cls(load_scheduler(state, without=without))
+        return cls(FlowScheduler(cluster or FlowInstance(name="empty", machines=()), goals, **options))
+
+    @property
+    def now_s(self) -> float:
+        """Time of the last decision."""
+        return self.scheduler.state.now_s
+
+    def take(self, event: Document, at_s: float) -> None:
+        """Hand an event to the scheduler."""
+        read = _ADAPTER.validate_python(event)
+        try:
+            self.scheduler.handle(read)
+        except (EventError, ModelError) as error:
+            raise RefusedEvent(str(error)) from error
+        self.pending += 1
+
+    def decide(self, at_s: float) -> Document:
+        """Step."""
+        delta = self.scheduler.step(max(at_s, self.now_s))
+        self.pending = 0
+        return _document(delta)
+
+    def redo(self, decision: Document, at_s: float) -> None:
+        """Step as then: among equal schedules the one of the log.
+
+        What a whole solve decided is taken over from the log, as solving all again could take very long.
+        """
+        now_s, then = max(at_s, self.now_s), _decided(decision)
+        if decision.get("whole"):
+            delta = self.scheduler.step(now_s, decided=then)
+        else:
+            delta = self.scheduler.step(now_s, prefer=then.places)
+        self.pending = 0
+        self._differs |= _decided(_document(delta)).places != then.places
+
+    def settle(self) -> Document | None:
+        """Tell readers to read all placements anew where a step made again decided otherwise."""
+        if not self._differs:
+            return None
+        self._differs = False
+        state = self.scheduler.state
+        nothing: Document = {"placed": [], "moved": [], "stopped": [], "waiting": [], "reread": True}
+        counts = {"running": state.running, "waiting_count": len(state.tasks) - state.running}
+        return {"number": self.scheduler.steps, **nothing, **counts}
+
+    def facts(self) -> dict[str, float]:
+        """Sizes, for Prometheus."""
+        state = self.scheduler.state
+        return {
+            "machines": len(state.cluster.machines),
+            "slots": state.slots,
+            "jobs": len(state.jobs),
+            "tasks_running": state.running,
+            "tasks_waiting": len(state.tasks) - state.running,
+            "steps": self.scheduler.steps,
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the scheduler's state."""
+        save_scheduler(self.scheduler, path)
+
+    # Questions ------------------------------------------------------------------------------------------------
+    def task(self, name: str) -> Place:
+        """Where a task is, or why it waits; raises KeyError."""
+        task = self.scheduler.state.tasks[name]
+        if task.machine is not None:
+            return Place(task=name, job=task.job, machine=task.machine)
+        return Place(task=name, job=task.job, reason=self.scheduler.reason(name))
+
+    def placements(self) -> Places:
+        """Machine by running task."""
+        return Places.model_construct(number=self.scheduler.steps, places=self.scheduler.placements())
+
+    def nodes_of(self, tasks: Sequence[str]) -> dict[str, str]:
+        """The machine of each of these tasks that runs."""
+        found = ((name, self.scheduler.state.tasks.get(name)) for name in tasks)
+        return {name: task.machine for name, task in found if task is not None and task.machine is not None}
+
+    def explain(self, name: str) -> Explained | SlowAnswer:
+        """Why a task waits, and what would place it; raises KeyError."""
+        if name not in self.scheduler.state.tasks:
+            raise KeyError(name)
+        try:
+            why = self.scheduler.explain(name, full_solves=False)
+        except EventError as error:
+            raise RefusedEvent(str(error)) from error
+        if not why.unpriced:
+            return _explained(why)
+        frozen, count = self.scheduler.frozen(), len(self.scheduler.state.tasks)
+        if count > _MOST_TASKS:
+            said = f"the service finds prices of at most {_MOST_TASKS} tasks, here {count}{_INSTEAD}"
+            return _explained(replace(why, unpriced=said))
+        frozen = replace(frozen, options={**frozen.options, "solver": {**frozen.options["solver"], **_BOUNDS}})
+        return SlowAnswer(lambda: _explained(priced(why, frozen)), _explained(replace(why, unpriced=_ANOTHER)))
+
+
+def _explained(why: Explanation) -> Explained:
+    return Explained.model_validate(asdict(why))
+
+
+def _decided(decision: Document) -> Decided:
+    places: dict[str, str | None] = dict(decision["placed"])
+    places |= {task: machine for task, _, machine, _ in decision["moved"]}
+    places |= dict.fromkeys(task for task, _, _ in decision["stopped"])
+    return Decided(places, dict(decision["waiting"]))
+
+
+def _document(delta: Delta) -> Document:
+    return {
+        "number": delta.number,
+        "placed": [list(each) for each in delta.placed],
+        "moved": [list(each) for each in delta.moved],
+        "stopped": [list(each) for each in delta.stopped],
+        "waiting": [list(each) for each in delta.waiting],
+        "running": delta.running,
+        "waiting_count": delta.waiting_count,
+        **({"whole": True} if delta.whole else {}),
+    }

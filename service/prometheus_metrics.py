@@ -1,0 +1,21 @@
+"""What a served scheduler tells of itself, in the Prometheus text format."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from flowlex.telemetry.prometheus_metrics import HttpMetrics
+
+__all__ = ["Metrics"]
+
+
+class Metrics(HttpMetrics):
+    """The figures of one service; names begin with ``flowlex_scheduler_``."""
+
+    def __init__(self) -> None:
+        super().__init__("flowlex_scheduler")
+        self.records: Counter = self.counter("records", "Records put on disk, by kind", "kind")
+        self.commit: Histogram = self.histogram("commit_seconds", "Time to put records on disk")
+        self.decision: Histogram = self.histogram("decision_seconds", "Time of a decision, its proof included")
+        self.waiting: Gauge = self.gauge("waiting_requests", "Requests that wait for the scheduler")
+        self.state: Gauge = self.gauge("state", "What the scheduler holds", "what")

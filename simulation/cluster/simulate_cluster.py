@@ -1,0 +1,94 @@
+"""The cluster simulator as scenarios and people call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+from flowlex.formulations.deferred_compilation import small_work
+from flowlex.instances.cluster import ClusterWorkload
+from flowlex.instances.instance_base import Instance, InstanceError, Part
+from flowlex.instances.simulation_scenario import Decision
+from flowlex.simulation.cluster.log_to_events import replay_events
+from flowlex.simulation.cluster.policy_interface import Policy
+from flowlex.simulation.cluster.run_metrics import figures
+from flowlex.simulation.cluster.simulator import ClusterParameters, ClusterRun
+from flowlex.simulation.event_log import RunLog
+from flowlex.simulation.policy_registry import Run, checked
+
+__all__ = ["SIMULATOR", "ClusterSimulator", "simulate_cluster"]
+
+
+class ClusterSimulator:
+    """See `flowlex.simulation.policy_registry.Simulator`."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("cluster-workload",)
+
+    def check(self, parameters: Mapping[str, Any]) -> None:
+        """See `flowlex.simulation.cluster.simulator.ClusterParameters`."""
+        ClusterParameters(**checked(ClusterParameters, parameters, "parameters"))
+
+    def simulate(self, instance: Instance, policy: Policy, run: Run) -> RunLog:
+        """Run once."""
+        if not isinstance(instance, ClusterWorkload):
+            raise InstanceError(f"the cluster simulator takes cluster-workload instances, this is {instance.kind!r}")
+        if not isinstance(policy, Policy):
+            raise InstanceError(f"{type(policy).__name__} is no cluster policy; make it a subclass of cluster.Policy")
+        with small_work(instance.cells):
+            return ClusterRun(instance, policy, run).simulate()
+
+    def figures(self, log: RunLog) -> dict[str, float]:
+        """From the log alone."""
+        return figures(log)
+
+    def plots(self) -> Mapping[str, Callable[..., Any]]:
+        """Pictures by name."""
+        from flowlex.simulation.cluster.plots import PLOTS
+
+        return PLOTS
+
+    def events(self, instance: Instance, log: RunLog) -> Iterable[Part]:
+        """The run for ``flowlex replay``."""
+        return replay_events(instance, log)
+
+
+SIMULATOR = ClusterSimulator()
+
+
+def simulate_cluster(
+    workload: ClusterWorkload,
+    policy: Policy,
+    *,
+    seed: int = 0,
+    horizon_s: float | None = None,
+    decision: Decision | None = None,
+    **parameters: Any,
+) -> RunLog:
+    """Simulate a cluster under a policy.
+
+    Parameters
+    ----------
+    workload
+        Cluster and jobs.
+    policy
+        Who decides; make a new one for each run.
+    seed
+        Of the random streams.
+    horizon_s
+        When time ends; None: when all jobs have ended.
+    decision
+        How long the policy thinks; not at all by default.
+    parameters
+        See `flowlex.simulation.cluster.simulator.ClusterParameters`.
+
+    Returns
+    -------
+    RunLog
+        What happened; `figures` reads it.
+
+    Raises
+    ------
+    SimulationError
+        The policy answers nonsense, or nothing more can happen though tasks are left.
+    """
+    return SIMULATOR.simulate(workload, policy, Run(seed, horizon_s, decision or Decision(), parameters))

@@ -1,0 +1,82 @@
+"""The events of a run, in order: what every figure is computed from, and what a file keeps.
+
+A file is JSON lines: first a header (event ``run``: simulator, policy, seed, ...), then one event a line with its time
+``at_s``. The same run gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flowlex.instances.file_storage import write_atomically
+from flowlex.instances.instance_base import InstanceError
+from flowlex.simulation.event_queue import SimulationError
+
+__all__ = ["RunLog"]
+
+Record = dict[str, Any]
+
+
+class RunLog:
+    """An append-only list of events.
+
+    Parameters
+    ----------
+    header
+        What was run: plain values by name.
+    """
+
+    def __init__(self, header: Mapping[str, Any] | None = None) -> None:
+        self.header: Record = {"event": "run", **(header or {})}
+        self.records: list[Record] = []
+
+    def add(self, at_s: float, event: str, **fields: Any) -> None:
+        """Append one event; time never goes back."""
+        if self.records and at_s < self.records[-1]["at_s"]:
+            raise SimulationError(f"an event at {at_s:g} s was logged late", at_s=self.records[-1]["at_s"], event=event)
+        self.records.append({"at_s": at_s, "event": event, **fields})
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def of(self, *events: str) -> Iterator[Record]:
+        """The records of some kinds of event, in order."""
+        return (record for record in self.records if record["event"] in events)
+
+    def lines(self) -> Iterator[str]:
+        """The file, line by line."""
+        for record in (self.header, *self.records):
+            yield json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n"
+
+    def write(self, path: str | Path) -> None:
+        """Write the whole file or nothing; a name that ends in ``.gz`` is compressed."""
+        write_atomically(Path(path), "".join(self.lines()).encode())
+
+    @classmethod
+    def read(cls, path: str | Path) -> RunLog:
+        """Read a file that `write` made.
+
+        Raises
+        ------
+        InstanceError
+            A line is no event, naming file and line.
+        """
+        log, number = cls(), 0
+        try:
+            data = Path(path).read_bytes()
+            text = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+            for number, line in enumerate(text.splitlines(), 1):
+                record = json.loads(line)
+                if not isinstance(record, dict) or ("at_s" in record) is (number == 1) or "event" not in record:
+                    raise ValueError("no event of a simulation")
+                if number == 1:
+                    log.header = record
+                else:
+                    log.records.append(record)
+        except (OSError, ValueError, EOFError) as error:
+            raise InstanceError(str(error), place=f"line {number}" if number else "", path=path) from error
+        return log

@@ -1,0 +1,299 @@
+"""Statements of papers, how they are measured here, and the rule of the verdict.
+
+Declarations are data: ``experiments.toml`` (what is measured, swept and drawn) and ``statements.csv`` (a row per
+statement with its rule); `flowlex.simulation.experiments.declarations` reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+
+from flowlex.simulation.confidence_intervals import Estimate
+
+__all__ = ["OURS", "PROVEN", "Experiment", "Picture", "Rule", "Statement", "Table", "Verdict"]
+
+#: Experiments certify every n-th optimum of a round, and rates at every n-th change: each costs more than
+#: finding it, and a simulation makes thousands. Tests certify all of them on small runs.
+PROVEN = 20
+
+#: Source of statements that no paper makes.
+OURS = "a claim of ours"
+
+Numbers = Mapping[str, float]
+
+
+class Verdict(StrEnum):
+    """What became of a statement."""
+
+    REPRODUCED = "reproduced"
+    DIRECTION = "direction only"
+    UNDECIDED = "undecided"
+    NOT = "not reproduced"
+    SHOWN = "shown"
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNMEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a statement counts as reproduced, judged by the 95 % confidence interval of ours.
+
+    A statement has a *range* [low, high]; around a printed figure it is as wide as the paper's own precision or spread.
+    With ``neutral``, the side of it on which the range lies is the *direction*; neutral itself is on no side.
+
+    ====================  ==============================================================================
+    reproduced            the interval lies in the range; or, of a printed figure, wholly on its side of
+                          neutral, and the two meet
+    direction only        the interval lies wholly on their side of neutral, but not in the range
+    not reproduced        it lies wholly outside of the range (and not on their side), or within ``resolution`` of
+                          no effect
+    undecided             it holds both sides, or comes from one run that would differ with another seed
+    ====================  ==============================================================================
+
+    Attributes
+    ----------
+    low, high
+        The range.
+    neutral
+        Where nothing is said; None for a statement without direction.
+    printed
+        Whether the range stands around a printed figure.
+    resolution
+        Effects up to this cannot be distinguished from none with the paper's precision (of a range without ``neutral``,
+        no effect is its finite end).
+    """
+
+    low: float
+    high: float
+    neutral: float | None = None
+    printed: bool = False
+    resolution: float = 0.0
+
+    def judge(self, ours: Estimate) -> Verdict:
+        """Apply the rule.
+
+        >>> Rule(1.3, 1.4, neutral=1.0, printed=True).judge(Estimate(1.5, 0.2, 10)).value
+        'reproduced'
+        >>> Rule(1.3, 1.4, neutral=1.0, printed=True).judge(Estimate(1.2, 0.3, 10)).value
+        'undecided'
+        """
+        low, high = ours.low, ours.high
+        if self.low <= low and high <= self.high:
+            return Verdict.REPRODUCED
+        none = self.low if math.isfinite(self.low) else self.high
+        none = none if self.neutral is None else self.neutral
+        if max(abs(low - none), abs(high - none)) <= self.resolution:
+            return Verdict.NOT
+        apart = high < self.low or low > self.high
+        if self.neutral is None:
+            return Verdict.NOT if apart else Verdict.UNDECIDED
+        above = self.low >= self.neutral
+        if low > self.neutral if above else high < self.neutral:
+            return Verdict.REPRODUCED if self.printed and not apart else Verdict.DIRECTION
+        reversed_ = high <= self.neutral if above else low >= self.neutral
+        return Verdict.NOT if reversed_ else Verdict.UNDECIDED
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One printed statement: a row of ``statements.csv``.
+
+    Attributes
+    ----------
+    figures
+        Names of the measured numbers; several for a trend over them.
+    over, minus
+        The statement is about the first figure divided by this one, or less this one.
+    says, theirs
+        The statement in our words, and what is printed.
+    unit
+        Of the figure; empty for ratios.
+    values
+        The printed figures; several for a trend.
+    rule
+        None: shown beside theirs without a verdict.
+    tolerance
+        Where the width of the range comes from.
+    source
+        Section, table or figure of the paper.
+    cause
+        Of a statement that is not reproduced: ``left out`` (what decides it is not printed), ``contradicts itself``, or
+        ``believed wrong``.
+    because
+        The argument; what had to be assumed.
+    """
+
+    figures: tuple[str, ...]
+    over: str
+    minus: str
+    says: str
+    theirs: str
+    unit: str
+    values: tuple[float, ...]
+    rule: Rule | None
+    tolerance: str
+    source: str
+    cause: str
+    because: str
+
+    @property
+    def trend(self) -> bool:
+        """Whether it is about the order of several figures."""
+        return len(self.figures) > 1
+
+    @property
+    def name(self) -> str:
+        """What is measured, in one word."""
+        first = f"{self.figures[0]}..{self.figures[-1]}" if self.trend else self.figures[0]
+        return first + (f" / {self.over}" if self.over else "") + (f" - {self.minus}" if self.minus else "")
+
+    def of(self, numbers: Numbers) -> float | None:
+        """The figure in one run; of a trend, the correlation of ours with theirs. None where something is missing."""
+        needed = [*self.figures, *(name for name in (self.over, self.minus) if name)]
+        if any(numbers.get(name) is None for name in needed):
+            return None
+        ours = [numbers[name] for name in self.figures]
+        if self.trend:
+            return float(np.corrcoef(ours, self.values)[0, 1]) if np.ptp(ours) else 0.0
+        if self.over:
+            return ours[0] / numbers[self.over] if numbers[self.over] else None
+        return ours[0] - (numbers[self.minus] if self.minus else 0.0)
+
+    def estimate(self, runs: Sequence[Numbers], *, exact: bool = False) -> Estimate | None:
+        """Over seeds; ``exact``: a single run has no spread."""
+        found = [value for value in map(self.of, runs) if value is not None and math.isfinite(value)]
+        if not found:
+            return None
+        return Estimate(found[0], 0.0, 1) if exact and len(found) == 1 else Estimate.of(found)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of a paper, drawn from ours with theirs marked.
+
+    Attributes
+    ----------
+    name, title, x, y
+        Of its file, the picture and its axes.
+    kind
+        ``lines``: numbers ``NAME@X`` over X, a line per name; ``cdf``: the same with X the share and the number on the
+        horizontal axis; ``bars``: a bar per line within each group; ``effects``: of a joint search, the factors by
+        which levers change the numbers.
+    lines
+        Name (or pattern with ``{}`` for the group) of the numbers, and what the picture calls them.
+    groups
+        Of bars: what stands for ``{}``, and its label.
+    theirs
+        Printed figures by name of the number (``NAME@X`` for lines).
+    front
+        Whether it stands on the report's first page.
+    """
+
+    name: str
+    title: str
+    x: str
+    y: str
+    kind: Literal["lines", "cdf", "bars", "effects"]
+    lines: Mapping[str, str]
+    groups: Mapping[str, str] = field(default_factory=dict)
+    theirs: Numbers = field(default_factory=dict)
+    front: bool = False
+
+    def points(self, prefix: str, numbers: Numbers) -> dict[float, float]:
+        """X to y of one line among the numbers of one run."""
+        start = f"{prefix}@"
+        return {float(name.removeprefix(start)): value for name, value in numbers.items() if name.startswith(start)}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Measured numbers of several policies side by side, at the defaults.
+
+    Attributes
+    ----------
+    title
+        Of the table.
+    rows
+        Part of the numbers' names, and what the table calls it: a line each.
+    columns
+        Pattern of the numbers' names with ``{}`` for the row's part, and the heading.
+    """
+
+    title: str
+    rows: Mapping[str, str]
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity: it is a key of results
+class Experiment:
+    """One experiment of a paper.
+
+    Attributes
+    ----------
+    name
+        Unique; also the name of its files.
+    paper
+        Short name of the paper: the module with its measuring functions.
+    title
+        What is measured.
+    measure
+        ``measure(seed, quick, **open)``: numbers by name for one seed; the same arguments, the same numbers (but for
+        measured seconds). A module-level function, so that other processes can call it.
+    statements
+        What the paper says about it.
+    open
+        Parameters that the paper leaves open: the values of a sweep, one parameter at a time, the first the default.
+    joint
+        Grids of which all combinations are swept, instead of the defaults: a search, whose seeds judge nothing.
+    also
+        Further points of the sweep, each several parameters at once.
+    seeds, quick_seeds, sweep_seeds, first_seed
+        How many seeds the full report, the quick one and the sweep take (none when quick), and the first of them.
+    exact
+        Another seed would change nothing.
+    alone
+        Runs on its own, because it measures seconds of this machine.
+    takes_s
+        About how many seconds of a processor one run takes at full size; runs that take long begin first, so that
+        several processes end together.
+    pictures, tables
+        Beside the statements.
+    needs
+        What whoever measures must hand in as a keyword, anew for each seed: ``service``, a running node information
+        service (see `flowlex.simulation.experiments.load_partition.Information`); ``trace`` and ``openb``, paths of
+        public data. Where something is missing the experiment is left out.
+    """
+
+    name: str
+    paper: str
+    title: str
+    measure: Callable[..., Numbers]
+    statements: tuple[Statement, ...] = ()
+    open: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    joint: tuple[Mapping[str, Sequence[Any]], ...] = ()
+    also: tuple[Mapping[str, Any], ...] = ()
+    seeds: int = 10
+    quick_seeds: int = 3
+    sweep_seeds: int = 3
+    first_seed: int = 0
+    exact: bool = False
+    alone: bool = False
+    takes_s: float = 5.0
+    pictures: tuple[Picture, ...] = ()
+    tables: tuple[Table, ...] = ()
+    needs: tuple[str, ...] = ()
+
+    def variants(self) -> list[dict[str, Any]]:
+        """Open parameters that differ from their defaults: first none, then every point of the sweep."""
+        if self.joint:
+            return [dict(zip(grid, values, strict=True)) for grid in self.joint for values in product(*grid.values())]
+        single = ({name: value} for name, values in self.open.items() for value in values[1:])
+        return [{}, *single, *map(dict, self.also)]

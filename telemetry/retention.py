@@ -1,0 +1,149 @@
+"""What keeps the database small: retention, aggregates, deletion; in steps short enough for writers to pass between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from flowlex.telemetry.database import Database
+from flowlex.telemetry.database_tables import ROLLUP, SAMPLE, SERIES, SOURCE, STATE
+
+__all__ = ["ROLLUP_STEPS", "Upkeep"]
+
+#: Samples of one step, and of one on a full disk.
+CHUNK, FEW = 5_000, 100
+#: Set aside beside a SQLite database: deleting writes a log first, also on a full disk.
+RESERVE_BYTES = 16_000_000
+#: Pages that SQLite gives back in one step.
+PAGES = 500
+#: Seconds of an aggregate by its name.
+ROLLUP_STEPS = {"minute": 60, "hour": 3_600}
+_ROLLED = "rolled up to sample"
+T = TypeVar("T")
+
+_ROLL = """
+INSERT INTO rollup (series, step, start, count, total, least, most)
+SELECT series, :step, CAST({floor}(time / :step) AS BIGINT) * :step AS start,
+       count(number), sum(number), min(number), max(number)
+FROM sample WHERE id > :first AND id <= :last AND number IS NOT NULL AND exit_code = 0 GROUP BY series, start
+ORDER BY series, start
+ON CONFLICT (series, step, start) DO UPDATE SET count = rollup.count + excluded.count,
+    total = rollup.total + excluded.total,
+    least = CASE WHEN excluded.least < rollup.least THEN excluded.least ELSE rollup.least END,
+    most = CASE WHEN excluded.most > rollup.most THEN excluded.most ELSE rollup.most END
+"""
+
+
+class Upkeep:
+    """Steps of upkeep: each is one short transaction and says whether there is more to do."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def roll_up(self, until: float) -> bool:
+        """Add some samples that arrived before ``until`` to the aggregates; return whether more wait."""
+        table = SAMPLE.c
+        with self._database.write() as connection:
+            done = connection.scalar(sa.select(STATE.c.number).where(STATE.c.name == _ROLLED))
+            first = done or 0
+            ids = sa.select(table.id).where(table.id > first, table.arrived < until).order_by(table.id).limit(CHUNK)
+            found = list(connection.scalars(ids))
+            if not found:
+                return False
+            # A cast cuts off on SQLite and rounds on PostgreSQL.
+            roll = sa.text(_ROLL.format(floor="" if self._database.dialect == "sqlite" else "floor"))
+            for step in ROLLUP_STEPS.values():
+                connection.execute(roll, {"step": step, "first": first, "last": found[-1]})
+            row = {"name": _ROLLED, "number": found[-1]}
+            put = self._database.insert(STATE).values(row).on_conflict_do_update(index_elements=["name"], set_=row)
+            connection.execute(put)
+            return len(found) == CHUNK
+
+    def forget_some(self, arrived: float) -> int:
+        """Drop the oldest samples that arrived before a time, aggregated or not; return how many went."""
+        return self._freeing(lambda limit: self._forget_some(arrived, limit))
+
+    def _forget_some(self, arrived: float, limit: int) -> int:
+        table = SAMPLE.c
+        with self._database.write() as connection:
+            oldest = connection.execute(sa.select(table.id, table.arrived).order_by(table.id).limit(limit)).all()
+            ids = [row.id for row in oldest if row.arrived < arrived]
+            if not ids:
+                return 0
+            gone = sa.delete(SAMPLE).where(table.id >= ids[0], table.id <= ids[-1], table.arrived < arrived)
+            return connection.execute(gone).rowcount
+
+    def forget_rollups(self, step: int, start: float) -> int:
+        """Drop some aggregates that begin before ``start``; return how many went."""
+        table = ROLLUP.c
+        old = sa.select(table.series, table.step, table.start).where(table.step == step, table.start < start)
+        key = sa.tuple_(table.series, table.step, table.start)
+        return self._database.change(sa.delete(ROLLUP).where(key.in_(old.limit(CHUNK))))
+
+    def forget_sources(self, seen: float) -> int:
+        """Drop sources that have been silent since a time and of which no sample is left."""
+        left = sa.select(SAMPLE.c.id).where(SAMPLE.c.source == SOURCE.c.id).exists()
+        return self._database.change(sa.delete(SOURCE).where(SOURCE.c.seen < seen, ~left))
+
+    def give_back(self) -> bool:
+        """Return some free pages of a SQLite file to the disk, and whether more are free; keep the reserve."""
+        if self._database.dialect != "sqlite":
+            return False
+        with self._database.engine.connect() as connection:
+            # A script is stepped to its end; a statement would give back one page.
+            connection.connection.driver_connection.executescript(f"PRAGMA incremental_vacuum({PAGES})")  # type: ignore[union-attr]
+            more = (connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0) > PAGES
+        if not more:
+            self._set_aside()
+        return more
+
+    def remove_some(self, name: str | None, node: str) -> tuple[int, int]:
+        """Drop some of a series' history, or the series when none is left (no name: of all series of a node).
+
+        Returns how many series and samples went; nothing when all are gone.
+        """
+        return self._freeing(lambda limit: self._remove_some(name, node, limit))
+
+    def _remove_some(self, name: str | None, node: str, limit: int) -> tuple[int, int]:
+        table = SERIES.c
+        meant = sa.select(table.id).where(table.node == node).order_by(table.id).limit(1)
+        with self._database.write() as connection:
+            number = connection.scalar(meant if name is None else meant.where(table.name == name))
+            if number is None:
+                return 0, 0
+            some = sa.select(SAMPLE.c.id).where(SAMPLE.c.series == number).limit(limit)
+            samples = connection.execute(sa.delete(SAMPLE).where(SAMPLE.c.id.in_(some))).rowcount
+            if samples < limit:
+                connection.execute(sa.delete(ROLLUP).where(ROLLUP.c.series == number))
+                connection.execute(sa.delete(SERIES).where(table.id == number))
+            return int(samples < limit), samples
+
+    def _set_aside(self) -> None:
+        """Make the reserve, if it is not there and the disk has room for it."""
+        reserve = Path(f"{self._database.file}.reserve")
+        if reserve.exists():
+            return
+        try:
+            with reserve.open("wb") as stream:
+                os.posix_fallocate(stream.fileno(), 0, RESERVE_BYTES)
+        except OSError:  # the next round tries again
+            reserve.unlink(missing_ok=True)
+
+    def _freeing(self, delete: Callable[[int], T]) -> T:
+        """Call a step that deletes with the number of its samples.
+
+        On a full SQLite disk the reserve makes room for its log; steps are small until there is a reserve again.
+        """
+        reserve = Path(f"{self._database.file}.reserve")
+        if self._database.dialect != "sqlite" or reserve.exists():
+            try:
+                return delete(CHUNK)
+            except sa.exc.OperationalError as error:
+                if "disk is full" not in str(error.orig) or not reserve.exists():
+                    raise
+            reserve.unlink()
+        return delete(FEW)

@@ -1,0 +1,65 @@
+"""Tasks and machines that a file says are alike, and whether they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flowlex.validation.certificates.flow.goal_costs import Problem
+from flowlex.validation.certificates.flow.side_constraints import Ties
+
+__all__ = ["Groups"]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Positions of the members of each class of tasks and kind of machines, by the first, which is one of them."""
+
+    tasks: Mapping[int, list[int]]
+    machines: Mapping[int, list[int]]
+
+    @classmethod
+    def single(cls, problem: Problem) -> Groups:
+        """Everything alone."""
+        return cls({t: [t] for t in range(len(problem.tasks))}, {m: [m] for m in range(len(problem.slots))})
+
+    @classmethod
+    def of(cls, problem: Problem, classes: Mapping[str, list[str]], kinds: Mapping[str, list[str]]) -> Groups:
+        """Read groups by name; machines are compared once their costs are known.
+
+        Raises
+        ------
+        ValueError
+            A name does not exist or stands twice, or two tasks of a class differ.
+        """
+        task = {each.task.name: t for t, each in enumerate(problem.tasks)}
+        found = cls(_groups(classes, task), _groups(kinds, problem.machine))
+        rules = Ties(problem).of_task()
+        for first, members in found.tasks.items():
+            mine = _facts(problem, first, rules) if len(members) > 1 else ()
+            for t in members[1:]:
+                if _facts(problem, t, rules) != mine:
+                    names = (problem.tasks[each].task.name for each in (first, t))
+                    raise ValueError(f"tasks {' and '.join(map(repr, names))} are not alike")
+        return found
+
+
+def _groups(stated: Mapping[str, list[str]], number: Mapping[str, int]) -> dict[int, list[int]]:
+    names = [name for first, others in stated.items() for name in (first, *others)]
+    if strange := [name for name in names if name not in number]:
+        raise ValueError(f"{strange[0]!r} does not exist")
+    if len(set(names)) < len(names):
+        raise ValueError("a name stands in two groups")
+    found = {number[first]: [number[name] for name in (first, *others)] for first, others in stated.items()}
+    inside = {k for members in found.values() for k in members}
+    return found | {k: [k] for k in number.values() if k not in inside}
+
+
+def _facts(problem: Problem, t: int, rules: Mapping[int, Sequence[str]]) -> tuple[Any, ...]:
+    """All of a task that its costs and rows depend on."""
+    task = problem.tasks[t]
+    waiting = tuple(int(cost[t]) for cost in problem.waiting.values())
+    asked = {name: amount for name, amount in task.task.demands.items() if amount}
+    own = (task.job, task.own, task.explicit, task.wishes, task.apart, task.keep, task.limited, bool(problem.held[t]))
+    return (*own, int(problem.credit[t]), waiting, asked, task.task.data, rules.get(t))

@@ -1,0 +1,349 @@
+"""What the goals of flow scheduling cost, task by task and machine by machine, from instance and options alone.
+
+All costs are whole multiples of ``1/scale``. A goal prices a task on a machine (placement, locality, continuity), a
+machine's slots (spread, chance) or waiting (weighted priority, ``wait_cost``); an explicit cost of a task on a machine
+replaces placement and locality there. Shares bound running tasks, a strict priority orders waiting ones.
+
+Locality is aggregated, see `locality`.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask
+from flowlex.validation.certificates.exact_numbers import Number, times, whole, wide
+from flowlex.validation.certificates.flow.data_locality_costs import Blocks, Locality, Reach
+from flowlex.validation.certificates.flow.goal_options import Goals
+from flowlex.validation.certificates.flow.own_goals import OwnGoal, OwnGoals, Wishes
+
+__all__ = ["Problem", "Task"]
+
+_LOWEST = 1000
+_OLDEST = 24
+
+
+class Task(NamedTuple):
+    """A task with its position; machines are numbered."""
+
+    task: FlowTask
+    job: int
+    own: int
+    explicit: dict[int, int]
+    wishes: Wishes
+    apart: str
+    keep: int
+    limited: bool
+
+
+class Problem:
+    """The instance under its goals: machines and jobs in its own order, tasks by class of equal constraints.
+
+    Attributes
+    ----------
+    tasks, classes
+        (T,) tasks, and where those of each class are among them.
+    waiting
+        By rank, (T,) what letting a task wait costs.
+    """
+
+    def __init__(
+        self, instance: FlowInstance, options: Mapping[str, Any], scale: int, given: Sequence[OwnGoal] = ()
+    ) -> None:
+        self.goals: Goals
+        self.scale: int
+        self.instance, self.scale, self.goals = instance, scale, Goals.of(options, given)
+        self.own_goals: OwnGoals = OwnGoals(self.goals.own, instance, scale)
+        self.machine: dict[str, int] = {m.name: k for k, m in enumerate(instance.machines)}
+        self.slots: NDArray[np.int64] = np.array([m.slots for m in instance.machines], dtype=np.int64)
+        self.racks: dict[str, int] = {
+            name: r for r, name in enumerate(dict.fromkeys(m.rack for m in instance.machines))
+        }
+        self.rack: NDArray[np.int64] = np.array([self.racks[m.rack] for m in instance.machines], dtype=np.int64)
+        self._labels: dict[str, list[int]] = defaultdict(list)
+        for k, m in enumerate(instance.machines):
+            for label in set(m.labels):
+                self._labels[label].append(k)
+        placement = self.goals.by_kind.get("Placement")
+        self._rules = {name: _constraints(rules) for name, rules in (placement or {"rules": {}})["rules"].items()}
+        self.placing: int = 0 if placement is None else int(placement["weight"])
+        wait = options["wait_cost"]
+        self.wait_cost: int | None = None if wait is None else self.units(wait)
+        together: dict[str, int] = defaultdict(int)
+        for job in instance.jobs:
+            together[job.different_machines or ""] += len(job.tasks)
+        alike: dict[Wishes, list[Task]] = defaultdict(list)
+        for j, job in enumerate(instance.jobs):
+            apart = job.different_machines or ""
+            apart = apart if together[apart] > 1 else ""
+            keep = self.units(job.preempt_cost) if job.preempt_cost else 0
+            for task in job.tasks:
+                found = self._task(task, j, job, apart, keep)
+                alike[found.wishes].append(found)
+        self.tasks: list[Task] = [task for tasks in alike.values() for task in tasks]
+        ends = accumulate(map(len, alike.values()))
+        self.classes: list[tuple[Wishes, slice]] = [
+            (wishes, slice(end - len(alike[wishes]), end)) for wishes, end in zip(alike, ends, strict=True)
+        ]
+        self.job: NDArray[np.int64] = np.array([task.job for task in self.tasks], dtype=np.int64)
+        self.own: NDArray[np.int64] = np.array([task.own for task in self.tasks], dtype=np.int64)
+
+    def units(self, value: Number) -> int:
+        """A cost in units of ``1/scale``, which must be whole."""
+        if isinstance(value, int):
+            return value * self.scale
+        units = rational(value) * self.scale
+        if units.denominator != 1:
+            raise ValueError(f"a cost of {value} is no whole number of 1/{self.scale}")
+        return units.numerator
+
+    def _task(self, task: FlowTask, number: int, job: FlowJob, apart: str, keep: int) -> Task:
+        explicit = {self.machine[m]: self.units(cost) for m, cost in task.costs.items()} if task.costs else {}
+        own = -1 if task.running is None else self.machine[task.running.machine]
+        rules = (*task.constraints, *self._rules.get(task.name, ()), *self._rules.get(job.name, ()))
+        rules = rules if "Placement" in self.goals.by_kind else ()
+        limited = job.preemptions_per_hour is not None
+        return Task(
+            task,
+            number,
+            own,
+            explicit,
+            Wishes(rules, self.own_goals.number(task)),
+            apart,
+            keep if own >= 0 else 0,
+            limited,
+        )
+
+    @cached_property
+    def explicit(self) -> NDArray[np.bool_]:
+        """(T,) tasks that name what some machines cost them."""
+        return np.array([bool(task.explicit) for task in self.tasks], dtype=bool)
+
+    @cached_property
+    def levels(self) -> list[int]:
+        """`level` of every job."""
+        return [self.level(j) for j in range(len(self.instance.jobs))]
+
+    @cached_property
+    def waiting(self) -> dict[str, NDArray[Any]]:
+        """By rank, (T,) what letting a task wait costs."""
+        found = {self.goals.ranks[0]: whole([self.wait_cost or 0] * len(self.tasks))}
+        for kind, cost in self.own_goals.waiting([task.task for task in self.tasks]).items():
+            rank = self.goals.rank(kind)
+            if cost.any():
+                found[rank] = wide(found[rank]) + wide(cost) if rank in found else cost
+        goal, jobs = self.goals.by_kind.get("Priority"), self.instance.jobs
+        if goal is None or goal["mode"] == "strict":
+            return found
+        lowest = max((job.priority for job in jobs), default=0) if goal["lowest"] is None else int(goal["lowest"])
+        omega, weight, worth = int(goal["omega"]), self.scale * int(goal["weight"]), []
+        gap = omega * sum(goal["weights"].values()) + 1
+        for task in self.tasks:
+            worth.append(gap * (lowest - jobs[task.job].priority + 1))
+            for name, share in goal["weights"].items():
+                demand = rational(task.task.demands.get(name, 0))
+                if demand:
+                    worth[-1] -= share * math.floor(omega * demand / rational(goal["limits"][name]))
+        rank, priced = self.goals.rank("Priority"), times(whole(worth), weight)
+        found[rank] = wide(found[rank]) + wide(priced) if rank in found else priced
+        return found
+
+    def level(self, job: int) -> int:
+        """Class in the strict order of waiting tasks, larger first; 0 where waiting has a price instead."""
+        priority = self.goals.by_kind.get("Priority")
+        if priority is not None:
+            return _LOWEST - self.instance.jobs[job].priority + 1 if priority["mode"] == "strict" else 0
+        return 1 if self.wait_cost is None else 0
+
+    # Placement ---------------------------------------------------------------------------------------------------
+    def having(self, resources: tuple[str, ...]) -> NDArray[np.bool_]:
+        """(M,) machines that have any of the resources."""
+        found = np.zeros(len(self.slots), bool)
+        for tag in resources:
+            if tag.startswith("machine:"):
+                found[[self.machine[tag[8:]]] if tag[8:] in self.machine else []] = True
+            elif tag.startswith("rack:"):
+                found |= self.rack == self.racks.get(tag[5:], -1)
+            else:
+                found[self._labels.get(tag, [])] = True
+        return found
+
+    def fits(self, wishes: Wishes, *, drained: bool = False) -> NDArray[np.bool_]:
+        """(M,) machines that have slots (or not, with ``drained``) and honour what is required and forbidden."""
+        found: NDArray[np.bool_] = ((self.slots > 0) | drained) & ~self.own_goals.forbidden(wishes.own)
+        for c in wishes.constraints:
+            if c.kind in ("required", "forbidden"):
+                having = self.having(c.resources)
+                found &= having if c.kind == "required" else ~having
+        return found
+
+    def preference(self, wishes: Wishes) -> dict[str, NDArray[Any]]:
+        """By rank, (M,) what preferences of a task and own goals make machines cost."""
+        cost: NDArray[Any] = np.zeros(len(self.slots), np.int64)
+        for c in wishes.constraints:
+            if self.placing and c.kind in ("preferred", "avoided"):
+                units = self.placing * self.units(c.utility) * (-1 if c.kind == "preferred" else 1)
+                cost = wide(cost) + times(self.having(c.resources).astype(np.int64), units)
+        found = {self.goals.rank("Placement"): cost}
+        for kind, price in self.own_goals.prices(wishes.own).items():
+            rank = self.goals.rank(kind)
+            found[rank] = wide(found[rank]) + wide(price) if rank in found else price
+        return found
+
+    # Locality ----------------------------------------------------------------------------------------------------
+    @cached_property
+    def locality(self) -> Locality | None:
+        """What reading costs, where locality counts and any task has data."""
+        goal = self.goals.by_kind.get("DataLocality")
+        data = [block for task in self.tasks for block in task.task.data] if goal is not None else []
+        if goal is None or not data:
+            return None
+        blocks_of = np.array([len(task.task.data) for task in self.tasks], dtype=np.int64)
+        copies = np.array([len(block.machines) for block in data], dtype=np.int64)
+        reads = np.flatnonzero(blocks_of)
+        racks, machines = list[tuple[int, int]](), list[tuple[int, int]]()
+        for wishes, tasks in self.classes:
+            known_racks, known_machines = self._named(wishes)
+            if known_racks or known_machines:
+                here = reads[(reads >= tasks.start) & (reads < tasks.stop)].tolist()
+                racks += [(t, r) for t in here for r in known_racks]
+                machines += [(t, m) for t in here for m in known_machines]
+        stay = reads[self.staying[reads]]
+        machines += zip(stay.tolist(), self.own[stay].tolist(), strict=True)
+        blocks = Blocks(
+            np.repeat(np.arange(len(self.tasks)), blocks_of),
+            np.array([block.size_mb for block in data], dtype=np.int64),
+            np.repeat(np.arange(len(data)), copies),
+            np.array([self.machine[name] for block in data for name in block.machines], dtype=np.int64),
+            racks,
+            machines,
+        )
+        far, near = (self.units(goal[name]) * int(goal["weight"]) for name in ("cluster_cost", "rack_cost"))
+        reach = Reach(rational(goal["threshold"]), int(goal["most"]))
+        return Locality.of(blocks, self.rack, list(self.machine), len(self.tasks), (far, min(far, near)), reach)
+
+    def _named(self, wishes: Wishes) -> tuple[list[int], list[int]]:
+        """Racks and machines that preferences, requirements and own goals name."""
+        tags = {tag for c in wishes.constraints if c.kind in ("preferred", "required") for tag in c.resources}
+        tags.update(self.own_goals.named(wishes.own))
+        racks = [self.racks[tag[5:]] for tag in tags if tag.startswith("rack:") and tag[5:] in self.racks]
+        return racks, [self.machine[tag[8:]] for tag in tags if tag.startswith("machine:") and tag[8:] in self.machine]
+
+    def reading(self, tasks: NDArray[np.int64], machines: NDArray[np.int64], *, true: bool) -> NDArray[Any]:
+        """(k,) what locality charges tasks on machines, see `Locality.at`."""
+        found = self.locality
+        return np.zeros(len(tasks), np.int64) if found is None else found.at(tasks, machines, true=true)
+
+    # Continuity and slots ----------------------------------------------------------------------------------------
+    @cached_property
+    def credit(self) -> NDArray[Any]:
+        """(T,) what moving or stopping a running task forfeits."""
+        goal = self.goals.by_kind.get("Continuity")
+        if goal is None:
+            return np.zeros(len(self.tasks), np.int64)
+        unit, weight = rational(goal["unit_s"]), int(goal["weight"])
+        ages = [float(unit * (2**k - 1)) for k in range(_OLDEST + 1)]  # the doubles next to them
+        worth = [(self.units(goal["base"]) + self.units(goal["rate"]) * k) * weight for k in range(_OLDEST + 1)]
+        running = [task.task.running for task in self.tasks]
+        return whole([0 if r is None else worth[bisect_right(ages, r.elapsed_s) - 1] for r in running])
+
+    @cached_property
+    def keep(self) -> NDArray[Any]:
+        """(T,) what preempting a running task costs by the price of its job, in the first rank."""
+        return whole([task.keep for task in self.tasks])
+
+    @cached_property
+    def staying(self) -> NDArray[np.bool_]:
+        """(T,) running tasks that know their own machine, as it matters to them whether they stay."""
+        everywhere = "Continuity" in self.goals.by_kind
+        return np.array([t.own >= 0 and (everywhere or t.limited or t.keep > 0) for t in self.tasks], dtype=bool)
+
+    @cached_property
+    def held(self) -> NDArray[np.bool_]:
+        """(T,) running tasks that may only stay or stop (`FlowJob.preemptions_per_hour`).
+
+        Where a machine runs more of them than it has slots, those of jobs that are never preempted come first, then
+        more important ones, then those that run longer, then by name; of a rule of different machines one a machine.
+        """
+        found, on, jobs = np.zeros(len(self.tasks), bool), defaultdict[int, list[int]](list), self.instance.jobs
+        for wishes, tasks in self.classes:
+            fits = self.fits(wishes)
+            for t in range(tasks.start, tasks.stop):
+                if self.tasks[t].limited and self.tasks[t].own >= 0 and fits[self.tasks[t].own]:
+                    on[self.tasks[t].own].append(t)
+
+        def order(t: int) -> tuple[bool, int, float, str]:
+            task, running = self.tasks[t], self.tasks[t].task.running
+            job = jobs[task.job]
+            ran = 0.0 if running is None else running.elapsed_s
+            return job.preemptions_per_hour != 0, job.priority, -ran, task.task.name
+
+        for m, inside in on.items():
+            room, rules = int(self.slots[m]), set[str]()
+            for t in sorted(inside, key=order):
+                if room and self.tasks[t].apart not in rules:
+                    found[t], room = True, room - 1
+                    rules |= {self.tasks[t].apart} - {""}
+        return found
+
+    @cached_property
+    def gates(self) -> list[tuple[int, int]]:
+        """By job, the tasks that are held and how many of them may stop now."""
+        held = np.bincount(self.job[self.held], minlength=len(self.instance.jobs)).tolist()
+        may = [
+            0 if job.preemptions_per_hour is None else job.preemptions_per_hour - sum(s < 3600 for s in job.preempted_s)
+            for job in self.instance.jobs
+        ]
+        return [(n, max(0, m)) for n, m in zip(held, may, strict=True)]
+
+    @cached_property
+    def slot_costs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[Any]]]:
+        """Machine and number of every slot that tasks could fill, and by rank its cost; none where all are free."""
+        spread, chance = (self.goals.by_kind.get(kind) for kind in ("LoadSpread", "RandomCosts"))
+        if spread is None and chance is None and not self.own_goals.slots:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), {}
+        slots = np.minimum(self.slots, len(self.tasks))
+        machine = np.repeat(np.arange(len(slots)), slots)
+        number = np.arange(len(machine)) - np.repeat(np.cumsum(slots) - slots, slots)
+        found: dict[str, NDArray[Any]] = {}
+        if spread is not None:
+            found[self.goals.rank("LoadSpread")] = times(number, self.units(spread["step"]) * int(spread["weight"]))
+        if chance is not None:
+            rank, seed, most = self.goals.rank("RandomCosts"), chance["seed"], int(chance["most"])
+            drawn = [
+                x
+                for m, n in zip(self.instance.machines, slots.tolist(), strict=True)
+                for x in sorted(zlib.crc32(f"{seed}/{m.name}/{k}".encode()) % most for k in range(m.slots))[:n]
+            ]
+            more = times(whole(drawn), self.scale * int(chance["weight"]))
+            found[rank] = wide(more) + wide(found[rank]) if rank in found else more
+        for kind, rows in self.own_goals.slots.items():
+            rank, none = self.goals.rank(kind), [0] * int(slots.max(initial=0))
+            more = whole(cost for row, n in zip(rows, slots.tolist(), strict=True) for cost in (row or none)[:n])
+            found[rank] = wide(more) + wide(found[rank]) if rank in found else more
+        return machine, number, found
+
+    def shares(self) -> tuple[list[int], list[int], list[int]] | None:
+        """Guaranteed and most tasks of each job as its owner set them, and its weight; None without shares."""
+        goal = self.goals.by_kind.get("FairShares")
+        if goal is None:
+            return None
+        jobs = self.instance.jobs
+        most = [len(j.tasks) if j.max_tasks is None else min(j.max_tasks, len(j.tasks)) for j in jobs]
+        weights = [j.weight if goal["kind"] == "weighted" else 1 for j in jobs]
+        return [min(j.min_tasks, b) for j, b in zip(jobs, most, strict=True)], most, weights
+
+
+def _constraints(rules: Any) -> tuple[Constraint, ...]:
+    return tuple(Constraint.model_validate(rule) for rule in rules)

@@ -1,0 +1,147 @@
+"""Transfer costs of GPU assignment recomputed from shards and replicas, in integer multiples of a unit; nothing
+rounded.
+
+Nodes that hold none of a task's data cost the same within a rack that holds some, and the same in all other racks. So
+the cheapest way to run a task is found among the nodes that hold its data, and the cheapest GPUs of racks and cluster,
+which is as good as a look at every pair of task and GPU (unless nearer costs more: then every pair is looked at).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.instances.gpu_units import ExactCosts
+
+__all__ = ["Costs"]
+
+Whole = NDArray[Any]
+_WIDE = 2**60
+
+
+class Costs(ExactCosts):
+    """What transfers cost, worked out from the shards of the instance and where their replicas lie."""
+
+    def levels(self, started: NDArray[np.bool_], node: Integers) -> Integers:
+        """(S,) where each shard is read from: 0 node, 1 rack, 2 another rack; -1 when it is not read."""
+        view = self.view
+        at = node[view.shard_task][view.replica_shard]
+        level = np.full(len(view.shard_task), 2)
+        level[view.replica_shard[view.node_rack[view.replica_node] == view.node_rack[at]]] = 1
+        level[view.replica_shard[view.replica_node == at]] = 0
+        found: Integers = np.where(started[view.shard_task], level, -1)
+        return found
+
+    def read_mb(self, level: Integers) -> list[Fraction]:
+        """MB read from each level."""
+        return [Fraction(sum(self.size[level == k].tolist())) / self.per_mb for k in range(3)]
+
+    def seconds(self, level: Integers) -> Fraction:
+        """Weighted seconds in all."""
+        return sum((size * rate for size, rate in zip(self.read_mb(level), self.rates, strict=True)), Fraction(0))
+
+    def by_task(self, level: Integers) -> Floats:
+        """(T,) weighted seconds of each task, in floating point."""
+        rate = np.array([float(rate) for rate in self.rates])
+        each = np.where(level >= 0, self.view.shard_size_mb * rate[level], 0.0)
+        tasks = len(self.view.task_job)
+        found: Floats = np.bincount(self.view.shard_task, weights=each, minlength=tasks).astype(np.float64)
+        return found
+
+    def ways(self, unit: Fraction, factor: int) -> Ways:
+        """Cost of each task in each kind of place, in integer multiples of ``unit``, ``factor`` times."""
+        view, tasks = self.view, len(self.view.task_job)
+        weights = [int(rate / unit / self.per_mb) * factor for rate in self.rates] if len(self.size) else [0, 0, 0]
+        wide = int(self.size.sum()) * max(weights) >= _WIDE
+        here, near, far = ((self.size.astype(object) if wide else self.size) * weight for weight in weights)
+        nodes, racks = len(view.node_rack), len(view.rack_names)
+        beyond = np.zeros(tasks, dtype=far.dtype)
+        np.add.at(beyond, view.shard_task, far)
+        pairs = np.unique(view.replica_shard * racks + view.node_rack[view.replica_node])  # near once in a rack
+        shard, rack = pairs // racks, pairs % racks
+        rack_key, in_rack = _sums(view.shard_task[shard] * racks + rack, (near - far)[shard])
+        in_rack = in_rack + beyond[rack_key // racks]
+        saved = (here - near)[view.replica_shard]
+        node_key, on_node = _sums(view.shard_task[view.replica_shard] * nodes + view.replica_node, saved)
+        task, node = node_key // nodes, node_key % nodes
+        on_node = on_node + in_rack[np.searchsorted(rack_key, task * racks + view.node_rack[node])]
+        nearer = self.rates[0] <= self.rates[1] <= self.rates[2]
+        racked = rack_key // racks, rack_key % racks, in_rack
+        return Ways(view.node_rack, beyond, racked, (task, node, on_node), nearer)
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """What tasks cost: anywhere else; (task, rack, cost) near their data; (task, node, cost) with their data."""
+
+    node_rack: Integers
+    beyond: Whole
+    in_rack: tuple[Integers, Integers, Whole]
+    on_node: tuple[Integers, Integers, Whole]
+    nearer_is_cheaper: bool
+
+    def cheapest(self, chosen: Integers, need: Floats, gpus: tuple[Integers, Floats, Whole]) -> Whole:
+        """(k,) least cost plus price of a GPU that fits, for tasks that fit one; ``need`` is memory by (T,) task.
+
+        ``gpus`` are node, memory and price of each GPU.
+        """
+        node, memory, price = gpus
+        largest_cost = max(int(cost.max(initial=0)) for cost in (self.beyond, self.in_rack[2], self.on_node[2]))
+        large = largest_cost + int(price.max())
+        wide = large >= _WIDE or price.dtype == object or self.beyond.dtype == object
+        best = np.full(len(self.beyond), large, dtype=object if wide else np.int64)
+        if not self.nearer_is_cheaper:
+            self._every_pair(best, chosen, need, gpus)
+            return best[chosen]
+        mine = np.zeros(len(self.beyond), bool)
+        mine[chosen] = True
+        everywhere = chosen, np.zeros_like(chosen), self.beyond[chosen]
+        places = (np.zeros_like(node), everywhere), (self.node_rack[node], self.in_rack), (node, self.on_node)
+        for place, (task, where, cost) in places:
+            open_ = mine[task]
+            fits, least = _least_price(place, memory, price, where[open_], need[task[open_]])
+            np.minimum.at(best, task[open_][fits], cost[open_][fits] + least)
+        return best[chosen]
+
+    def _every_pair(self, best: Whole, chosen: Integers, need: Floats, gpus: tuple[Integers, Floats, Whole]) -> None:
+        node, memory, price = gpus
+        for t in chosen.tolist():
+            cost = np.full(len(self.node_rack), self.beyond[t], dtype=self.beyond.dtype)
+            low, high = np.searchsorted(self.in_rack[0], [t, t + 1])
+            for rack, value in zip(self.in_rack[1][low:high].tolist(), self.in_rack[2][low:high].tolist(), strict=True):
+                cost[self.node_rack == rack] = value
+            low, high = np.searchsorted(self.on_node[0], [t, t + 1])
+            cost[self.on_node[1][low:high]] = self.on_node[2][low:high]
+            fits = memory >= need[t]
+            if fits.any():
+                best[t] = min(best[t], int((cost[node] + price)[fits].min()))
+
+
+def _least_price(
+    place: Integers, memory: Floats, price: Whole, where: Integers, need: Floats
+) -> tuple[Integers, Whole]:
+    """Queries (a place and a need of memory) that some GPU there satisfies, and its least price."""
+    classes = np.unique(memory)
+    values, rank = np.unique(price, return_inverse=True)
+    key = place * len(classes) + len(classes) - 1 - np.searchsorted(classes, memory)  # the largest of a place first
+    order = np.argsort(key, kind="stable")
+    key, shift = key[order], place[order] * len(values)
+    best = np.minimum.accumulate(rank[order] - shift) + shift  # each place begins anew, below all before it
+    wanted = np.searchsorted(classes, need)
+    at = np.searchsorted(key, where * len(classes) + len(classes) - 1 - wanted, side="right") - 1
+    there = (wanted < len(classes)) & (at >= 0)
+    fits = np.flatnonzero(there)[place[order][at[there]] == where[there]]
+    return fits, values[best[at[fits]]]
+
+
+def _sums(key: Integers, amount: Whole) -> tuple[Integers, Whole]:
+    """Distinct keys, and the sum of what each has."""
+    distinct, at = np.unique(key, return_inverse=True)
+    total = np.zeros(len(distinct), dtype=amount.dtype)
+    np.add.at(total, at, amount)
+    return distinct, total

@@ -1,0 +1,93 @@
+"""Loads of amounts that are sent as evenly as integers allow, from runs of slots, without a loop over slots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.program_arrays import Integers
+
+__all__ = ["Even", "sweep"]
+
+_NONE = np.zeros(0, np.int64)
+
+
+def sweep(
+    unit: Integers, begin: Integers, end: Integers, amount: NDArray[Any]
+) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
+    """Sum amounts that overlap: unit, begin, end and sum of the pieces between neighbouring changes, zeros left out."""
+    units, times = np.concatenate([unit, unit]), np.concatenate([begin, end])
+    change = np.concatenate([amount, -amount])
+    order = np.lexsort((times, units))
+    units, times, change = units[order], times[order], change[order]
+    if not len(units):
+        return _NONE, _NONE, _NONE, change
+    first = np.flatnonzero(np.r_[True, (np.diff(units) != 0) | (np.diff(times) != 0)])
+    level = np.cumsum(np.add.reduceat(change, first))
+    units, times = units[first], times[first]
+    same = np.r_[units[1:] == units[:-1], False]
+    kept = np.flatnonzero(same & (np.abs(level) > (0 if np.issubdtype(level.dtype, np.integer) else 1e-9)))
+    return units[kept], times[kept], times[kept + 1], level[kept]
+
+
+@dataclass(frozen=True, eq=False)
+class Even:
+    """Amounts in slots ``begin .. end - 1`` of units, sent as evenly as integers allow.
+
+    Amounts of the same slots are cut into slots together, which leaves every unit (pair and port at once) its mean,
+    rounded down or up: integer decomposition of bipartite b-matchings (de Werra 1971). An amount that its
+    slots divide is the same in each of them.
+    """
+
+    unit: Integers
+    begin: Integers
+    end: Integers
+    amount: NDArray[Any]
+
+    def _totals(self) -> tuple[Integers, Integers, Integers, NDArray[Any], Integers]:
+        """The minimum of every slot: unit, begin, end, amount; and the remainder for some of the slots."""
+        length = self.end - self.begin
+        if not np.issubdtype(self.amount.dtype, np.integer):
+            return self.unit, self.begin, self.end, self.amount / length, np.zeros(len(self.unit), np.int64)
+        rough = self.amount % length != 0
+        key = np.stack([self.unit, self.begin, self.end], axis=1)
+        kind, inverse = np.unique(key[rough], axis=0, return_inverse=True)
+        total = np.zeros(len(kind), np.int64)
+        np.add.at(total, inverse.ravel(), self.amount[rough])
+        slots = kind[:, 2] - kind[:, 1]
+        unit, begin, end = (np.concatenate([kind[:, k], key[~rough, k]]) for k in range(3))
+        each = np.concatenate([total // slots, (self.amount // length)[~rough]])
+        return unit, begin, end, each, np.concatenate([total % slots, np.zeros(int((~rough).sum()), np.int64)])
+
+    def most(self) -> tuple[Integers, NDArray[Any]]:
+        """Unit and load of every piece, with what is left over in every slot of its own."""
+        unit, begin, end, each, over = self._totals()
+        unit, _, _, load = sweep(unit, begin, end, each + (over > 0))
+        return unit, load
+
+    def loads(self) -> tuple[NDArray[Any], Integers] | None:
+        """Loads, and how many slots have them (in all; single widths may be negative); None where that is open."""
+        unit, begin, end, each, over = self._totals()
+        at = np.flatnonzero(over)
+        at = at[np.lexsort((begin[at], unit[at]))]
+        if ((unit[at[1:]] == unit[at[:-1]]) & (begin[at[1:]] < end[at[:-1]])).any():
+            return None
+        place, first, last, load = sweep(unit, begin, end, each)
+        if len(place):
+            new = np.flatnonzero(
+                np.r_[True, (np.diff(place) != 0) | (first[1:] != last[:-1]) | (load[1:] != load[:-1])]
+            )
+            place, first, load = place[new], first[new], load[new]
+            last = np.append(last[new[1:] - 1], last[-1:])
+        under = np.zeros(len(at), load.dtype)
+        for n, k in enumerate(at.tolist()):  # below what is left over, the load must be the same in all slots
+            low = int(np.searchsorted(place, unit[k]))
+            own = slice(low, int(np.searchsorted(place, unit[k], side="right")))
+            meets = low + np.flatnonzero((first[own] < end[k]) & (last[own] > begin[k]))
+            if len(meets) > 1 or (len(meets) and (first[meets[0]] > begin[k] or last[meets[0]] < end[k])):
+                return None
+            under[n] = load[meets[0]] if len(meets) else 0
+        return np.concatenate([load, under + 1, under]), np.concatenate([last - first, over[at], -over[at]])

@@ -1,0 +1,96 @@
+"""The data of proofs about schedules of transfers: prices, and when transfers may be sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.program_arrays import Integers
+
+__all__ = ["LATENESS", "SAFE", "Allowed", "LevelProof", "Prices", "greatest"]
+
+#: The "level" of the proof that total lateness is least.
+LATENESS = -1
+#: Sums stay below this, so that 64 bits hold them whatever their order.
+SAFE = 2.0**61
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Prices of loads or ports: ``unit`` (its number), slots ``begin .. end - 1``, price per unit sent.
+
+    For lateness, ports may have another price in the ``last`` slot; between the two it is linear.
+    """
+
+    unit: Integers = field(default_factory=lambda: _NONE)
+    begin: Integers = field(default_factory=lambda: _NONE)
+    end: Integers = field(default_factory=lambda: _NONE)
+    price: Integers = field(default_factory=lambda: _NONE)
+    last: Integers = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.last is None:
+            object.__setattr__(self, "last", self.price)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelProof:
+    """Prices that bound ``N_level`` (or the total lateness) from below for one part.
+
+    Attributes
+    ----------
+    scale
+        The integer that stands for a price of 1.
+    lam
+        (transfers of the part,) price of sending one unit.
+    load, port
+        `Prices`; a pair is ``sender * machines + receiver``, a port ``machine``, or ``machines + machine`` inwards.
+    mu
+        Level to price, for levels above whose own bound left a gap.
+    nu
+        Price of total lateness.
+    solver_bound
+        What an integer program proved, where duality leaves a gap; quoted, not recomputed.
+    """
+
+    level: int
+    lam: Integers
+    load: Prices
+    port: Prices = field(default_factory=Prices)
+    scale: int = 1
+    mu: dict[int, int] = field(default_factory=dict)
+    nu: int = 0
+    solver_bound: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Allowed:
+    """When transfers may be sent.
+
+    Attributes
+    ----------
+    row, begin, end
+        (P,) transfer (of the part) and slots; those of one transfer do not overlap.
+    until, open_end
+        (F',) end of its last piece; whether it may be sent at any later time too.
+    full
+        Ports that are full in some slots (with price 1, which has no meaning).
+    latest
+        Prices of later slots are refused.
+    """
+
+    row: Integers
+    begin: Integers
+    end: Integers
+    until: Integers
+    open_end: NDArray[np.bool_]
+    full: Prices
+    latest: int
+
+
+def greatest(values: Integers) -> float:
+    """Largest absolute value, as a float: that of the smallest integer is no integer of 64 bits."""
+    return float(np.abs(values.astype(float)).max(initial=0.0))

@@ -1,0 +1,196 @@
+"""When may each transfer be sent, by the instance alone? Shares no code with the model."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from graphlib import TopologicalSorter
+
+import numpy as np
+
+from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.grid_rounding import WHOLE
+from flowlex.instances.jit import JitInstance, Job
+
+__all__ = ["TransferWindows", "overloaded", "planned_transfers", "transfer_windows"]
+
+#: A quotient this near to an integer counts as one.
+_WHOLE = Fraction(1, 10**9)
+#: A slot after all others.
+NEVER = 1 << 60
+
+
+@dataclass(frozen=True, eq=False)
+class TransferWindows:
+    """Windows of all transfers of an instance, in slots counted from the slot of the first arrival.
+
+    Attributes
+    ----------
+    origin
+        That slot, counted from time 0.
+    start, due, stop, firm
+        (F,) first slot; end by the latest arrival time; the same, widened to the least length in which it fits; end
+        that holds even where windows are elastic (`NEVER` without one).
+    units, most
+        (F,) integer units to send, and at most in one slot.
+    latest_s
+        (F,) latest arrival from the job's arrival.
+    """
+
+    origin: int
+    start: Integers
+    due: Integers
+    stop: Integers
+    firm: Integers
+    units: Integers
+    most: Integers
+    latest_s: Floats
+
+
+def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
+    """Recompute the windows: exact rationals for what the instance gives, floats for what its DAGs add up to."""
+    slot = rational(instance.slot_s)
+    arrivals = [rational(job.arrival_s) for job in instance.jobs]
+    origin = min((a // slot for a in arrivals), default=0)
+    latest, there = _latest_and_ready(instance, rule)
+    start, due, firm = [], [], []
+    seen: dict[tuple[int, float], int] = {}
+    position = 0
+    for number, job in enumerate(instance.jobs):
+        base = arrivals[number] / slot - origin
+        for transfer in job.transfers:
+            key = (number, there[position])
+            if key not in seen:
+                seen[key] = -int((_WHOLE - base - rational(there[position]) / slot) // 1)
+            start.append(seen[key])
+            if transfer.deadline_s is not None:
+                end = base + rational(transfer.deadline_s) / slot + _WHOLE
+            else:
+                steps = float(latest[position]) / instance.slot_s
+                end = base + Fraction(steps) + _WHOLE * max(Fraction(1), Fraction(steps))
+            due.append(int(end // 1))
+            last = transfer.firm_s
+            firm.append(NEVER if last is None else int((base + rational(last) / slot + _WHOLE) // 1))
+            position += 1
+    arrays = instance.arrays
+    first, until = np.array(start, np.int64), np.array(due, np.int64)
+    most = np.minimum(arrays.out_units[arrays.sender], arrays.in_units[arrays.receiver])
+    least = (arrays.size_units + most - 1) // np.maximum(most, 1)
+    return TransferWindows(
+        int(origin),
+        first,
+        until,
+        np.maximum(until, first + least),
+        np.array(firm, np.int64),
+        arrays.size_units,
+        most,
+        np.asarray(latest),
+    )
+
+
+def _precedence(job: Job) -> dict[str, list[str]]:
+    """Before every computation: those it comes after, and those that make data for it."""
+    graph = {c.name: list(c.after) for c in job.computations}
+    for transfer in job.transfers:
+        graph[transfer.feeds] += [transfer.made_by] if transfer.made_by is not None else []
+    return graph
+
+
+def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], list[float]]:
+    """Of every transfer its latest arrival, and when its data are there: if all before it are on time."""
+    rate = {m.name: (m.out_mbps / 8, m.in_mbps / 8) for m in instance.machines}
+    answer: list[float] = []
+    there: list[float] = []
+    for job in instance.jobs:
+        fed = defaultdict(list)
+        number: dict[tuple[str, int], int] = defaultdict(int)
+        for transfer in job.transfers:
+            fed[transfer.feeds].append(transfer)
+            number[transfer.sender, 0] += 1
+            number[transfer.receiver, 1] += 1
+        graph = _precedence(job)
+        seconds = {c.name: c.seconds for c in job.computations}
+        done: dict[str, float] = {}
+        ended: dict[str, float] = {}
+        due: dict[str, float] = {}
+        ready = {transfer.name: transfer.ready_s for transfer in job.transfers}
+        for name in TopologicalSorter(graph).static_order():
+            paper = rule == "paper"
+            before = max((done[b] for b in graph[name]), default=-np.inf if paper else 0.0)
+            starts = before
+            for transfer in fed[name]:
+                if transfer.made_by is not None:
+                    ready[transfer.name] = max(transfer.ready_s, ended[transfer.made_by])
+                ends = (transfer.sender, 0), (transfer.receiver, 1)
+                if paper:
+                    slowest = min(rate[m][side] / number[m, side] for m, side in ends)
+                    first = 0.0 if transfer.made_by is None else ready[transfer.name]
+                    due[transfer.name] = max(before, first, 0.0) + transfer.size_mb / slowest
+                else:
+                    slowest = min(rate[m][side] for m, side in ends)
+                    starts = max(starts, ready[transfer.name] + transfer.size_mb / slowest)
+            for transfer in fed[name]:
+                if transfer.deadline_s is not None:
+                    due[transfer.name] = transfer.deadline_s
+                elif not paper:
+                    due[transfer.name] = starts
+            used = max([starts, *(due[transfer.name] for transfer in fed[name])])
+            done[name] = (used if paper else starts) + seconds[name]
+            ended[name] = max(0.0, used, *(ended[b] for b in graph[name])) + seconds[name]
+        answer += [due[transfer.name] for transfer in job.transfers]
+        there += [ready[transfer.name] for transfer in job.transfers]
+    return answer, there
+
+
+def planned_transfers(instance: JitInstance, share: float, share_of: str) -> Iterator[int]:
+    """The first share of every job's transfers, in topological order of the computations that they feed."""
+    position = 0
+    for job in instance.jobs:
+        place = {name: k for k, name in enumerate(_sorted(job))}
+        order = sorted(range(len(job.transfers)), key=lambda k: place[job.transfers[k].feeds])
+        weight = [f.size_mb if share_of == "bytes" else 1.0 for f in job.transfers]
+        total, before = sum(weight), 0.0
+        for k in order:
+            if before < share * total - WHOLE * (1 + total):
+                yield position + k
+            before += weight[k]
+        position += len(job.transfers)
+
+
+def _sorted(job: Job) -> Iterator[str]:
+    """Computations, those whose predecessors are done first come first."""
+    graph = _precedence(job)
+    followers: dict[str, list[str]] = defaultdict(list)
+    left = {name: len(before) for name, before in graph.items()}
+    for name, before in graph.items():
+        for each in before:
+            followers[each].append(name)
+    ready = deque(name for name, count in left.items() if not count)
+    while ready:
+        name = ready.popleft()
+        yield name
+        for follower in followers[name]:
+            left[follower] -= 1
+            if not left[follower]:
+                ready.append(follower)
+
+
+def overloaded(instance: JitInstance, rule: str, windows: str) -> str:
+    """A port and slots whose transfers hold more units than it carries, so that no schedule exists; empty: not seen."""
+    w, arrays = transfer_windows(instance, rule), instance.arrays
+    stop = w.stop if windows == "strict" else w.firm
+    sides = (("out of", arrays.sender, arrays.out_units), ("into", arrays.receiver, arrays.in_units))
+    for side, port, limit in sides:
+        for number in np.unique(port).tolist():
+            own = np.flatnonzero((port == number) & (stop < NEVER))
+            own = own[np.argsort(stop[own], kind="stable")]
+            for first in np.unique(w.start[own]).tolist():
+                held = np.cumsum(np.where(w.start[own] >= first, w.units[own], 0))
+                over = np.flatnonzero(held > (stop[own] - first) * int(limit[number]))
+                if len(over):
+                    k, name = int(over[0]), instance.machines[number].name
+                    return f"{held[k]} units {side} {name!r} in slots {first}..{stop[own[k]] - 1}"
+    return ""

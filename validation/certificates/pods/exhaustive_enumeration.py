@@ -1,0 +1,132 @@
+"""Small instances, tried in all ways by a plain recursion in exact numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from flowlex.instances.pods import Pod, PodInstance
+from flowlex.validation.certificates.pods.group_rules import RuleBook
+from flowlex.validation.certificates.pods.placement import Usage
+from flowlex.validation.certificates.pods.pod_sizes import balance_of, kind_of, size_of
+from flowlex.validation.certificates.pods.pod_values import QueueShares, levels_of
+
+__all__ = ["all_ways", "enumerable"]
+
+#: Placements before anything is excluded, beyond which nothing is tried.
+_PLACEMENTS = 2e7
+
+
+def enumerable(instance: PodInstance) -> bool:
+    """Whether placements are few enough to try them all."""
+    return len(instance.pods) * math.log(len(instance.nodes) + 1) <= math.log(_PLACEMENTS)
+
+
+def all_ways(
+    instance: PodInstance, options: Mapping[str, Any], where: Sequence[int] = (), steps: int = 240_000
+) -> tuple[list[Fraction], float] | None:
+    """The lexicographically most by level and then the least balance, by trying all; None when that is too long.
+
+    Fair admission goes by the sorted shares of queues; where these are those of the placement ``where``, the balance is
+    that of its own numbers by level.
+    """
+    if not enumerable(instance):
+        return None
+    search = _AllWays(instance, options, where, steps)
+    search.go(0, [Fraction(0)] * len(search.ranks), Fraction(0))
+    if search.steps > search.limit or search.value == math.inf:
+        return None
+    return search.counts, search.value
+
+
+class _AllWays:
+    """Pod after pod on every node and its cards, or waiting; what is free is taken and given back."""
+
+    def __init__(self, instance: PodInstance, options: Mapping[str, Any], given: Sequence[int], limit: int) -> None:
+        self.instance, self.measure = instance, str(options.get("balance", "deviation"))
+        self.budget = size_of(float(options.get("move_budget", 0.0)))
+        self.levels, self.fair = levels_of(instance, options), options.get("admission") == "fair"
+        self.shares, self.book = QueueShares(instance, options), RuleBook(instance)
+        self.pinned = any(pod.node_cards is not None for pod in instance.pods)
+        self.ranks = sorted({each.rank for each in self.levels if each is not None})
+        nothing = np.full(len(instance.pods), -1)
+        self.usage = Usage(instance, nothing, {} if options.get("cards", True) else None)
+        self.where = [-1] * len(instance.pods)
+        self.own = [Fraction(0)] * len(self.ranks)
+        for level, n in zip(self.levels, given, strict=False):
+            if level is not None and n >= 0:
+                self.own[self.ranks.index(level.rank)] += level.worth
+        # The most important first, equal pods together: what cannot reach the best is left out, and equal pods that
+        # change places are tried once.
+        kinds = [repr(kind_of(pod)) for pod in instance.pods]
+        rank = [(0, 0) if each is None else each.rank for each in self.levels]
+        self.order = sorted(range(len(kinds)), key=lambda p: (self.levels[p] is not None, rank[p], kinds[p]))
+        self.equal = [k > 0 and kinds[p] == kinds[self.order[k - 1]] for k, p in enumerate(self.order)]
+        self.left = [[Fraction(0)] * len(self.ranks)]
+        for p in reversed(self.order):
+            rest, level = list(self.left[0]), self.levels[p]
+            if level is not None:
+                rest[self.ranks.index(level.rank)] += level.worth
+            self.left.insert(0, rest)
+        self.best, self.value, self.counts = [Fraction(-1)] * len(self.ranks), math.inf, list[Fraction]()
+        self.steps, self.limit = 0, limit
+
+    def go(self, k: int, counts: list[Fraction], spent: Fraction) -> None:
+        """All ways for the pods from the k-th on, with what the levels have and what moves have cost before."""
+        self.steps += 1
+        if self.steps > self.limit or self._hopeless(k, counts):
+            return
+        if k == len(self.order):
+            self._offer(counts)
+            return
+        p = self.order[k]
+        pod, level = self.instance.pods[p], self.levels[p]
+        before = self.where[self.order[k - 1]] if self.equal[k] else 0
+        for n, node in enumerate(self.instance.nodes):
+            moved = pod.node is not None and node.name != pod.node
+            more = spent + (size_of(pod.move_cost or 0.0) if moved else 0)
+            if n < before or before < 0 or more > self.budget:
+                continue
+            if moved and pod.move_cost is None:
+                continue
+            for on in self._unequal(pod, n):
+                self.usage.put(pod, n, on)
+                new, self.where[p] = list(counts), n
+                if level is not None:
+                    new[self.ranks.index(level.rank)] += level.worth
+                self.go(k + 1, new, more)
+                self.usage.put(pod, n, on, -1)
+        self.where[p] = -1
+        if level is not None:
+            self.go(k + 1, counts, spent)
+
+    def _unequal(self, pod: Pod, n: int) -> Iterator[tuple[int, ...]]:
+        """Cards for a pod; of cards that hold the same, the first, unless a pod may be on some cards only."""
+        tried, gpu, compute = set[tuple[tuple[Fraction, Fraction], ...]](), self.usage.gpu[n], self.usage.compute[n]
+        for on in self.usage.ways(pod, n):
+            held = tuple(sorted((gpu[k], compute[k]) for k in on))
+            if self.pinned or held not in tried:
+                tried.add(held)
+                yield on
+
+    def _hopeless(self, k: int, counts: list[Fraction]) -> bool:
+        """Whether even with all that is left, less is placed than in the best."""
+        return not self.fair and [a + b for a, b in zip(counts, self.left[k], strict=True)] < self.best
+
+    def _offer(self, counts: list[Fraction]) -> None:
+        """Take a placement that admits more, or as much and more evenly."""
+        if (now := self._rank(counts)) >= self.best and self.book.holds(self.where):
+            value = balance_of(self.usage.loads(), self.measure)
+            if now > self.best or value < self.value:
+                self.best, self.value, self.counts = now, value, counts
+
+    def _rank(self, counts: list[Fraction]) -> list[Fraction]:
+        """What is compared: the levels, or sorted shares, the pods of no queue, and whether it is the given answer."""
+        if not self.fair:
+            return counts
+        rest = [many for many, level in zip(counts, self.ranks, strict=True) if level[0]]
+        return [*self.shares.ordered(self.where), *rest, Fraction(counts == self.own)]

@@ -1,0 +1,224 @@
+"""Gangs, spreads, quotas and resources as rules over domains, recounted from the documents pod by pod.
+
+What runs already may exceed a rule: then the limit is what runs (for a skew, how far it is above the emptiest domain).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TypeAlias
+
+from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.pods.pod_sizes import kind_of, size_of
+
+__all__ = ["Amount", "Rule", "RuleBook", "domain_of"]
+
+Amount: TypeAlias = Fraction | int
+Limits: TypeAlias = Mapping[str, Amount] | Amount
+
+#: What a queue may limit.
+_FIELDS = ("gpus", "cpu_cores", "memory_gb", "pods")
+#: Kind of rule to what its check is called.
+_CHECKS = {
+    "gang": "gangs whole and within their domain",
+    "spread": "spreads over their domains",
+    "skew": "spreads over their domains",
+    "quota": "quotas of queues",
+    "resource": "resources of their domains",
+}
+
+
+def domain_of(node: PodNode, key: str | None) -> str | None:
+    """The domain of a node: the cluster, the node, or the value of a label; None where it has none."""
+    return "cluster" if key is None else node.name if key == "node" else node.labels.get(key)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How much the pods of a set may use together of a domain.
+
+    Attributes
+    ----------
+    kind, name, label
+        ``gang``, ``spread``, ``skew``, ``quota`` or ``resource``; what proofs and what rows call it.
+    key
+        ``node`` or the label whose values are the domains; None: the cluster is the domain.
+    asked, home
+        Number of each pod to what it asks for, and to the node where it ran.
+    base
+        What is allowed, of every domain or by domain; of a skew: above the emptiest of the ``usable``.
+    """
+
+    kind: str
+    name: str
+    label: str
+    key: str | None
+    asked: Mapping[int, Amount]
+    home: Mapping[int, PodNode]
+    base: Limits
+    usable: frozenset[str] = frozenset()
+
+    @cached_property
+    def ran(self) -> dict[str, Amount]:
+        """By domain, what its pods used before."""
+        return self._used(self.home)
+
+    def _used(self, at: Mapping[int, PodNode]) -> dict[str, Amount]:
+        used: dict[str, Amount] = {}
+        for p, node in at.items():
+            if (d := domain_of(node, self.key)) is not None:
+                used[d] = used.get(d, 0) + self.asked[p]
+        return used
+
+    def _emptiest(self, used: Mapping[str, Amount]) -> Amount:
+        return min((used.get(d, 0) for d in self.usable), default=0)
+
+    @cached_property
+    def _before(self) -> Amount:
+        return self._emptiest(self.ran)
+
+    def limit(self, domain: str) -> Amount:
+        """What the rule allows a domain."""
+        base = self.base[domain] if isinstance(self.base, Mapping) else self.base
+        return max(base, self.ran.get(domain, 0) - self._before)
+
+    def broken(self, where: Sequence[int], nodes: Sequence[PodNode]) -> bool:
+        """Whether a placement breaks the rule: too much in a domain, a pod outside all domains, a gang in parts."""
+        at = {p: nodes[where[p]] for p in self.asked if where[p] >= 0}
+        for p, node in at.items():
+            if domain_of(node, self.key) is None and (p not in self.home or self.home[p].name != node.name):
+                return True
+        used = self._used(at)
+        if self.kind == "gang" and at and (len(at) < len(self.asked) or len(used) > 1):
+            return True
+        least = self._emptiest(used)
+        return any(many - least > self.limit(d) for d, many in used.items())
+
+
+@dataclass(frozen=True)
+class RuleBook:
+    """The rules of an instance, asked about placements: the number of each pod's node, -1 where it waits."""
+
+    instance: PodInstance
+
+    @cached_property
+    def rules(self) -> list[Rule]:
+        """Gangs, spreads, quotas and resources, as the instance lists them."""
+        return [*self._gangs(), *self._spreads(), *self._quotas(), *self._resources()]
+
+    def checks(self, where: Sequence[int]) -> tuple[Check, ...]:
+        """One check for each kind of rule that the instance has."""
+        wrong: dict[str, list[str]] = {}
+        for rule in self.rules:
+            broken = rule.broken(where, self.instance.nodes)
+            wrong.setdefault(_CHECKS[rule.kind], []).extend([rule.name] if broken else [])
+        return tuple(Check(name, not of, len(of), ", ".join(of[:3])) for name, of in wrong.items())
+
+    def holds(self, where: Sequence[int], of: int | None = None) -> bool:
+        """Whether nothing is broken, of the rules of one pod or of all."""
+        mine = (rule for rule in self.rules if of is None or of in rule.asked)
+        return not any(rule.broken(where, self.instance.nodes) for rule in mine)
+
+    def shares(self, names: Iterable[str], most: Callable[[str], int | None]) -> dict[str, dict[str, float]]:
+        """By name of a rule, the share of all that it allows by name of pod; these sum to 1 at most.
+
+        ``most`` knows how many pods of a spread its domains hold together. Pods that run in no domain take no part,
+        since only there may they stay outside.
+        """
+        found: dict[str, dict[str, float]] = {name: {} for name in names}
+        for rule in self.rules:
+            together = most(rule.label) if rule.kind in ("spread", "skew") else None
+            if rule.name not in found or rule.kind == "gang" or (rule.kind == "skew" and together is None):
+                continue
+            domains = {domain_of(node, rule.key) for node in self.instance.nodes}
+            whole = sum(rule.limit(d) for d in domains if d is not None) if together is None else together
+            away = {p for p, node in rule.home.items() if domain_of(node, rule.key) is None}
+            if whole and not found[rule.name]:
+                pods = self.instance.pods
+                found[rule.name] = {pods[p].name: float(a / whole) for p, a in rule.asked.items() if p not in away}
+        return found
+
+    def _rule(
+        self,
+        kind: str,
+        name: str,
+        label: str,
+        key: str | None,
+        of: Mapping[int, Amount],
+        base: Limits,
+    ) -> Rule:
+        """A rule over these pods, with the domains that their wishes allow where it is a skew."""
+        source, usable = self.instance, frozenset[str]()
+        home = {p: self._node[at] for p in of if (at := source.pods[p].node) is not None}
+        if kind == "skew":
+            wishes = {kind_of(source.pods[p]): source.pods[p] for p in of}.values()
+            able = (node for node in source.nodes if any(fits_wishes(pod, node) for pod in wishes))
+            usable = frozenset(d for node in able if (d := domain_of(node, key)) is not None)
+        return Rule(kind, name, label, key, of, home, base, usable)
+
+    @cached_property
+    def _node(self) -> dict[str, PodNode]:
+        return {node.name: node for node in self.instance.nodes}
+
+    @cached_property
+    def _members(self) -> dict[tuple[str, str], dict[int, int]]:
+        """Kind and name of every set of pods to their numbers, each with 1."""
+        members: dict[tuple[str, str], dict[int, int]] = {}
+        for p, pod in enumerate(self.instance.pods):
+            names = [("gang", pod.gang), ("queue", pod.queue), *(("spread", name) for name in pod.spreads)]
+            for kind, name in names:
+                if name is not None:
+                    members.setdefault((kind, name), {})[p] = 1
+        return members
+
+    def _gangs(self) -> Iterator[Rule]:
+        """Gangs; one whose running pods are apart already may be anywhere."""
+        for gang in self.instance.gangs:
+            mine = self._members.get(("gang", gang.name), {})
+            rule = self._rule("gang", f"gang {gang.name!r}", gang.name, gang.within, mine, len(mine))
+            apart = len(rule.ran) > 1 or sum(rule.ran.values()) < len(rule.home)
+            yield self._rule("gang", rule.name, rule.label, None, mine, rule.base) if apart else rule
+
+    def _spreads(self) -> Iterator[Rule]:
+        for spread in self.instance.spreads:
+            mine = self._members.get(("spread", spread.name), {})
+            for kind, limit in (("spread", spread.most), ("skew", spread.skew)):
+                if limit is not None:
+                    name = f"spread {spread.name!r}"
+                    yield self._rule(kind, name, spread.name, spread.over, mine, limit)
+
+    def _quotas(self) -> Iterator[Rule]:
+        pods = self.instance.pods
+        largest = max(size_of(node.card_gb) for node in self.instance.nodes) or Fraction(1)
+        for queue in self.instance.queues:
+            mine = self._members.get(("queue", queue.name), {})
+            for field in _FIELDS:
+                if (limit := getattr(queue, field)) is not None:
+                    asked = {p: _asked(pods[p], field, largest) for p in mine}
+                    name = f"{field} of queue {queue.name!r}"
+                    yield self._rule("quota", name, f"{queue.name},{field}", None, asked, size_of(limit))
+
+    def _resources(self) -> Iterator[Rule]:
+        for resource in self.instance.resources:
+            asked = {p: a for p, pod in enumerate(self.instance.pods) if (a := pod.resources.get(resource.name))}
+            has = dict[str, int]()
+            for node in self.instance.nodes:
+                if (d := domain_of(node, resource.over)) is not None:
+                    more = has.get(d, 0) + node.resources.get(resource.name, 0)
+                    has[d] = more if resource.amount is None else resource.amount
+            name = f"resource {resource.name!r}"
+            yield self._rule("resource", name, resource.name, resource.over, asked, has)
+
+
+def _asked(pod: Pod, field: str, largest: Fraction) -> Fraction:
+    """What a pod counts for a quota; GB of a card are parts of the largest."""
+    if field == "pods":
+        return Fraction(1)
+    if field != "gpus":
+        return size_of(getattr(pod, field))
+    share = size_of(pod.gpu_share) or size_of(pod.gpu_memory_gb) / largest
+    return share * pod.gpu_cards if pod.wants_gpu else Fraction(0)

@@ -1,0 +1,128 @@
+"""Sizes, levels, loads and balance of pods on nodes, recomputed exactly from the instance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+
+__all__ = [
+    "TOLERANCE",
+    "Level",
+    "balance_of",
+    "exact_rates",
+    "kind_of",
+    "loads_of",
+    "machine_kind",
+    "need_of",
+    "rates_of",
+    "shape_of",
+    "size_of",
+    "units_of",
+]
+
+#: Largest difference of a stated balance that floating point explains, and of answer and bound that count as met.
+TOLERANCE = 1e-6
+
+
+@lru_cache(maxsize=100_000)
+def size_of(value: float) -> Fraction:
+    """A size as the decimal that it is written as."""
+    return rational(value)
+
+
+def need_of(pod: Pod, machine: PodNode) -> Fraction:
+    """Memory on each card, GB."""
+    return size_of(pod.gpu_memory_gb) or size_of(pod.gpu_share) * size_of(machine.card_gb)
+
+
+def balance_of(loads: NDArray[np.float64], measure: str) -> float:
+    """The balance of node loads by its name: deviation, max_load or mean_absolute."""
+    if measure == "deviation":
+        return float(np.sqrt(np.mean((loads - loads.mean()) ** 2)))
+    if measure == "max_load":
+        return float(loads.max())
+    return float(np.abs(loads - loads.mean()).mean())
+
+
+def exact_rates(instance: PodInstance) -> list[tuple[Fraction, ...]]:
+    """By node, what a GB of GPU memory, a core and a GB of memory add to its load."""
+    capacity = [(m.cards * size_of(m.card_gb), size_of(m.cpu_cores), size_of(m.memory_gb)) for m in instance.nodes]
+    totals = [sum(column, Fraction(0)) for column in zip(*capacity, strict=True)]
+    known = {has: _rates(has, totals, instance.load_reading) for has in {*capacity}}
+    return [known[has] for has in capacity]
+
+
+def _rates(has: Sequence[Fraction], totals: Sequence[Fraction], reading: str) -> tuple[Fraction, ...]:
+    """What a unit of each resource adds to the load of a node that has so much of them."""
+    part = [h / total if total else Fraction(0) for h, total in zip(has, totals, strict=True)]
+    found = []
+    for h, total, p in zip(has, totals, part, strict=True):
+        if not h:
+            found.append(Fraction(0))
+        elif reading == "raw":
+            found.append(1 / (3 * total))
+        elif reading == "equal":
+            found.append(1 / (h * sum(each > 0 for each in has)))
+        else:
+            found.append(p / sum(part) / (total if reading == "cluster" else h))
+    return tuple(found)
+
+
+def rates_of(instance: PodInstance) -> NDArray[np.float64]:
+    """(N, 3) the same, as floats."""
+    return np.array([[float(rate) for rate in node] for node in exact_rates(instance)])
+
+
+def loads_of(
+    instance: PodInstance, cpu: list[Fraction], memory: list[Fraction], gpu: list[list[Fraction]]
+) -> NDArray[np.float64]:
+    """Weighted utilisation of each node."""
+    used = np.array([[float(sum(g)) for g in gpu], [float(c) for c in cpu], [float(m) for m in memory]]).T
+    loads: NDArray[np.float64] = (rates_of(instance) * used).sum(axis=1)
+    return loads
+
+
+def machine_kind(node: PodNode) -> tuple[object, ...]:
+    """Equal for nodes that nothing tells apart but their names."""
+    sizes = (node.cpu_cores, node.memory_gb, node.cards, node.card_gb, node.card_model)
+    return (*sizes, frozenset(node.labels.items()), frozenset(node.taints))
+
+
+def kind_of(pod: Pod) -> tuple[object, ...]:
+    """Equal for pods that nothing tells apart but their names."""
+    groups = (pod.gang, frozenset(pod.spreads), pod.queue, frozenset(pod.resources.items()))
+    rules = (pod.gpu_compute, pod.node_cards, *groups)
+    return (*shape_of(pod), pod.priority, pod.value, *rules, pod.node, pod.move_cost, pod.preempt_cost)
+
+
+def shape_of(pod: Pod) -> tuple[object, ...]:
+    """What a pod asks for, whatever its importance, its rules, and where it runs."""
+    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards)
+    return (*sizes, frozenset(pod.node_labels.items()), frozenset(pod.tolerations), frozenset(pod.card_models))
+
+
+@dataclass(frozen=True)
+class Level:
+    """What pods of a level are counted under, and what one of them is worth."""
+
+    rank: tuple[int, int]
+    """The least comes first."""
+    key: str
+    worth: Fraction
+
+
+def units_of(levels: Iterable[Level]) -> dict[str, Fraction]:
+    """The largest unit that divides what the pods of a level are worth, by level."""
+    denominators: dict[str, list[int]] = {}
+    for level in levels:
+        denominators.setdefault(level.key, []).append(level.worth.denominator)
+    return {key: Fraction(1, math.lcm(*many)) for key, many in denominators.items()}
