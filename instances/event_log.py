@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from flowlex.instances.file_storage import write_atomically
 from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine, Queue, Slots
-from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
+from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
 from flowlex.instances.input_errors import InstanceError, first_fault
 from flowlex.instances.instance_base import Name, NonNegative, Part, Positive, require_unique
 from flowlex.instances.jit import JitInstance, Job

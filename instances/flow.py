@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread, check_rules
+from flowlex.instances.group_rules import Affinity, Gang, TaskSpread, check_rules
 from flowlex.instances.instance_base import Instance, Name, NonNegative, Part, require_known, require_unique
 
 __all__ = [

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from flowlex.instances.array_types import numbered
+from flowlex.instances.group_rules import PodGang, PodQueue, PodResource, PodSpread
 from flowlex.instances.instance_base import (
     Instance,
     Name,
@@ -27,7 +28,7 @@ from flowlex.instances.instance_base import (
     require_known,
     require_unique,
 )
-from flowlex.instances.pod_group_rules import PodGang, PodQueue, PodResource, PodSpread, SideRules, side_rules
+from flowlex.instances.pod_rule_arrays import SideRules, side_rules
 from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_sizes
 
 __all__ = ["ExactSizes", "LoadReading", "Pairs", "Pod", "PodArrays", "PodInstance", "PodNode", "fits_wishes"]
@@ -270,10 +271,10 @@ class PodInstance(Instance):
             if strange := sorted(node.resources.keys() - of_node):
                 reason = f"node {node.name!r} has {strange[0]!r}, which is no resource of nodes"
                 raise ValueError(f"{reason}; list it in resources, without an amount")
-        domains = [(s.name, s.over) for s in self.spreads] + [(r.name, r.over) for r in self.resources]
-        for name, key in [(g.name, g.within) for g in self.gangs] + domains:
-            if key is not None and key not in labels:
-                raise ValueError(f"{name!r} names the label {key!r}, which no node has; name a label, or 'node'")
+        for rule in (*self.gangs, *self.spreads, *self.resources):
+            if rule.key is not None and rule.key not in labels:
+                what = f"{rule.says} names the label {rule.key!r}"
+                raise ValueError(f"{what}, which no node has; name a label, or 'node'")
         return self
 
     @cached_property

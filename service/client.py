@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowJob, Machine
-from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
+from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
 from flowlex.service.request_documents import Decision, Explained, Place, Places
 from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from flowlex.instances.group_rules import PodGang
 from flowlex.instances.importers.kubernetes_gpu_cards import Cards, cards_in_use, cards_of_nodes
 from flowlex.instances.importers.kubernetes_node_capacity import read_capacities
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod, read_cluster
@@ -40,7 +41,6 @@ from flowlex.instances.importers.kubernetes_topology import read_affinity, read_
 from flowlex.instances.importers.kubernetes_volumes import count_attached, read_volumes
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft
 from flowlex.instances.input_errors import InstanceError, first_fault
-from flowlex.instances.pod_group_rules import PodGang
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 
 __all__ = ["KubernetesWarning", "after", "instance_of", "movable_instance", "quantity", "read_kubernetes", "with_nodes"]

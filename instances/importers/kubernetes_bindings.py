@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flowlex.instances.group_rules import PodSpread
 from flowlex.instances.importers.kubernetes_documents import objects_of
 from flowlex.instances.importers.kubernetes_gpu_cards import card_notes
 from flowlex.instances.importers.kubernetes_objects import Cluster, KubePod
 from flowlex.instances.importers.kubernetes_quotas_and_budgets import Budgets
 from flowlex.instances.instance_base import InstanceError
-from flowlex.instances.pod_group_rules import PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 
 __all__ = ["Plan", "manifests", "plan", "script"]

@@ -7,10 +7,10 @@ import math
 from collections import Counter
 from functools import cache
 
+from flowlex.instances.group_rules import PodResource
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubePod
 from flowlex.instances.importers.kubernetes_resources import shown
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft
-from flowlex.instances.pod_group_rules import PodResource
 
 __all__ = ["read_capacities"]
 

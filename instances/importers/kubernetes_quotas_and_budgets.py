@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from flowlex.instances.group_rules import PodQueue, PodResource
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod
 from flowlex.instances.importers.kubernetes_resources import gigabytes, quantity
 from flowlex.instances.importers.kubernetes_selectors import selects
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft
-from flowlex.instances.pod_group_rules import PodQueue, PodResource
 
 __all__ = ["Budgets", "evictable", "read_gangs", "read_queues", "read_scoped_quotas"]
 

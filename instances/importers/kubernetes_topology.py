@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from flowlex.instances.group_rules import PodResource, PodSpread
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubeNode, KubePod
 from flowlex.instances.importers.kubernetes_selectors import tolerates
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft, Selection
-from flowlex.instances.pod_group_rules import PodResource, PodSpread
 
 __all__ = ["read_affinity", "read_anti_affinity", "read_spreads"]
 

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from flowlex.instances.group_rules import PodResource
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod, label_map
 from flowlex.instances.importers.kubernetes_resources import quantity
 from flowlex.instances.importers.kubernetes_selectors import matches_node, selects
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft
-from flowlex.instances.pod_group_rules import PodResource
 
 __all__ = ["count_attached", "read_volumes"]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+from flowlex.instances.group_rules import PodResource, PodSpread
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, Kind, KubePod, label_map
 from flowlex.instances.importers.kubernetes_selectors import selects
-from flowlex.instances.pod_group_rules import PodResource, PodSpread
 
 __all__ = ["Draft", "Selection"]
 

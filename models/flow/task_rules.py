@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from flowlex.instances.flow import FlowInstance, Machine
-from flowlex.instances.flow_rules import Gang, TaskSpread, domain_tags, members_of
+from flowlex.instances.group_rules import Gang, TaskSpread, domain_tags, members_of
 
 __all__ = ["Limit", "TaskRules", "Team"]
 

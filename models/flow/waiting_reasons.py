@@ -10,7 +10,7 @@ from functools import cached_property
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
-from flowlex.instances.flow_rules import RACK, domain_tags, members_of
+from flowlex.instances.group_rules import RACK, domain_tags, members_of
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.goal_interface import ClusterView, TaskView, task_views
 from flowlex.models.flow.task_rules import Limit, TaskRules, Team

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypedDict
 
-from flowlex.instances.pod_group_rules import GANG, MOST, QUOTA, SKEW, SideRules
+from flowlex.instances.pod_rule_arrays import GANG, MOST, QUOTA, SKEW, SideRules
 from flowlex.models.model_base import Equation
 
 __all__ = ["EQUATIONS"]

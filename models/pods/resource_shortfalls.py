@@ -9,7 +9,7 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.input_errors import counted
-from flowlex.instances.pod_group_rules import GANG
+from flowlex.instances.pod_rule_arrays import GANG
 from flowlex.models.pods.problem.group_rules import room
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.solution import PlacementSolution

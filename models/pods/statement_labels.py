@@ -9,7 +9,7 @@ import numpy as np
 
 from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, VariableBlock
 from flowlex.formulations.program_arrays import Integers
-from flowlex.instances.pod_group_rules import GANG, QUOTA, SKEW
+from flowlex.instances.pod_rule_arrays import GANG, QUOTA, SKEW
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.problem.integer_program import PlacementProgram
 from flowlex.models.statement.variable_labels import Index

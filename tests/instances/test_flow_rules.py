@@ -6,7 +6,7 @@ import pytest
 
 from flowlex.instances.files import instance_from_document
 from flowlex.instances.flow import FlowInstance
-from flowlex.instances.flow_rules import domain_tags, members_of
+from flowlex.instances.group_rules import domain_tags, members_of
 from flowlex.instances.instance_base import InstanceError
 from flowlex.models.flow.model import FlowScheduling
 

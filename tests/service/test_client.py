@@ -7,7 +7,7 @@ import pytest
 
 from flowlex.client import Refused, Scheduler, Unreachable
 from flowlex.instances.flow import FlowJob, FlowTask, Machine
-from flowlex.instances.flow_rules import Gang
+from flowlex.instances.group_rules import Gang
 from flowlex.models.flow.goals import preset
 from flowlex.service.flow_scheduler_core import ClusterCore
 from flowlex.service.kubernetes_watch import PodPlacer

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, TypeAdapter
 
 from flowlex.instances.flow import FlowJob, Machine
-from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
+from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
 from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.side_constraints import TieRule
 from flowlex.models.flow.live.task_ages import elapsed_s

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, RunningOn
-from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
+from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.side_constraints import TieRule

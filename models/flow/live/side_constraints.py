@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowJob, Machine
-from flowlex.instances.flow_rules import RACK, Affinity, Gang, TaskSpread, check_rules, domain_tags, members_of
+from flowlex.instances.group_rules import RACK, Affinity, Gang, TaskSpread, check_rules, domain_tags, members_of
 from flowlex.models.flow.live.task_records import EventError, LiveJob, LiveTask
 
 __all__ = ["Changes", "SideConstraints", "TieRule"]

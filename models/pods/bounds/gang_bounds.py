@@ -8,7 +8,7 @@ for more than half of one; c_d is the sum over the nodes of domain d. Then
     a spread places at most sum_d min(c_d, most, skew + min_d c_d) pods,
     a level counts sums of whole gangs and of single pods: a bound falls to the largest such number.
 
-Pods that run already may break a rule (`flowlex.instances.pod_group_rules`); their sets are left alone.
+Pods that run already may break a rule (`flowlex.instances.pod_rule_arrays`); their sets are left alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
-from flowlex.instances.pod_group_rules import GANG, MOST, SKEW
+from flowlex.instances.pod_rule_arrays import GANG, MOST, SKEW
 from flowlex.instances.pods import PodArrays
 
 __all__ = ["gangs_out", "largest_sum", "most_of_spreads"]

@@ -11,7 +11,7 @@ import numpy as np
 from flowlex.formulations.linear_expression import Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
-from flowlex.instances.pod_group_rules import GANG, MOST, QUOTA, SKEW
+from flowlex.instances.pod_rule_arrays import GANG, MOST, QUOTA, SKEW
 from flowlex.instances.pods import PodArrays
 
 __all__ = ["add_rules", "broken_rules", "may_use", "room", "rule_reason", "shares"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from flowlex.formulations.processor_time import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
-from flowlex.instances.pod_group_rules import SKEW
+from flowlex.instances.pod_rule_arrays import SKEW
 from flowlex.models.pods.problem.balance_measures import MEASURES, Measure
 from flowlex.models.pods.problem.integer_program import pinned
 from flowlex.models.pods.problem.node_fill_state import Cluster

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowlex.formulations.program_arrays import Booleans, Integers
-from flowlex.instances.pod_group_rules import GANG, SKEW
+from flowlex.instances.pod_rule_arrays import GANG, SKEW
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.group_rules import room
 from flowlex.models.pods.problem.node_fill_state import Cluster

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Floats, Integers, frozen
-from flowlex.instances.pod_group_rules import SKEW
+from flowlex.instances.pod_rule_arrays import SKEW
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.group_rules import room
 from flowlex.models.pods.problem.node_fill_state import Cluster
@@ -37,7 +37,7 @@ class SearchState(NamedTuple):
     head, after, before, many_on
         Linked lists of the pods of each node.
     rule_start, rule, amount, domain, topology, offset
-        As in `flowlex.instances.pod_group_rules.SideRules`.
+        As in `flowlex.instances.pod_rule_arrays.SideRules`.
     room
         What each domain of a rule may still take, see `flowlex.models.pods.problem.group_rules.room`.
     """

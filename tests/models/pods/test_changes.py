@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from flowlex.formulations.solver_outcome import SolveOptions
-from flowlex.instances.pod_group_rules import PodGang, PodQueue, PodResource, PodSpread
+from flowlex.instances.group_rules import PodGang, PodQueue, PodResource, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.solution import ModelError

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations.solver_outcome import SolveOptions
-from flowlex.instances.pod_group_rules import PodGang, PodQueue
+from flowlex.instances.group_rules import PodGang, PodQueue
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.pod_value import pod_values

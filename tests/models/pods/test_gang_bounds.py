@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.instances.pod_group_rules import PodGang, PodSpread
+from flowlex.instances.group_rules import PodGang, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.bounds.gang_bounds import gangs_out, largest_sum, most_of_spreads
 from flowlex.models.pods.problem.node_fill_state import Cluster

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from flowlex.instances.pod_group_rules import PodResource
+from flowlex.instances.group_rules import PodResource
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.validation.certificates import verify

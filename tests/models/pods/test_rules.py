@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from flowlex.formulations.solver_outcome import SolveOptions, Status
-from flowlex.instances.pod_group_rules import PodGang, PodQueue, PodSpread
+from flowlex.instances.group_rules import PodGang, PodQueue, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.group_rules import broken_rules

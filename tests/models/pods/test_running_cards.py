@@ -13,8 +13,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_array
 
 from flowlex.formulations.solver_outcome import SolveOptions, Status
+from flowlex.instances.group_rules import PodGang, PodSpread
 from flowlex.instances.importers.kubernetes import read_kubernetes
-from flowlex.instances.pod_group_rules import PodGang, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.model import PodPlacement

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.flow_rules import domain_tags, members_of
+from flowlex.instances.group_rules import domain_tags, members_of
 from flowlex.validation.certificates.flow.goal_costs import Problem
 
 __all__ = ["Ties", "offences", "overfull"]

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
-from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
+from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
 from flowlex.instances.instance_base import InstanceError
 from flowlex.models.flow.goals import PRESETS, Continuity, FairShares, Goal, LoadSpread, Placement, Priority
 from flowlex.models.flow.live import equal_schedules, snapshot

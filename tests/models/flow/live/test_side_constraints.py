@@ -7,7 +7,7 @@ import pytest
 
 from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
-from flowlex.instances.flow_rules import Affinity, Gang, TaskSpread
+from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
 from flowlex.models.flow.goals import PRESETS, Continuity, FairShares, LoadSpread, Placement, Priority
 from flowlex.models.flow.live import scheduler as stepping
 from flowlex.models.flow.live.replay_events import replay_events

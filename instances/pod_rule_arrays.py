@@ -1,4 +1,4 @@
-"""Rules over several pods of a placement: gangs, spreads over racks, quotas of users; and their arrays.
+"""The rules of a pod placement (`flowlex.instances.group_rules`) as arrays.
 
 Each rule counts its pods by *domain*: a node, the nodes that share a label's value (a rack), or the whole cluster. What
 runs already may exceed a rule; the rule then lets nothing be added that exceeds it further.
@@ -9,83 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.instance_base import Name, NonNegative, Part, Positive, read_only
+from flowlex.instances.instance_base import read_only
 from flowlex.instances.pod_sizes import Pairs, in_units
 
-__all__ = [
-    "GANG",
-    "MOST",
-    "QUOTA",
-    "SKEW",
-    "PodGang",
-    "PodQueue",
-    "PodResource",
-    "PodSpread",
-    "SideRules",
-    "side_rules",
-]
+__all__ = ["GANG", "MOST", "QUOTA", "SKEW", "SideRules", "side_rules"]
 
 #: Kinds of rules in `SideRules.what`.
 GANG, MOST, SKEW, QUOTA = range(4)
-
-
-class PodGang(Part):
-    """Pods that are placed all together or not at all, over as many nodes as it takes."""
-
-    name: Name
-    within: Name | None = None
-    """``node``: all on one node; a label: all on nodes with one value of it, such as ``rack``; null: anywhere."""
-
-
-class PodSpread(Part):
-    """Pods with anti-affinity, or spread evenly over domains; nodes without the label take none."""
-
-    name: Name
-    over: Name = "node"
-    """What a domain is: ``node``, or the label whose values are the domains, such as ``rack``."""
-    most: Annotated[int, Field(ge=1)] | None = None
-    """At most so many of its pods in a domain; 1 keeps them apart."""
-    skew: Annotated[int, Field(ge=1)] | None = None
-    """The fullest and the emptiest domain that its pods may use differ by at most so many pods."""
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if self.most is None and self.skew is None:
-            raise ValueError(f"spread {self.name!r} gives neither most nor skew; give one of them")
-        return self
-
-
-class PodQueue(Part):
-    """A user or a queue: what its pods may use together, and its weight where users are treated fairly."""
-
-    name: Name
-    weight: Positive = 1.0
-    """Its share of the cluster compared with other queues, for ``admission=fair``."""
-    gpus: NonNegative | None = None
-    """Quota of GPUs, parts of a card counted as such; GB as parts of the largest card. Null: no quota."""
-    cpu_cores: NonNegative | None = None
-    """Quota of cores."""
-    memory_gb: NonNegative | None = None
-    """Quota of memory in GB."""
-    pods: Annotated[int, Field(ge=0)] | None = None
-    """Quota of pods."""
-
-
-class PodResource(Part):
-    """A resource that pods ask for in integer units, beside cores, memory and cards; each domain has some of it."""
-
-    name: Name
-    over: Name = "node"
-    """What a domain is: ``node``, or the label whose values are the domains; nodes without it take no such pod."""
-    amount: Annotated[int, Field(ge=0, le=2**53)] | None = None
-    """What every domain has; null: the sum of what its nodes say in their ``resources``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,7 +164,7 @@ def _gangs(instance: Any) -> list[_Rule]:
         if key and at:  # what runs apart already stays so
             where = {name if key == "node" else node[name].labels.get(key) for name in at}
             key = key if len(where) == 1 and None not in where else ""
-        found.append(_Rule(GANG, f"gang {gang.name!r}", key, len(pods), pods, [1] * len(pods)))
+        found.append(_Rule(GANG, gang.says, key, len(pods), pods, [1] * len(pods)))
     return found
 
 
@@ -238,7 +174,7 @@ def _spreads(instance: Any) -> list[_Rule]:
         pods = [p for p, pod in enumerate(instance.pods) if spread.name in pod.spreads]
         for what, limit in ((MOST, spread.most), (SKEW, spread.skew)):
             if limit is not None:
-                found.append(_Rule(what, f"spread {spread.name!r}", spread.over, limit, pods, [1] * len(pods)))
+                found.append(_Rule(what, spread.says, spread.over, limit, pods, [1] * len(pods)))
     return found
 
 
@@ -253,7 +189,7 @@ def _quotas(instance: Any) -> list[_Rule]:
             asked = [_asked(instance.pods[p], field, largest) for p in pods]
             units, held, _ = in_units(asked, [rational(limit), sum(asked, Fraction(0))])
             mine = [(p, u) for p, u in zip(pods, units, strict=True) if u]
-            name = f"{field} of queue {queue.name!r}"
+            name = f"{field} of {queue.says}"
             found.append(_Rule(QUOTA, name, "", held[0], [p for p, _ in mine], [u for _, u in mine]))
     return found
 
@@ -266,7 +202,7 @@ def _resources(instance: Any) -> list[_Rule]:
         has = [node.resources.get(name, 0) for node in instance.nodes] if resource.amount is None else None
         limit = resource.amount if has is None else max(has)
         amounts = [instance.pods[p].resources[name] for p in pods]
-        found.append(_Rule(QUOTA, f"resource {name!r}", resource.over, limit, pods, amounts, has))
+        found.append(_Rule(QUOTA, resource.says, resource.over, limit, pods, amounts, has))
     return found
 
 
