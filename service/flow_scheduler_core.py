@@ -13,9 +13,10 @@ from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.live.explain_waiting import Explanation
-from flowlex.models.flow.live.full_solve import Decided, priced
-from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
+from flowlex.models.flow.live.full_solve import priced
+from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
+from flowlex.models.flow.live.task_records import Decided, Delta, EventError
 from flowlex.models.model_base import ModelError
 from flowlex.service.request_documents import Explained, Place, Places
 from flowlex.service.scheduler_protocol import Document, RefusedEvent, SlowAnswer

@@ -161,7 +161,7 @@ def test_rules_and_capacities_over_http(start, monkeypatch):
     assert sorted(task for task, *_ in third["stopped"]) == ["g0", "g1", "g2", "g3"]
     api.worker.journal.close()  # no last snapshot, no goodbye
     api.worker.close = lambda: None
-    monkeypatch.setattr("flowlex.models.flow.live.scheduler.solve_fully", None)  # decisions of the log are not solved
+    monkeypatch.setattr("flowlex.models.flow.live.decision.solve_fully", None)  # decisions of the log are not solved
     again = start(load, router)
     assert again.get("/v1/placements").json() == {"number": 3, "places": {"f0": "m0"}}
     scheduler = again.worker.core.scheduler

@@ -166,11 +166,15 @@ class TaskView:
     priority: int
     machine: str | None
     elapsed_s: float
-    costs: Mapping[str, float]
     apart: str = ""  # no machine runs two tasks with this name
     preempt_cost: float = 0
     limited: bool = False  # its job has a limit of preemptions
     held: bool = False  # it stays where it runs, or stops
+
+    @property
+    def costs(self) -> Mapping[str, float]:
+        """Explicit costs by machine."""
+        return self.task.costs
 
 
 def task_views(instance: FlowInstance) -> list[TaskView]:
@@ -185,7 +189,7 @@ def task_views(instance: FlowInstance) -> list[TaskView]:
         limited = job.preemptions_per_hour is not None
         for task in job.tasks:
             machine, elapsed_s = (None, 0.0) if task.running is None else (task.running.machine, task.running.elapsed_s)
-            views.append(TaskView(task, name, priority, machine, elapsed_s, task.costs, apart, price, limited))
+            views.append(TaskView(task, name, priority, machine, elapsed_s, apart, price, limited))
     return views
 
 

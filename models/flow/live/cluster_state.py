@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from math import inf
+from typing import Any
 
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine, Queue
 from flowlex.models.flow.arc_costs import Rules
@@ -14,9 +16,10 @@ from flowlex.models.flow.live.live_arc_costs import ArcCosts
 from flowlex.models.flow.live.live_network import LiveNetwork
 from flowlex.models.flow.live.network_parts import UNBOUND, JobBounds, Session
 from flowlex.models.flow.live.preemption_limits import PreemptionLimits
+from flowlex.models.flow.live.session_choice import make_session, plan_stages
 from flowlex.models.flow.live.side_constraints import SideConstraints
 from flowlex.models.flow.live.task_ages import TaskAges, elapsed_s
-from flowlex.models.flow.live.task_records import EventError, LiveJob, LiveTask
+from flowlex.models.flow.live.task_records import EventError, FullSolve, LiveJob, LiveTask
 from flowlex.models.model_base import ModelError
 
 __all__ = ["LiveState"]
@@ -33,33 +36,39 @@ class LiveState:
     ----------
     network
         A view of the state as a network.
+    method
+        How strict orders are kept.
     costs
         What its arcs cost.
     preemptions
         Which tasks may only stay or stop.
     side_constraints
         What the network does not hold.
+    steps, events
+        Decisions so far, and events since the last one.
+    decision
+        The last decision, where the network could not make it.
+    fresh, why
+        Tasks to be reported if they wait, and why tasks leave their machine, with the next step.
     """
 
     def __init__(
-        self,
-        cluster: FlowInstance,
-        goals: tuple[Goal, ...],
-        session: Session,
-        wait_cost: float | None,
-        scale: int,
-        order: StrictOrder,
-        task_limit: int,
+        self, cluster: FlowInstance, goals: tuple[Goal, ...], options: Mapping[str, Any], machines: int, tasks: int
     ) -> None:
         self.name: str = cluster.name
-        self.goals = goals
-        initial = [TaskView(t, j.name, j.priority, None, 0.0, t.costs) for j in cluster.jobs for t in j.tasks]
-        self.rules: Rules = Rules(goals, wait_cost, Scale(scale), initial, order)
-        self.session = session
+        self.goals, self.options = goals, options
+        limit, lexicographic = options["cost_limit"] * options["scale"], options["lexicographic"]
+        order = StrictOrder.live(goals, limit, options["task_limit"], lexicographic=lexicographic)
+        divisors, self.method = plan_stages(order, options["method"])
+        initial = [TaskView(t, j.name, j.priority, None, 0.0) for j in cluster.jobs for t in j.tasks]
+        self.rules: Rules = Rules(goals, options["wait_cost"], Scale(options["scale"]), initial, order)
+        self.session: Session = make_session(divisors, machines + 2 * tasks, 12 * tasks + 4 * machines)
         self.cluster: ClusterView = ClusterView()
-        self.network: LiveNetwork = LiveNetwork(session, self.cluster)
-        self.task_limit = task_limit
+        self.network: LiveNetwork = LiveNetwork(self.session, self.cluster)
         self.now_s: float = 0.0
+        self.steps = self.events = 0
+        self.decision: FullSolve | None = None
+        self.why: dict[str, str] = {}
         self.tasks: dict[str, LiveTask] = {}
         self.jobs: dict[str, LiveJob] = {}
         self.queues: tuple[Queue, ...] = cluster.queues
@@ -70,10 +79,10 @@ class LiveState:
         self.slots = 0
         self.fresh: dict[str, None] = {}  # tasks to be reported if they wait
         self.side_constraints: SideConstraints = SideConstraints(self.cluster.machines, self.jobs, self.tasks)
-        self._on: dict[str, dict[str, None]] = {}
-        self._apart: dict[str, dict[str, None]] = {}  # tasks by `FlowJob.different_machines`
+        self.tasks_on: dict[str, dict[str, None]] = {}  # by machine, since the last step
+        self.tasks_apart: dict[str, dict[str, None]] = {}  # by `FlowJob.different_machines`
         self.costs: ArcCosts = ArcCosts(self.rules, order, self.cluster, self.network, self.side_constraints)
-        self.preemptions: PreemptionLimits = PreemptionLimits(self.jobs, self.tasks, self._on, self.costs)
+        self.preemptions: PreemptionLimits = PreemptionLimits(self.jobs, self.tasks, self.tasks_on, self.costs)
 
     def recompute_claims(self) -> None:
         """Claims of all jobs under the present goals and queues; the next step hands all bounds on."""
@@ -103,9 +112,9 @@ class LiveState:
             raise EventError(f"no machine is named {name!r}; it may have been removed")
         return self.cluster.machines[name]
 
-    def held(self, machine: str) -> Iterable[str]:
-        """Tasks that run on a machine since the last step."""
-        return list(self._on.get(machine, ()))
+    def must_leave(self, machine: str, why: str) -> None:
+        """Note why tasks stop or move that run on a machine now."""
+        self.why.update(dict.fromkeys(self.tasks_on.get(machine, ()), f"machine {machine!r} {why}"))
 
     def refuse_slots(self, machine: str, more: int) -> None:
         """Raise `EventError` where a machine would bring more slots than all machines may have."""
@@ -154,23 +163,24 @@ class LiveState:
     def _reprice_around(self, machine: str) -> None:
         """Reprice the tasks whose arcs depend on whether a machine is there."""
         each = self.rules.asks_each
-        for name in self.tasks if each else {**self.costs.mentioning(machine), **self._on.get(machine, {})}:
+        for name in self.tasks if each else {**self.costs.mentioning(machine), **self.tasks_on.get(machine, {})}:
             self.reprice(self.tasks[name])
         if each and self.claims is not None:
             self.recompute_claims()
 
     def put_job(self, job: FlowJob) -> None:
         """Add a job with all its tasks; a refused cost leaves nothing behind."""
-        if len(self.tasks) + len(job.tasks) > self.task_limit:
-            raise EventError(f"job {job.name!r}: there would be more than {self.task_limit} tasks; raise task_limit")
+        most = self.options["task_limit"]
+        if len(self.tasks) + len(job.tasks) > most:
+            raise EventError(f"job {job.name!r}: there would be more than {most} tasks; raise task_limit")
         if job.queue is not None and all(queue.name != job.queue for queue in self.queues):
             raise EventError(f"job {job.name!r} is in queue {job.queue!r}, which does not exist; see set_queues")
         self.side_constraints.refuse_job(job)
         rule = job.different_machines or ""
-        present = self._apart.get(rule, {})
+        present = self.tasks_apart.get(rule, {})
         apart = rule if len(present) + len(job.tasks) > 1 else ""
         cost, limited = job.preempt_cost, job.preemptions_per_hour is not None
-        views = [LiveTask(t, job.name, job.priority, None, 0.0, t.costs, apart, cost, limited) for t in job.tasks]
+        views = [LiveTask(t, job.name, job.priority, None, 0.0, apart, cost, limited) for t in job.tasks]
         priced = [(view, *self.costs.price(view)) for view in views]
         # How long ago tasks were preempted is a matter of the clock from now on.
         lasting = job.model_copy(update={"preempted_s": ()})
@@ -190,7 +200,7 @@ class LiveState:
         if rule:
             for name in present if apart else ():
                 self._keep_apart(self.tasks[name], rule)
-            self._apart.setdefault(rule, {}).update(live.tasks)
+            self.tasks_apart.setdefault(rule, {}).update(live.tasks)
 
     def _keep_apart(self, task: LiveTask, rule: str) -> None:
         """A task is no longer alone with its rule."""
@@ -206,7 +216,7 @@ class LiveState:
         self.costs.forget(task)
         if task.machine is not None:
             self.running -= 1
-            del self._on[task.machine][name]
+            del self.tasks_on[task.machine][name]
             self.preemptions.doubt(task.machine)
             self.preemptions.release(task, self.now_s)
         self.ages.stop(name)
@@ -214,9 +224,9 @@ class LiveState:
         self.side_constraints.forget(name, task.job)
         rule = job.job.different_machines
         if rule:
-            del self._apart[rule][name]
-            if not self._apart[rule]:
-                del self._apart[rule]
+            del self.tasks_apart[rule][name]
+            if not self.tasks_apart[rule]:
+                del self.tasks_apart[rule]
                 self.network.forget(rule)
         del job.tasks[name]
         if self.claims is not None:
@@ -233,7 +243,7 @@ class LiveState:
         task = self.tasks[name]
         if task.machine is not None:
             self.running -= 1
-            del self._on[task.machine][name]
+            del self.tasks_on[task.machine][name]
             self.ages.stop(name)
             self.preemptions.doubt(task.machine)
             if self.preemptions.release(task, self.now_s) and machine is None:
@@ -242,7 +252,7 @@ class LiveState:
         task.machine, task.started_s, task.elapsed_s = machine, self.now_s, 0.0
         if machine is not None:
             self.running += 1
-            self._on.setdefault(machine, {})[name] = None
+            self.tasks_on.setdefault(machine, {})[name] = None
             self.ages.start(name, self.now_s)
             self.preemptions.doubt(machine)
         if self.ages.matters or task.limited or task.preempt_cost:
@@ -310,8 +320,25 @@ class LiveState:
             self.preemptions.note(live, times)
             raise
 
-    def advance(self) -> None:
-        """Bring the network up to the present time."""
+    def advance(self, now_s: float | None = None) -> None:
+        """Let time pass and bring the network up to the events, without deciding yet.
+
+        Parameters
+        ----------
+        now_s
+            The new time in seconds, on the scheduler's own clock; None: time stands still.
+
+        Raises
+        ------
+        EventError
+            The time is not finite, or it lies before the present one.
+        """
+        if now_s is not None:
+            if not now_s < inf:
+                raise EventError(f"time must be a finite number of seconds, got {now_s}")
+            if now_s < self.now_s:
+                raise EventError(f"time cannot go back from {self.now_s:g} s to {now_s:g} s")
+            self.now_s = now_s
         for started_s, names in self.ages.due(self.now_s):
             self.costs.grow_older(elapsed_s(started_s, self.now_s), map(self.tasks.__getitem__, names))
         for name in self.side_constraints.update_blocked():

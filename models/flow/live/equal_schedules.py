@@ -144,7 +144,7 @@ class _Weighing:
         """What so many more tasks on a machine, or waiting in a job, cost there; None where there is no room."""
         state, (machine, job) = self._state, place
         if machine is not None:
-            held = len(list(state.held(machine))) + self._held[machine]
+            held = len(state.tasks_on.get(machine, ())) + self._held[machine]
             steps = [(capacity, cost) for _, capacity, cost in state.network.machines[machine].arcs]
         else:
             live, bounds = state.jobs[job], state.network.jobs[job].bounds
@@ -161,7 +161,7 @@ class _Weighing:
             rule = state.tasks[name].apart
             if not rule or machine is None:
                 continue
-            for other in state._apart[rule]:
+            for other in state.tasks_apart[rule]:
                 now = moved.get(other, self._found.get(other, state.tasks[other].machine))
                 if other != name and now == machine:
                     return False

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
-
-from pydantic import TypeAdapter
 
 from flowlex.formulations.solver_outcome import Status
 from flowlex.models.flow.goals.own_goals import ask
@@ -15,69 +12,15 @@ from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.explain_waiting import Explanation
 from flowlex.models.flow.live.frozen_state import FrozenState
 from flowlex.models.flow.live.task_records import EventError
-from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.models.flow.solution import FlowSolution
 from flowlex.models.model_base import ModelError
 from flowlex.models.solution import Seconds
-from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.verifier_interface import verify
 
-__all__ = ["Decided", "FullSolve", "audit_schedule", "priced", "solve_fully"]
+__all__ = ["audit_schedule", "priced", "solve_fully"]
 
 
-@dataclass(frozen=True)
-class FullSolve:
-    """What is kept of a decision made by a whole solve.
-
-    Attributes
-    ----------
-    method
-        How it was solved.
-    best
-        Whether it is the optimum: then it stays so while nothing but time passes, as what stays is worth ever more.
-    waiting
-        Reason by waiting task.
-    score
-        What was minimised; None where the decision was taken over from a log.
-    """
-
-    method: str
-    best: bool = False
-    waiting: Mapping[str, str] = field(default_factory=dict)
-    score: Score | None = None
-    certificate: Certificate | None = field(default=None, compare=False)
-
-    @classmethod
-    def of(cls, solution: FlowSolution) -> FullSolve:
-        """What a solution leaves."""
-        best = solution.status is Status.OPTIMAL
-        return cls(solution.method, best, dict(solution.waiting), solution.score, solution.certificate)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For a state file; a certificate is of a step and is not kept."""
-        found: dict[str, Any] = TypeAdapter(FullSolve).dump_python(replace(self, certificate=None), mode="json")
-        del found["certificate"]
-        return found
-
-    @classmethod
-    def of_dict(cls, found: Mapping[str, Any]) -> FullSolve:
-        """What `to_dict` gave, from a file."""
-        return TypeAdapter(cls).validate_python(found)
-
-
-@dataclass(frozen=True)
-class Decided:
-    """A decision of a log: machine (None: none) of each task that changed, and reasons of tasks that waited then."""
-
-    places: Mapping[str, str | None]
-    waiting: Mapping[str, str]
-
-    def as_full_solve(self, before: FullSolve | None) -> FullSolve:
-        """What is known of it."""
-        known = {} if before is None else before.waiting
-        return FullSolve("as decided before", waiting={**known, **self.waiting})
-
-
-def solve_fully(state: LiveState, options: Mapping[str, Any], *, certify: bool) -> FlowSolution:
+def solve_fully(state: LiveState, *, certify: bool) -> FlowSolution:
     """The best schedule of the present instance.
 
     Raises
@@ -86,8 +29,8 @@ def solve_fully(state: LiveState, options: Mapping[str, Any], *, certify: bool) 
         There is none within the limits of the solver; nothing has changed.
     """
     program = bool(state.side_constraints)
-    solver = options["solver"] if program else {}
-    solution = FrozenState.of(state, options).model.solve("highs" if program else "network", certify=certify, **solver)
+    solver = state.options["solver"] if program else {}
+    solution = FrozenState.of(state).model.solve("highs" if program else "network", certify=certify, **solver)
     if not solution.status.has_answer:
         raise ModelError(f"no schedule ({solution.message}); give the solver more time or steps")
     return solution
@@ -115,14 +58,15 @@ def priced(why: Explanation, frozen: FrozenState) -> Explanation:
         goals = zip(now.by_goal, then.by_goal, strict=True) if now.by_goal else ((("", now.cost), ("", then.cost)),)
         first, *others = (after - before for (_, before), (_, after) in goals)
         price = float(Fraction(first + (others >= [0] * len(others)), model.rules.scale.factor))
-    there, machine, running = found.machine_of, found.machine_of[why.task], frozen.running
+    there, machine = found.machine_of, found.machine_of[why.task]
+    running = {name: at for name, (at, _) in frozen.places.items()}
     stops = tuple(name for name in running if name not in there)
     moves = tuple(name for name, at in running.items() if there.get(name, at) != at)
-    rack = next(each.rack for each in frozen.others["machines"] if each.name == machine)
+    rack = next(each.rack for each in frozen.machines if each.name == machine)
     return replace(why, machine=machine, rack=rack, price=price, stops=stops, moves=moves, unpriced="")
 
 
-def audit_schedule(state: LiveState, options: Mapping[str, Any], waiting: Mapping[str, str]) -> FlowSolution:
+def audit_schedule(state: LiveState, waiting: Mapping[str, str]) -> FlowSolution:
     """The schedule in force, judged by the proof of a fresh solve of the present instance.
 
     What runs has its credit for staying by now, so that an optimum of the last step is one of the present instance.
@@ -136,7 +80,7 @@ def audit_schedule(state: LiveState, options: Mapping[str, Any], waiting: Mappin
     CertificateError
         The schedule does not stand up to the instance (a defect, never an input error).
     """
-    fresh, instance = solve_fully(state, options, certify=False), FrozenState.of(state, options).instance
+    fresh, instance = solve_fully(state, certify=False), FrozenState.of(state).instance
     running = {name: task.machine for name, task in state.tasks.items() if task.machine is not None}
     if fresh.status is not Status.OPTIMAL and fresh.machine_of != running:
         raise ModelError(f"{fresh.message}; give the solver more time or steps to judge the schedule in force")

@@ -1,53 +1,31 @@
-"""What a flow scheduler answers when it is asked: places, reasons, figures and proofs."""
+"""What a flow scheduler answers when it is asked: places, reasons, figures and proofs. Nothing here decides."""
 
 from __future__ import annotations
 
-from math import inf
-from typing import Any
+from collections import Counter
+
+import numpy as np
 
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.live.event_handlers import EventHandlers
+from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.explain_waiting import Explanation, explain_task
 from flowlex.models.flow.live.frozen_state import FrozenState
-from flowlex.models.flow.live.full_solve import FullSolve, audit_schedule, priced
+from flowlex.models.flow.live.full_solve import audit_schedule, priced
 from flowlex.models.flow.live.network_optimum import Optimum
-from flowlex.models.flow.live.state_queries import present_score, waiting_reason
+from flowlex.models.flow.live.session_choice import solved_costs
 from flowlex.models.flow.live.task_records import EventError
 from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.models.flow.waiting_reasons import plain_reason
 
 __all__ = ["Queries"]
 
 
-class Queries(EventHandlers):
-    """Questions to `FlowScheduler`; none of them decides anything."""
+class Queries:
+    """Questions about a state; the network's optimum is read once for all of them between two steps."""
 
-    options: dict[str, Any]
-    certify: bool
-    steps: int
-    _full_solve: FullSolve | None  # the last decision, where the network could not make it
-    _last_optimum: tuple[object, Optimum] | None  # with when it was read
-
-    def prepare(self, now_s: float | None = None) -> None:
-        """Let time pass and bring the network up to the events, without deciding yet.
-
-        Parameters
-        ----------
-        now_s
-            The new time in seconds, on the scheduler's own clock; None: time stands still.
-
-        Raises
-        ------
-        EventError
-            The time is not finite, or it lies before the present one.
-        """
-        state = self.state
-        if now_s is not None:
-            if not now_s < inf:
-                raise EventError(f"time must be a finite number of seconds, got {now_s}")
-            if now_s < state.now_s:
-                raise EventError(f"time cannot go back from {state.now_s:g} s to {now_s:g} s")
-            state.now_s = now_s
-        state.advance()
+    def __init__(self, state: LiveState) -> None:
+        self.state = state
+        self._last_optimum: tuple[object, Optimum] | None = None  # with when it was read
 
     def machine_of(self, task: str) -> str | None:
         """Where a task runs; None when it waits."""
@@ -63,7 +41,20 @@ class Queries(EventHandlers):
 
     def reason(self, task: str) -> str:
         """Why a task waits, as of the last step."""
-        return self._side_constraint_reason(task) or waiting_reason(self.state, task)
+        if (reason := self._side_constraint_reason(task)) is not None:
+            return reason
+        state, view = self.state, self.state.task(task)
+        others = state.tasks_apart.get(view.apart, ())
+        taken = {at for other in others if (at := state.tasks[other].machine) is not None}
+        waiting = sum(state.tasks[other].machine is None for other in state.jobs[view.job].tasks)
+        used = state.rules.shares is not None and waiting <= state.network.jobs[view.job].bounds.must
+        return plain_reason(state.rules, view, state.cluster, taken, share_used=used)
+
+    def _side_constraint_reason(self, task: str) -> str | None:
+        """Why a task waits, where the network does not say so."""
+        rules, decision = self.state.side_constraints, self.state.decision
+        solved = None if decision is None else decision.waiting.get(task)
+        return rules.missing_domain_reason(task) or solved or rules.blocked_reason(task)
 
     def explain(self, task: str, *, full_solves: bool = True) -> Explanation:
         """Why a task waits, what would have to change, and at what price; see `Explanation`.
@@ -80,44 +71,43 @@ class Queries(EventHandlers):
         EventError
             No task has the name, or it runs (or will with the next step).
         """
-        self.state.task(task)
-        self.prepare()
-        tied = bool(self.state.side_constraints) or self._full_solve is not None
-        pending = bool(self._stopwatch.events) and self._side_constraint_reason(task) is None
+        state = self.state
+        state.task(task)
+        state.advance()
+        tied = bool(state.side_constraints) or state.decision is not None
+        pending = bool(state.events) and self._side_constraint_reason(task) is None
         why = explain_task(self._optimum(), task, self.reason(task), pending=pending, tied=tied)
         return priced(why, self.frozen()) if tied and full_solves else why
 
-    def frozen(self) -> FrozenState:
-        """The state as of now, for other threads and processes."""
-        return FrozenState.of(self.state, self.options)
-
     def _optimum(self) -> Optimum:
-        """The optimum of the network, read once for all questions between two steps."""
         state = self.state
-        key = self.steps, self._stopwatch.events, state.now_s, state.session.changes
+        key = state.steps, state.events, state.now_s, state.session.changes
         if self._last_optimum is None or self._last_optimum[0] != key:
             self._last_optimum = key, Optimum.of(state)
         return self._last_optimum[1]
 
-    def _side_constraint_reason(self, task: str) -> str | None:
-        """Why a task waits, where the network does not say so."""
-        rules = self.state.side_constraints
-        solved = None if self._full_solve is None else self._full_solve.waiting.get(task)
-        return rules.missing_domain_reason(task) or solved or rules.blocked_reason(task)
+    def frozen(self) -> FrozenState:
+        """The state as of now, for other threads and processes."""
+        return FrozenState.of(self.state)
+
+    def instance(self) -> FlowInstance:
+        """The present state as an instance."""
+        return self.frozen().instance
 
     def score(self) -> Score:
-        """What the last step minimised; where a whole solve still holds, the figures of that solve.
+        """What the last step minimised; where a full solve still holds, the figures of that solve.
 
         Raises
         ------
         EventError
             The last decision was taken over from a log.
         """
-        if self._full_solve is None:
-            return present_score(self.state)
-        if self._full_solve.score is None:
+        decision = self.state.decision
+        if decision is None:
+            return _present_score(self.state)
+        if decision.score is None:
             raise EventError("the last decision was taken over from a log; step first")
-        return self._full_solve.score
+        return decision.score
 
     def audit(self) -> FlowSolution:
         """The schedule of the last step as a solution, certified from the instance instead of the network.
@@ -131,14 +121,40 @@ class Queries(EventHandlers):
             Something has happened since the last step, or a task stopped within the limit of its job
             (`FlowJob.preemptions_per_hour`) finds another place now.
         ModelError
-            A whole solve stopped at its limit.
+            A full solve stopped at its limit.
         CertificateError
             The schedule does not stand up to the instance (a defect, never an input error).
         """
-        if self._stopwatch.events or not self.steps:
+        if self.state.events or not self.state.steps:
             raise EventError("events have come since the last step; step first")
-        return audit_schedule(self.state, self.options, self.waiting())
+        return audit_schedule(self.state, self.waiting())
 
-    def instance(self) -> FlowInstance:
-        """The present state as an instance."""
-        return self.frozen().instance
+
+def _present_score(state: LiveState) -> Score:
+    """What the schedule of the last step minimises, recomputed (work in proportion to the cluster)."""
+    strict = state.rules.priority is not None and state.rules.priority.mode == "strict"
+    waiting: Counter[int] = Counter()
+    shortfall = weighted = 0
+    for name, job in state.jobs.items():
+        waits = sum(state.tasks[t].machine is None for t in job.tasks)
+        waiting[job.job.priority if strict else 0] += waits
+        bounds = state.network.jobs[name].bounds
+        short = max(0, waits - bounds.must - bounds.free)
+        shortfall += short
+        weighted += bounds.wait_cost * (waits - bounds.must - short) + bounds.short_cost * short
+    by_goal = _cost_by_goal(state)
+    cost = sum(cost for _, cost in by_goal) if by_goal else state.session.objective - weighted
+    return Score(shortfall, tuple(sorted(waiting.items())), by_goal, cost)
+
+
+def _cost_by_goal(state: LiveState) -> tuple[tuple[str, int], ...]:
+    """Cost of each goal, arc by arc, as sums over many arcs cannot be told apart by goal."""
+    if state.rules.order is None:
+        return ()
+    flow = state.session.flow
+    slots = np.flatnonzero(flow)
+    total = [0] * len(state.costs.order.names)
+    for cost, units in zip(solved_costs(state.session, slots), flow[slots].tolist(), strict=True):
+        if cost:
+            total = [a + units * b for a, b in zip(total, state.costs.order.split(cost), strict=True)]
+    return tuple(zip(state.costs.order.names, total, strict=True))

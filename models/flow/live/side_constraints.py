@@ -121,10 +121,6 @@ class SideConstraints:
         if not self._rules_of[task]:
             del self._rules_of[task]
 
-    def of_kind(self, kind: type[TieRule]) -> tuple[TieRule, ...]:
-        """All rules of a kind, with what is left of their tasks."""
-        return tuple(rule for rule in self.rules.values() if isinstance(rule, kind))
-
     # Machines --------------------------------------------------------------------------------------------------
     def check_machine(self, machine: Machine) -> None:
         """Raise `EventError` where a machine is in two domains of one key."""

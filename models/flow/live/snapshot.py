@@ -1,6 +1,6 @@
 """Save a flow scheduler and make it again: the same cluster and clocks, and the schedule that is in force.
 
-The file is compressed JSON, written whole or not at all: what `Record` holds, the options, and the goals by module,
+The file is compressed JSON, written whole or not at all: what `FrozenState` holds, and the goals by module,
 name and fields. The network is made anew and solved with the next step, which keeps the present schedule among equal
 ones. A file that names a goal lets the module of that goal be imported, so load only files of your own.
 """
@@ -17,13 +17,12 @@ from typing import Any
 
 from flowlex.formulations.sessions.live_network import NoFlowError
 from flowlex.instances.file_storage import write_atomically
-from flowlex.instances.flow import FlowInstance, Queue
+from flowlex.instances.flow import FlowInstance
 from flowlex.instances.instance_base import InstanceError
 from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.goal_document import AbsentGoalError, described, revived
-from flowlex.models.flow.live.cluster_record import Record
-from flowlex.models.flow.live.full_solve import FullSolve
+from flowlex.models.flow.live.frozen_state import FrozenState
 from flowlex.models.flow.live.scheduler import FlowScheduler
 
 __all__ = ["load_scheduler", "save_scheduler"]
@@ -33,19 +32,8 @@ _FORMAT = "flowlex flow scheduler 6"
 
 def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
     """Write the whole state to ``path``, atomically."""
-    state = scheduler.state
-    document = {
-        "format": _FORMAT,
-        "name": state.name,
-        "goals": [described(goal) for goal in state.goals],
-        "options": scheduler.options,
-        "queues": [queue.model_dump(mode="json") for queue in state.queues],
-        "steps": scheduler.steps,
-        "events": scheduler._stopwatch.events,
-        "why": scheduler._why,
-        "whole": None if scheduler._full_solve is None else scheduler._full_solve.to_dict(),
-        **Record.of(state).to_dict(),
-    }
+    frozen = scheduler.frozen()
+    document = {"format": _FORMAT, "goals": [described(goal) for goal in frozen.goals], **frozen.to_dict()}
     write_atomically(path, gzip.compress(json.dumps(document).encode(), 1, mtime=0))
 
 
@@ -100,13 +88,10 @@ def _goals(
 
 
 def _made(document: Mapping[str, Any], goals: tuple[Goal, ...], certify: bool) -> FlowScheduler:
-    queues = tuple(Queue.model_validate(queue) for queue in document["queues"])
-    empty = FlowInstance(name=document["name"], machines=(), queues=queues)
-    scheduler = FlowScheduler(empty, goals, certify=certify, **document["options"])
-    Record.of_dict(document).refill(scheduler.state)
-    scheduler.steps, scheduler._why = int(document["steps"]), dict(document["why"])
-    scheduler._stopwatch.events = int(document["events"])
-    scheduler._full_solve = None if document["whole"] is None else FullSolve.of_dict(document["whole"])
+    frozen = FrozenState.of_dict(document, goals)
+    empty = FlowInstance(name=frozen.name, machines=(), queues=frozen.queues)
+    scheduler = FlowScheduler(empty, goals, certify=certify, **frozen.options)
+    frozen.refill(scheduler.state)
     with contextlib.suppress(NoFlowError):  # the next step says so
         scheduler.prepare()
         scheduler.state.session.solve()  # so that questions are answered from now on

@@ -1,15 +1,18 @@
-"""Tasks and jobs that are here, as the flow scheduler knows them, and what one of its steps changed."""
+"""What the flow scheduler notes: tasks and jobs that are here, full solves, and what one of its steps changed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flowlex.formulations.solver_outcome import Status
 from flowlex.instances.flow import FlowJob
 from flowlex.models.flow.goals.goal_interface import Spot, TaskView
+from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import Certificate
 
-__all__ = ["Delta", "EventError", "LiveJob", "LiveTask"]
+__all__ = ["Decided", "Delta", "EventError", "FullSolve", "LiveJob", "LiveTask"]
 
 
 class EventError(ModelError):
@@ -36,6 +39,48 @@ class LiveJob:
     held: int = 0  # running tasks that may only stay or stop
 
 
+@dataclass(frozen=True)
+class FullSolve:
+    """What is kept of a decision made by a full solve.
+
+    Attributes
+    ----------
+    method
+        How it was solved.
+    best
+        Whether it is the optimum: then it stays so while nothing but time passes, as what stays is worth ever more.
+    waiting
+        Reason by waiting task.
+    score
+        What was minimised; None where the decision was taken over from a log.
+    """
+
+    method: str
+    best: bool = False
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    score: Score | None = None
+    certificate: Certificate | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, solution: FlowSolution) -> FullSolve:
+        """What a solution leaves."""
+        best = solution.status is Status.OPTIMAL
+        return cls(solution.method, best, dict(solution.waiting), solution.score, solution.certificate)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision of a log: machine (None: none) of each task that changed, and reasons of tasks that waited then."""
+
+    places: Mapping[str, str | None]
+    waiting: Mapping[str, str]
+
+    def as_full_solve(self, before: FullSolve | None) -> FullSolve:
+        """What is known of it."""
+        known = {} if before is None else before.waiting
+        return FullSolve("as decided before", waiting={**known, **self.waiting})
+
+
 @dataclass(frozen=True, repr=False)
 class Delta:
     """What one step changed.
@@ -53,9 +98,9 @@ class Delta:
     certificate
         Exact proof of optimality; None when not asked for.
     method
-        How strict orders were kept, see `FlowScheduler.method`.
+        How strict orders were kept, see `FlowScheduler.method`, or how a full solve was made.
     whole
-        Whether rules or capacities asked for a whole solve, now or at an earlier step that still holds.
+        Whether rules or capacities required a full solve, at this step or at an earlier one that still holds.
     """
 
     number: int

@@ -75,7 +75,7 @@ def test_reasons_of_a_difference():
     wants = (Constraint(kind="required", resources=("tpu",)),)
     scheduler.submit(FlowJob(name="k", tasks=(FlowTask(name="w", constraints=wants),)))
     assert scheduler.step(40).waiting == (("w", "no machine meets its placement (tpu)"),)
-    scheduler.add_machine(Machine(name="c", labels=("tpu",)))
+    scheduler.add_machine(Machine(name="c", slots=2, labels=("tpu",)))
     assert ("w", "c") in scheduler.step(50).placed
 
 

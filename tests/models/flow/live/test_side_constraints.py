@@ -9,7 +9,7 @@ from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
 from flowlex.models.flow.goals import PRESETS, Continuity, FairShares, LoadSpread, Placement, Priority
-from flowlex.models.flow.live import scheduler as stepping
+from flowlex.models.flow.live import decision
 from flowlex.models.flow.live.replay_events import replay_events
 from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
 from flowlex.models.flow.live.side_constraints import SideConstraints
@@ -136,7 +136,7 @@ def test_limits_of_preemptions_hold_beside_capacities(seed):
 
 def test_the_network_is_enough_where_it_keeps_the_rules(monkeypatch):
     s = live(machine("m0"), machine("m1"))
-    monkeypatch.setattr(stepping, "solve_fully", None)  # would fail when called
+    monkeypatch.setattr(decision, "solve_fully", None)  # would fail when called
     s.submit(job("g", 2), Gang(name="g", jobs=("g",)), TaskSpread(name="s", jobs=("g",), most=1))
     assert len(s.step(1.0).placed) == 2
     assert s.audit().certificate.claim == "optimal"
@@ -147,7 +147,7 @@ def test_a_gang_without_room_costs_no_solve(monkeypatch):
     s.submit(job("g", 3), Gang(name="g", jobs=("g",), within="rack"))
     s.submit(job("a", 3))
     with monkeypatch.context() as patch:
-        patch.setattr(stepping, "solve_fully", None)  # would fail when called
+        patch.setattr(decision, "solve_fully", None)  # would fail when called
         assert s.step(1.0).running == 3
     why = s.explain("g-1")
     assert why.rule == "gang"
@@ -156,7 +156,7 @@ def test_a_gang_without_room_costs_no_solve(monkeypatch):
     s.set_slots("m1", 3)
     assert s.step(2.0).running == 3
     s.set_slots("m1", 2)
-    monkeypatch.setattr(stepping, "solve_fully", None)
+    monkeypatch.setattr(decision, "solve_fully", None)
     assert len(s.step(3.0).stopped) == 3
 
 
@@ -166,7 +166,7 @@ def test_while_only_time_passes_a_whole_solve_holds(monkeypatch):
     s.submit(job("g", 3, priority=1), Gang(name="g", jobs=("g",)))
     assert s.step(1.0).whole and s.placements() == {"a-0": "m0"}
     with monkeypatch.context() as patch:
-        patch.setattr(stepping, "solve_fully", None)
+        patch.setattr(decision, "solve_fully", None)
         later = s.step(500.0)
     assert later.whole and later.certificate.claim == "optimal" and not (later.placed or later.moved or later.stopped)
     s.set_slots("m0", 4)
@@ -182,7 +182,7 @@ def test_a_step_without_a_schedule_can_be_repeated(monkeypatch):
         raise ModelError("no schedule (time)")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stepping, "solve_fully", out_of_time)
+        patch.setattr(decision, "solve_fully", out_of_time)
         for _ in range(2):
             with pytest.raises(ModelError, match="no schedule"):
                 s.step(1.0)
