@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-telemetry test test-slow coverage lint lint-style lint-mypy lint-pyright lint-imports warm format docs bench clean
+.PHONY: demo demo-telemetry test test-rare test-slow coverage lint lint-style lint-mypy lint-pyright lint-imports warm format docs bench clean
 
 # One stamp per set of extras; a changed pyproject.toml installs anew.
 $(VENV)/bin/python:
@@ -47,9 +47,13 @@ else
 	$(pytest)
 endif
 
+# What takes long and seldom fails alone: the site, installs into fresh environments, kills of services. CI runs it too.
+test-rare: $(VENV)/stamp-$(test_extras)
+	$(pytest) -m rare -o faulthandler_timeout=3600
+
 # What the default run leaves out: slow tests, and random cases drawn anew, twenty times as many.
 test-slow: $(VENV)/stamp-$(test_extras)
-	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=3600
+	$(BIN)/python -m pytest -m 'slow or rare' -o faulthandler_timeout=3600
 	$(BIN)/python -m pytest -m hypothesis -n auto --dist worksteal -o faulthandler_timeout=3600 --hypothesis-profile=search
 
 # The default run, measured; then small tests of the compiled loops with the compiler off, which coverage sees into. A

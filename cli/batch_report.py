@@ -20,6 +20,7 @@ from flowlex.cli.console_output import PREVIEW_ROWS, console, facts_table, rows_
 from flowlex.cli.pool import Finished
 from flowlex.cli.result_record import SOLVED
 from flowlex.instances.file_storage import write_atomically
+from flowlex.instances.input_errors import counted
 
 __all__ = ["LISTED", "Line", "print_json", "print_report", "print_summary", "trouble", "write_page"]
 
@@ -82,7 +83,7 @@ class Line:
 def summary_tables(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """The tables of a run, as `rows_table` takes them; what has no rows is left out."""
     counts = Counter(line.status for line in lines)
-    title = f"{len(lines)} instances: " + ", ".join(f"{n} {status}" for status, n in counts.most_common())
+    title = f"{counted(len(lines), 'instance')}: " + ", ".join(f"{n} {status}" for status, n in counts.most_common())
     slowest = sorted(lines, key=lambda line: -line.seconds)[:_TOP]
     gaps = sorted((line for line in lines if line.gap), key=lambda line: -(line.gap or 0))
     again = [line for line in lines if line.remedy]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from flowlex.instances.input_errors import counted
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.console import Console, Group
@@ -204,4 +206,4 @@ def write_instance_output(instance: Instance, path: str) -> None:
         note(f"{path}: {instance.kind}: {sizes}")
     for what, size in facts:
         if what.startswith("left pending, "):  # pods that an importer could not state
-            note(f"{size} pods {what}")
+            note(f"{counted(int(size), 'pod')} {what}")

@@ -12,6 +12,7 @@ import typer
 
 from flowlex.cli.console_output import note, refuse_existing, write_output
 from flowlex.cli.options import ForceOption, InstanceFile, settings_of, with_options
+from flowlex.instances.input_errors import counted
 
 if TYPE_CHECKING:
     from flowlex.formulations.linear_program import LinearProgram
@@ -54,11 +55,13 @@ def export(
     data, changed = program_bytes(program, to)
     write_output(output, data)
     if output != "-":
-        note(f"{output}: {program.name}, {program.column_count} columns, {program.row_count} rows")
+        sizes = f"{counted(program.column_count, 'column')}, {counted(program.row_count, 'row')}"
+        note(f"{output}: {program.name}, {sizes}")
     if to is Format.MPS and program.maximizing:
         note("it is a maximisation (OBJSENSE); CBC and GLPK do not read OBJSENSE: use --to lp, or give them -max")
     if changed:
-        note(f"{changed} names hold characters that {to} files cannot; '[' became '(', others '_'")
+        many = counted(changed, "name holds", "names hold")
+        note(f"{many} characters that {to} files cannot; '[' became '(', others '_'")
 
 
 def _format_of(output: str) -> Format:

@@ -23,6 +23,7 @@ from flowlex.cli.options import (
     parse_settings,
     place,
 )
+from flowlex.instances.input_errors import counted
 
 __all__ = ["study"]
 
@@ -83,14 +84,14 @@ def study(
                 "gap": gap,
                 "compare": False,
             }
-            note(f"{folder.name}: {len(files)} files")
+            note(f"{folder.name}: {counted(len(files), 'file')}")
             with opened(folder) as (journal, _):
                 todo = list(map(Job.solving, files))
                 batch = Batch(todo, options | extra, journal=journal, processes=jobs, resume=resume)
                 code = max(code, run_batch(batch, json_lines=False))
             lines += _lines(folder / "results.jsonl", labels)
     _write(output / "study.csv", lines)
-    note(f"{output / 'study.csv'}: {len(lines)} lines")
+    note(f"{output / 'study.csv'}: {counted(len(lines), 'line')}")
     raise typer.Exit(code)
 
 

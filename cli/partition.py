@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from flowlex.cli.console_output import complain, note
+from flowlex.instances.input_errors import counted
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -100,9 +101,10 @@ def _round(
     }
     runs = dispatch(shares, command, timeout_s=time_limit, logs=logs)
     slowest = max((run.seconds for run in runs), default=0.0)
-    note(f"{logs.name}, capacity by {options['capacity']}: {solution.moved_items} items moved, {slowest:.2f} s")
+    moved = counted(solution.moved_items, "item")
+    note(f"{logs.name}, capacity by {options['capacity']}: {moved} moved, {slowest:.2f} s")
     for run in runs:
-        line = f"  {run.node}: {run.items} items in {run.seconds:.2f} s"
+        line = f"  {run.node}: {counted(run.items, 'item')} in {run.seconds:.2f} s"
         (complain if run.problem else note)(f"{line}{': ' + run.problem if run.problem else ''}")
     return runs
 

@@ -17,17 +17,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from flowlex.instances.array_types import numbered
+from flowlex.instances.field_types import Name, NonNegative, Part, Positive
 from flowlex.instances.group_rules import PodGang, PodQueue, PodResource, PodSpread
-from flowlex.instances.instance_base import (
-    Instance,
-    Name,
-    NonNegative,
-    Part,
-    Positive,
-    read_only,
-    require_known,
-    require_unique,
-)
+from flowlex.instances.instance_base import Instance, read_only, require_known, require_unique
 from flowlex.instances.pod_rule_arrays import SideRules, side_rules
 from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_sizes
 

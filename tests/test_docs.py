@@ -61,6 +61,7 @@ def test_every_picture_of_the_gallery_is_drawn(shell):
     assert len(children) == len(cells) - 1 and min(children) > 10  # an empty axes has ten
 
 
+@pytest.mark.rare
 @pytest.mark.timeout(900)
 def test_the_site_builds_without_warnings_and_fetches_nothing(tmp_path):
     built = tmp_path / "html"

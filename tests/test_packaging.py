@@ -138,6 +138,7 @@ def test_the_source_distribution_holds_tests_notebooks_and_docs_and_makes_the_sa
 
 
 # The wheel that the source distribution makes is the same (above): installing it in the default run shows nothing more.
+@pytest.mark.rare
 @pytest.mark.parametrize("what", ["wheel", pytest.param("sdist", marks=pytest.mark.slow), "editable"])
 def test_it_works_in_a_fresh_environment(what, tmp_path, request):
     python = fresh_environment(tmp_path / "venv")

@@ -40,7 +40,7 @@ from flowlex.instances.importers.kubernetes_selectors import Taint, tolerates
 from flowlex.instances.importers.kubernetes_topology import read_affinity, read_anti_affinity, read_spreads
 from flowlex.instances.importers.kubernetes_volumes import count_attached, read_volumes
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft
-from flowlex.instances.input_errors import InstanceError, first_fault
+from flowlex.instances.input_errors import InstanceError, counted, first_fault
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 
 __all__ = ["KubernetesWarning", "after", "instance_of", "movable_instance", "quantity", "read_kubernetes", "with_nodes"]
@@ -108,7 +108,7 @@ def instance_of(
         pod.model_copy(update={"queue": space}) if (space := pod.name.partition("/")[0]) in known else pod
         for pod in instance["pods"]
     ]
-    if told := [f"{many} {what}" for what, many in cluster.counts.items() if many]:
+    if told := [f"{counted(many, one)} {what}" for (one, what), many in cluster.counts.items() if many]:
         warnings.warn(f"{path}: {'; '.join(told)}", KubernetesWarning, stacklevel=2)
     instance |= {"pods": tuple(pods), "queues": queues, "pending": {n[:200]: w for n, w in cluster.pending.items()}}
     try:
@@ -123,13 +123,13 @@ def _facts(cluster: Cluster) -> set[str]:
         name for name, node in cluster.nodes.items() if node.allocatable.get("cpu") and node.allocatable.get("memory")
     }
     if bare := len(cluster.nodes) - len(usable):
-        cluster.counts["nodes without cores or memory, which take no pod"] = bare
+        cluster.counts["node", "without cores or memory, where no pod is placed"] = bare
     for pod in cluster.running:
         try:
             _ = pod.requests, pod.ports
         except ANY_ERROR as error:
             cluster.counts[
-                f"nodes that take no pod, since pods on them cannot be read, such as {pod.name}: {error}"
+                "node", f"where no pod is placed, since pods there cannot be read, such as {pod.name}: {error}"
             ] += 1
             usable.discard(str(pod.node))
             vars(pod).update(requests={}, limits={}, ports=set())
@@ -146,9 +146,9 @@ def _leave_to_others(cluster: Cluster, wanted: list[str] | None) -> None:
                 pod, f"it waits for another scheduler, {pod.scheduler} (--scheduler {pod.scheduler} places it)"
             )
     for name in sorted(placed - {"default-scheduler"}):
-        cluster.counts[f"pods of the scheduler {name}, placed by the filters of the default scheduler"] = waiting[name]
+        cluster.counts["pod", f"of the scheduler {name}, placed as by the default scheduler"] = waiting[name]
     for name in sorted({*(wanted or ())} - {*waiting, "any"}):
-        cluster.counts[f"scheduler that no pod waits for: {name}"] = 1
+        cluster.counts["scheduler", f"that no pod waits for: {name}"] = 1
 
 
 def _count_preferences(cluster: Cluster) -> None:
@@ -156,7 +156,7 @@ def _count_preferences(cluster: Cluster) -> None:
     for pod in cluster.waiting:
         try:
             rules = (pod.spec.get("affinity") or {}).values()
-            cluster.counts["pods with preferences, which are not read"] += any(
+            cluster.counts["pod", "with preferences, which this does not read"] += any(
                 (rule or {}).get(_SOFT) for rule in rules
             )
             soft = [
@@ -164,7 +164,7 @@ def _count_preferences(cluster: Cluster) -> None:
                 for r in pod.spec.get("topologySpreadConstraints") or ()
                 if r.get("whenUnsatisfiable") == "ScheduleAnyway"
             ]
-            cluster.counts["pods that spread where possible, which is not read"] += bool(soft)
+            cluster.counts["pod", "with a spread where possible, which this does not read"] += bool(soft)
         except ANY_ERROR as error:
             cluster.leave(pod, f"its rules cannot be read: {error}")
 

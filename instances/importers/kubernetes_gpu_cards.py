@@ -218,9 +218,9 @@ def _cards(cluster: Cluster, node: KubeNode, held: int, card_gb: float, whole: b
             known = [amount for what, amount in node.allocatable.items() if what.endswith("/gpu-count")]
             many = max(known, default=int(node.labels.get(_CARDS_LABEL, 0)))
             if many < 1:
-                cluster.counts["nodes whose GPU memory is taken as one card, as no label or resource counts them"] += 1
+                cluster.counts["node", "with GPU memory taken as one card, as nothing counts its cards"] += 1
             many = max(1, min(_MANY, many))
             memory = total / many
     except ValueError:
-        cluster.counts["nodes whose labels of GPUs cannot be read"] += 1
+        cluster.counts["node", "with GPU labels that cannot be read"] += 1
     return (many, memory, node.labels.get(_MODEL)) if memory > 0 else (0, card_gb, None)

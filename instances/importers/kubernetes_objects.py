@@ -192,7 +192,7 @@ class Cluster:
     pending
         Pods that stay pending, and why.
     counts
-        What was left out, and how often.
+        What was left out (one of it, and what is said of it), and how often.
     """
 
     nodes: dict[str, KubeNode] = field(default_factory=dict)
@@ -200,7 +200,7 @@ class Cluster:
     waiting: list[KubePod] = field(default_factory=list)
     others: dict[str, list[Item]] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def leave(self, pod: KubePod, reason: str) -> None:
         """Leave a pod pending."""
@@ -230,7 +230,7 @@ def read_cluster(path: str | Path) -> Cluster:
                 damaged.append(f"{place}: {_reason(error)}")
                 continue
             if node.name in cluster.nodes:
-                cluster.counts[f"nodes listed twice, such as {node.name!r}"] += 1
+                cluster.counts["node", f"listed twice, such as {node.name!r}"] += 1
             cluster.nodes.setdefault(node.name, node)
             minor = max(minor, minor_version(item))
         elif kind == "Pod":
@@ -240,9 +240,9 @@ def read_cluster(path: str | Path) -> Cluster:
         elif not kind:
             strange.append(place if not strange else "")
     if strange:
-        cluster.counts[f"objects without a kind, the first at {strange[0]}"] = len(strange)
+        cluster.counts["object", f"without a kind, the first at {strange[0]}"] = len(strange)
     if damaged:
-        cluster.counts[f"nodes that cannot be read and take no pod, the first: {damaged[0]}"] = len(damaged)
+        cluster.counts["node", f"that cannot be read, where no pod is placed, the first: {damaged[0]}"] = len(damaged)
     if not cluster.nodes:
         reason = damaged[0] if damaged else f"it has no Node; {COMMAND} together with the pods"
         raise InstanceError(reason, path=path)
@@ -325,10 +325,10 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
             pod = KubePod(name, {**item, "spec": spec}, spec, node, _priority(spec, known), memo)
             _ = pod.ending, pod.labels, pod.notes
         except ANY_ERROR as error:
-            cluster.counts[f"pods that cannot be read, such as {place}: {_reason(error)}"] += 1
+            cluster.counts["pod", f"that cannot be read, such as {place}: {_reason(error)}"] += 1
             continue
         if name in seen:
-            cluster.counts[f"pods of a name that is taken, such as {place}"] += 1
+            cluster.counts["pod", f"of a name that is taken, such as {place}"] += 1
             if pod.node is None:  # the other one is taken for it
                 continue
             pod = replace(pod, name=f"{name} ({place.partition(' ')[0]})")
@@ -338,7 +338,7 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
         elif pod.node in cluster.nodes:
             cluster.running.append(pod)
         else:
-            cluster.counts["pods that run on nodes which are not listed"] += 1
+            cluster.counts["pod", "running on a node that is not listed"] += 1
 
 
 def _bound(item: Item) -> bool:

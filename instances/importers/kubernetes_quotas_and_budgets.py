@@ -71,7 +71,7 @@ def read_gangs(cluster: Cluster) -> dict[str, str]:
             if name not in runs and (lacks := _lacking(cluster, spec.get("minResources") or {})):
                 short[name] = lacks
         except ANY_ERROR:
-            cluster.counts["pod groups that cannot be read"] += 1
+            cluster.counts["pod group", "that cannot be read"] += 1
     for pod in (*cluster.running, *cluster.waiting):
         group, stated = group_of(pod), next((_marks(pod)[key] for key in _LEAST if key in _marks(pod)), "")
         if group is not None and str(stated).isdecimal():
@@ -94,9 +94,9 @@ def read_gangs(cluster: Cluster) -> dict[str, str]:
             cluster.leave(pod, "its pod group has fewer pods than its minMember")
     partly = sum(0 < least.get(group, 0) < many for group, many in sizes.items())
     if partly:
-        cluster.counts["pod groups whose minMember is less than their pods (all are placed, or none)"] = partly
+        cluster.counts["pod group", "with minMember below the number of pods (all are placed, or none)"] = partly
     if together := len({group_of(pod) for pod in cluster.waiting} & runs - {None}):
-        cluster.counts["pod groups that run in part (their other pods are placed one by one)"] = together
+        cluster.counts["pod group", "running in part (the other pods are placed one by one)"] = together
     return {name: group for name, group in gangs.items() if name not in cluster.pending}
 
 
@@ -125,7 +125,7 @@ def read_queues(cluster: Cluster) -> tuple[PodQueue, ...]:
                     value = _most(field, quantity(spec["hard"][name]))
                     mine[field] = min(value, mine.get(field, value))
         except ANY_ERROR:
-            cluster.counts["resource quotas that cannot be read"] += 1
+            cluster.counts["resource quota", "that cannot be read"] += 1
     return tuple(PodQueue(name=space, **fields) for space, fields in limits.items())
 
 
@@ -149,7 +149,7 @@ def read_scoped_quotas(draft: Draft) -> None:
                 limited = hard.startswith("limits.")
                 what = _COUNTED.get(hard, hard.removeprefix("limits." if limited else "requests."))
                 if limited and what not in _LIMITED:
-                    draft.cluster.counts[f"quotas of {hard}, which Kubernetes does not count"] += 1
+                    draft.cluster.counts["quota", f"of {hard}, which Kubernetes does not count"] += 1
                     continue
                 if not _OF_PODS.fullmatch(what) or (hard in _OF_QUEUES and not scopes):
                     continue
@@ -159,7 +159,7 @@ def read_scoped_quotas(draft: Draft) -> None:
                 asked = {pod.name: (pod.limits if limited else pod.requests).get(what, 0) for pod in mine}
                 _scoped(draft, name, number, asked, amount)
         except ANY_ERROR:
-            draft.cluster.counts["resource quotas that cannot be read"] += 1
+            draft.cluster.counts["resource quota", "that cannot be read"] += 1
 
 
 def _scoped(draft: Draft, name: str, number: int, asked: dict[str, int], limit: int) -> None:

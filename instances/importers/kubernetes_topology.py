@@ -112,7 +112,7 @@ def _closed_by_running(draft: Draft) -> None:
         try:
             terms = [draft.selection(pod, rule, anywhere=True) for rule in pod.rules("podAntiAffinity")]
         except ANY_ERROR:
-            draft.cluster.counts["running pods whose anti-affinity cannot be read; their nodes take no pod"] += 1
+            draft.cluster.counts["running pod", "with unreadable anti-affinity, where no other pod is placed"] += 1
             draft.usable &= ~draft.bit[str(pod.node)]
             continue
         for term in terms:

@@ -25,8 +25,8 @@ _PLACES = {
     for prefix in ("failure-domain.beta.kubernetes.io", "topology.kubernetes.io")
     for what in ("zone", "region")
 }
-_NO_DRIVERS = "volume claims to be made by drivers whose room on nodes is not known (no CSIDriver objects are listed)"
-_UNLISTED = "volume claims that could not be looked up (their objects are not listed; taken to bind anywhere)"
+_NO_DRIVERS = "volume claim", "of a driver whose limits on nodes are not known (no CSIDriver objects are listed)"
+_UNLISTED = "volume claim", "that could not be looked up (taken to bind anywhere, as no such objects are listed)"
 
 
 def count_attached(cluster: Cluster) -> None:
@@ -41,7 +41,7 @@ def count_attached(cluster: Cluster) -> None:
                 if (most := (driver.get("allocatable") or {}).get("count")) is not None:
                     limits[f"volumes to attach of {driver['name']}"][str(item["metadata"]["name"])] = int(most)
         except ANY_ERROR:
-            cluster.counts["CSINodes that cannot be read"] += 1
+            cluster.counts["CSINode", "that cannot be read"] += 1
     if not limits:
         return
     listed, seen = _listed(cluster), set[tuple[str, str]]()

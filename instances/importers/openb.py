@@ -15,7 +15,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from flowlex.instances.importers.csv_tables import csv_rows
-from flowlex.instances.input_errors import InstanceError, first_fault
+from flowlex.instances.input_errors import InstanceError, counted, first_fault
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 
 __all__ = ["UnknownModelWarning", "read_openb"]
@@ -87,7 +87,8 @@ def _warn_of_models(pods: Sequence[Pod], there: set[str | None], path: str | Pat
     strange = sorted({model for pod in pods for model in pod.card_models} - there)
     if strange:
         nowhere = sum(bool(pod.card_models) and not there & set(pod.card_models) for pod in pods)
-        message = f"{path}: no node has cards of model {', '.join(strange)}; {nowhere} pods thereby fit nowhere"
+        fit = counted(nowhere, "pod fits", "pods fit")
+        message = f"{path}: no node has cards of model {', '.join(strange)}; so {fit} nowhere"
         warnings.warn(message, UnknownModelWarning, stacklevel=3)
 
 
@@ -148,7 +149,7 @@ def _node(row: Mapping[str, str]) -> PodNode:
 def _pod(row: Mapping[str, str]) -> Pod:
     cards, milli, qos = _whole(row, "num_gpu"), _number(row, "gpu_milli"), row.get("qos", "")
     if cards and not 0 < milli <= 1000:
-        raise ValueError(f"gpu_milli is {milli:g} for {cards} cards; 1 to 1000 is expected")
+        raise ValueError(f"gpu_milli is {milli:g} for {counted(cards, 'card')}; 1 to 1000 is expected")
     if qos and qos not in PRIORITY:
         raise ValueError(f"qos {qos!r} is not known; one of: {', '.join(PRIORITY)}")
     models = dict.fromkeys(name for name in row.get("gpu_spec", "").split("|") if name) if cards else ()

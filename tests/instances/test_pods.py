@@ -110,7 +110,7 @@ def test_a_placement_of_the_trace(files: tuple[Path, Path]) -> None:
         (0, NODES + "n3,0,1024,0,\n", "line 5: cpu_cores: .*greater than 0"),
         (0, NODES + "n0,64000,1024,0,\n", "line 5: sn 'n0' is that of line 2 as well"),
         (1, NODES, "line 1: the header lacks name"),
-        (1, PODS + "p3,1,1,1,1500,,LS,R,0,1,0\n", "line 5: gpu_milli is 1500 for 1 cards"),
+        (1, PODS + "p3,1,1,1,1500,,LS,R,0,1,0\n", "line 5: gpu_milli is 1500 for 1 card"),
         (1, PODS + "p3,nan,1,0,0,,LS,R,0,1,0\n", "line 5: cpu_milli is 'nan'"),
         (1, PODS + "p3,1,1,0,0,,Best,R,0,1,0\n", "line 5: qos 'Best' is not known"),
         (1, PODS + ",1,1,0,0,,LS,R,0,1,0\n", "line 5: name: .*at least 1 character"),
@@ -176,11 +176,11 @@ def test_lists_with_five_columns_are_read(tmp_path: Path) -> None:
 
 
 def test_models_that_no_node_has_are_reported(tmp_path: Path) -> None:
-    with pytest.warns(UnknownModelWarning, match=r"model A10, V100M32; 1 pods thereby fit nowhere"):
+    with pytest.warns(UnknownModelWarning, match=r"model A10, V100M32; so 1 pod fits nowhere"):
         read_openb(**lists(tmp_path, SPEC))
     names = [str(path) for path in lists(tmp_path, SPEC).values()]
     told = CliRunner().invoke(app, ["import", "openb", *names, "-o", str(tmp_path / "i.json")])
-    assert told.exit_code == 0 and "1 pods thereby fit nowhere" in told.output.replace("\n", " ")
+    assert told.exit_code == 0 and "so 1 pod fits nowhere" in told.output.replace("\n", " ")
 
 
 def test_the_command_takes_its_files_after_the_name(tmp_path: Path) -> None:

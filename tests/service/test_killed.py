@@ -111,7 +111,7 @@ def tear(folder):
 
 
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("kills", [2, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [pytest.param(2, marks=pytest.mark.rare), pytest.param(200, marks=pytest.mark.slow)])
 def test_nothing_acknowledged_is_lost_or_doubled(tmp_path, kills):
     folder, rng = tmp_path / "state", random.Random(kills)
     folder.mkdir()

@@ -117,7 +117,7 @@ def test_gb_of_a_card_and_a_share_of_its_compute(tmp_path: Path) -> None:
     asking = pod("x", {"cpu": "1", "ucloud/gpu-mem": "3", "ucloud/gpu-core.percentage": "30"})
     shared = node("n")
     shared["status"]["allocatable"] |= {"ucloud/gpu-mem": "16", "ucloud/gpu-core.percentage": "100"}
-    with pytest.warns(KubernetesWarning, match="1 nodes whose GPU memory is taken as one card"):
+    with pytest.warns(KubernetesWarning, match="1 node with GPU memory taken as one card"):
         (read,) = read_kubernetes(write(tmp_path, {"items": [shared, asking]})).pods
     assert (read.gpu_memory_gb, read.gpu_compute, read.gpu_cards) == (3.0, 0.3, 1)
 
@@ -188,13 +188,13 @@ def test_text_that_is_no_json_is_named_with_its_place(tmp_path: Path, text: str,
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ({"metadata": {"name": "x"}}, "1 objects without a kind, the first at items[1] (no kind x)"),
+        ({"metadata": {"name": "x"}}, "1 object without a kind, the first at items[1] (no kind x)"),
         ({"kind": "Pod", "metadata": {"name": "y"}}, "items[1] (Pod y): a field is missing"),
         ({"kind": "Pod", "spec": 3}, "items[1] (Pod): a field is missing"),
         ({"kind": "Node"}, "items[1] (Node): a field is missing"),
-        (pod("x", {}, phase="Running", nodeName="gone"), "1 pods that run on nodes which are not listed"),
+        (pod("x", {}, phase="Running", nodeName="gone"), "1 pod running on a node that is not listed"),
         (pod("x", {"cpu": "-1"}, phase="Running", nodeName="n"), "cpu is -1; a quantity must be at least 0"),
-        (node("n"), "nodes listed twice, such as 'n'"),
+        (node("n"), "1 node listed twice, such as 'n'"),
     ],
 )
 def test_one_object_ends_no_import(tmp_path: Path, item: Any, message: str) -> None:
@@ -237,7 +237,7 @@ def test_several_documents_and_lists_of_lists_are_read(tmp_path: Path) -> None:
 
 def test_of_two_pods_of_a_name_the_running_one_counts(tmp_path: Path) -> None:
     two = [pod("x", {"cpu": "1"}), pod("x", {"cpu": "2"}, phase="Running", nodeName="n")]
-    with pytest.warns(KubernetesWarning, match=r"1 pods of a name that is taken, such as items\[1\] \(Pod x\)"):
+    with pytest.warns(KubernetesWarning, match=r"1 pod of a name that is taken, such as items\[1\] \(Pod x\)"):
         (only,) = read_kubernetes(write(tmp_path, {"items": [node("n"), *two]})).pods
     assert (only.node, only.cpu_cores) == ("n", 2.0)
 

@@ -61,10 +61,10 @@ def test_rules_over_pods_are_read_or_counted(tmp_path: Path) -> None:
         instance = read_kubernetes(write(tmp_path, RULES))
     told = str(caught[0].message)
     for what in (
-        "1 pods that spread where possible",
-        "1 pods with preferences",
-        "1 pod groups that run in part",
-        "1 pod groups whose minMember is less than their pods (all are placed, or none)",
+        "1 pod with a spread where possible",
+        "1 pod with preferences",
+        "1 pod group running in part",
+        "1 pod group with minMember below the number of pods (all are placed, or none)",
     ):
         assert what in told
     assert [(gang.name, gang.within) for gang in instance.gangs] == [("team-a/mpi", None)]
@@ -195,7 +195,7 @@ def test_a_quota_of_any_resource_lets_one_of_two_pods_run(tmp_path: Path, hard: 
     one["status"]["allocatable"] |= {"x.io/fpga": "4", "ephemeral-storage": "8Gi", "hugepages-2Mi": "8Mi"}
     ignored = {"count/services": "0", "limits.x.io/fpga": "0"}
     items = [one, quota({**hard, **ignored}), *(pod(name, asked) for name in "ab")]
-    with pytest.warns(KubernetesWarning, match=r"1 quotas of limits\.x\.io/fpga, which Kubernetes does not count"):
+    with pytest.warns(KubernetesWarning, match=r"1 quota of limits\.x\.io/fpga, which Kubernetes does not count"):
         instance = read_kubernetes(write(tmp_path, {"items": items}))
     assert (place(instance, "priority-queue").node >= 0).sum() == 1
 
@@ -270,7 +270,7 @@ def test_pods_of_other_schedulers_are_placed_where_they_are_named(tmp_path: Path
         assert "team-a/b" in found.pending
         return "".join(each.name[-1] for each in found.pods if each.node is None)
 
-    with pytest.warns(KubernetesWarning, match="2 pods of the scheduler volcano, placed by the filters of the default"):
+    with pytest.warns(KubernetesWarning, match="2 pods of the scheduler volcano, placed as by the default"):
         assert "fewer pods than its minMember" in read_kubernetes(path).pending["team-a/b"]
     with pytest.warns(KubernetesWarning, match="1 scheduler that no pod waits for: yunicorn"):
         read_kubernetes(path, scheduler=["default-scheduler", "yunicorn"])
