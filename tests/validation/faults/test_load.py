@@ -19,108 +19,108 @@ from flowlex.validation.certificates import CertificateError
 FOLDER = Path(flowlex.models.load.__file__).parent
 #: File, what the code says, and what a slip would make of it.
 FAULTS: dict[str, tuple[str, str, str]] = {
-    "quotas of one item less": ("capacity", "quotas = [c * total / whole", "quotas = [c * (total - 1) / whole"),
+    "quotas of one item less": ("node_speed", "quotas = [c * total / whole", "quotas = [c * (total - 1) / whole"),
     "quotas without the last capacity": (
-        "capacity",
+        "node_speed",
         "    whole = sum(exact)\n    quotas",
         "    whole = sum(exact[:-1])\n    quotas",
     ),
-    "rest to the smallest remainders": ("capacity", "(floors[i] - quotas[i], i)", "(quotas[i] - floors[i], i)"),
-    "rest to the first nodes": ("capacity", "key=lambda i: (floors[i] - quotas[i], i)", "key=lambda i: i"),
-    "ties to the later node": ("capacity", "(floors[i] - quotas[i], i)", "(floors[i] - quotas[i], -i)"),
+    "rest to the smallest remainders": ("node_speed", "(floors[i] - quotas[i], i)", "(quotas[i] - floors[i], i)"),
+    "rest to the first nodes": ("node_speed", "key=lambda i: (floors[i] - quotas[i], i)", "key=lambda i: i"),
+    "ties to the later node": ("node_speed", "(floors[i] - quotas[i], i)", "(floors[i] - quotas[i], -i)"),
     "a quota rounded up": (
-        "capacity",
+        "node_speed",
         "floors = [q.numerator // q.denominator",
         "floors = [-(-q.numerator // q.denominator)",
     ),
     "capacities as binary floats": (
-        "capacity",
+        "node_speed",
         "return tuple(rationals(values))",
         "return tuple(Fraction(round(float(v), 0)) for v in values)",
     ),
-    "history as its last run": ("capacity", "for r in node.history)", "for r in node.history[-1:])"),
+    "history as its last run": ("node_speed", "for r in node.history)", "for r in node.history[-1:])"),
     "processors beyond full": (
-        "capacity",
+        "node_speed",
         "return min(Fraction(1), rational(node.cpu_free)",
         "return max(Fraction(1), rational(node.cpu_free)",
     ),
-    "makespan without the items left over": ("capacity", "range(total - sum(loads))", "range(0)"),
-    "makespan of one item more": ("capacity", "range(total - sum(loads))", "range(total - sum(loads) + 1)"),
+    "makespan without the items left over": ("node_speed", "range(total - sum(loads))", "range(0)"),
+    "makespan of one item more": ("node_speed", "range(total - sum(loads))", "range(total - sum(loads) + 1)"),
     "the most rounded up": (
-        "capacity",
+        "node_speed",
         "most = [(c * finish).numerator // (c * finish).denominator",
         "most = [-(-(c * finish).numerator // (c * finish).denominator) + 1",
     ),
     "the last item to any node": (
-        "capacity",
+        "node_speed",
         "_, i = heapq.heappop(queue)",
         "_, i = heapq.heappop(queue) if len(queue) < 2 else queue.pop()",
     ),
     "a replica forgotten": (
-        "network",
+        "partition_network",
         "holds = view.holds[first]",
         "holds = view.holds[first] & ~(view.holds[first].cumsum(axis=1) > 1)",
     ),
     "a replica made up": (
-        "network",
+        "partition_network",
         "holds = view.holds[first]",
         "holds = view.holds[first] | (np.arange(view.holds.shape[1]) == 0)",
     ),
     "groups mixed up": (
-        "network",
+        "partition_network",
         "return cls(group.reshape(-1), first, holds, items)",
         "return cls(group.reshape(-1)[::-1], first, holds, items)",
     ),
     "items counted by block": (
-        "network",
+        "partition_network",
         "np.add.at(items, group.reshape(-1), view.count)",
         "np.add.at(items, group.reshape(-1), 1)",
     ),
     "usual undercuts expensive links": (
-        "network",
+        "partition_network",
         "expensive: Booleans = np.any(view.cost > view.usual, axis=1)",
         "expensive = np.zeros(size, bool)",
     ),
-    "cheap links missing": ("network", "(expensive[:, None] | (view.cost < view.usual))", "expensive[:, None]"),
+    "cheap links missing": ("partition_network", "(expensive[:, None] | (view.cost < view.usual))", "expensive[:, None]"),
     "one link missing": (
-        "network",
+        "partition_network",
         "source, target = np.nonzero(linked)",
         "source, target = (x[1:] for x in np.nonzero(linked))",
     ),
     "links turned round": (
-        "network",
+        "partition_network",
         "units.whole[view.cost[source, target]]",
         "units.whole[view.cost[target, source]]",
     ),
-    "usual for free": ("network", "cost=units.whole[view.usual]", "cost=0"),
-    "usual at the cheapest price": ("network", "cost=units.whole[view.usual]", "cost=units.whole[min(1, view.usual)]"),
-    "links at one price": ("network", "cost = units.whole[view.cost[source, target]]", "cost = 1"),
+    "usual for free": ("partition_network", "cost=units.whole[view.usual]", "cost=0"),
+    "usual at the cheapest price": ("partition_network", "cost=units.whole[view.usual]", "cost=units.whole[min(1, view.usual)]"),
+    "links at one price": ("partition_network", "cost = units.whole[view.cost[source, target]]", "cost = 1"),
     "moves without a link missing": (
-        "network",
+        "partition_network",
         "np.flatnonzero(sends & ~expensive), np.flatnonzero(receives)",
         "np.flatnonzero(sends & ~expensive), np.flatnonzero(receives)[:-2]",
     ),
-    "costs in a coarse unit": ("network", "limit=limit)", "limit=3)"),
-    "everybody sends": ("network", "return above, ~above", "return above | True, ~above | True"),
-    "targets of the neighbour": ("network", "else -targets, labels", "else -np.roll(targets, 1), labels"),
-    "one more within the makespan": ("network", "upper=most,", "upper=most + 1,"),
-    "dearest holder": ("network", "view.cost[holders, n].argmin()", "view.cost[holders, n].argmax()"),
+    "costs in a coarse unit": ("partition_network", "limit=limit)", "limit=3)"),
+    "everybody sends": ("partition_network", "return above, ~above", "return above | True, ~above | True"),
+    "targets of the neighbour": ("partition_network", "else -targets, labels", "else -np.roll(targets, 1), labels"),
+    "one more within the makespan": ("partition_network", "upper=most,", "upper=most + 1,"),
+    "dearest holder": ("partition_network", "view.cost[holders, n].argmin()", "view.cost[holders, n].argmax()"),
     "moves of one block lost": (
-        "network",
+        "partition_network",
         "block[away], node[away], items[away]",
         "block[away][1:], node[away][1:], items[away][1:]",
     ),
     "a part counted twice": (
-        "network",
+        "partition_network",
         "return pairs[:, 0], pairs[:, 1], total",
         "return pairs[:, 0], pairs[:, 1], total * np.where(np.arange(len(total)), 1, 2)",
     ),
     "parts on the wrong node": (
-        "network",
+        "partition_network",
         "return pairs[:, 0], pairs[:, 1], total",
         "return pairs[:, 0], pairs[::-1, 1], total",
     ),
-    "cost of the way back": ("network", "view.cost[pairs].tolist()", "view.cost.T[pairs].tolist()"),
+    "cost of the way back": ("partition_network", "view.cost[pairs].tolist()", "view.cost.T[pairs].tolist()"),
     "bound of twice the cost": ("model", '"exact_bound_s": bound', '"exact_bound_s": 2 * bound'),
     "prices of the neighbour": ("model", 'found = prices["node"]', 'found = np.roll(prices["node"], 1)'),
     "prices turned round": ("model", 'found = prices["node"]', 'found = [-price for price in prices["node"]]'),
@@ -163,7 +163,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 def with_fault(file: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The model class, made of the same sources with one change."""
-    for name in ("capacity", "network", "solution", "model"):
+    for name in ("node_speed", "partition_network", "solution", "model"):
         module = ModuleType(f"flowlex.models.load.{name}")
         source = (FOLDER / f"{name}.py").read_text()
         if name == file:
