@@ -38,7 +38,7 @@ _KINDS = {
     "load-partition": "load",
     "min-cost-flow": "min_cost_flow",
     "pod-placement": "pods",
-    "scenario": "scenario",
+    "scenario": "simulation_scenario",
 }
 
 
