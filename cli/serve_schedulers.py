@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -188,6 +187,7 @@ def _started(
 ) -> Worker[Any]:
     """The worker of a service on its folder."""
     from flowlex.instances.instance_base import InstanceError
+    from flowlex.models.flow.garbage_collection import collect_on_request
     from flowlex.models.model_base import ModelError
     from flowlex.service.decision_thread import Worker
     from flowlex.service.prometheus_metrics import Metrics
@@ -213,9 +213,7 @@ def _started(
                 **pace,
             )
             undo.pop_all()  # the worker closes the journal
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(*gc.get_threshold()[:2], 10**6)  # the worker looks through all, which takes long
+            collect_on_request()  # the worker collects between decisions
             return worker
     except (JournalError, InstanceError, ModelError) as error:
         raise ValueError(str(error)) from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from flowlex.instances.flow import Machine
-from flowlex.models.flow.goals.costs import Continuity
+from flowlex.models.flow.goals.costs import Continuity, DataLocality
 from flowlex.models.flow.goals.fair_shares import FairShares
 from flowlex.models.flow.goals.goal_interface import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
 from flowlex.models.flow.goals.own_goals import check_prices, check_slot_costs, check_waiting, is_foreign
@@ -85,6 +85,7 @@ class Rules:
         self._forbidding = [goal for goal in self.goals if _overrides(goal, "forbids")]
         #: Whether the arcs of every task depend on every machine, as own goals are asked about each.
         self.asks_each: bool = bool(self._forbidding) or any(is_foreign(goal) for goal, _ in self._pricing)
+        self._locality = self._alone()
         self.shares: FairShares | None = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
         self.priority: Priority | None = next((goal for goal in self.goals if isinstance(goal, Priority)), None)
         if wait_cost is not None and not wait_cost >= 0:
@@ -95,6 +96,14 @@ class Rules:
         if self.order is not None:
             self.order.within(self.wait_cost or 0, "wait_cost")
             self.order.within(self.credit, "Continuity")
+
+    def _alone(self) -> tuple[DataLocality, int, tuple[int, int, int]] | None:
+        """Data locality, its weight and costs, if nothing else says where tasks without constraints go, or for what."""
+        local = [(goal, weight) for goal, weight in self._pricing if not isinstance(goal, Placement)]
+        if self._forbidding or len(local) != 1 or self._spotting != [local[0][0]]:
+            return None
+        goal, weight = local[0]
+        return (goal, weight, goal.per_mb(self.scale)) if type(goal) is DataLocality else None
 
     def level(self, priority: int) -> int:
         """Importance of a job in the strict order; 0 when its waiting is an ordinary cost."""
@@ -148,22 +157,26 @@ class Rules:
         return any(goal.slot_costs(m, self.scale) is not None for goal, _ in self._slots for m in machines)
 
     def staying(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> dict[str | Spot, int]:
-        """Add to ``moving`` what staying on its machine costs a running task, whoever says what placing costs.
-
-        A task that is held has no other arc.
-        """
-        machine = task.machine
-        if machine is not None and (self._continuity or task.preempt_cost or task.limited):
-            cost = self._here(task, moving, cluster)
-            if cost is not None:
-                place = (cluster.spots[machine], machine)
-                for goal, weight in self._continuity:
-                    cost += weight * self._ranked(goal.price(task, *place, cluster, self.scale), task)
-                cost -= self.first * self.keeping(task)
-                if task.preempt_cost and self.order is not None:
-                    self._ranked(self.order.split(cost)[0], task)
-                moving = {machine: cost} if task.held else moving | {machine: cost}
+        """Add to ``moving`` what staying on its machine costs a running task. A task that is held has no other arc."""
+        cost = self.stay(task, moving, cluster)
+        if cost is not None and task.machine is not None:
+            moving = {task.machine: cost} if task.held else moving | {task.machine: cost}
         return {_once(target, task.apart): c for target, c in moving.items()} if task.apart else moving
+
+    def stay(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> int | None:
+        """What staying on its machine costs a running task, whoever says what placing costs; None if it has no say."""
+        if task.machine is None or not (self._continuity or task.preempt_cost or task.limited):
+            return None
+        cost = self._here(task, moving, cluster)
+        if cost is None:
+            return None
+        for goal, weight in self._continuity:
+            cost -= weight * self._ranked(goal.credit(task.elapsed_s, self.scale), task)
+        if task.preempt_cost:
+            cost -= self.first * self.keeping(task)
+            if self.order is not None:
+                self._ranked(self.order.split(cost)[0], task)
+        return cost
 
     def _here(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> int | None:
         """What placing a task where it runs would cost; None where it may not run there any more."""
@@ -171,6 +184,9 @@ class Rules:
         if machine is None or machine not in cluster.machines:
             return None
         cost = moving.get(machine)
+        if cost is None and self._locality is not None and not task.costs and not self.placing(task):
+            goal, weight, per_mb = self._locality
+            return weight * goal.at(task, machine, cluster, per_mb)
         if cost is None and any(isinstance(t, Spot) and cluster.meets(machine, t) for t in moving):
             cost = self._prices(task, ((cluster.spots[machine], machine),), cluster)[0]
         return cost
@@ -192,6 +208,12 @@ class Rules:
 
     def moving(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
         """Costs of the arcs that do not depend on where the task runs."""
+        if self._locality is not None and not task.costs and not self.placing(task):
+            goal, weight, per_mb = self._locality
+            alone = goal.arcs(task, cluster, per_mb)
+            if self.order is not None:
+                self._ranked(alone[ANYWHERE], task)  # the largest
+            return alone if weight == 1 else {target: weight * cost for target, cost in alone.items()}
         targets = self._targets(task, cluster)
         spots = cluster.spots
         places = [(spots[t], t) if isinstance(t, str) else (t, None) for t in targets]
@@ -202,6 +224,18 @@ class Rules:
             what = f"cost of {task.task.name!r} on {machine!r}"
             found[machine] = self.first * self._ranked(self.scale.units(task.costs[machine], what), task)
         return self._shield(task, found, cluster)
+
+    def only_leaves(self, task: TaskView, machine: str, rack: str, cluster: ClusterView) -> bool:
+        """Whether a machine that has gone takes its own arc from a task and those to its rack, and changes no other."""
+        if self._locality is None or task.costs or task.apart or task.limited:
+            return False
+        if task.machine is not None and task.machine != machine and cluster.racks.get(task.machine) == rack:
+            return False
+        for goal in self._placing:
+            for constraint in goal.constraints(task):
+                if any(tag.startswith(("rack:", "machine:")) for tag in constraint.resources):
+                    return False
+        return self._locality[0].read_elsewhere(task, rack, cluster)
 
     def _prices(self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView) -> list[int]:
         costs: list[int] | None = None

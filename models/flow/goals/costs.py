@@ -11,7 +11,7 @@ from math import inf
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Machine
-from flowlex.models.flow.goals.goal_interface import ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.flow.goals.goal_interface import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
 from flowlex.models.model_base import ModelError
 
 __all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
@@ -63,11 +63,49 @@ class DataLocality(Goal):
         best = [machine for machine, size in held.items() if size >= enough]
         return best if len(best) <= self.most else sorted(best, key=lambda m: (-held[m], m))[: self.most]
 
-    def _units(self, total: int, scale: Scale) -> tuple[int, int, int]:
-        """Cost of reading all from afar, and what a MB in the same rack, and on the same machine, takes off."""
+    def per_mb(self, scale: Scale) -> tuple[int, int, int]:
+        """Cost of a MB from afar, and what it takes off to be in the same rack, and on the same machine."""
         rack, far = (scale.units(value, what) * self.weight for value, what in self.real_costs())
         near = min(rack, far)
-        return far * total, far - near, near
+        return far, far - near, near
+
+    def arcs(self, task: TaskView, cluster: ClusterView, per_mb: tuple[int, int, int]) -> dict[str | Spot, int]:
+        """Costs of all arcs of a task that nothing else places or prices: `spots` and `prices` in one."""
+        if not task.task.data:
+            return {ANYWHERE: 0}
+        held, racks, total = _data(task, cluster)
+        (far, nearer, here), enough, of = per_mb, self._enough(total), cluster.racks
+        far *= total
+        found: dict[str | Spot, int] = {ANYWHERE: far}
+        for machine in self._best(held, enough):
+            found[machine] = far - nearer * racks[of[machine]] - here * held[machine]
+        for rack, size in racks.items():
+            if size >= enough:
+                found[Spot.of(rack)] = far - nearer * size
+        return found
+
+    def at(self, task: TaskView, machine: str, cluster: ClusterView, per_mb: tuple[int, int, int]) -> int:
+        """The price of one machine."""
+        (far, nearer, here), of, cost = per_mb, cluster.racks, 0
+        rack = of[machine]
+        for block in task.task.data:
+            each = far if machine not in block.machines else far - here
+            for other in block.machines:
+                if of.get(other) == rack:
+                    each -= nearer
+                    break
+            cost += each * block.size_mb
+        return cost
+
+    def read_elsewhere(self, task: TaskView, rack: str, cluster: ClusterView) -> bool:
+        """Whether a rack has none of a task's data, and had a place on its own only where it had some."""
+        of, most = cluster.racks, self.most
+        for block in task.task.data:
+            most -= len(block.machines)
+            for machine in block.machines:
+                if of.get(machine) == rack:
+                    return False
+        return most >= 0  # else another machine may be among the best now
 
     def prices(
         self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
@@ -76,7 +114,8 @@ class DataLocality(Goal):
         if not task.task.data:
             return None
         held, racks, total = _data(task, cluster)
-        far, nearer, here = self._units(total, scale)
+        far, nearer, here = self.per_mb(scale)
+        far *= total
         found = []
         for spot, machine in places:
             if machine is not None:  # its rack has all that it has

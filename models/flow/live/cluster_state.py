@@ -146,12 +146,13 @@ class LiveState:
 
     def take_machine(self, name: str) -> None:
         """Take a machine out."""
+        rack = self.cluster.racks[name]
         self.slots -= self.cluster.machines[name].slots
         self.side_constraints.take_machine(self.cluster.machines[name])
         self.cluster.remove(name)
         self.note_machines()
         self.preemptions.doubt(name)
-        self._reprice_around(name)
+        self._reprice_around(name, rack)
         self.network.remove_machine(name)
 
     def note_machines(self) -> None:
@@ -160,11 +161,14 @@ class LiveState:
         if self.claims is not None:
             self.claims.changed_machines()
 
-    def _reprice_around(self, machine: str) -> None:
-        """Reprice the tasks whose arcs depend on whether a machine is there."""
+    def _reprice_around(self, machine: str, left: str | None = None) -> None:
+        """Reprice the tasks whose arcs depend on whether a machine is there; ``left``: its rack, if it has gone."""
         each = self.rules.asks_each
         for name in self.tasks if each else {**self.costs.mentioning(machine), **self.tasks_on.get(machine, {})}:
-            self.reprice(self.tasks[name])
+            if each or left is None:
+                self.reprice(self.tasks[name])
+            else:
+                self.costs.lose(self.tasks[name], machine, left, self.now_s)
         if each and self.claims is not None:
             self.recompute_claims()
 
@@ -183,7 +187,7 @@ class LiveState:
         views = [LiveTask(t, job.name, job.priority, None, 0.0, apart, cost, limited) for t in job.tasks]
         priced = [(view, *self.costs.price(view)) for view in views]
         # How long ago tasks were preempted is a matter of the clock from now on.
-        lasting = job.model_copy(update={"preempted_s": ()})
+        lasting = job.model_copy(update={"preempted_s": ()}) if job.preempted_s else job
         live = LiveJob(lasting, dict.fromkeys(task.name for task in job.tasks), (0, len(views)))
         self.jobs[job.name] = live
         if limited:
@@ -241,6 +245,7 @@ class LiveState:
     def settle(self, name: str, machine: str | None) -> None:
         """Note where a task runs from now on."""
         task = self.tasks[name]
+        left = task.machine
         if task.machine is not None:
             self.running -= 1
             del self.tasks_on[task.machine][name]
@@ -256,7 +261,7 @@ class LiveState:
             self.ages.start(name, self.now_s)
             self.preemptions.doubt(machine)
         if self.ages.matters or task.limited or task.preempt_cost:
-            self.reprice(task, placed=True)
+            self.costs.move(task, left, self.now_s)
 
     def resume(self, name: str, machine: str, started_s: float) -> None:
         """Let a task count as running on a machine since then; a step moves it only for a gain."""

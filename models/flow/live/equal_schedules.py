@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from networkx.utils import UnionFind
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from flowlex.models.flow.goals.goal_interface import Spot
 from flowlex.models.flow.live.cluster_state import LiveState
@@ -18,8 +20,8 @@ from flowlex.models.flow.live.side_constraints import Changes
 
 __all__ = ["without_idle_changes"]
 
-#: A machine by name, or (None) the waiting tasks of a job.
-_Place = tuple[str | None, str]
+#: A machine by name, or the waiting tasks of a job, whose name is in a tuple.
+_Place = str | tuple[str]
 
 
 def without_idle_changes(state: LiveState, changes: Changes, wanted: Mapping[str, str | None]) -> Changes:
@@ -57,8 +59,10 @@ class _Weighing:
         self._held: Counter[str] = Counter()
         for name, machine in found.items():
             now = state.tasks[name].machine
-            self._held.update({} if machine is None else {machine: 1})
-            self._held.subtract({} if now is None else {now: 1})
+            if machine is not None:
+                self._held[machine] += 1
+            if now is not None:
+                self._held[now] -= 1
 
     def parts(self, names: Iterable[str]) -> list[list[str]]:
         """Cycles, and what is left by common machines and jobs."""
@@ -73,13 +77,16 @@ class _Weighing:
 
     def _together(self, chains: Iterable[str]) -> list[list[str]]:
         """Changes by the places that they have in common."""
-        ends = {name: [self._place(name, where[name]) for where in (self._found, self._better)] for name in chains}
-        joined: UnionFind[_Place] = UnionFind()
-        for places in ends.values():
-            joined.union(*places)
-        parts: dict[_Place, list[str]] = defaultdict(list)
-        for name, (place, _) in ends.items():
-            parts[joined[place]].append(name)
+        names, number = list(chains), dict[_Place, int]()
+        ends = [
+            [number.setdefault(self._place(name, where[name]), len(number)) for name in names]
+            for where in (self._found, self._better)
+        ]
+        joined = coo_array((np.ones(len(names)), ends), shape=(len(number), len(number)))
+        part_of = connected_components(joined, directed=False)[1].tolist()
+        parts: dict[int, list[str]] = defaultdict(list)
+        for name, place in zip(names, ends[0], strict=True):
+            parts[part_of[place]].append(name)
         return list(parts.values())
 
     def _walk(
@@ -102,7 +109,7 @@ class _Weighing:
         chains += way
 
     def _place(self, name: str, machine: str | None) -> _Place:
-        return (None, self._state.tasks[name].job) if machine is None else (machine, "")
+        return (self._state.tasks[name].job,) if machine is None else machine
 
     def is_idle(self, names: Iterable[str]) -> bool:
         """Whether tasks may be where they are wanted, all at once, that costs as much, and no fewer of them run."""
@@ -142,11 +149,12 @@ class _Weighing:
 
     def _extra(self, place: _Place, more: int) -> int | None:
         """What so many more tasks on a machine, or waiting in a job, cost there; None where there is no room."""
-        state, (machine, job) = self._state, place
-        if machine is not None:
-            held = len(state.tasks_on.get(machine, ())) + self._held[machine]
-            steps = [(capacity, cost) for _, capacity, cost in state.network.machines[machine].arcs]
+        state = self._state
+        if isinstance(place, str):
+            held = len(state.tasks_on.get(place, ())) + self._held[place]
+            steps = [(capacity, cost) for _, capacity, cost in state.network.machines[place].arcs]
         else:
+            (job,) = place
             live, bounds = state.jobs[job], state.network.jobs[job].bounds
             found = (self._found.get(name, state.tasks[name].machine) for name in live.tasks)
             held = sum(machine is None for machine in found) - bounds.must

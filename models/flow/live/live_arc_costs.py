@@ -53,6 +53,36 @@ class ArcCosts:
         if not placed:
             self.mention(task)
 
+    def move(self, task: LiveTask, left: str | None, now_s: float) -> None:
+        """Give a task that left a machine, and may run on another since now, the arcs it has there."""
+        if task.limited or task.apart or task.task.name in self._constraints.blocked:
+            self.reprice(task, now_s, placed=True)
+            return
+        assert task.moving is not None
+        name, changes = task.task.name, dict[str | Spot, int]()
+        if left in task.moving:
+            changes[left] = task.moving[left]
+        elif left is not None:
+            self.network.drop_offers(name, (left,))
+        if (cost := self.rules.stay(task, task.moving, self.cluster)) is not None and task.machine is not None:
+            changes[task.machine] = cost
+        self.network.change_offers(name, changes, self.rules.waiting(task))
+
+    def lose(self, task: LiveTask, machine: str, rack: str, now_s: float) -> None:
+        """Take the arcs away that a task had because of a machine that has gone."""
+        if task.moving is None or not self.rules.only_leaves(task, machine, rack, self.cluster):
+            self.reprice(task, now_s)
+            return
+        left: dict[str | Spot, int] = {}
+        gone: dict[str | Spot, None] = {machine: None}
+        for target, cost in task.moving.items():
+            if target == machine or (not isinstance(target, str) and rack in target.has):
+                gone[target] = None
+            else:
+                left[target] = cost
+        task.moving = left
+        self.network.drop_offers(task.task.name, gone)
+
     def grow_older(self, elapsed_s: float, tasks: Iterable[LiveTask]) -> None:
         """Give running tasks the credit of their age; whatever else they cost stays as it is."""
         self.network.cheapen(self._credits(elapsed_s, tasks))

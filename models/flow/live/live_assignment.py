@@ -144,6 +144,7 @@ class Assignment:
     def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
         """Tasks whose machine is another than at the last call: (then, now)."""
         flow = self._arcs.session.flow
+        units = flow.data  # four times as quick to look into one by one
         touched, self._touched = self._touched, {}
         for slot in self._arcs.session.take_touched()[0].tolist():
             owner = self._arcs.owners[slot]
@@ -156,7 +157,11 @@ class Assignment:
             task = self._tasks.get(name)
             if task is None:
                 continue
-            target = next((t for t, (slot, _) in task.arcs.items() if flow[slot]), None)
+            target = None
+            for place, (slot, _) in task.arcs.items():
+                if units[slot]:
+                    target = place
+                    break
             before[name] = task.machine
             if isinstance(target, Spot) and target == task.target:
                 continue

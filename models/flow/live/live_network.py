@@ -6,7 +6,7 @@ between, and `assignment` tells who runs where after each optimum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from flowlex.models.flow.goals.goal_interface import ClusterView, Spot
 from flowlex.models.flow.live.exclusion_groups import BlockTree, ExclusionGroup
@@ -188,22 +188,33 @@ class LiveNetwork:
 
     def reprice(self, name: str, offers: dict[Target, int], wait_cost: int) -> None:
         """Give a task the arcs it should have."""
-        task, session = self.tasks[name], self.session
-        for target in [t for t in task.arcs if t not in offers]:
-            self._drop_offer(target, task.arcs.pop(target)[0])
-            self._assignment.touch(name)
+        self.drop_offers(name, [target for target in self.tasks[name].arcs if target not in offers])
+        self.change_offers(name, offers, wait_cost)
+
+    def drop_offers(self, name: str, targets: Iterable[Target]) -> None:
+        """Take arcs of a task away, where it has them."""
+        task = self.tasks[name]
+        for target in targets:
+            if (arc := task.arcs.pop(target, None)) is not None:
+                self._drop_offer(target, arc[0])
+                if target == task.target:
+                    self._assignment.touch(name)
+
+    def change_offers(self, name: str, offers: Mapping[Target, int], wait_cost: int) -> None:
+        """Give a task further arcs, or those that it has other costs."""
+        task, arcs = self.tasks[name], self.tasks[name].arcs
         for target, cost in offers.items():
-            present = task.arcs.get(target)
+            present = arcs.get(target)
             if present is not None and present[1] == cost:
                 continue
             place = self.machines[target] if isinstance(target, str) else self._group(target)
             if present is None:
                 if isinstance(place, Group):
                     place.users += 1
-                task.arcs[target] = (self._arcs.add(task.node, place.node, 1, cost, name), cost)
+                arcs[target] = (self._arcs.add(task.node, place.node, 1, cost, name), cost)
             else:
-                session.change_arc(present[0], task.node, place.node, 1, cost)
-                task.arcs[target] = (present[0], cost)
+                self.session.change_arc(present[0], task.node, place.node, 1, cost)
+                arcs[target] = (present[0], cost)
         if wait_cost != task.wait_cost:
             self._set_wait(task, wait_cost)
 
@@ -240,14 +251,13 @@ class LiveNetwork:
 
     def _drop_offer(self, target: Target, slot: int) -> None:
         self._arcs.drop(slot)
-        if isinstance(target, Spot):
-            self.groups[target].users -= 1
-            self._note_unused(target)
-
-    def _note_unused(self, spot: Spot) -> None:
-        """Note a group to be given up if no task uses it; cluster, racks and labels stay, as others will come."""
-        if not self.groups[spot].users and not spot.once and (spot.lacks or len(spot.has) > 1):
-            self._unused[spot] = None
+        if isinstance(target, str):
+            return
+        group = self.groups[target]
+        group.users -= 1
+        # Cluster, racks and labels stay where no task uses them, as others will come.
+        if not group.users and not target.once and (target.lacks or len(target.has) > 1):
+            self._unused[target] = None
 
     def _remove_unused(self) -> None:
         """Give up the groups that no task uses any more, with their arcs, and the trees that no group enters."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
 
 from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.sessions.live_network import NetworkSession
+from flowlex.formulations.sessions.residual_network import FAR
 from flowlex.models.flow.live.network_parts import Session
 from flowlex.models.flow.live.session_choice import solved_costs
 
@@ -39,23 +42,30 @@ class Residual:
     @classmethod
     def of(cls, session: Session) -> Residual:
         """All arcs of a solved session, with their flow taken into account."""
-        tail, head, capacity = session.arcs()[:3]
+        tail, head, capacity, parts = session.arcs()
         cost: NDArray[Any] = (
-            session.arcs()[3]
+            np.asarray(parts)
             if isinstance(session, NetworkSession)
             else np.array(solved_costs(session, np.arange(len(tail))), object)
         )
         there, back = np.flatnonzero(session.flow < capacity), np.flatnonzero(session.flow > 0)
         tails = np.concatenate((tail[there], head[back]))
-        by_tail = np.argsort(tails, kind="stable")
+        count = len(tails)  # sorted by counting, in a tenth of the time of `argsort`
+        sorted_ = coo_array((np.ones(count, np.int8), (tails, np.arange(count))), (session.node_count, count)).tocsr()
+        by_tail = sorted_.indices.astype(np.int64)
         return cls(
             np.concatenate((there, back))[by_tail],
             tails[by_tail],
             np.concatenate((head[there], tail[back]))[by_tail],
             np.concatenate((cost[there], -cost[back]))[by_tail],
             by_tail < len(there),
-            np.searchsorted(tails[by_tail], np.arange(session.node_count + 1)),
+            sorted_.indptr.astype(np.int64),
         )
+
+    @property
+    def _far(self) -> float:
+        """More than any path costs."""
+        return FAR if self.cost.dtype == np.int64 else inf
 
     def cheapest(self, source: int, without: int) -> Paths:
         """Cheapest paths but through one arc of the session (Bellman and Ford, a round at a time).
@@ -72,11 +82,15 @@ class Residual:
             new = found.distance[self.tail[arcs]] + self.cost[arcs]
             ends = self.head[arcs]
             better = ~found.reached[ends] | (new < found.distance[ends]).astype(bool)
-            arcs, new = arcs[better], new[better]
-            by_cost = np.argsort(new, kind="stable")
-            active, first = np.unique(self.head[arcs][by_cost], return_index=True)
-            chosen = by_cost[first]
-            found.distance[active], found.link[active], found.reached[active] = new[chosen], arcs[chosen], True
+            arcs, new, ends = arcs[better], new[better], ends[better]
+            fresh = ends[~found.reached[ends]]
+            found.distance[fresh] = self._far
+            np.minimum.at(found.distance, ends, new)
+            best = np.flatnonzero(new == found.distance[ends])[::-1]  # of equal arcs the first stands at last
+            found.link[ends[best]], found.reached[ends] = arcs[best], True
+            is_active = np.zeros(nodes, bool)
+            is_active[ends] = True
+            active = np.flatnonzero(is_active)
         return found
 
 

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from flowlex.models.flow.garbage_collection import collector_paused
+from flowlex.models.flow.garbage_collection import collect_on_request, collector_paused
 
 
 def test_the_collector_goes_on_afterwards():
@@ -20,3 +20,20 @@ def test_the_collector_goes_on_afterwards():
     with pytest.raises(KeyError), collector_paused():
         raise KeyError
     assert gc.isenabled()
+
+
+def test_full_collections_wait_until_they_are_asked_for():
+    before = gc.get_threshold()
+    try:
+        collect_on_request()
+        known, full = gc.get_freeze_count(), gc.get_stats()[2]["collections"]
+        assert known > 1000
+        rings = [[] for _ in range(200_000)]
+        for ring in rings:
+            ring.append(ring)
+        assert gc.get_stats()[2]["collections"] == full
+        del rings, ring
+        assert gc.collect() >= 200_000  # what came later is still found
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

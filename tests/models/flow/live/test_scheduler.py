@@ -59,7 +59,7 @@ def test_reasons_of_a_difference():
     scheduler = small(goals=(Priority(), Placement(), Continuity()))
     submit(scheduler, "j", "t", "u", priority=5)
     assert {task for task, _ in scheduler.step().placed} == {"t", "u"}
-    submit(scheduler, "urgent", "v", priority=0)
+    submit(scheduler, "urgent", "v", priority=1)
     delta = scheduler.step(10)
     ((task, machine, reason),) = delta.stopped
     assert reason == "it gave way to work that is worth more"
@@ -73,7 +73,7 @@ def test_reasons_of_a_difference():
     assert delta.stopped[0][2].endswith("has only 0 slots now")
     assert (delta.running, delta.waiting_count) == (0, 3)
     wants = (Constraint(kind="required", resources=("tpu",)),)
-    scheduler.submit(FlowJob(name="k", tasks=(FlowTask(name="w", constraints=wants),)))
+    scheduler.submit(FlowJob(name="k", tasks=(FlowTask(name="w", constraints=wants),), priority=0))
     assert scheduler.step(40).waiting == (("w", "no machine meets its placement (tpu)"),)
     scheduler.add_machine(Machine(name="c", slots=2, labels=("tpu",)))
     assert ("w", "c") in scheduler.step(50).placed
