@@ -96,10 +96,15 @@ FLOW: dict[str, dict[str, Change]] = {
     f"{_FLOW}.goals.placement:Placement.required": {"nothing": lambda *_: ()},
     f"{_FLOW}.goals.placement:Placement.choices": {"nothing": lambda *_: ()},
     f"{_FLOW}.goals.placement:Placement.price": {"free": lambda *_: 0, "negated": lambda cost, *_: -cost},
-    f"{_FLOW}.goals.costs:DataLocality._units": {
+    f"{_FLOW}.goals.costs:DataLocality.per_mb": {
         "far one dearer": lambda units, *_: (units[0] + 1, *units[1:]),
         "rack as far": lambda units, *_: (units[0], 0, units[2]),
         "machine as the rack": lambda units, *_: (units[0], units[1], 0),
+    },
+    f"{_FLOW}.goals.costs:DataLocality.arcs": {
+        "one dearer": _costs(lambda cost: cost + 1),
+        "free": _costs(lambda cost: 0),
+        "every second": _second,
     },
     f"{_FLOW}.goals.costs:DataLocality._best": {"none": lambda *_: []},
     f"{_FLOW}.goals.costs:Continuity.age": {"one older": lambda age, *_: age + 1},
