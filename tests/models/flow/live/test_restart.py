@@ -18,7 +18,7 @@ from flowlex.models.flow.live import equal_schedules, snapshot
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.models.flow.live.task_records import EventError
-from tests.seeds import seeds
+from tests.seeds import blocks_of_seeds
 
 STATES = Path(__file__).parent / "states"
 SETS = ((), (Priority(), Placement()), PRESETS["quincy"], PRESETS["borg"], (FairShares(), Placement(), LoadSpread()))
@@ -73,15 +73,17 @@ def lives(seed, goals, flow_life, path, *, tied, turns):
 
 
 @pytest.mark.parametrize("goals", range(len(SETS)))
-@pytest.mark.parametrize("seed", seeds(4, 2000))
-def test_any_life_loads_after_any_event(seed, goals, flow_life, tmp_path):
-    lives(seed, SETS[goals], flow_life, tmp_path / "state", tied=False, turns=4)
+@pytest.mark.parametrize("block", blocks_of_seeds(4, 2000))
+def test_any_life_loads_after_any_event(block, goals, flow_life, tmp_path):
+    for seed in block:
+        lives(seed, SETS[goals], flow_life, tmp_path / "state", tied=False, turns=4)
 
 
 @pytest.mark.parametrize("goals", range(len(TIED)))
-@pytest.mark.parametrize("seed", seeds(3, 300))
-def test_any_life_with_rules_loads_after_any_event(seed, goals, flow_life, tmp_path):
-    lives(seed, TIED[goals], flow_life, tmp_path / "state", tied=True, turns=3)
+@pytest.mark.parametrize("block", blocks_of_seeds(3, 300))
+def test_any_life_with_rules_loads_after_any_event(block, goals, flow_life, tmp_path):
+    for seed in block:
+        lives(seed, TIED[goals], flow_life, tmp_path / "state", tied=True, turns=3)
 
 
 def racks(*names):
