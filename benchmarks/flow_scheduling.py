@@ -5,7 +5,8 @@ machines). Timed end to end: events in, difference out, with and without the exa
 network as arrays, ready made, and are timed from arrays to flows: OR-Tools (in its own process), pylmcf, and our own
 session started cold (paths, then cost scaling, then pylmcf). Every peer's cost must equal ours. The 99th percentile
 holds the second in which all tasks of the start grow a minute old together, which changes the cost of each. Clusters
-with slots to spare, nearly full ones, and full ones where tasks wait for each other.
+with slots to spare, nearly full ones, and full ones where tasks wait for each other. Full garbage collections wait
+(`collect_on_request`), as in `flowlex serve scheduler`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from flowlex.formulations.program_arrays import Integers, exact_dot
 from flowlex.formulations.sessions.live_network import NetworkSession
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
+from flowlex.models.flow.garbage_collection import collect_on_request
 from flowlex.models.flow.goals import Continuity, DataLocality, Placement
 from flowlex.models.flow.live.scheduler import FlowScheduler
 
@@ -139,6 +141,7 @@ def _lowered(cost: Integers, capacity: Integers) -> Integers:
 def _against_peers(sizes: dict[str, int], steps: dict[int, int]) -> list[Row]:
     life = Life.of(flow_scale(seed=1, **sizes))
     life.scheduler.step()
+    collect_on_request()
     life.step(10)
     rows: list[Row] = []
     for events, repeats in steps.items():
@@ -197,6 +200,7 @@ def _grown(machines: int, tasks: int) -> None:
     life = Life.of(instance)
     built = time.perf_counter() - started
     first = life.scheduler.step().seconds
+    collect_on_request()
     life.step(100)
     seconds = [life.step(100) for _ in range(30)]
     step, p99 = _milliseconds([s["total"] - s["check"] for s in seconds])

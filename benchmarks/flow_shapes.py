@@ -1,10 +1,10 @@
 """Steps of 100 and 1000 events on clusters of every shape, and shocks, against OR-Tools from scratch in the same run.
 
 Each step withdraws random tasks and submits as many; timed from events in to the difference out, certificate apart.
-What is given: median, 99th percentile and worst of all steps (garbage collection included), and the seconds of OR-Tools
-from arrays to flows on the network as it stands; where stages are solved one after the other, the sum over their
-networks. The optima must be equal. A shock is one step after many changes at once. ``busy``: processes that
-wanted a core, per core, while it ran.
+What is given: median, 99th percentile and worst of all steps (full garbage collections wait, see
+`collect_on_request`), and the seconds of OR-Tools from arrays to flows on the network as it stands; where stages are
+solved one after the other, the sum over their networks. The optima must be equal. A shock is one step after many
+changes at once. ``busy``: processes that wanted a core, per core, while it ran.
 
 Every shape ends after its steps or `_MOST_S` seconds of them, whichever comes first (``steps`` says how many there
 were), so that all of it takes about eight minutes on a quiet machine, and fifteen at most.
@@ -24,6 +24,7 @@ import numpy as np
 from benchmarks.flow_scheduling import GOALS, Life, ortools
 from flowlex.formulations.sessions.staged_network import PhasedSession
 from flowlex.instances.generators.flow import flow_scale
+from flowlex.models.flow.garbage_collection import collect_on_request
 from flowlex.models.flow.goals import Continuity, FairShares
 
 __all__ = ["tables"]
@@ -95,6 +96,7 @@ def _shape(
 ) -> Row:
     life = Life.of(flow_scale(seed=1, **sizes), **options)
     life.scheduler.step()
+    collect_on_request()
     life.step(10)
     seconds, ends = [], time.monotonic() + most_s
     while len(seconds) < steps and time.monotonic() < ends:
@@ -122,6 +124,7 @@ def _shocks(sizes: dict[str, int]) -> list[Row]:
     for name in ("a tenth of the machines fails", "all tasks grow a minute older"):
         life = Life.of(flow_scale(seed=1, **sizes))
         life.scheduler.step(0.0)
+        collect_on_request()
         started = time.perf_counter()
         if name.startswith("a tenth"):
             for machine in list(life.scheduler.state.cluster.machines)[::10]:
