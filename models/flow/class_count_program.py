@@ -111,10 +111,8 @@ class CountedProgram:
     @cached_property
     def most_running(self) -> Integers:
         """(J,) most running tasks of each job."""
-        most = self.schedule.shares[:, 1].copy()
+        most = self.schedule.shares[:, 1]
         held = np.bincount(self.job[self.classes.task], weights=[v.held for v in self.views], minlength=len(most))
-        for j, may in self.schedule.gates.tolist():
-            most[j] = max(most[j], int(held[j]) - may)
         found: Integers = np.maximum(most, held.astype(np.int64))
         return found
 

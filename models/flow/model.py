@@ -113,18 +113,6 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             raise ModelError(f"wait_cost is {self.wait_cost}; it must be a finite number of at least 0")
         if self.scale is not None and self.scale < 1:
             raise ModelError(f"scale is {self.scale}; it must be a whole number of at least 1")
-        self._refuse_rules()
-
-    def _refuse_rules(self) -> None:
-        """Raise `ModelError` where rules of tasks stand beside what may leave no schedule at all."""
-        instance = self.instance
-        rule = next(iter((*instance.gangs, *instance.affinities, *instance.spreads)), None)
-        limited = next((job.name for job in instance.jobs if job.preemptions_per_hour is not None), None)
-        if rule is not None and limited is not None:
-            raise ModelError(
-                f"{rule.says} does not go with preemptions_per_hour of job {limited!r}: what may not stop may break "
-                "the rule; drop one of the two"
-            )
 
     @cached_property
     def chosen_goals(self) -> tuple[Goal, ...]:
@@ -142,7 +130,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     @cached_property
     def schedule(self) -> ScheduleNetwork:
         """The network with what its arcs mean."""
-        return build_network(self.instance, self.rules)
+        return build_network(self.instance, self.rules, self.task_rules)
 
     @cached_property
     def solution_method(self) -> NetworkMethod | ProgramMethod:
@@ -237,7 +225,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         found = {each.name: round(float(each.value_of(float(each.cost(len(x)) @ x)))) for each in statement.stages}
         job = statement.columns["waits"].codes["job"]
         waiting = [float(values["waits"][job == at].sum()) for at in count]
-        return score_of(self.instance, self.rules, waiting, found)
+        return score_of(self.instance.jobs, self.rules, waiting, found)
 
     def _formulate(self) -> FlowNetwork | LinearProgram:
         """The combined network; by phases that of the stage asked for, earlier optima fixed."""

@@ -18,7 +18,8 @@ from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.models.flow.goals.goal_interface import ClusterView, Spot, TaskView, task_views
 from flowlex.models.flow.machine_exclusions import Block, base_of
 from flowlex.models.flow.machine_tree import Blocks
-from flowlex.models.flow.preemption import hold, left
+from flowlex.models.flow.preemption import hold
+from flowlex.models.flow.task_rules import TaskRules
 
 __all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "single_files"]
 
@@ -55,7 +56,8 @@ class ScheduleNetwork:
     groups
         Spots of the groups, and blocks.
     gates
-        Job, and capacity, of each arc through which running tasks of a job with a limit stop.
+        (G, 3) job of each arc through which running tasks of a job with a limit stop, its capacity, and how many tasks
+        of the job run beyond any share.
     shares
         (J, 2) least and most running tasks of each job.
     views
@@ -84,14 +86,15 @@ class ScheduleNetwork:
         return c.ordinary + weights.level * c.level + weights.shortfall * c.shortfall
 
 
-def build_network(instance: FlowInstance, rules: Rules) -> ScheduleNetwork:
+def build_network(instance: FlowInstance, rules: Rules, task_rules: TaskRules) -> ScheduleNetwork:
     """Make the network; the same instance and goals give the same network."""
     with collector_paused():
         cluster, views = ClusterView.of(instance), task_views(instance)
         jobs, job_at = {job.name: job for job in instance.jobs}, {job.name: j for j, job in enumerate(instance.jobs)}
-        held = hold(views, jobs, cluster.machines, lambda v: rules.may_stay(v, rules.moving(v, cluster), cluster))
-        gates = np.array([(job_at[j], left(jobs[j], jobs[j].preempted_s), n) for j, n in held.items()], np.int64)
-        gates = gates.reshape(-1, 3)
+        held = hold(
+            views, jobs, cluster.machines, lambda v: rules.may_stay(v, rules.moving(v, cluster), cluster), task_rules
+        )
+        gates = np.array([(job_at[job], *each) for job, each in held.items()], np.int64).reshape(-1, 3)
         group_at: dict[Spot | Block, int] = {}
         arcs = _arcs_of_goals(instance, rules, views, cluster, group_at)
         gate_at = {job: len(jobs) + g for g, job in enumerate(gates[:, 0].tolist())}
@@ -230,7 +233,7 @@ def _assemble(
     )
     cycle, top = cycle_bound(network, network.cost), int(level.max(initial=0))
     return ScheduleNetwork(
-        network, columns, runs, via, offers, singles, steps, groups, gates[:, :2], bounds, views, cycle, top
+        network, columns, runs, via, offers, singles, steps, groups, gates, bounds, views, cycle, top
     )
 
 
@@ -242,7 +245,7 @@ def _declared(
     gates: Integers,
     bounds: Integers,
 ) -> FlowNetwork:
-    """All nodes and arcs, without costs; ``gates`` are (G, 3) job, tasks that may stop, tasks that are held."""
+    """All nodes and arcs, without costs; ``gates`` as in `ScheduleNetwork`."""
     net, jobs = NetworkBuilder(instance.name), [j.name for j in instance.jobs]
     task = net.nodes("task", tasks, supply=1, labels=[t.name for t in instance.tasks])
     job = waiting = net.nodes("unscheduled", len(jobs), labels=jobs)
@@ -262,7 +265,7 @@ def _declared(
             net.arcs("preempted", gate, job[gates[:, 0]], upper=gates[:, 1])
     count = np.array([len(j.tasks) for j in instance.jobs], np.int64)
     most = bounds[:, 1].copy()  # what may not stop runs on, beyond the share
-    most[gates[:, 0]] = np.maximum(most[gates[:, 0]], gates[:, 2] - gates[:, 1])
+    most[gates[:, 0]] = np.maximum(most[gates[:, 0]], gates[:, 2])
     # lower = upper = N - A under max-min shares (the paper's bounds); between minimum and maximum otherwise
     net.arcs("share", job, sink, lower=count - most, upper=count - bounds[:, 0], labels=jobs)
     net.arcs("short", job, sink, upper=bounds[:, 0], labels=jobs)

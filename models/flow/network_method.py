@@ -161,7 +161,7 @@ class NetworkMethod:
         costs = dict(zip(rank_names(self.rules), schedule.columns.ranks, strict=True))
         values = {name: exact_dot(cost, flow) for name, cost in costs.items()}
         values["shortfall"] = int(flow[blocks["short"].slice].sum())
-        score = score_of(instance, self.rules, waiting_by_job(instance, machine), values)
+        score = score_of(instance.jobs, self.rules, waiting_by_job(instance, machine), values)
         found = {name: exact_dot(cost, flow) for name, cost in self.costs.items()} if stages else {}
         return FlowRun(
             outcome,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.instances.flow import FlowInstance
+from flowlex.instances.flow import FlowInstance, FlowJob
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.network import ScheduleNetwork
 from flowlex.models.flow.solution import Score
@@ -43,7 +43,7 @@ def waiting_by_job(instance: FlowInstance, machine: Integers) -> list[int]:
     return [sum(next(waits) for _ in job.tasks) for job in instance.jobs]
 
 
-def score_of(instance: FlowInstance, rules: Rules, waiting: Iterable[float], values: Mapping[str, int]) -> Score:
+def score_of(jobs: Iterable[FlowJob], rules: Rules, waiting: Iterable[float], values: Mapping[str, int]) -> Score:
     """The score of a schedule.
 
     Parameters
@@ -55,7 +55,7 @@ def score_of(instance: FlowInstance, rules: Rules, waiting: Iterable[float], val
     """
     strict = rules.priority is not None and rules.priority.mode == "strict"
     classes: dict[int, float] = defaultdict(float)
-    for job, count in zip(instance.jobs, waiting, strict=True):
+    for job, count in zip(jobs, waiting, strict=True):
         classes[job.priority if strict else 0] += count
     names = rank_names(rules)
     by_goal = () if rules.order is None else tuple((name, values[name]) for name in names)

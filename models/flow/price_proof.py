@@ -107,7 +107,7 @@ def prices_of(
     preempt: dict[int, int] = {}
     if len(schedule.gates):
         through = np.maximum(-reduced[arcs["preempted"].slice], 0).tolist()
-        preempt = {j: price for (j, _), price in zip(schedule.gates.tolist(), through, strict=True) if price}
+        preempt = {j: price for (j, *_), price in zip(schedule.gates.tolist(), through, strict=True) if price}
     return Prices(weights, (machine + extra).tolist(), job.tolist(), apart, preempt, cost)
 
 

@@ -131,8 +131,8 @@ class ProgramMethod:
     def keeps(self, at: Integers) -> bool:
         """Whether (T,) machines of tasks keep capacities and task rules."""
         tasks, machines = self.network.instance.tasks, self.network.instance.machines
-        placed = {task.name: machines[m] for task, m in zip(tasks, at.tolist(), strict=True) if m >= 0}
-        return self.task_rules.keeps(placed) and not len(self.resources.over(at))
+        placed = {task.name: machines[m].name for task, m in zip(tasks, at.tolist(), strict=True) if m >= 0}
+        return not any(self.task_rules.broken(placed)) and not len(self.resources.over(at))
 
 
 @dataclass(eq=False)
@@ -266,7 +266,7 @@ class _Search:
             message=f"not proven best: {', '.join(open_)}{limit if self._large(program) else ''}" if open_ else "",
         )
         instance, rules = program.instance, program.rules
-        score = score_of(instance, rules, waiting_by_job(instance, at), values)
+        score = score_of(instance.jobs, rules, waiting_by_job(instance, at), values)
         proof = {"program": self._proof(program, statement, sizes, found)}
         return FlowRun(outcome, self.method.why, at, score, values, bounds, None, lambda: {"proof": proof})
 

@@ -148,11 +148,9 @@ class _Builder:
         """Shares of jobs, and how many of their running tasks may stop."""
         views, shares = self.views, self.schedule.shares
         waiting = self.waits.sum_by(self.job, len(self.job_names))
-        stays = self.classes.tasks * np.array([view.held for view in views], np.int64)
-        held = np.bincount(self.job, weights=stays, minlength=len(self.count)).astype(np.int64)
         most = shares[:, 1].copy()
-        for j, may in self.schedule.gates.tolist():
-            most[j] = max(most[j], int(held[j]) - may)
+        for j, _, beyond in self.schedule.gates.tolist():
+            most[j] = max(most[j], beyond)
         self.short: Variables | None = None
         some = np.flatnonzero(shares[:, 0] > 0)
         if len(some):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
-from flowlex.instances.flow import FlowInstance, Machine
-from flowlex.instances.group_rules import Gang, TaskSpread, domain_tags, members_of
+from flowlex.instances.flow import FlowInstance
+from flowlex.instances.group_rules import Affinity, Gang, TaskSpread, domain_tags, members_of
 
-__all__ = ["Limit", "TaskRules", "Team"]
+__all__ = ["GroupRule", "Limit", "TaskRules", "Team"]
+
+GroupRule: TypeAlias = Gang | TaskSpread | Affinity
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class TaskRules:
-    """The rules of an instance over several tasks.
+    """Rules over several tasks.
 
     Attributes
     ----------
@@ -48,27 +51,43 @@ class TaskRules:
         Gangs and affinities; what spreads allow in each domain.
     inside
         Machines in some domain of every rule over domains, by task with such a rule.
+    stated
+        Each rule with its tasks, and the domain of each machine if it is over domains.
     """
 
     teams: tuple[Team, ...] = ()
     limits: tuple[Limit, ...] = ()
     inside: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    stated: tuple[tuple[GroupRule, tuple[str, ...], Mapping[str, str] | None], ...] = ()
 
     @classmethod
     def of(cls, instance: FlowInstance) -> TaskRules:
-        """Read the rules of an instance."""
+        """The rules of an instance."""
         jobs = {job.name: [task.name for task in job.tasks] for job in instance.jobs}
-        tags: dict[str, dict[str, str]] = {}
+        rules: tuple[GroupRule, ...] = (*instance.gangs, *instance.affinities, *instance.spreads)
+        return cls.read(rules, jobs, lambda key: domain_tags(instance.machines, key))
+
+    @classmethod
+    def read(
+        cls,
+        rules: Iterable[GroupRule],
+        jobs: Mapping[str, Sequence[str]],
+        domain_of: Callable[[str], Mapping[str, str]],
+    ) -> TaskRules:
+        """Rules, with the tasks of jobs and the domain of each machine by key."""
+        tags: dict[str, Mapping[str, str]] = {}
         keys: dict[str, dict[str, None]] = defaultdict(dict)
         teams: list[Team] = []
         limits: list[Limit] = []
-        for rule in (*instance.gangs, *instance.affinities, *instance.spreads):
+        read = []
+        for rule in rules:
             tasks, key = tuple(members_of(rule, jobs)), rule.key
             if key is not None:
                 if key not in tags:
-                    tags[key] = domain_tags(instance.machines, key)
+                    tags[key] = domain_of(key)
                 for task in tasks:
                     keys[task][key] = None
+            read.append((rule, tasks, None if key is None else tags[key]))
             domains = () if key is None else tuple(dict.fromkeys(tags[key].values()))
             if not isinstance(rule, TaskSpread):
                 teams.append(Team(rule.name, isinstance(rule, Gang), tasks, domains))
@@ -80,7 +99,7 @@ class TaskRules:
             for those in {tuple(sorted(those)) for those in keys.values()}
         }
         inside = {task: machines[tuple(sorted(those))] for task, those in keys.items()}
-        return cls(tuple(teams), tuple(limits), inside)
+        return cls(tuple(teams), tuple(limits), inside, tuple(read))
 
     def __bool__(self) -> bool:
         return bool(self.tasks)
@@ -90,20 +109,21 @@ class TaskRules:
         """Tasks with any rule."""
         return frozenset((*(t for team in self.teams for t in team.tasks), *self.inside))
 
-    def keeps(self, placed: Mapping[str, Machine]) -> bool:
-        """Whether the machines of running tasks keep all rules."""
-        if any(machine.name not in self.inside.get(task, (machine.name,)) for task, machine in placed.items()):
-            return False
-        for team in self.teams:
-            there = [placed[task] for task in team.tasks if task in placed]
-            if team.whole and len(there) not in (0, len(team.tasks)):
-                return False
-            if there and team.domains and not any(all(tag in m.tags for m in there) for tag in team.domains):
-                return False
-        return all(
-            sum(task in placed and limit.tag in placed[task].tags for task in limit.tasks) <= limit.most
-            for limit in self.limits
-        )
+    def broken(self, placed: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+        """The tasks of each rule that running tasks break, by their machines."""
+        for rule, tasks, tags in self.stated:
+            used = [placed[task] for task in tasks if task in placed]
+            if isinstance(rule, Gang) and len(used) not in (0, len(tasks)):
+                yield tasks
+            elif tags is not None:
+                found = Counter(map(tags.get, used))
+                if None in found or (_exceeds(rule, found) if isinstance(rule, TaskSpread) else len(found) > 1):
+                    yield tasks
+
+    @cached_property
+    def gang_tasks(self) -> frozenset[str]:
+        """Tasks of gangs."""
+        return frozenset(task for team in self.teams if team.whole for task in team.tasks)
 
     @cached_property
     def of_task(self) -> Mapping[str, frozenset[tuple[str, str]]]:
@@ -121,3 +141,8 @@ class TaskRules:
     def tags(self) -> frozenset[str]:
         """Tags of all domains that a rule names."""
         return frozenset((*(tag for team in self.teams for tag in team.domains), *(each.tag for each in self.limits)))
+
+
+def _exceeds(rule: TaskSpread, found: Mapping[str | None, int]) -> bool:
+    """Whether a domain has more of its tasks than a spread allows."""
+    return any((most := rule.limit(str(tag))) is not None and count > most for tag, count in found.items())

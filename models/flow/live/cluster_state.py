@@ -82,7 +82,9 @@ class LiveState:
         self.tasks_on: dict[str, dict[str, None]] = {}  # by machine, since the last step
         self.tasks_apart: dict[str, dict[str, None]] = {}  # by `FlowJob.different_machines`
         self.costs: ArcCosts = ArcCosts(self.rules, order, self.cluster, self.network, self.side_constraints)
-        self.preemptions: PreemptionLimits = PreemptionLimits(self.jobs, self.tasks, self.tasks_on, self.costs)
+        self.preemptions: PreemptionLimits = PreemptionLimits(
+            self.jobs, self.tasks, self.tasks_on, self.costs, self.side_constraints
+        )
 
     def recompute_claims(self) -> None:
         """Claims of all jobs under the present goals and queues; the next step hands all bounds on."""
@@ -179,7 +181,6 @@ class LiveState:
             raise EventError(f"job {job.name!r}: there would be more than {most} tasks; raise task_limit")
         if job.queue is not None and all(queue.name != job.queue for queue in self.queues):
             raise EventError(f"job {job.name!r} is in queue {job.queue!r}, which does not exist; see set_queues")
-        self.side_constraints.refuse_job(job)
         rule = job.different_machines or ""
         present = self.tasks_apart.get(rule, {})
         apart = rule if len(present) + len(job.tasks) > 1 else ""
@@ -317,7 +318,6 @@ class LiveState:
     def limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
         """Set what preempting a job costs and how often it may happen; a refused cost leaves all as before."""
         old, times = live.job, live.preempted
-        self.side_constraints.refuse_job(old.model_copy(update={"preemptions_per_hour": per_hour}))
         try:
             self.preemptions.set_limit(live, cost, per_hour, self.now_s)
         except ModelError:
@@ -364,5 +364,5 @@ class LiveState:
         if self.rules.shares is None:
             return JobBounds(0, UNBOUND, 0, cost, cost)
         if job.held:  # what may not stop runs on, beyond the share
-            most = max(most, job.held - self.preemptions.passes(job, self.now_s))
+            most = max(most, job.held - (0 if job.ganged else self.preemptions.passes(job, self.now_s)))
         return JobBounds(len(job.tasks) - most, most - least, least, cost, cost + self.costs.weights.shortfall)

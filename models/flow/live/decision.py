@@ -83,7 +83,7 @@ def _keeps_all(state: LiveState, changes: Changes) -> bool:
     """Whether the network's optimum is a schedule that keeps what the network does not know."""
     if state.rules.shares is not None and state.rules.shares.kind == "dominant":
         return False
-    return not state.side_constraints or state.side_constraints.breach(changes, state.tasks_on) is None
+    return not state.side_constraints or state.side_constraints.keeps(changes, state.tasks_on)
 
 
 def _full_decision(

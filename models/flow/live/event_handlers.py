@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from flowlex.instances.flow import MOST_SLOTS, FlowJob, Machine, Queue, check_queues
 from flowlex.models.flow.goals.priority import LOWEST
 from flowlex.models.flow.live.cluster_state import LiveState
-from flowlex.models.flow.live.side_constraints import TieRule
 from flowlex.models.flow.live.task_records import EventError
+from flowlex.models.flow.task_rules import GroupRule
 from flowlex.models.model_base import ModelError
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 T = TypeVar("T", FlowJob, Machine)
 
 
-def submit(state: LiveState, job: FlowJob, *rules: TieRule) -> None:
+def submit(state: LiveState, job: FlowJob, *rules: GroupRule) -> None:
     """A job arrives, with rules over its tasks; they wait until the next step."""
     if job.name in state.jobs:
         raise EventError(f"job {job.name!r} is here already; a job is submitted once")
@@ -57,7 +57,7 @@ def submit(state: LiveState, job: FlowJob, *rules: TieRule) -> None:
         raise
 
 
-def tie(state: LiveState, *rules: TieRule) -> None:
+def tie(state: LiveState, *rules: GroupRule) -> None:
     """More rules from the next step on, over jobs and tasks that are here.
 
     Raises

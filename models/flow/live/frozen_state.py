@@ -17,23 +17,23 @@ from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, Que
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.live.cluster_state import LiveState
-from flowlex.models.flow.live.side_constraints import TieRule
 from flowlex.models.flow.live.task_ages import elapsed_s
 from flowlex.models.flow.live.task_records import FullSolve
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.preemption import HOUR_S
+from flowlex.models.flow.task_rules import GroupRule
 
 __all__ = ["FrozenState"]
 
 #: Rules by kind, and the field of an instance that holds them.
-_KINDS: dict[str, tuple[type[TieRule], str]] = {
+_KINDS: dict[str, tuple[type[GroupRule], str]] = {
     "gang": (Gang, "gangs"),
     "spread": (TaskSpread, "spreads"),
     "affinity": (Affinity, "affinities"),
 }
 
 
-def _read(saved: tuple[str, Any]) -> tuple[str, TieRule]:
+def _read(saved: tuple[str, Any]) -> tuple[str, GroupRule]:
     """A rule of the kind that stands before it."""
     return saved[0], _KINDS[saved[0]][0].model_validate(saved[1])
 
@@ -65,7 +65,7 @@ class FrozenState:
     jobs: tuple[FlowJob, ...]
     preempted: Mapping[str, list[float]]
     places: Mapping[str, tuple[str, float]]
-    rules: tuple[Annotated[tuple[str, TieRule], BeforeValidator(_read)], ...]
+    rules: tuple[Annotated[tuple[str, GroupRule], BeforeValidator(_read)], ...]
     fresh: tuple[str, ...]
     why: Mapping[str, str]
     steps: int

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from flowlex.models.flow.goals.goal_interface import TaskView
 from flowlex.models.flow.live.live_arc_costs import ArcCosts
+from flowlex.models.flow.live.side_constraints import SideConstraints
 from flowlex.models.flow.live.task_ages import elapsed_s
 from flowlex.models.flow.live.task_records import LiveJob, LiveTask
 from flowlex.models.flow.preemption import HOUR_S, kept_tasks, left
@@ -25,6 +26,8 @@ class PreemptionLimits:
         Of the state; the last by machine.
     costs
         Of the arcs, which change when a task is held.
+    side_constraints
+        Release tasks that break a rule.
 
     Attributes
     ----------
@@ -38,10 +41,13 @@ class PreemptionLimits:
         tasks: Mapping[str, LiveTask],
         tasks_on: Mapping[str, Mapping[str, None]],
         costs: ArcCosts,
+        side_constraints: SideConstraints,
     ) -> None:
         self.jobs: dict[str, None] = {}
         self._jobs, self._tasks, self._tasks_on, self._costs = jobs, tasks, tasks_on, costs
+        self._side_constraints = side_constraints
         self._unsure: dict[str, None] = {}  # machines whose held tasks may be others
+        self._ruled: dict[str, None] = {}  # machines whose tasks rules released, or may have
         self._gates: dict[str, None] = {}  # jobs whose gates and bounds may be others
         self._spent: dict[str, None] = {}  # jobs with preemptions of the last hour
 
@@ -82,26 +88,33 @@ class PreemptionLimits:
 
     def hold(self, now_s: float) -> None:
         """Find the tasks that may only stay or stop by now."""
-        unsure, self._unsure = self._unsure, {}
+        rules = self._side_constraints.task_rules
+        unsure, self._unsure = self._unsure | self._ruled, {}
+        self._ruled = dict.fromkeys(self._tasks_on) if rules and self.jobs else {}
+        unsure |= self._ruled
         machines, network = self._costs.cluster.machines, self._costs.network
-        for machine in unsure:
-            tasks = [self._tasks[name] for name in self._tasks_on.get(machine, ())]
-            tasks = [task for task in tasks if task.limited or task.held]
-            for task in tasks:
-                task.elapsed_s = elapsed_s(task.started_s, now_s)
-            slots = machines[machine].slots if machine in machines else 0
-            kept = kept_tasks(slots, tasks, lambda task: self._jobs[task.job].job, self._may_stay)
-            names = {task.task.name for task in kept}
-            for task in tasks:
-                if task.task.name not in names:
-                    self.release(task, now_s)
-                elif not task.held:
-                    live = self._jobs[task.job]
-                    task.held, live.held = True, live.held + 1
-                    self._gates[task.job] = None
-                    network.set_gate(task.job, self.passes(live, now_s))
-                    network.hold_task(task.task.name, True)
-                    self._costs.reprice(task, now_s, placed=True)
+        tasks_on = {machine: [self._tasks[name] for name in self._tasks_on.get(machine, ())] for machine in unsure}
+        bound = [task for tasks in tasks_on.values() for task in tasks if task.limited or task.held]
+        for task in bound:
+            task.elapsed_s = elapsed_s(task.started_s, now_s)
+        there = {machine: tasks for machine, tasks in tasks_on.items() if machine in machines}
+        kept = kept_tasks(there, machines, lambda task: self._jobs[task.job].job, self._may_stay, rules)
+        for task in bound:
+            if task.task.name not in kept:
+                self.release(task, now_s)
+            elif not task.held:
+                live = self._jobs[task.job]
+                task.held, live.held = True, live.held + 1
+                self._gates[task.job] = None
+                network.set_gate(task.job, self.passes(live, now_s))
+                network.hold_task(task.task.name, True)
+                self._costs.reprice(task, now_s, placed=True)
+        for name in self.jobs:
+            live = self._jobs[name]
+            ganged = any(self._tasks[task].held for task in rules.gang_tasks & live.tasks.keys())
+            if ganged != live.ganged:
+                live.ganged = ganged
+                self._gates[name] = None
         for name in list(self._spent):
             live = self._jobs[name]
             recent = [at for at in live.preempted if elapsed_s(at, now_s) < HOUR_S]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from flowlex.instances.flow import FlowInstance
@@ -14,6 +12,7 @@ from flowlex.models.flow.live.full_solve import audit_schedule, priced
 from flowlex.models.flow.live.network_optimum import Optimum
 from flowlex.models.flow.live.session_choice import solved_costs
 from flowlex.models.flow.live.task_records import EventError
+from flowlex.models.flow.objective_stages import score_of
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.flow.waiting_reasons import plain_reason
 
@@ -132,29 +131,27 @@ class Queries:
 
 def _present_score(state: LiveState) -> Score:
     """What the schedule of the last step minimises, recomputed (work in proportion to the cluster)."""
-    strict = state.rules.priority is not None and state.rules.priority.mode == "strict"
-    waiting: Counter[int] = Counter()
+    waiting = [sum(state.tasks[task].machine is None for task in job.tasks) for job in state.jobs.values()]
     shortfall = weighted = 0
-    for name, job in state.jobs.items():
-        waits = sum(state.tasks[t].machine is None for t in job.tasks)
-        waiting[job.job.priority if strict else 0] += waits
+    for name, waits in zip(state.jobs, waiting, strict=True):
         bounds = state.network.jobs[name].bounds
         short = max(0, waits - bounds.must - bounds.free)
         shortfall += short
         weighted += bounds.wait_cost * (waits - bounds.must - short) + bounds.short_cost * short
-    by_goal = _cost_by_goal(state)
-    cost = sum(cost for _, cost in by_goal) if by_goal else state.session.objective - weighted
-    return Score(shortfall, tuple(sorted(waiting.items())), by_goal, cost)
-
-
-def _cost_by_goal(state: LiveState) -> tuple[tuple[str, int], ...]:
-    """Cost of each goal, arc by arc, as sums over many arcs cannot be told apart by goal."""
     if state.rules.order is None:
-        return ()
+        costs = {"cost": state.session.objective - weighted}
+    else:
+        costs = dict(zip(state.costs.order.names, _cost_by_goal(state), strict=True))
+    jobs = (live.job for live in state.jobs.values())
+    return score_of(jobs, state.rules, waiting, {"shortfall": shortfall, **costs})
+
+
+def _cost_by_goal(state: LiveState) -> list[int]:
+    """Cost of each goal, arc by arc, as sums over many arcs cannot be told apart by goal."""
     flow = state.session.flow
     slots = np.flatnonzero(flow)
     total = [0] * len(state.costs.order.names)
     for cost, units in zip(solved_costs(state.session, slots), flow[slots].tolist(), strict=True):
         if cost:
             total = [a + units * b for a, b in zip(total, state.costs.order.split(cost), strict=True)]
-    return tuple(zip(state.costs.order.names, total, strict=True))
+    return total

@@ -12,13 +12,13 @@ from fractions import Fraction
 from functools import lru_cache
 
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.flow import FlowJob, Machine
-from flowlex.instances.group_rules import RACK, Affinity, Gang, TaskSpread, check_rules, domain_tags, members_of
+from flowlex.instances.flow import Machine
+from flowlex.instances.group_rules import RACK, Gang, check_rules, domain_tags, members_of
 from flowlex.models.flow.live.task_records import EventError, LiveJob, LiveTask
+from flowlex.models.flow.task_rules import GroupRule, TaskRules
 
-__all__ = ["Changes", "SideConstraints", "TieRule"]
+__all__ = ["Changes", "SideConstraints"]
 
-TieRule = Gang | TaskSpread | Affinity
 #: Machine of each task that changes: (now, next).
 Changes = Mapping[str, tuple[str | None, str | None]]
 _MOST_RULES = 2**16
@@ -32,10 +32,11 @@ class SideConstraints:
         self, machines: Mapping[str, Machine], jobs: Mapping[str, LiveJob], tasks: Mapping[str, LiveTask]
     ) -> None:
         self._machines, self._jobs, self._tasks = machines, jobs, tasks
-        self.rules: dict[tuple[str, str], TieRule] = {}
+        self.rules: dict[tuple[str, str], GroupRule] = {}
         self._members: dict[tuple[str, str], dict[str, None]] = {}
         self._rules_of: dict[str, dict[tuple[str, str], None]] = {}
         self._stale = False  # whether other tasks may be blocked
+        self._task_rules: TaskRules | None = None  # until a rule, its tasks or machines change
         self._tags: dict[str, dict[str, str]] = {}  # of domains by machine and key, until a machine comes or goes
         self._most_slots: dict[str | None, tuple[int, str]] = {}  # in one domain, by key
         self.blocked: dict[str, None] = {}  # tasks of gangs that no domain has slots for: they wait whatever happens
@@ -46,12 +47,15 @@ class SideConstraints:
         return bool(self.rules or self._resources)
 
     @property
-    def capacities(self) -> bool:
-        """Whether machines have capacities."""
-        return bool(self._resources)
+    def task_rules(self) -> TaskRules:
+        """The rules over the tasks and machines that are here."""
+        if self._task_rules is None:
+            jobs = {name: tuple(self._jobs[name].tasks) for rule in self.rules.values() for name in rule.jobs}
+            self._task_rules = TaskRules.read(self.rules.values(), jobs, self._tags_of)
+        return self._task_rules
 
     # Rules -----------------------------------------------------------------------------------------------------
-    def tie(self, rules: Iterable[TieRule], *, known: bool = False) -> None:
+    def tie(self, rules: Iterable[GroupRule], *, known: bool = False) -> None:
         """Add rules, all or none of them; ``known``: they were in force before, so nothing is checked.
 
         Raises
@@ -60,8 +64,6 @@ class SideConstraints:
             A rule names what is not here, or contradicts another.
         """
         rules = tuple(rules)
-        if rules and not known:
-            self._refuse_beside_limits(rules[0])
         new = [(_kind(rule), rule.name) for rule in rules]
         if len(self.rules) + len(new) > _MOST_RULES:
             raise EventError(f"there would be more than {_MOST_RULES} rules; untie some first")
@@ -76,7 +78,7 @@ class SideConstraints:
                 check_rules(rules, tasks_of, self._tasks, self._machines.values(), teams)
             except ValueError as error:
                 raise EventError(str(error)) from error
-        self._stale |= bool(rules)
+        self._stale, self._task_rules = self._stale or bool(rules), None
         for key, rule in zip(new, rules, strict=True):
             self.rules[key], self._members[key] = rule, dict.fromkeys(members[key])
             for task in members[key]:
@@ -94,7 +96,7 @@ class SideConstraints:
         """Drop a rule."""
         if (kind, name) not in self.rules:
             raise EventError(f"there is no {kind} {name!r}; it may have gone with the last of its tasks")
-        self._stale = True
+        self._stale, self._task_rules = True, None
         del self.rules[kind, name]
         for task in self._members.pop((kind, name)):
             self._loosen(task, (kind, name))
@@ -103,7 +105,7 @@ class SideConstraints:
         """A task ends: rules keep what is left of their tasks, and go with the last of them."""
         self.blocked.pop(task, None)
         for key in list(self._rules_of.get(task, ())):
-            self._stale = True
+            self._stale, self._task_rules = True, None
             rule, members = self.rules[key], self._members[key]
             del members[task]
             self._loosen(task, key)
@@ -133,6 +135,7 @@ class SideConstraints:
     def put_machine(self, machine: Machine) -> None:
         """A machine comes; what counted for nothing before may be a resource now."""
         self._tags.clear()
+        self._task_rules = None
         fresh = machine.capacity.keys() - self._resources.keys()
         self._resources.update(machine.capacity.keys())
         self.unchecked |= dict.fromkeys(self._machines) if fresh else {machine.name: None}
@@ -140,20 +143,9 @@ class SideConstraints:
     def take_machine(self, machine: Machine) -> None:
         """A machine goes."""
         self._tags.clear()
+        self._task_rules = None
         self.unchecked.pop(machine.name, None)
         self._resources -= Counter(machine.capacity.keys())
-
-    def refuse_job(self, job: FlowJob) -> None:
-        """Raise `EventError` where a job limits preemptions beside rules across tasks."""
-        rule = next(iter(self.rules.values()), None)
-        if job.preemptions_per_hour is not None and rule is not None:
-            raise _clash(job, rule)
-
-    def _refuse_beside_limits(self, rule: TieRule) -> None:
-        """Raise `EventError` where a job limits preemptions: what may not stop could break the rule."""
-        for live in self._jobs.values():
-            if live.job.preemptions_per_hour is not None:
-                raise _clash(live.job, rule)
 
     # Gangs without room ----------------------------------------------------------------------------------------
     def changed_slots(self) -> None:
@@ -207,35 +199,18 @@ class SideConstraints:
         return self._tags[key]
 
     # Judging ---------------------------------------------------------------------------------------------------
-    def breach(self, changes: Changes, on: Mapping[str, Iterable[str]]) -> str | None:
-        """What a schedule would break; None where it keeps all. ``on``: tasks by machine before the changes."""
-        for key, rule in self.rules.items():
-            places = [self._next(task, changes) for task in self._members[key]]
-            if not self._holds(rule, [place for place in places if place is not None], len(places)):
-                return rule.says
-        return self._overfull(changes, on) if self._resources else None
+    def keeps(self, changes: Changes, on: Mapping[str, Iterable[str]]) -> bool:
+        """Whether a schedule keeps all rules and capacities; ``on``: tasks by machine before the changes."""
+        next_of = ((t, changes[t][1] if t in changes else self._tasks[t].machine) for t in self._rules_of)
+        if any(self.task_rules.broken({task: at for task, at in next_of if at is not None})):
+            return False
+        return not self._resources or not self._overfull(changes, on)
 
     def settled(self) -> None:
         """A schedule that keeps everything is in force."""
         self.unchecked.clear()
 
-    def _next(self, task: str, changes: Changes) -> str | None:
-        return changes[task][1] if task in changes else self._tasks[task].machine
-
-    def _holds(self, rule: TieRule, used: list[str], wanted: int) -> bool:
-        if isinstance(rule, Gang) and 0 < len(used) < wanted:
-            return False
-        if rule.key is None:
-            return True
-        tags = self._tags_of(rule.key)
-        found = Counter(tags.get(machine) for machine in used)
-        if None in found:
-            return False
-        if not isinstance(rule, TaskSpread):
-            return len(found) <= 1
-        return all((limit := rule.limit(str(tag))) is None or count <= limit for tag, count in found.items())
-
-    def _overfull(self, changes: Changes, on: Mapping[str, Iterable[str]]) -> str | None:
+    def _overfull(self, changes: Changes, on: Mapping[str, Iterable[str]]) -> bool:
         comes: dict[str, list[str]] = {}
         for task, (_, machine) in changes.items():
             if machine is not None:
@@ -247,16 +222,9 @@ class SideConstraints:
             for name in self._resources:
                 asked = sum((_exact(each[name]) for each in demands if name in each), Fraction(0))
                 if asked > _exact(capacity.get(name, 0)):
-                    return f"{name} of machine {machine!r}"
-        return None
+                    return True
+        return False
 
 
-def _kind(rule: TieRule) -> str:
+def _kind(rule: GroupRule) -> str:
     return rule.says.partition(" ")[0]
-
-
-def _clash(job: FlowJob, rule: TieRule) -> EventError:
-    return EventError(
-        f"job {job.name!r} limits preemptions, which {rule.says} does not go with; leave preemptions_per_hour out "
-        "(preempt_cost may stay)"
-    )

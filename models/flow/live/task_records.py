@@ -37,6 +37,7 @@ class LiveJob:
     share: tuple[int, int] = (0, 0)  # fewest and most running tasks, of meaning with `FairShares`
     preempted: list[float] = field(default_factory=list)  # when, of the last hour
     held: int = 0  # running tasks that may only stay or stop
+    ganged: bool = False  # some of these are of gangs
 
 
 @dataclass(frozen=True)

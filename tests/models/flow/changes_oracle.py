@@ -2,7 +2,7 @@
 
 It knows the goals of `tests.models.flow.ties`: shares by guarantees and limits, strict priority, required and
 forbidden resources, utilities, spread load (2 a task), and a credit of 3 for staying; capacities, and limits of
-preemption where all running tasks may stay.
+preemption where machines have the slots of all that run.
 """
 
 from __future__ import annotations
@@ -40,12 +40,18 @@ class Program:
             for kind in ("gangs", "affinities", "spreads")
             for rule in getattr(instance, kind)
         }
+        held = self.held(members)
+        ganged = {name for (kind, _), (_, those) in members.items() if kind == "gangs" for name in those}
         for name, (job, task) in self.tasks.items():
             for m in machines.values():
                 ties = [rule for rule, those in members.values() if name in those]
                 keys = [key for rule in ties if (key := getattr(rule, "within", getattr(rule, "over", None)))]
-                stays = job.preemptions_per_hour is None or task.running is None or task.running.machine == m.name
-                if stays and m.slots and self.fits(task, m) and all(self.domain(m, key) for key in keys):
+                if (
+                    held.get(name, m.name) == m.name
+                    and m.slots
+                    and self.fits(task, m)
+                    and all(self.domain(m, key) for key in keys)
+                ):
                     zone, gpu = self.domain(m, "zone") or "", "yes" if "gpu" in m.labels else "no"
                     self.column("x", 1, task=name, machine=m.name, job=job.name, rack=m.rack, zone=zone, gpu=gpu)
             self.column("waits", 1, task=name, job=job.name)
@@ -54,11 +60,13 @@ class Program:
             count, waits = len(job.tasks), self.find("waits", job=job.name)
             most = count if job.max_tasks is None else min(job.max_tasks, count)
             guaranteed = self.guarantees()[job.name]
-            self.row("share", waits, count - most, count)
-            if job.preemptions_per_hour is not None:
-                stops = {c: 1 for t in job.tasks if t.running for c in self.find("waits", task=t.name)}
+            stay = [t.name for t in job.tasks if t.name in held]
+            if stay:
                 past = sum(seconds < 3600 for seconds in job.preempted_s)
-                self.row("preempted", stops, -99, max(0, job.preemptions_per_hour - past))
+                may = max(0, job.preemptions_per_hour - past)
+                self.row("preempted", {c: 1 for name in stay for c in self.find("waits", task=name)}, -99, may)
+                most = max(most, len(stay) - (0 if ganged & {*stay} else may))
+            self.row("share", waits, count - most, count)
             if guaranteed:
                 short = self.column("short", guaranteed, job=job.name)
                 self.row("unscheduled", {**waits, short: -1}, -99, count - guaranteed)
@@ -115,6 +123,31 @@ class Program:
                 some = dict.fromkeys(chosen.values(), 1)
                 self.row("one", {**some, runs: -1} if kind == "gangs" else some, 0 if kind == "gangs" else -99,
                          0 if kind == "gangs" else 1)  # fmt: skip
+
+    def held(self, members):
+        """Running tasks that may only stay or stop, by machine: of no rule that these alone, staying, would break."""
+        held = {
+            name: task.running.machine
+            for name, (job, task) in self.tasks.items()
+            if job.preemptions_per_hour is not None and task.running is not None
+            and self.fits(task, self.machines[task.running.machine])
+        }  # fmt: skip
+        while True:
+            free = set()
+            for (kind, _), (rule, those) in members.items():
+                at = [self.machines[held[name]] for name in those if name in held]
+                key = rule.over if kind == "spreads" else rule.within
+                domains = [self.domain(m, key) for m in at] if key else []
+                broken = None in domains or (kind == "gangs" and len(at) < len(those))
+                if kind == "spreads":
+                    most = {d: rule.limits.get(d, rule.most) for d in domains}
+                    broken |= any(limit is not None and domains.count(d) > limit for d, limit in most.items())
+                else:
+                    broken |= len({*domains}) > 1
+                free |= {*those} & held.keys() if broken else set()
+            if not free:
+                return held
+            held = {name: at for name, at in held.items() if name not in free}
 
     def guarantees(self):
         least = {j.name: min(j.min_tasks, len(j.tasks) if j.max_tasks is None else j.max_tasks, len(j.tasks))

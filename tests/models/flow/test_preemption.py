@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from flowlex import FlowScheduling
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.instances.group_rules import Gang
 from flowlex.models.flow.goals import FairShares, LoadSpread, Placement, Priority
 from flowlex.validation.certificates.verifier_interface import verify
 from tests.models.flow.changes_oracle import best, stated
-from tests.models.flow.ties import GOALS
+from tests.models.flow.ties import GOALS, tied_cluster
+from tests.seeds import seeds
 
 
 def running(name: str, machine: str | None, elapsed_s: float = 0.0, **fields: object) -> FlowTask:
@@ -115,6 +117,45 @@ def test_static_schedules_are_the_best_of_all(seed: int) -> None:
         jobs.append(FlowJob(name=f"j{j}", tasks=tuple(tasks), priority=int(rng.integers(0, 4)), **limits))
     instance = cluster(*jobs, slots=slots)
     assert stated(solved(instance, GOALS)) == best(instance)
+
+
+@pytest.mark.parametrize("seed", seeds(12, 300))
+def test_limits_beside_rules_across_tasks_give_the_best_schedule(seed: int) -> None:
+    """What runs may break its rules already; then the rule sets its tasks free."""
+    rng, instance = np.random.default_rng(seed), tied_cluster(seed, most_tasks=5)
+    jobs = []
+    for job in instance.jobs:
+        limit = int(rng.integers(0, 3)) if rng.random() < 0.8 else None
+        past = (5.0,) if limit and rng.random() < 0.3 else ()
+        limits = {"different_machines": None, "preemptions_per_hour": limit, "preempted_s": past}
+        jobs.append(job.model_copy(update=limits))
+    instance = FlowInstance.model_validate(instance.model_copy(update={"jobs": tuple(jobs)}).model_dump())
+    solution = FlowScheduling(instance, goals=GOALS).solve("highs")
+    assert stated(solution) == best(instance)
+    assert solution.certificate.ok and solution.certificate.claim == "optimal"
+
+
+def test_a_gang_that_lost_a_machine_is_free_to_go() -> None:
+    """Whole it may not be preempted; torn it holds nothing back, and an urgent task takes the slot."""
+    for where, winner in (("m1", {"g0", "g1"}), (None, {"u", "g2"})):
+        tasks = (running("g0", "m0"), running("g1", where))
+        gang = FlowJob(name="g", tasks=tasks, priority=5, preemptions_per_hour=0)
+        other = FlowJob(name="h", tasks=(running("g2", None),), priority=9)
+        rules = {"gangs": (Gang(name="g", jobs=("g",)),)}
+        instance = cluster(gang, other, URGENT, slots=(1, 1)).model_copy(update=rules)
+        solution = FlowScheduling(instance, goals=(Priority(),)).solve("highs")
+        assert solution.machine_of.keys() == winner
+
+
+def test_a_gang_runs_on_beyond_its_share_where_its_limit_lets_only_a_part_of_it_stop() -> None:
+    tasks = (running("g0", "m0"), running("g1", "m1"))
+    gang = FlowJob(name="g", tasks=tasks, max_tasks=1, preemptions_per_hour=1)
+    free = cluster(gang, slots=(1, 1))
+    tied = free.model_copy(update={"gangs": (Gang(name="g", jobs=("g",)),)})
+    for instance, count in ((free, 1), (tied, 2)):
+        solution = FlowScheduling(instance, goals=GOALS).solve("highs")
+        assert len(solution.machine_of) == count and stated(solution) == best(instance)
+        assert solution.certificate.ok and solution.certificate.claim == "optimal"
 
 
 def test_schedules_that_preempt_too_much_are_refused() -> None:

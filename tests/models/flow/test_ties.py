@@ -10,7 +10,6 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow import program_method
 from flowlex.models.flow.goals import FairShares, Priority
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.model_base import ModelError
 from tests.models.flow.changes_oracle import best, stated
 from tests.models.flow.ties import GOALS, tied_cluster, with_capacities
 
@@ -95,10 +94,6 @@ def test_the_program_is_what_is_solved_and_options_are_refused_by_name():
     assert solve(program, "highs").objective == model.solve("highs").score.cost
     with pytest.raises(EngineError, match="for integer programs use 'pulp' or 'highs'"):
         model.solve("network")
-    document = instance.model_dump()
-    document["jobs"][0]["preemptions_per_hour"] = 1
-    with pytest.raises(ModelError, match="gang 'g' does not go with preemptions_per_hour of job 'j0'"):
-        FlowScheduling(FlowInstance.model_validate(document))
     assert FlowScheduling(instance, stage="waiting_1001").formulation.objective.count == 1
 
 

@@ -82,8 +82,8 @@ FAULTS: dict[str, dict[str, Change]] = {
         "the past forgotten": lambda n, job, *_: job.preemptions_per_hour,
     },
     f"{_FLOW}.preemption:kept_tasks": {
-        "none": lambda *_: [],
-        "one fewer": lambda kept, *_: kept[:-1],
+        "none": lambda *_: {},
+        "one fewer": lambda kept, *_: dict(list(kept.items())[:-1]),
     },
     f"{_FLOW}.price_proof:prices_of": {
         "stopping free": lambda prices, *_: replace(prices, preempt={}),

@@ -67,8 +67,7 @@ class _Schedule:
         stated = answer.shares if problem.shares() is not None else {}
         pairs = (stated.get(job.name, [0, len(job.tasks)]) for job in jobs)
         self.shares = [(least, most) for least, most in pairs]
-        kept = (held - may for held, may in problem.gates)
-        self.bounds = [(least, max(most, n)) for (least, most), n in zip(self.shares, kept, strict=True)]
+        self.bounds = [(least, max(most, n)) for (least, most), n in zip(self.shares, problem.beyond, strict=True)]
         self.short = sum(max(0, least - n) for (least, _), n in zip(self.shares, self.running, strict=True))
 
     def stages(self) -> dict[str, int]:

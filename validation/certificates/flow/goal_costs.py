@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import zlib
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask
+from flowlex.instances.group_rules import Gang, TaskSpread, domain_tags, members_of
 from flowlex.validation.certificates.exact_numbers import Number, times, whole, wide
 from flowlex.validation.certificates.flow.data_locality_costs import Blocks, Locality, Reach
 from flowlex.validation.certificates.flow.goal_options import Goals
@@ -295,7 +296,29 @@ class Problem:
                 if room and self.tasks[t].apart not in rules:
                     found[t], room = True, room - 1
                     rules |= {self.tasks[t].apart} - {""}
+        while free := self._free_by_rules(found):
+            found[free] = False
         return found
+
+    def _free_by_rules(self, held: NDArray[np.bool_]) -> list[int]:
+        """Held tasks of the rules that would be broken if just these ran, all of them where they are."""
+        instance, free = self.instance, set[int]()
+        rules = (*instance.gangs, *instance.affinities, *instance.spreads) if held.any() else ()
+        at = {task.task.name: t for t, task in enumerate(self.tasks if rules else ())}
+        jobs = {job.name: [task.name for task in job.tasks] for job in (instance.jobs if rules else ())}
+        for rule in rules:
+            tasks = [at[name] for name in members_of(rule, jobs)]
+            stay = [t for t in tasks if held[t]]
+            wrong = isinstance(rule, Gang) and 0 < len(stay) < len(tasks)
+            if rule.key is not None:
+                tags = domain_tags(instance.machines, rule.key)
+                where = Counter(tags.get(instance.machines[self.own[t]].name, "") for t in stay)
+                wrong |= "" in where or (not isinstance(rule, TaskSpread) and len(where) > 1)
+                if isinstance(rule, TaskSpread):
+                    most = {tag: rule.limit(tag) for tag in where}
+                    wrong |= any(n > limit for tag, n in where.items() if (limit := most[tag]) is not None)
+            free |= set(stay if wrong else ())
+        return sorted(free)
 
     @cached_property
     def gates(self) -> list[tuple[int, int]]:
@@ -306,6 +329,14 @@ class Problem:
             for job in self.instance.jobs
         ]
         return [(n, max(0, m)) for n, m in zip(held, may, strict=True)]
+
+    @cached_property
+    def beyond(self) -> list[int]:
+        """By job, the tasks that run on beyond any share: what may not stop, and of a gang all that is held."""
+        names = {self.tasks[t].task.name: self.tasks[t].job for t in np.flatnonzero(self.held).tolist()}
+        jobs = {job.name: [task.name for task in job.tasks] for job in (self.instance.jobs if names else ())}
+        whole = {names[t] for gang in self.instance.gangs for t in members_of(gang, jobs) if t in names}
+        return [held if j in whole else held - may for j, (held, may) in enumerate(self.gates)]
 
     @cached_property
     def slot_costs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[Any]]]:

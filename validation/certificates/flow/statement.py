@@ -284,7 +284,7 @@ class _Stated:
             s.row("unscheduled", jobs[j].name, terms, "<=", len(jobs[j].tasks) - self.shares[j][0])
         for j, (_, most) in enumerate(self.shares):
             held, may = problem.gates[j]
-            most, count = max(most, held - may) if held else most, len(jobs[j].tasks)
+            most, count = max(most, problem.beyond[j]), len(jobs[j].tasks)
             if most < count:
                 s.row("share", jobs[j].name, {self.waits[t]: 1 for t in of[j]}, ">=", count - most)
             if held:

@@ -18,7 +18,7 @@ from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import CertificateError
 from tests.models.flow.capacity_cases import cluster
 from tests.models.flow.changes_oracle import Program, best
-from tests.models.flow.ties import GOALS, tied_cluster, with_capacities
+from tests.models.flow.ties import GOALS, rules_for, tied_cluster, with_capacities
 from tests.seeds import seeds
 
 LIVE = (Priority(), Placement(), LoadSpread(), Continuity())
@@ -79,9 +79,9 @@ def price_of(instance, task):
     return (round(more - cost) + 1 if np.allclose(first, then) else None), False
 
 
-def happen(s, rng, fresh):
+def happen(s, rng, fresh, kinds=5):
     tasks, machines = list(s.state.tasks), list(s.state.cluster.machines)
-    kind = int(rng.integers(0, 5))
+    kind = int(rng.integers(0, kinds))
     if kind == 0 and tasks:
         task = str(rng.choice(tasks))
         s.cancel(task=task) if s.machine_of(task) is None else s.finish(task)
@@ -92,7 +92,7 @@ def happen(s, rng, fresh):
         s.untie(*rules[int(rng.integers(len(rules)))])
     elif kind == 3 and fresh:
         s.add_machine(fresh.pop())
-    else:
+    elif kind == 4:
         s.set_slots(str(rng.choice(machines)), int(rng.integers(0, 4)))
 
 
@@ -132,6 +132,38 @@ def test_limits_of_preemptions_hold_beside_capacities(seed):
                 lost = [t for t, *_ in delta.stopped if t in live.tasks]
                 assert len(live.preempted) <= limit and live.preempted.count(s.state.now_s) == len(lost)
                 assert not any(t in live.tasks and before[t] != now for t, _, now, _ in delta.moved)
+
+
+@pytest.mark.parametrize("seed", seeds(6, 100))
+def test_limits_of_preemptions_hold_beside_rules(seed, tmp_path):
+    """A random life: machines, tasks and rules come and go, and every step is the best of all schedules."""
+    rng = np.random.default_rng(seed)
+    machines = tied_cluster(seed).machines
+    s = FlowScheduler(FlowInstance(name="limits", machines=machines), GOALS)
+    for number in range(5):
+        names = [f"{number}-{k}" for k in range(int(rng.integers(1, 4)))]
+        limit = int(rng.integers(0, 3)) if rng.random() < 0.7 else None
+        tasks = tuple(FlowTask(name=t, costs={m.name: int(rng.integers(-4, 9)) for m in machines}) for t in names)
+        rules = rules_for(rng, names, sorted({m.rack for m in machines}))
+        new = [
+            kind(**rule | {"name": f"{rule['name']}-{number}"})
+            for kind, those in zip((Gang, Affinity, TaskSpread), rules.values(), strict=True)
+            for rule in those
+        ]
+        s.submit(FlowJob(name=f"n{number}", tasks=tasks, priority=4 - number, preemptions_per_hour=limit), *new)
+        happen(s, rng, [m for m in machines if m.name not in s.state.cluster.machines], kinds=4)
+        s.prepare(1000.0 * number)
+        instance = s.instance()
+        save_scheduler(s, tmp_path / "state")
+        s.step()
+        score = s.score()
+        assert (score.shortfall, *(n for _, n in score.waiting), score.cost) == best(instance)
+        twin = load_scheduler(tmp_path / "state", s.state.goals)
+        twin.step()
+        assert twin.score() == score
+        for live_job in s.state.jobs.values():
+            limit = live_job.job.preemptions_per_hour
+            assert limit is None or len(live_job.preempted) <= limit
 
 
 def test_the_network_is_enough_where_it_keeps_the_rules(monkeypatch):
@@ -192,7 +224,7 @@ def test_a_step_without_a_schedule_can_be_repeated(monkeypatch):
 
 def test_a_rule_that_is_not_looked_at_is_found_out(tmp_path, monkeypatch):
     """The network's answer is refused by the oracle where nobody looks at the rules."""
-    monkeypatch.setattr(SideConstraints, "breach", lambda *_: None)
+    monkeypatch.setattr(SideConstraints, "keeps", lambda *_: True)
     with pytest.raises(AssertionError):
         for seed in range(20):
             steps(FlowScheduler(tied_cluster(seed, most_tasks=4), GOALS), seed, tmp_path, best, count=1)
@@ -255,19 +287,20 @@ def test_rules_that_make_no_sense_change_nothing():
     assert s.step(1.0).running == 2
 
 
-def test_rules_beside_limits_of_preemptions_are_refused_before_anything_changes():
-    s = live(machine("m0"))
-    s.submit(job("a", 1))
-    s.tie(Gang(name="g", jobs=("a",)))
-    with pytest.raises(EventError, match="gang 'g' does not go with"):
-        s.submit(job("b", 1, preemptions_per_hour=0))
-    with pytest.raises(EventError, match="limits preemptions"):
-        s.set_preemption("a", per_hour=1)
+def test_a_gang_is_held_while_it_is_whole_and_free_when_torn():
+    s = live(machine("m0", slots=1), machine("m1", slots=1), machine("m2", slots=1))
+    s.submit(job("g", 3, priority=5, preemptions_per_hour=0), Gang(name="g", jobs=("g",)))
+    s.step(1.0)
+    s.submit(job("u", 1, priority=0))
+    assert s.step(2.0).waiting_count == 1 and s.machine_of("u-0") is None
+    s.set_preemption("g", per_hour=2)
+    assert s.step(2.5).running == 3  # it stops whole or not at all
+    s.remove_machine("m2")
+    assert s.step(3.0).running == 1 and s.placements().keys() == {"u-0"}
     s.untie("gang", "g")
-    s.set_preemption("a", per_hour=1)
-    with pytest.raises(EventError, match="job 'a' limits preemptions, which gang 'g' does not go with"):
-        s.tie(Gang(name="g", jobs=("a",)))
-    assert list(s.state.jobs) == ["a"] and not s.state.side_constraints
+    assert s.step(4.0).running == 2
+    s.tie(TaskSpread(name="s", jobs=("g",), most=1))
+    assert s.step(5.0).running == 2
 
 
 def test_a_resource_that_comes_late_counts_for_all_machines():
