@@ -83,7 +83,7 @@ class ClusterCore:
     def redo(self, decision: Document, at_s: float) -> None:
         """Step as then: among equal schedules the one of the log.
 
-        What a whole solve decided is taken over from the log, as solving all again could take very long.
+        Decisions of full solves are taken from the log, because solving them again could take very long.
         """
         now_s, then = max(at_s, self.now_s), _decided(decision)
         if decision.get("whole"):
@@ -94,7 +94,7 @@ class ClusterCore:
         self._differs |= _decided(_document(delta)).places != then.places
 
     def settle(self) -> Document | None:
-        """Tell readers to read all placements anew where a step made again decided otherwise."""
+        """Tell readers to read all placements again if a repeated step decided otherwise."""
         if not self._differs:
             return None
         self._differs = False

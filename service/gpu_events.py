@@ -1,4 +1,4 @@
-"""What nodes and jobs tell the rounds of GPU assignment."""
+"""Events that nodes and jobs report to the rounds of GPU assignment."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class GpuCore:
 
     # Events ----------------------------------------------------------------------------------------------------
     def take(self, event: Document, at_s: float) -> None:
-        """Take what a node or a job tells."""
+        """Take the report of a node or a job."""
         match GPU_EVENT.validate_python(event):
             case NodeReport(node=node):
                 self._put_node(node)
@@ -181,7 +181,7 @@ class GpuCore:
         self.rounds, self.pending, self.now_s = decision["number"], 0, at_s
 
     def settle(self) -> None:
-        """Nothing is decided anew when a log is taken."""
+        """Nothing to report: decisions of a log are not repeated."""
         return
 
     def _merged(self, at_s: float) -> tuple[list[Job], dict[str, str]]:

@@ -1,4 +1,4 @@
-"""What a served scheduler tells of itself, in the Prometheus text format."""
+"""Figures of a served scheduler in the Prometheus text format."""
 
 from __future__ import annotations
 

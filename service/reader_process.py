@@ -146,14 +146,14 @@ class ReaderProcess:
         self._folder: LogFolder | None = None
 
     def start(self, folder: LogFolder) -> None:
-        """Begin anew with what the log of a folder leads to."""
+        """Begin again with the state that a folder's log leads to."""
         with self._turn:
             self._stop()
             self._folder = folder
             self._begin()
 
     def _begin(self) -> None:
-        """Start the process; what is told from here on reaches it, whether the log had it by now or not."""
+        """Start the process; it receives every record from here on, also those already in the log."""
         assert self._folder is not None
         self._messages, self._open = queue.SimpleQueue(), {}
         place = map(str, (self._folder.folder, *self._folder.end))

@@ -89,7 +89,7 @@ class Replication:
         """Note that the standby has the log up to a position, and asks again within ``wait_s`` and the lease."""
         with self._lock:
             self._lease_end = time.monotonic() + wait_s + self.lease_s
-            if position < self._confirmed:  # the standby copies anew
+            if position < self._confirmed:  # the standby copies again
                 self.needed = max(self.needed, self._confirmed)
             self._confirmed = position
             while self._held and self._held[0][0] <= position:

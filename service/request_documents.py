@@ -23,7 +23,7 @@ class ClusterEvents(_Document):
 
 
 class GpuEvents(_Document):
-    """What nodes and jobs tell, in order."""
+    """Reports of nodes and jobs, in order."""
 
     events: list[GpuEvent] = Field(min_length=1, max_length=1000)
 
@@ -39,7 +39,7 @@ class Decision(_Document):
 
     Names of tasks with machines: placed (task, machine), moved (task, from, to, reason), stopped (task, machine,
     reason), waiting (task, reason). In rounds of GPU assignment placed is (task, GPU, node). ``reread``: after a
-    restart placements differ from what was told; read all of them. ``whole``: rules or capacities asked for a whole
+    restart placements differ from what was told; read all of them. ``whole``: rules or capacities required a full
     solve.
     """
 

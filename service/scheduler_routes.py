@@ -74,7 +74,7 @@ async def explanation(service: ServedDep, who: Reader, task: TaskName) -> Respon
 # Rounds of GPU assignment ------------------------------------------------------------------------------------------
 @gpu_router.post("/events", responses=REFUSED)
 async def gpu_events(service: ServedDep, who: Writer, given: GpuEvents, key: Key = "") -> Taken:
-    """Take what nodes and jobs tell; it is on disk when this answers.
+    """Take reports of nodes and jobs; they are on disk when this answers.
 
     An admin's token may send all; an agent's what its own node reports: its GPUs, ends of its tasks, transfers to it.
     """

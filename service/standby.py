@@ -1,4 +1,4 @@
-"""A standby: follows another service's log into a folder of its own, and takes over when it is told to.
+"""A standby: follows another service's log into a folder of its own, and takes over on request.
 
 The folder is a copy, byte for byte; taking over is an ordinary start on it. The other service answers its clients only
 once the copy has what they asked for (`flowlex.service.replication`), so a takeover loses nothing, also one while the

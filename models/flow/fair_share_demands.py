@@ -67,8 +67,8 @@ def _claimed(job: FlowJob) -> tuple[int, int, int]:
 class JobClaims:
     """A column per job, in order of arrival as ties go to the earlier job; a job that leaves claims nothing.
 
-    Nothing is done while no claim and no slot changes. After a change the shares of all jobs are computed anew in
-    NumPy (a new job may change everybody's), and only those whose bounds differ are handed on.
+    After a change of a claim or a slot the shares of all jobs are recomputed in NumPy, because a new job may change
+    every share; `changed` returns the jobs whose bounds differ.
     """
 
     def __init__(self, queues: Iterable[Queue] = ()) -> None:
@@ -150,10 +150,10 @@ class JobClaims:
         return shares.bounds(claims, self._queues, self._places)
 
     def _make_room(self) -> None:
-        """Close the gaps, or if there are few of them, take twice the room."""
+        """Close the gaps, or double the table if there are few."""
         kept = [at for at, name in enumerate(self._names) if name is not None]
-        room = self._table.shape[1]
-        table = np.zeros((8, room if 2 * len(kept) <= room else 2 * room), np.int64)
+        size = self._table.shape[1]
+        table = np.zeros((8, size if 2 * len(kept) <= size else 2 * size), np.int64)
         table[:, : len(kept)] = self._table[:, kept]
         self._table = table
         self._names, self._rules = [self._names[at] for at in kept], [self._rules[at] for at in kept]

@@ -1,4 +1,4 @@
-"""Who runs where, read off the flow: tasks of a group are told apart, and stay where they ran if they can."""
+"""The assignment of tasks to machines, read off the flow; tasks stay where they run if the flow allows it."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class StrictOrder:
 
     @classmethod
     def phases(cls, goals: Sequence[Goal]) -> StrictOrder | None:
-        """Order whose ranks are only told apart, each to be a stage of its own; None for less than two ranks."""
+        """Order in which each rank is a stage of its own; None for fewer than two ranks."""
         ranked = _ranked(goals)
         if len(ranked) < 2:
             return None
@@ -102,8 +102,8 @@ class StrictOrder:
             )
         return cost
 
-    def divisors(self, room: int, *, one_each: bool = False) -> tuple[int, ...]:
-        """Weights at which the sum is cut into stages, each below ``room`` along any path; the last is 1.
+    def divisors(self, limit: int, *, one_each: bool = False) -> tuple[int, ...]:
+        """Weights at which the sum is cut into stages, each below ``limit`` along any path; the last is 1.
 
         Raises
         ------
@@ -114,12 +114,12 @@ class StrictOrder:
         cuts: list[int] = []
         size = 1
         for rank, bound in enumerate(bounds):
-            if bound >= room:
+            if bound >= limit:
                 raise ModelError(
                     f"costs of up to {self.limit} would overflow exact integers even one goal at a time; lower "
                     "cost_limit, task_limit or scale"
                 )
-            if rank and (one_each or size * (bound + 1) > room):
+            if rank and (one_each or size * (bound + 1) > limit):
                 cuts.append(weights[rank - 1])
                 size = 1
             size *= bound + 1

@@ -34,13 +34,13 @@ def base_of(spot: Spot) -> Spot | None:
 
 
 def hand_out(
-    tasks: Iterable[str], room: dict[str, int], held: Mapping[str, Iterable[str]], fits: Callable[[str, str], bool]
+    tasks: Iterable[str], free: dict[str, int], held: Mapping[str, Iterable[str]], fits: Callable[[str, str], bool]
 ) -> dict[str, str]:
-    """Find every task a machine with room that fits it; others make way along an augmenting path where they must.
+    """Assign every task to a machine that fits it and has a free slot; augmenting paths move other tasks where needed.
 
     Parameters
     ----------
-    room
+    free
         Units left by machine; used up.
     held
         Tasks that have a machine already.
@@ -57,10 +57,10 @@ def hand_out(
     """
     found: dict[str, str] = {}
     for task in tasks:
-        free = next((m for m, units in room.items() if units and fits(task, m)), None)
-        way = [(task, free)] if free is not None else _exchange(task, room, _now(held, found), fits)
+        place = next((m for m, units in free.items() if units and fits(task, m)), None)
+        way = [(task, place)] if place is not None else _exchange(task, free, _now(held, found), fits)
         found.update(way)
-        room[way[0][1]] -= 1
+        free[way[0][1]] -= 1
     return found
 
 
@@ -73,7 +73,7 @@ def _now(held: Mapping[str, Iterable[str]], found: Mapping[str, str]) -> dict[st
 
 
 def _exchange(
-    task: str, room: Mapping[str, int], there: Mapping[str, list[str]], fits: Callable[[str, str], bool]
+    task: str, free: Mapping[str, int], there: Mapping[str, list[str]], fits: Callable[[str, str], bool]
 ) -> list[tuple[str, str]]:
     """Who moves where so that a task fits, the mover into a free place first."""
     came: dict[str, tuple[str, str] | None] = {task: None}  # task: who takes its place, and where that is
@@ -86,9 +86,9 @@ def _exchange(
             seen.add(machine)
             for other in those:
                 came[other] = (mover, machine)
-                free = next((m for m, units in room.items() if units and fits(other, m)), None)
-                if free is not None:
-                    way = [(other, free)]
+                place = next((m for m, units in free.items() if units and fits(other, m)), None)
+                if place is not None:
+                    way = [(other, place)]
                     while (step := came[way[-1][0]]) is not None:
                         way.append(step)
                     return way

@@ -74,7 +74,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         and ``wait_cost`` count with the first goal that has costs.
     stage
         By phases, the stage whose program `formulation`, `compile` and ``flowlex export`` give (the last when None);
-        `FlowSolution.stages` holds the optimum of each by name. Solving goes through all whatever it says.
+        `FlowSolution.stages` holds the optimum of each by name. `solve` always runs every stage.
     scale
         Real-valued costs are multiplied by it; found from the data when None.
     """
@@ -180,7 +180,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return state_flow(self.instance, self.rules, self.schedule, self.task_rules, self.declared())
 
     def _refuse_changes(self) -> None:
-        """Raise `ModelError` for what no certificate of a statement could judge, and for options it does not know."""
+        """Raise `ModelError` for goals and options with which a model cannot be changed."""
         own = next((goal for goal in self.chosen_goals if is_foreign(goal)), None)
         cluster, views = ClusterView.of(self.instance), self.schedule.views
         placed = bool(self.instance.queues) and any(rule_of(self.rules, view, cluster) for view in views)

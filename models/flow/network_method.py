@@ -120,7 +120,7 @@ class NetworkMethod:
         return self.combined
 
     def run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
-        """Solve by weights or by phases, whose stages are told as they are done; in exact integers by every engine."""
+        """Solve by weights or by phases, which report every stage; all engines work in exact integers."""
         if self.method == "weights":
             return self._run_of(solve(self.combined, engine, options))
 
@@ -137,7 +137,7 @@ class NetworkMethod:
         return self._run_of(last, stages)
 
     def _so_far(self, stages: list[Stage], engine: EngineName) -> FlowRun:
-        """The best answer when only the first stages are done."""
+        """The best answer after the first stages."""
         names, costs = list(self.costs), list(self.costs.values())
         done, open_ones = (", ".join(part) for part in (names[: len(stages)], names[len(stages) :]))
         message = f"least {done}, in this order; not looked at: {open_ones}"

@@ -4,8 +4,7 @@
 2. Otherwise greedy schedules give a first incumbent, and the relaxation says which sizes of slots its answer overfills;
    rows for these are added (see `flowlex.models.flow.statement.with_sizes`).
 3. The stages are minimised one after the other (`flowlex.formulations.lexicographic.objective_stages`). Counts are
-   dealt to tasks and machines; where capacities keep them from fitting, the kinds concerned are told apart, machine by
-   machine.
+   dealt to tasks and machines; if capacities keep them from fitting, a second program counts tasks machine by machine.
 
 Where the program is large or stops at its limit, the schedule and the proven bound of a stage differ.
 """

@@ -5,14 +5,14 @@ those within the guarantee, the k-th of g at k / g, then the others, at k / weig
 the children of one node the shares are max-min fair if no task that runs comes later in this order than one that could
 run in its place. Queues lend what they cannot use, as only tasks that are there count.
 
-Without rules of placement this is water filling from the top of the tree down. Where the shares so found cannot be
-placed together, a network decides: tasks of one job with the same rules go to machines that tell no rule apart, or
-wait; waiting tasks flow up the tree, the k-th running task of a node being lost at a cost that falls with its place in
-the order. The levels are minimised one after the other, from the top. What can run is an M-convex set, on which the
-least sum of such costs is the lexicographically fairest vector, whatever the costs, if they are ordered so (Frank and
-Murota, "Decreasing minimization on M-convex sets", 2022). So shares are exactly fair at the top level; below it they
-are where placement does not tie the shares of several queues together, and otherwise those of the least sum. Tasks that
-keep apart (`FlowJob.different_machines`) count here as if they did not.
+Without rules of placement this is water filling from the top of the tree down. If the shares so found cannot be placed
+together, a network decides. Tasks of one job with the same rules go to a kind of machines (those that meet the same
+rules) or wait. Waiting tasks flow up the tree; losing the k-th running task of a node costs less the later its place in
+the order. The levels are minimised one after the other from the top. The vectors of tasks that can run form an M-convex
+set, on which the least sum of such ordered costs is the lexicographically fairest vector (Frank and Murota, "Decreasing
+minimization on M-convex sets", 2022). So shares are exactly fair at the top level, and below it unless placement
+ties the shares of several queues together; then they are those of the least sum. The network ignores
+`FlowJob.different_machines`.
 Source: reconstructed (Sirius has flat shares without placement).
 """
 
@@ -62,7 +62,7 @@ class Claims:
 
 @dataclass(frozen=True)
 class Places:
-    """Slots of machines that no rule tells apart, by the rules that they meet; ``used``: all rules there are."""
+    """Slots of the machines that meet the same rules, by these rules; ``used``: all rules."""
 
     slots: Mapping[frozenset[Hashable], int]
     used: frozenset[Hashable]
@@ -73,7 +73,7 @@ class Places:
         return sum(self.slots.values())
 
     @property
-    def alike(self) -> bool:
+    def identical(self) -> bool:
         """Whether every task may take every slot."""
         return all(rules >= self.used for rules in self.slots)
 
@@ -95,7 +95,7 @@ def fair_shares(claims: Claims, queues: Sequence[Queue], places: Places, *, weig
     """
     tree = _Tree(claims, queues, weighted)
     shares = tree.filled(places.total)
-    if places.alike or _can_be_placed(claims, shares, places):
+    if places.identical or _can_be_placed(claims, shares, places):
         return shares
     return _by_network(claims, tree, places)
 

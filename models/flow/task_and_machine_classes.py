@@ -1,4 +1,4 @@
-"""Tasks that nothing tells apart and machines that nothing tells apart: columns of the integer program count them.
+"""Classes of identical tasks and kinds of identical machines: columns of the integer program count them.
 
 Tasks of one class have the same job, costs, demands and rules; machines of one kind cost every class the same and have
 the same slots, capacities and domains. An answer in counts can be dealt to tasks and machines where slots, domains and
@@ -85,7 +85,7 @@ class Classes:
         *,
         machines_alone: bool = False,
     ) -> Classes:
-        """Tasks and machines that nothing tells apart together; without ``resources`` each task and machine alone."""
+        """Group identical tasks and machines; without ``resources`` every one is a group of its own."""
         number: dict[Hashable, int] = {}
         firsts: list[TaskView] = []
         of = np.zeros(len(views), np.int64)

@@ -1,4 +1,4 @@
-"""The cluster of the flow scheduler: what is there, and what every change means for the network."""
+"""The state of a living cluster; every change is passed on to the network."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class LiveState:
     def recompute_claims(self) -> None:
         """Claims of all jobs under the present goals and queues; the next step hands all bounds on."""
         shares = self.rules.shares
-        if shares is None or shares.kind == "dominant":  # there whole solves share what tasks ask for
+        if shares is None or shares.kind == "dominant":  # full solves compute these shares
             return
         self.claims = JobClaims(self.queues)
         for live in self.jobs.values():
@@ -158,7 +158,7 @@ class LiveState:
         self.network.remove_machine(name)
 
     def note_machines(self) -> None:
-        """Shares, and gangs that find no room, depend on the machines, which have changed."""
+        """Note that machines have changed: shares and blocked gangs depend on them."""
         self.side_constraints.changed_slots()
         if self.claims is not None:
             self.claims.changed_machines()
@@ -359,7 +359,7 @@ class LiveState:
         self.costs.reprice(task, self.now_s, placed=placed)
 
     def bounds(self, job: LiveJob, least: int, most: int) -> JobBounds:
-        """Bounds of a job that runs ``least`` to ``most`` tasks (without meaning when no goal bounds jobs)."""
+        """Bounds of a job that runs ``least`` to ``most`` tasks; ignored if no goal bounds jobs."""
         cost = self.costs.weights.level * self.rules.level(job.job.priority)
         if self.rules.shares is None:
             return JobBounds(0, UNBOUND, 0, cost, cost)

@@ -68,7 +68,7 @@ def decide(
 
 
 def _network_decision(state: LiveState, changes: Changes, prefer: Mapping[str, str | None]) -> Changes | None:
-    """What the network's optimum changes, without what gains nothing; None where it is no schedule."""
+    """The changes of the network's optimum without those that gain nothing; None if they break a side constraint."""
     kept = without_idle_changes(state, changes, {t: m for t, m in prefer.items() if t in state.tasks})
     found = next((each for each in (kept, changes) if _keeps_all(state, each)), None)
     if found is kept:
@@ -80,7 +80,7 @@ def _network_decision(state: LiveState, changes: Changes, prefer: Mapping[str, s
 
 
 def _keeps_all(state: LiveState, changes: Changes) -> bool:
-    """Whether the network's optimum is a schedule that keeps what the network does not know."""
+    """Whether changes of the network keep all side constraints."""
     if state.rules.shares is not None and state.rules.shares.kind == "dominant":
         return False
     return not state.side_constraints or state.side_constraints.keeps(changes, state.tasks_on)
@@ -89,7 +89,7 @@ def _keeps_all(state: LiveState, changes: Changes) -> bool:
 def _full_decision(
     state: LiveState, changes: Changes, *, certify: bool, quiet: bool, decided: Decided | None
 ) -> tuple[Changes, float]:
-    """Decide what the network cannot; returns the changes, and the seconds of checking."""
+    """Decide by a full solve; returns the changes, and the seconds of checking."""
     check_s = 0.0
     here = {name: state.tasks[name].machine for name in changes}
     next_of: Mapping[str, str | None] = here
@@ -103,7 +103,7 @@ def _full_decision(
             state.decision = FullSolve.of(solution)
             next_of = {name: solution.machine_of.get(name) for name in state.tasks}
             check_s = 0.0 if solution.seconds is None else solution.seconds.check
-    finally:  # also where there is no schedule: what the network wants is asked again at the next step
+    finally:  # also without a schedule: the network's changes are read again at the next step
         for name, machine in next_of.items():
             if state.network.tasks[name].machine != machine:
                 state.network.displace(name, machine)

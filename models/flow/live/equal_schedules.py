@@ -1,4 +1,4 @@
-"""Among equal schedules the present one: changes of the network's optimum that gain nothing are not made.
+"""Keeping the present schedule among equal ones: changes of the network's optimum that gain nothing are left out.
 
 The network takes any optimum. Its changes fall into parts that do not touch each other: cycles, which leave the count
 of tasks on every machine and of waiting tasks in every job as it is, and chains that share no machine and no job. A
@@ -148,7 +148,7 @@ class _Weighing:
         return min(fits, default=None)
 
     def _extra(self, place: _Place, more: int) -> int | None:
-        """What so many more tasks on a machine, or waiting in a job, cost there; None where there is no room."""
+        """What so many more tasks on a machine, or waiting in a job, cost there; None if they do not fit."""
         state = self._state
         if isinstance(place, str):
             held = len(state.tasks_on.get(place, ())) + self._held[place]

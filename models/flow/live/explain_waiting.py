@@ -2,8 +2,8 @@
 
 Let t wait at its job j. Placing it sends its unit along a path from t to j through the residual network (without
 t's own waiting arc), and the cheapest such path, less what waiting costs t, is the reduced cost D >= 0 of placing it:
-who moves and who stops stands on the path. So with waiting dearer by D + 1 every optimum runs t, and with D there is
-still an optimum in which it waits.
+who moves and who stops stands on the path. So if waiting costs D + 1 more, every optimum runs t; with D more there
+is still an optimum in which it waits.
 
 When a running task u ends, the optimum changes by the cheapest residual path from the sink to u. Every optimum then
 runs t exactly if all cheapest paths pass t, that is if sink - j - t - u is cheaper than any path without t.

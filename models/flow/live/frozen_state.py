@@ -1,7 +1,7 @@
 """All that a living cluster is, without its network: instance, clocks and schedule at one moment.
 
-Full solves, other threads and state files read it. The network is a function of it; made anew it may have another
-optimum among equal ones, so the next step keeps the schedule in force (see `equal_schedules`).
+Full solves, other threads and state files read it. The network is a function of it. A rebuilt network may have
+another optimum of equal cost, so the next step keeps the schedule in force (see `equal_schedules`).
 """
 
 from __future__ import annotations

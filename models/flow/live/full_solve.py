@@ -1,4 +1,4 @@
-"""A step that the network cannot decide: the present instance is solved anew, with all its rules and capacities."""
+"""Steps that the network cannot decide: the present instance is solved from scratch, with all rules and capacities."""
 
 from __future__ import annotations
 

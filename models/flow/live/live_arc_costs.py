@@ -22,7 +22,7 @@ class ArcCosts:
     Parameters
     ----------
     constraints
-        Know the tasks that wait whatever happens, which need no arcs.
+        Name the tasks of gangs without enough slots, which need no arcs.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ArcCosts:
         self.network.drop_offers(task.task.name, gone)
 
     def grow_older(self, elapsed_s: float, tasks: Iterable[LiveTask]) -> None:
-        """Give running tasks the credit of their age; whatever else they cost stays as it is."""
+        """Give running tasks the credit of their age; their other costs stay."""
         self.network.cheapen(self._credits(elapsed_s, tasks))
 
     def _credits(self, elapsed_s: float, tasks: Iterable[LiveTask]) -> Iterator[tuple[str, str | Spot, int]]:
@@ -103,7 +103,7 @@ class ArcCosts:
             moving = self.rules.moving(task, self.cluster)
         offers, wait = self.rules.staying(task, moving, self.cluster), self.rules.waiting(task)
         if self.rules.order is None:
-            found = moving.values()  # with room for the credit, so that growing older can never fail
+            found = moving.values()  # including the largest credit, so that growing older can never fail
             credit = self.rules.credit + self.rules.keeping(task)
             worst = max(wait, -wait, max(found, default=0), credit - min(found, default=0))
             self._check(worst, f"task {task.task.name!r}")

@@ -27,7 +27,7 @@ class Group:
     spot, node
         What it stands for, and its vertex.
     roster
-        Tells its tasks apart.
+        Which of its tasks run on which machine.
     users
         Tasks with an arc to it.
     """

@@ -147,7 +147,7 @@ def _present_score(state: LiveState) -> Score:
 
 
 def _cost_by_goal(state: LiveState) -> list[int]:
-    """Cost of each goal, arc by arc, as sums over many arcs cannot be told apart by goal."""
+    """Cost of each goal, arc by arc, because a sum over many arcs cannot be split by goal."""
     flow = state.session.flow
     slots = np.flatnonzero(flow)
     total = [0] * len(state.costs.order.names)

@@ -79,10 +79,10 @@ class FlowScheduler:
     goals
         As for `FlowScheduling`.
     wait_cost, scale, lexicographic, method
-        As for `FlowScheduling`. The scale is fixed at the start, by default the least that makes the goals and the
-        cluster's jobs whole; a later cost that is no multiple of its fraction is refused, naming the scale. Under
-        ``auto`` strict orders are kept by weights where these stay exact for any cluster within the limits below,
-        else by as few phases as fit; the attribute ``method`` then says why.
+        As for `FlowScheduling`. The scale is fixed at the start, by default the least that makes all costs of the goals
+        and the cluster's jobs integers; a later cost that is no multiple of 1 / scale is refused. ``auto`` keeps strict
+        orders by weights if these stay exact for every cluster within the limits below, and otherwise by as few phases
+        as fit; the attribute ``method`` says why.
     certify
         Check every step in exact integers.
     cost_limit
@@ -90,8 +90,8 @@ class FlowScheduler:
     task_limit
         Most tasks at a time; the proof that strict orders are kept rests on both limits.
     solver
-        Options of whole solves, such as ``max_steps`` or ``time_limit_s``: a step that they cut off takes the best
-        schedule found, and its certificate claims no more than it proves.
+        Options of full solves, such as ``max_steps`` or ``time_limit_s``. A step that reaches such a limit takes the
+        best schedule found, and its certificate claims only what is proven.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class FlowScheduler:
             for job in cluster.jobs:
                 self.state.put_job(job)
             self.state.side_constraints.tie((*cluster.gangs, *cluster.spreads, *cluster.affinities))
-            for task in cluster.tasks:  # what runs already counts as running; a step moves it only for a gain
+            for task in cluster.tasks:  # tasks that run already; a step moves them only for a gain
                 if task.running is not None:
                     self.state.resume(task.name, task.running.machine, -task.running.elapsed_s)
         collect_after(tasks + len(cluster.machines))
@@ -168,9 +168,9 @@ class FlowScheduler:
     set_queues = _event(event_handlers.set_queues)
 
     def set_goals(self, goals: Iterable[Goal]) -> None:
-        """Other goals, or the same with other weights and parameters, from the next step on.
+        """Replace the goals, or their weights and parameters, from the next step on.
 
-        The network is built anew with every task in its place; among equal schedules the next step keeps the present
+        The network is rebuilt with every task in its place; among equal schedules the next step keeps the present
         one. A saved state is then loaded with the new goals. Scale, limits and ``wait_cost`` stay.
 
         Parameters
@@ -235,23 +235,22 @@ class FlowScheduler:
     ) -> Delta:
         """Decide: the new optimum, and what it changes.
 
-        Where the network's optimum keeps all rules and capacities, it is the best schedule. Otherwise the present
-        instance is solved anew (`solve_fully`); if nothing but time has passed since that was done, what it found
-        stays.
+        If the network's optimum keeps all rules and capacities, it is the best schedule. Otherwise the present instance
+        is solved from scratch (`solve_fully`); that decision stays in force while nothing but time passes.
 
         Parameters
         ----------
         decided
-            What this step changed when it was made first, by a whole solve; taken over instead of solving again.
+            What this step changed when it was made first, by a full solve; it is applied without solving again.
         prefer
             Where tasks should rather be than where they are, among schedules that are equally good.
 
         Raises
         ------
         ModelError
-            A whole solve found nothing within its limits; nothing is decided, and the step can be repeated.
+            A full solve found no schedule within its limits; nothing is decided, and the step can be repeated.
         CertificateError
-            The optimum does not stand up to the check (a defect, never an input error).
+            The check refuses the optimum (a defect, never an input error).
         """
         delta = decide(
             self.state, now_s, self._event_seconds, certify=self.certify, decided=decided, prefer=prefer or {}

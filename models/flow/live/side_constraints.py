@@ -1,7 +1,7 @@
-"""What leaves the network: rules that tie tasks together, and capacities of machines.
+"""Side constraints of the network: rules across tasks, and capacities of machines.
 
-The network knows neither, so its optimum is a relaxation: where it breaks none of them, no schedule that keeps them is
-better. Looking costs a pass over the tied tasks and over the machines that something new goes to.
+The network without them is a relaxation: if its optimum keeps them, no schedule is better. The check passes over the
+tasks of rules and over the machines that receive tasks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SideConstraints:
         self._task_rules: TaskRules | None = None  # until a rule, its tasks or machines change
         self._tags: dict[str, dict[str, str]] = {}  # of domains by machine and key, until a machine comes or goes
         self._most_slots: dict[str | None, tuple[int, str]] = {}  # in one domain, by key
-        self.blocked: dict[str, None] = {}  # tasks of gangs that no domain has slots for: they wait whatever happens
+        self.blocked: dict[str, None] = {}  # tasks of gangs for which no domain has enough slots
         self._resources: Counter[str] = Counter()  # machines that state each resource
         self.unchecked: dict[str, None] = {}  # machines that may hold more than they have
 
@@ -147,14 +147,14 @@ class SideConstraints:
         self.unchecked.pop(machine.name, None)
         self._resources -= Counter(machine.capacity.keys())
 
-    # Gangs without room ----------------------------------------------------------------------------------------
+    # Gangs without slots ---------------------------------------------------------------------------------------
     def changed_slots(self) -> None:
         """Machines came, went, or have other slots."""
         self._most_slots.clear()
         self._stale = bool(self.rules or self.blocked)
 
     def update_blocked(self) -> list[str]:
-        """Find the tasks that wait whatever happens; returns those that are among them, or were, unlike before."""
+        """Find the tasks of gangs without enough slots; returns those for which this has changed."""
         if not self._stale:
             return []
         self._stale = False
@@ -165,7 +165,7 @@ class SideConstraints:
         return [task for task in (*before, *self.blocked) if (task in before) != (task in self.blocked)]
 
     def blocked_reason(self, task: str) -> str | None:
-        """Why a task waits whatever happens."""
+        """Why a task of a gang without enough slots waits."""
         if task not in self.blocked:
             return None
         key = next(key for key in self._rules_of[task] if key[0] == "gang")

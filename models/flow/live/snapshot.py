@@ -1,7 +1,7 @@
 """Save a flow scheduler and make it again: the same cluster and clocks, and the schedule that is in force.
 
-The file is compressed JSON, written whole or not at all: what `FrozenState` holds, and the goals by module,
-name and fields. The network is made anew and solved with the next step, which keeps the present schedule among equal
+The file is compressed JSON, written atomically: what `FrozenState` holds, and the goals by module,
+name and fields. The network is rebuilt and solved with the next step, which keeps the present schedule among equal
 ones. A file that names a goal lets the module of that goal be imported, so load only files of your own.
 """
 

@@ -49,7 +49,7 @@ class FullSolve:
     method
         How it was solved.
     best
-        Whether it is the optimum: then it stays so while nothing but time passes, as what stays is worth ever more.
+        Whether it is the optimum. It then stays so while nothing but time passes, as credits for staying only grow.
     waiting
         Reason by waiting task.
     score

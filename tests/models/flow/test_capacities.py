@@ -125,7 +125,7 @@ def test_unlike_machines_are_no_kind(hand: FlowInstance) -> None:
     mine = document(other)
     mine["proof"] = false["proof"]
     failed = [check.detail for check in verify(mine, other).checks if not check.ok]
-    assert "ValueError: machines 'm0' and 'm2' are not alike" in failed
+    assert "ValueError: machines 'm0' and 'm2' are not identical" in failed
 
 
 def test_what_a_person_gets_wrong_is_said(hand: FlowInstance) -> None:

@@ -107,4 +107,4 @@ def test_other_shares_are_refused(paper: FlowInstance) -> None:
         false = copy.deepcopy(true)
         false["answer"]["shares"]["a"] = share
         certificate = verify(false, paper)
-        assert next(c.name for c in certificate.checks if not c.ok) == "shares are those of dominant resources"
+        assert next(c.name for c in certificate.checks if not c.ok) == "shares by dominant resources"

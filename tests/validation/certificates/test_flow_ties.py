@@ -106,10 +106,10 @@ def _all(document: dict[str, Any], row: str, value: int) -> None:
 
 #: What is changed, and the check that must fail.
 _JUDGED = "can be judged"
-_LIMITS = "spreads keep their limits, inside their domains"
+_LIMITS = "limits of spreads"
 REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "a gang in part": (_split, "gangs run whole or not at all"),
-    "a gang in two racks": (_parted, "what keeps together is in one domain"),
+    "a gang in part": (_split, "gangs: all tasks run, or none"),
+    "a gang in two racks": (_parted, "gangs and affinities in one domain"),
     "a spread beyond its limit": (_crowded, _LIMITS),
     "a leaf left out": (lambda d: _branching(d).pop(), _JUDGED),
     "a stage without leaves": (lambda d: d["proof"]["program"]["stages"].pop("cost"), "status"),

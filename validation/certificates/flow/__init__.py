@@ -144,7 +144,7 @@ def _judge(claimed: Claimed) -> Finding:
         return Finding("feasible", tuple(checks), stated, stated, said, {}, document.metrics, ["waiting_by_class"])
     checks = [*_feasible(schedule, answer), *_shares(schedule, answer)]
     values = schedule.stages()
-    checks.append(Check("cost of every goal, by task and machine", True, detail=_said(values)))
+    checks.append(Check("costs of the goals", True, detail=_said(values)))
     metrics = _metrics(schedule, values)
     stages, objective = _objective(document.stages, answer.weights, values)
     if claimed.proof.stages or claimed.proof.program is not None:
@@ -152,10 +152,10 @@ def _judge(claimed: Claimed) -> Finding:
     if document.status != "optimal" or not all(check.ok for check in checks):
         return Finding("feasible", tuple(checks), objective, stages=stages, metrics=metrics)
     if claimed.proof.weights is None:
-        checks.append(Check("no schedule is better", True, detail=f"says {document.engine}", how="quoted"))
+        checks.append(Check("optimality", True, detail=f"says {document.engine}", how="quoted"))
         return Finding("feasible", tuple(checks), objective, objective, stages, metrics)
     if claimed.budget.spent:
-        checks.append(claimed.budget.quoted("no schedule is better"))
+        checks.append(claimed.budget.quoted("optimality"))
         return Finding("feasible", tuple(checks), objective, objective, stages, metrics)
     checks += _best(schedule, claimed.proof, values, answer, document.duals)
     return Finding("optimal", tuple(checks), objective, objective, stages, metrics)
@@ -211,41 +211,41 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     problem, machines = schedule.problem, schedule.problem.instance.machines
     placed = list(zip(problem.tasks, schedule.at, strict=True))
     over = [machines[m].name for m, n in schedule.held.items() if n > machines[m].slots]
-    yield _none("no machine runs more tasks than it has slots", over)
+    yield _none("slots of machines", over)
     if problem.instance.resources:
-        yield _none("no machine gives more than it has", list(overfull(problem, schedule.at)))
+        yield _none("capacities of machines", list(overfull(problem, schedule.at)))
     broken = list[str]()
     for wishes, tasks in problem.classes:
         if wishes:
             runs = tasks.start + np.flatnonzero(schedule.where[tasks] >= 0)
             wrong = runs[~problem.fits(wishes, drained=True)[schedule.where[runs]]]
             broken += [problem.tasks[t].task.name for t in wrong.tolist()]
-    yield _none("every required and forbidden resource is honoured", broken)
+    yield _none("required and forbidden resources", broken)
     pairs = Counter((t.apart, machines[m].name) for t, m in placed if m >= 0 and t.apart)
-    yield _none("tasks that must are on different machines", [f"{r} on {m}" for (r, m), n in pairs.items() if n > 1])
+    yield _none("rules of different machines", [f"{r} on {m}" for (r, m), n in pairs.items() if n > 1])
     held = [placed[t] for t in np.flatnonzero(problem.held).tolist()]
     moved = [t.task.name for t, m in held if m not in (-1, t.own)]
     stops = Counter(t.job for t, m in held if m < 0)
     beyond = [problem.instance.jobs[j].name for j, n in stops.items() if n > problem.gates[j][1]]
-    yield _none("jobs keep within their preemptions", [*moved, *beyond])
+    yield _none("limits of preemptions", [*moved, *beyond])
     for name, offenders in offences(schedule.ties, schedule.at) if schedule.ties else ():
         yield _none(name, offenders)
     waiting = {t.task.name for t, m in placed if m < 0}
-    yield _none("waiting tasks are those named", sorted(waiting ^ set(answer.waiting)))
+    yield _none("names of waiting tasks", sorted(waiting ^ set(answer.waiting)))
 
 
 def _shares(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     problem, jobs = schedule.problem, schedule.problem.instance.jobs
     if problem.shares() is None:
-        yield _none("no shares without a goal of shares", list(answer.shares))
+        yield _none("shares without a goal of shares: none", list(answer.shares))
         return
-    yield _none("shares of this instance's jobs", sorted(answer.shares.keys() ^ {job.name for job in jobs}))
+    yield _none("names of jobs with shares", sorted(answer.shares.keys() ^ {job.name for job in jobs}))
     above = [
         j.name
         for j, n, (_, most) in zip(jobs, schedule.running, schedule.bounds, strict=True)
         if n > min(most, len(j.tasks))
     ]
-    yield _none("no job runs more tasks than its share", above)
+    yield _none("upper bounds of shares", above)
     kind = problem.goals.by_kind["FairShares"]["kind"]
     if kind in ("max_min", "weighted"):
         same = all(lower == upper for lower, upper in schedule.shares)
@@ -254,7 +254,7 @@ def _shares(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
         return
     true = stated_shares(problem)
     wrong = [job.name for job, here, share in zip(jobs, schedule.shares, true, strict=True) if here != share]
-    name = "shares are those of dominant resources" if kind == "dominant" else "guarantees and limits of the jobs"
+    name = "shares by dominant resources" if kind == "dominant" else "guarantees and limits of the jobs"
     yield _none(name, wrong)
 
 
@@ -264,9 +264,9 @@ def _best(
     """Weights that put the stages in strict order, and prices that bound their sum."""
     problem, weights = schedule.problem, proof.weights or {}
     strange = [*proof.offenders(problem, values), *sorted(values.keys() - weights.keys())]
-    yield _none("prices and weights of what there is", strange)
+    yield _none("names of prices and weights", strange)
     if strange or (answer.weights is not None and answer.weights != weights):
-        yield Check("no schedule is better", False, detail="not looked at" if strange else "weights of the objective")
+        yield Check("optimality", False, detail="not looked at" if strange else "weights of the objective")
         return
     survey = Survey(problem)
     swing = {rank: survey.swing(rank) for rank in problem.goals.ranks}
@@ -275,7 +275,7 @@ def _best(
     prices = proof.prices(problem, weights)
     here = sum(weights[name] * value for name, value in values.items())
     least = bound(problem, survey, prices, schedule.bounds, true=False)
-    yield Check("no schedule is better", least == here, abs(here - least), f"at least {least}, here {here}")
+    yield Check("optimality", least == here, abs(here - least), f"at least {least}, here {here}")
     if problem.locality is not None:
         rank = problem.goals.rank("DataLocality")
         true = here - weights[rank] * schedule.saved() - bound(problem, survey, prices, schedule.bounds, true=True)

@@ -27,7 +27,7 @@ _COUNTS = 2**21
 class Blocks:
     """Blocks of data as columns: (b,) owner and MB; (h,) which block is held by which machine.
 
-    ``named`` are (task, rack) and (task, machine) that are known whatever they hold.
+    ``named`` are (task, rack) and (task, machine) that are known even without data.
     """
 
     task: NDArray[np.int64]
@@ -125,10 +125,10 @@ class Locality:
         known = self.racks.at(task, self.rack[machine], self.far[task], true=true)
         return self.machines.at(task, machine, known, true=true)
 
-    def dearest(
+    def most_expensive(
         self, tasks: slice, fits: NDArray[np.bool_], price: NDArray[Any], stays: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]]:
-        """Ways of a range of tasks, its dearest ones to other machines among them: tasks, prices, and costs of reading.
+        """Ways of a range of tasks with their most expensive to other machines: tasks, prices, costs of reading.
 
         Machines that fit are counted by rack and price, and those that a task knows are taken off: what is left of its
         racks is read as from the rack, what is left of all others as from afar. ``price`` is by machine, ``stays`` by

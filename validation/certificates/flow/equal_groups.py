@@ -1,4 +1,4 @@
-"""Tasks and machines that a file says are alike, and whether they are."""
+"""Groups of identical tasks and machines stated by a file, and the check that they are identical."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Groups:
             for t in members[1:]:
                 if _facts(problem, t, rules) != mine:
                     names = (problem.tasks[each].task.name for each in (first, t))
-                    raise ValueError(f"tasks {' and '.join(map(repr, names))} are not alike")
+                    raise ValueError(f"tasks {' and '.join(map(repr, names))} are not identical")
         return found
 
 

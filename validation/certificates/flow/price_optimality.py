@@ -127,7 +127,7 @@ class Survey:
         kind = object if most.dtype == object or self._size(weights) >= _SAFE else np.int64
         most, least = most.astype(kind), least.astype(kind)
         free = Prices(weights, [0] * len(problem.slots), [])
-        for tasks, low, high in self._ways(free, problem.explicit, true=False, dearest=True):
+        for tasks, low, high in self._ways(free, problem.explicit, true=False, highest=True):
             most[tasks], least[tasks] = np.maximum(most[tasks], high), np.minimum(least[tasks], low)
         slots = problem.slot_costs[2].get(rank)
         return total(most) - total(least) + 2 * (0 if slots is None else int(np.abs(slots).max(initial=0)))
@@ -136,12 +136,12 @@ class Survey:
         return sum(abs(weights.get(rank, 0)) * size for rank, size in self._largest.items())
 
     def _ways(
-        self, prices: Prices, slow: NDArray[np.bool_], *, true: bool, dearest: bool = False
+        self, prices: Prices, slow: NDArray[np.bool_], *, true: bool, highest: bool = False
     ) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
-        """Of each class with a machine that fits: its tasks, cheapest and dearest ways to run; exact where ``slow``.
+        """Least and largest cost of running each task, by class with a machine that fits; exact where ``slow``.
 
-        Elsewhere the cheapest is. So is, where ``dearest``, the dearest of tasks with constraints; of others it is
-        bounded from above.
+        Elsewhere the least cost is exact. With ``highest`` the largest cost of tasks with constraints is exact too;
+        otherwise it is an upper bound.
         """
         problem, weights = self.problem, prices.weights
         apart = (p for more in prices.apart.values() for p in more.values())
@@ -154,7 +154,7 @@ class Survey:
                 continue
             price = bare + weighed(problem.preference(wishes), weights, len(bare)).astype(kind)
             part = _Class(tasks, fits, bare, price)
-            low, high = self._known(part, weights, true=true, dearest=dearest and bool(wishes))
+            low, high = self._known(part, weights, true=true, highest=highest and bool(wishes))
             at = np.flatnonzero(slow[tasks])
             step = max(1, _PAIRS // len(bare))
             for some in (at[k : k + step] for k in range(0, len(at), step)):
@@ -166,9 +166,9 @@ class Survey:
             yield tasks, low, high
 
     def _known(
-        self, part: _Class, weights: Mapping[str, int], *, true: bool, dearest: bool
+        self, part: _Class, weights: Mapping[str, int], *, true: bool, highest: bool
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Cheapest way of each task over what it knows of the cluster, and no less than the dearest."""
+        """Least cost of each task over what it knows of the cluster, and an upper bound of its largest cost."""
         problem, tasks, ranks = self.problem, part.tasks, self.problem.goals
         count, kind, locality = tasks.stop - tasks.start, part.price.dtype, problem.locality
         far = np.zeros(count, kind)
@@ -183,10 +183,10 @@ class Survey:
                 fit = there[rows.place]
                 cost = price[rows.place[fit]] + times(rows.cost[fit], reading).astype(kind)
                 np.minimum.at(low, rows.task[fit] - tasks.start, cost)
-            if dearest:
+            if highest:
                 high = np.full(count, -_SAFE if kind == np.int64 else -_NEVER, kind)
                 stays = np.where(problem.staying[tasks], problem.own[tasks], -1)
-                for task, price, read in locality.dearest(tasks, part.fits, part.price, stays):
+                for task, price, read in locality.most_expensive(tasks, part.fits, part.price, stays):
                     np.maximum.at(high, task - tasks.start, price + times(read, reading).astype(kind))
         own = problem.own[tasks]
         at = np.flatnonzero(problem.staying[tasks] & part.fits[own])

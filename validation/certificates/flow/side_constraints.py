@@ -87,8 +87,8 @@ def offences(ties: Ties, at: list[int]) -> Iterator[tuple[str, list[str]]]:
             split.append(f"{len(here)} of {len(team.tasks)} tasks of {team.name}")
         if here and not any(mask[here].all() for _, mask in team.domains):
             parted.append(f"{team.kind} {team.name}")
-    yield "gangs run whole or not at all", split
-    yield "what keeps together is in one domain", parted
+    yield "gangs: all tasks run, or none", split
+    yield "gangs and affinities in one domain", parted
     over = []
     for spread in ties.spreads:
         for tag, (mask, most) in spread.domains.items():
@@ -97,7 +97,7 @@ def offences(ties: Ties, at: list[int]) -> Iterator[tuple[str, list[str]]]:
                 over.append(f"{held} of {spread.name} on {tag}")
     names = ties.problem.tasks
     over += [names[t].task.name for t, mask in ties.inside.items() if at[t] >= 0 and not mask[at[t]]]
-    yield "spreads keep their limits, inside their domains", over
+    yield "limits of spreads", over
 
 
 def overfull(problem: Problem, at: Iterable[int]) -> Iterator[str]:

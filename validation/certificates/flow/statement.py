@@ -1,4 +1,4 @@
-"""Flow scheduling stated from the instance: every pair of a task and a machine, or counts of those that are alike."""
+"""Flow scheduling stated from the instance: every pair of a task and a machine, or counts of identical ones."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def counted_bounds(
     Raises
     ------
     ValueError
-        Tasks or machines that are said to be alike differ, or leaves speak of what does not exist.
+        Tasks or machines of a stated group differ, or leaves name what does not exist.
     """
     stated = _Stated(problem, shares, Groups.of(problem, proof.classes, proof.machines))
     for each in proof.sizes:
@@ -116,7 +116,7 @@ def counted_bounds(
 
 
 def _scale(instance: FlowInstance, goals: Goals, options: Mapping[str, Any]) -> int:
-    """The least factor that makes all costs whole."""
+    """The least factor that makes all costs integers."""
     costs: list[Any] = [] if options["wait_cost"] is None else [options["wait_cost"]]
     costs += [goal[name] for goal in goals.by_kind.values() for name in _REAL_FIELDS if name in goal]
     costs += [job.preempt_cost for job in instance.jobs]
@@ -207,7 +207,7 @@ class _Stated:
                 same = same and all(mask[m] == mask[first] for mask in masks)
                 slots = ([each[machine == k].tolist() for each in prices.values()] for k in (first, m))
                 if not same or next(slots) != next(slots):
-                    raise ValueError(f"machines {here.name!r} and {there.name!r} are not alike")
+                    raise ValueError(f"machines {here.name!r} and {there.name!r} are not identical")
 
     def _rows(self) -> None:
         problem, s = self.problem, self.statement
