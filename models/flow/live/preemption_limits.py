@@ -89,9 +89,9 @@ class PreemptionLimits:
     def hold(self, now_s: float) -> None:
         """Find the tasks that may only stay or stop by now."""
         rules = self._side_constraints.task_rules
-        unsure, self._unsure = self._unsure | self._ruled, {}
-        self._ruled = dict.fromkeys(self._tasks_on) if rules and self.jobs else {}
-        unsure |= self._ruled
+        ruled, self._ruled = self._ruled, dict.fromkeys(self._tasks_on) if rules and self.jobs else {}
+        ruled |= self._ruled
+        unsure, self._unsure = self._unsure | ruled, {}
         machines, network = self._costs.cluster.machines, self._costs.network
         tasks_on = {machine: [self._tasks[name] for name in self._tasks_on.get(machine, ())] for machine in unsure}
         bound = [task for tasks in tasks_on.values() for task in tasks if task.limited or task.held]
@@ -109,7 +109,7 @@ class PreemptionLimits:
                 network.set_gate(task.job, self.passes(live, now_s))
                 network.hold_task(task.task.name, True)
                 self._costs.reprice(task, now_s, placed=True)
-        for name in self.jobs:
+        for name in self.jobs if ruled else ():
             live = self._jobs[name]
             ganged = any(self._tasks[task].held for task in rules.gang_tasks & live.tasks.keys())
             if ganged != live.ganged:
