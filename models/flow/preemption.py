@@ -39,7 +39,8 @@ def kept_tasks(
     """Of the tasks running on each machine, those that are held, by name."""
     kept: dict[str, TaskView] = {}
     for machine, tasks in running.items():
-        limited = [task for task in tasks if task.limited and may_stay(task)]
+        inside = (t for t in tasks if t.limited and machine in task_rules.inside.get(t.task.name, (machine,)))
+        limited = [task for task in inside if may_stay(task)]
         limited.sort(key=lambda t: (jobs(t).preemptions_per_hour != 0, t.priority, -t.elapsed_s, t.task.name))
         left_slots, rules = machines[machine].slots, set[str]()
         for task in limited:

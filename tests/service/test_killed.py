@@ -94,7 +94,8 @@ def check(http, writers, folder):
     counted = [float(re.search(rf'what="tasks_{kind}"}} (\S+)', figures)[1]) for kind in ("running", "waiting")]
     assert sum(counted) == len(here)
     for task in random.Random(len(here)).sample(sorted(here), min(50, len(here))):
-        assert http.get("/v1/task", params={"name": task}).status_code == 200, task
+        answer = http.get("/v1/task", params={"name": task})
+        assert answer.status_code == 200, (task, answer.text)
     http.post("/v1/step")
     assert http.get("/v1/placements").json()["places"].keys() <= here
     lines = [line for path in sorted(folder.glob("log-*")) for line in path.read_bytes().split(b"\n")]

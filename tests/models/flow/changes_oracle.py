@@ -44,13 +44,11 @@ class Program:
         ganged = {name for (kind, _), (_, those) in members.items() if kind == "gangs" for name in those}
         for name, (job, task) in self.tasks.items():
             for m in machines.values():
-                ties = [rule for rule, those in members.values() if name in those]
-                keys = [key for rule in ties if (key := getattr(rule, "within", getattr(rule, "over", None)))]
                 if (
                     held.get(name, m.name) == m.name
                     and m.slots
                     and self.fits(task, m)
-                    and all(self.domain(m, key) for key in keys)
+                    and all(self.domain(m, key) for key in self.keys(name, members))
                 ):
                     zone, gpu = self.domain(m, "zone") or "", "yes" if "gpu" in m.labels else "no"
                     self.column("x", 1, task=name, machine=m.name, job=job.name, rack=m.rack, zone=zone, gpu=gpu)
@@ -124,6 +122,12 @@ class Program:
                 self.row("one", {**some, runs: -1} if kind == "gangs" else some, 0 if kind == "gangs" else -99,
                          0 if kind == "gangs" else 1)  # fmt: skip
 
+    @staticmethod
+    def keys(task, members):
+        """Of the domains that a task must run in."""
+        ties = (rule for rule, those in members.values() if task in those)
+        return [key for rule in ties if (key := getattr(rule, "within", getattr(rule, "over", None)))]
+
     def held(self, members):
         """Running tasks that may only stay or stop, by machine: of no rule that these alone, staying, would break."""
         held = {
@@ -131,6 +135,7 @@ class Program:
             for name, (job, task) in self.tasks.items()
             if job.preemptions_per_hour is not None and task.running is not None
             and self.fits(task, self.machines[task.running.machine])
+            and all(self.domain(self.machines[task.running.machine], key) for key in self.keys(name, members))
         }  # fmt: skip
         while True:
             free = set()
@@ -138,7 +143,7 @@ class Program:
                 at = [self.machines[held[name]] for name in those if name in held]
                 key = rule.over if kind == "spreads" else rule.within
                 domains = [self.domain(m, key) for m in at] if key else []
-                broken = None in domains or (kind == "gangs" and len(at) < len(those))
+                broken = kind == "gangs" and 0 < len(at) < len(those)
                 if kind == "spreads":
                     most = {d: rule.limits.get(d, rule.most) for d in domains}
                     broken |= any(limit is not None and domains.count(d) > limit for d, limit in most.items())

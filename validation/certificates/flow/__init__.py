@@ -21,7 +21,7 @@ from flowlex.validation.certificates.exact_numbers import agrees, total, whole, 
 from flowlex.validation.certificates.flow.goal_costs import Problem
 from flowlex.validation.certificates.flow.job_shares import stated_shares, unfair
 from flowlex.validation.certificates.flow.price_optimality import Prices, Survey, bound, strict, weighed
-from flowlex.validation.certificates.flow.side_constraints import Ties, offences, overfull
+from flowlex.validation.certificates.flow.side_constraints import CHECKS, overfull
 from flowlex.validation.certificates.flow.stage_bounds import PriceProof, StageProof, proven
 from flowlex.validation.certificates.flow.statement import CountedProof, counted_bounds, state_flow, weighted_objective
 from flowlex.validation.certificates.problem_options import FlowOptions
@@ -56,7 +56,6 @@ class _Schedule:
 
     def __init__(self, problem: Problem, answer: FlowAnswer) -> None:
         self.problem, jobs = problem, problem.instance.jobs
-        self.ties: Ties = Ties(problem)
         self.at = [problem.machine.get(answer.placements.get(t.task.name, ""), -1) for t in problem.tasks]
         self.where: NDArray[np.int64] = np.array(self.at, dtype=np.int64)
         self.held = Counter(m for m in self.at if m >= 0)
@@ -213,7 +212,8 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     over = [machines[m].name for m, n in schedule.held.items() if n > machines[m].slots]
     yield _none("slots of machines", over)
     if problem.instance.resources:
-        yield _none("capacities of machines", list(overfull(problem, schedule.at)))
+        demands = (task.task.demands for task in problem.tasks)
+        yield _none("capacities of machines", list(overfull(problem.instance, demands, schedule.at)))
     broken = list[str]()
     for wishes, tasks in problem.classes:
         if wishes:
@@ -228,8 +228,9 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     stops = Counter(t.job for t, m in held if m < 0)
     beyond = [problem.instance.jobs[j].name for j, n in stops.items() if n > problem.gates[j][1]]
     yield _none("limits of preemptions", [*moved, *beyond])
-    for name, offenders in offences(schedule.ties, schedule.at) if schedule.ties else ():
-        yield _none(name, offenders)
+    offenders = list(problem.ties.broken(schedule.at))
+    for name in CHECKS if problem.ties else ():
+        yield _none(name, [who for check, who, _ in offenders if check == name])
     waiting = {t.task.name for t, m in placed if m < 0}
     yield _none("names of waiting tasks", sorted(waiting ^ set(answer.waiting)))
 

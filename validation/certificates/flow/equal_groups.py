@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowlex.validation.certificates.flow.goal_costs import Problem
-from flowlex.validation.certificates.flow.side_constraints import Ties
 
 __all__ = ["Groups"]
 
@@ -35,7 +34,7 @@ class Groups:
         """
         task = {each.task.name: t for t, each in enumerate(problem.tasks)}
         found = cls(_groups(classes, task), _groups(kinds, problem.machine))
-        rules = Ties(problem).of_task()
+        rules = problem.ties.of_task()
         for first, members in found.tasks.items():
             mine = _facts(problem, first, rules) if len(members) > 1 else ()
             for t in members[1:]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import zlib
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask
-from flowlex.instances.group_rules import Gang, TaskSpread, domain_tags, members_of
 from flowlex.validation.certificates.exact_numbers import Number, times, whole, wide
 from flowlex.validation.certificates.flow.data_locality_costs import Blocks, Locality, Reach
 from flowlex.validation.certificates.flow.goal_options import Goals
 from flowlex.validation.certificates.flow.own_goals import OwnGoal, OwnGoals, Wishes
+from flowlex.validation.certificates.flow.side_constraints import Ties
 
 __all__ = ["Problem", "Task"]
 
@@ -125,6 +125,11 @@ class Problem:
             keep if own >= 0 else 0,
             limited,
         )
+
+    @cached_property
+    def ties(self) -> Ties:
+        """The rules over several tasks."""
+        return Ties(self.instance, (task.task.name for task in self.tasks))
 
     @cached_property
     def explicit(self) -> NDArray[np.bool_]:
@@ -276,6 +281,7 @@ class Problem:
 
         Where a machine runs more of them than it has slots, those of jobs that are never preempted come first, then
         more important ones, then those that run longer, then by name; of a rule of different machines one a machine.
+        Tasks of gangs, affinities and spreads are free if just the held tasks, all staying, would break the rule.
         """
         found, on, jobs = np.zeros(len(self.tasks), bool), defaultdict[int, list[int]](list), self.instance.jobs
         for wishes, tasks in self.classes:
@@ -296,29 +302,12 @@ class Problem:
                 if room and self.tasks[t].apart not in rules:
                     found[t], room = True, room - 1
                     rules |= {self.tasks[t].apart} - {""}
-        while free := self._free_by_rules(found):
+        while True:
+            stay = np.where(found, self.own, -1)
+            free = [t for _, _, tasks in self.ties.broken(stay.tolist()) for t in tasks if found[t]]
+            if not free:
+                return found
             found[free] = False
-        return found
-
-    def _free_by_rules(self, held: NDArray[np.bool_]) -> list[int]:
-        """Held tasks of the rules that would be broken if just these ran, all of them where they are."""
-        instance, free = self.instance, set[int]()
-        rules = (*instance.gangs, *instance.affinities, *instance.spreads) if held.any() else ()
-        at = {task.task.name: t for t, task in enumerate(self.tasks if rules else ())}
-        jobs = {job.name: [task.name for task in job.tasks] for job in (instance.jobs if rules else ())}
-        for rule in rules:
-            tasks = [at[name] for name in members_of(rule, jobs)]
-            stay = [t for t in tasks if held[t]]
-            wrong = isinstance(rule, Gang) and 0 < len(stay) < len(tasks)
-            if rule.key is not None:
-                tags = domain_tags(instance.machines, rule.key)
-                where = Counter(tags.get(instance.machines[self.own[t]].name, "") for t in stay)
-                wrong |= "" in where or (not isinstance(rule, TaskSpread) and len(where) > 1)
-                if isinstance(rule, TaskSpread):
-                    most = {tag: rule.limit(tag) for tag in where}
-                    wrong |= any(n > limit for tag, n in where.items() if (limit := most[tag]) is not None)
-            free |= set(stay if wrong else ())
-        return sorted(free)
 
     @cached_property
     def gates(self) -> list[tuple[int, int]]:
@@ -333,10 +322,9 @@ class Problem:
     @cached_property
     def beyond(self) -> list[int]:
         """By job, the tasks that run on beyond any share: what may not stop, and of a gang all that is held."""
-        names = {self.tasks[t].task.name: self.tasks[t].job for t in np.flatnonzero(self.held).tolist()}
-        jobs = {job.name: [task.name for task in job.tasks] for job in (self.instance.jobs if names else ())}
-        whole = {names[t] for gang in self.instance.gangs for t in members_of(gang, jobs) if t in names}
-        return [held if j in whole else held - may for j, (held, may) in enumerate(self.gates)]
+        gangs = (team.tasks for team in self.ties.teams if team.kind == "gang")
+        ganged = {self.tasks[t].job for tasks in gangs for t in tasks if self.held[t]}
+        return [held if j in ganged else held - may for j, (held, may) in enumerate(self.gates)]
 
     @cached_property
     def slot_costs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[Any]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
+from flowlex.instances.flow import FlowInstance
 from flowlex.instances.group_rules import domain_tags, members_of
-from flowlex.validation.certificates.flow.goal_costs import Problem
 
-__all__ = ["Ties", "offences", "overfull"]
+__all__ = ["CHECKS", "Ties", "overfull"]
+
+#: What is checked of rules.
+CHECKS = ("gangs: all tasks run, or none", "gangs and affinities in one domain", "limits of spreads")
 
 
 @dataclass(frozen=True)
@@ -38,21 +41,22 @@ class _Spread:
 class Ties:
     """The rules of an instance over its tasks by position."""
 
-    def __init__(self, problem: Problem) -> None:
-        instance, self.problem = problem.instance, problem
+    def __init__(self, instance: FlowInstance, names: Iterable[str]) -> None:
         rules = (*instance.gangs, *instance.affinities, *instance.spreads)
-        at = {task.task.name: t for t, task in enumerate(problem.tasks if rules else ())}
+        self.names = list(names) if rules else []
+        at = {name: t for t, name in enumerate(self.names)}
+        machine = {each.name: m for m, each in enumerate(instance.machines)}
         jobs = {job.name: [task.name for task in job.tasks] for job in (instance.jobs if rules else ())}
         self.teams: list[_Team] = []
         self.spreads: list[_Spread] = []
         self.inside: dict[int, NDArray[np.bool_]] = {}  # machines in a domain of every rule of a task
-        everywhere = np.ones(len(problem.slots), bool)
+        everywhere = np.ones(len(machine), bool)
         for rule in rules:
             tasks = [at[name] for name in members_of(rule, jobs)]
             tags = {} if rule.key is None else domain_tags(instance.machines, rule.key)
-            masks = {tag: np.zeros(len(problem.slots), bool) for tag in tags.values()}
-            for machine, tag in tags.items():
-                masks[tag][problem.machine[machine]] = True
+            masks = {tag: np.zeros(len(machine), bool) for tag in tags.values()}
+            for name, tag in tags.items():
+                masks[tag][machine[name]] = True
             reach = everywhere if rule.key is None else np.any([*masks.values(), ~everywhere], axis=0)
             for t in tasks:
                 self.inside[t] = self.inside.get(t, everywhere) & reach
@@ -77,39 +81,33 @@ class Ties:
                 found[t] = (*found.get(t, ()), f"spread {spread.name}")
         return found
 
-
-def offences(ties: Ties, at: list[int]) -> Iterator[tuple[str, list[str]]]:
-    """What is checked of a schedule (machine by task, -1 where it waits), with the offenders."""
-    split, parted = [], []
-    for team in ties.teams:
-        here = [at[t] for t in team.tasks if at[t] >= 0]
-        if team.kind == "gang" and 0 < len(here) < len(team.tasks):
-            split.append(f"{len(here)} of {len(team.tasks)} tasks of {team.name}")
-        if here and not any(mask[here].all() for _, mask in team.domains):
-            parted.append(f"{team.kind} {team.name}")
-    yield "gangs: all tasks run, or none", split
-    yield "gangs and affinities in one domain", parted
-    over = []
-    for spread in ties.spreads:
-        for tag, (mask, most) in spread.domains.items():
-            held = sum(bool(mask[at[t]]) for t in spread.tasks if at[t] >= 0)
-            if most is not None and held > most:
-                over.append(f"{held} of {spread.name} on {tag}")
-    names = ties.problem.tasks
-    over += [names[t].task.name for t, mask in ties.inside.items() if at[t] >= 0 and not mask[at[t]]]
-    yield "limits of spreads", over
+    def broken(self, at: Sequence[int]) -> Iterator[tuple[str, str, list[int]]]:
+        """What a schedule (machine by task, -1 where it waits) breaks: check, offender, and tasks of the rule."""
+        for team in self.teams:
+            here = [at[t] for t in team.tasks if at[t] >= 0]
+            if team.kind == "gang" and 0 < len(here) < len(team.tasks):
+                yield CHECKS[0], f"{len(here)} of {len(team.tasks)} tasks of {team.name}", team.tasks
+            if here and not any(mask[here].all() for _, mask in team.domains):
+                yield CHECKS[1], f"{team.kind} {team.name}", team.tasks
+        for spread in self.spreads:
+            for tag, (mask, most) in spread.domains.items():
+                held = sum(bool(mask[at[t]]) for t in spread.tasks if at[t] >= 0)
+                if most is not None and held > most:
+                    yield CHECKS[2], f"{held} of {spread.name} on {tag}", spread.tasks
+        for t, mask in self.inside.items():
+            if at[t] >= 0 and not mask[at[t]]:
+                yield CHECKS[2], self.names[t], [t]
 
 
-def overfull(problem: Problem, at: Iterable[int]) -> Iterator[str]:
+def overfull(instance: FlowInstance, demands: Iterable[Mapping[str, float]], at: Iterable[int]) -> Iterator[str]:
     """Machines whose tasks, on the machines ``at`` (-1 for none), ask for more than there is."""
     used: dict[tuple[int, str], Fraction] = {}
-    names = problem.instance.resources
-    for task, m in zip(problem.tasks, at, strict=True):
-        for name in names if m >= 0 else ():
-            amount = rational(task.task.demands.get(name, 0))
+    for asked, m in zip(demands, at, strict=True):
+        for name in instance.resources if m >= 0 else ():
+            amount = rational(asked.get(name, 0))
             if amount:
                 used[m, name] = used.get((m, name), Fraction(0)) + amount
     for (m, name), amount in used.items():
-        machine = problem.instance.machines[m]
+        machine = instance.machines[m]
         if amount > rational(machine.capacity.get(name, 0)):
             yield f"{name} of {machine.name}"

@@ -22,7 +22,6 @@ from flowlex.validation.certificates.flow.goal_costs import Problem
 from flowlex.validation.certificates.flow.goal_options import Goals
 from flowlex.validation.certificates.flow.job_shares import stated_shares
 from flowlex.validation.certificates.flow.price_optimality import Prices, Survey, strict
-from flowlex.validation.certificates.flow.side_constraints import Ties
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import Document, Strict, read_as
 from flowlex.validation.certificates.statement.exact_program import ExactStatement, Number, Stage
@@ -134,7 +133,7 @@ class _Stated:
     """
 
     def __init__(self, problem: Problem, shares: Sequence[tuple[int, int]], groups: Groups | None = None) -> None:
-        self.problem, self.ties, self.shares = problem, Ties(problem), shares
+        self.problem, self.ties, self.shares = problem, problem.ties, shares
         instance = problem.instance
         self.counting = groups is not None
         self.groups = groups or Groups.single(problem)
