@@ -1,14 +1,14 @@
 """Schedulers as services: a small HTTP interface, and a write-ahead log that keeps what was acknowledged.
 
-===========================  ================================================================================
-`journal`                    the log on disk: lines with a checksum, snapshots, what a kill leaves behind
-`worker`                     the one thread that changes state: many requests, one flush to disk
-`core`                       what a scheduler must do to be served
-`cluster`                    the live flow scheduler
-`gpu`                        rounds of GPU assignment; `bandwidth` estimates links from reported transfers
-`routes`                     what each of them answers over HTTP
-`app`                        the application: tokens, limits and pages are those of `flowlex.telemetry`
-===========================  ================================================================================
+=======================  =========================================================================================
+`write_ahead_log`        the log on disk: lines with a checksum, snapshots, recovery after a kill
+`decision_thread`        the one thread that changes state: many requests, one flush to disk
+`scheduler_protocol`     what a scheduler must offer to be served
+`flow_scheduler_core`    the live flow scheduler
+`gpu_rounds_core`        rounds of GPU assignment; `measured_bandwidth` estimates links from reported transfers
+`scheduler_routes`       the HTTP routes of both
+`rest_app`               the application; tokens, limits and pages are those of `flowlex.telemetry`
+=======================  =========================================================================================
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The process that answers questions, ``python -m flowlex.service.reader_process FOLDER``, beside the one that decides.
+"""The process that answers questions, ``python -m flowlex.service.reader_process FOLDER``, beside the deciding service.
 
-It begins with the state that the log of the service's folder leads to, and receives every record that is put on disk
-since. Events are taken together with the next decision, or when a question names a task that is not known yet, so
-readers see the state of the last decision while the service takes events and decides.
+It starts with the state that the log of the service's folder leads to, and then receives every record written to disk.
+It applies events together with the next decision, or when a question names an unknown task. Readers therefore see the
+state of the last decision while the service takes events and decides.
 """
 
 from __future__ import annotations

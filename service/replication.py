@@ -1,8 +1,8 @@
-"""Synchronous replication: with a standby attached, an answer goes out once the standby has the records too.
+"""Synchronous replication: with a standby attached, an answer is sent once the standby has its records.
 
-A standby that falls silent is not given up: it may have taken over, and an answer of this service alone would then be
-lost. Until the standby is back, or an admin detaches it, the service refuses to change anything. The standby's name is
-kept in a file of the folder, so a service that starts again is bound by it as well; this is the fencing token.
+A silent standby is not dropped: it may have taken over, and an answer of this service alone would then be lost. Until
+the standby is back, or an admin detaches it, the service refuses all changes. The name of the standby is kept in
+a file of the folder, so a restarted service is bound by it too; this is the fencing token.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The documents of the interface."""
+"""Documents of requests and answers of the scheduler service."""
 
 from __future__ import annotations
 

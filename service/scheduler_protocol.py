@@ -1,4 +1,4 @@
-"""What a scheduler must do to be served."""
+"""The protocol of a scheduler that can be served."""
 
 from __future__ import annotations
 

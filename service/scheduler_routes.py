@@ -1,4 +1,4 @@
-"""Routes of the schedulers: events of each kind in, and what can be asked of it."""
+"""Routes of the schedulers: events of each kind, and questions."""
 
 from __future__ import annotations
 

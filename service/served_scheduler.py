@@ -1,4 +1,4 @@
-"""What all routes of a served scheduler share, and how their events reach the worker."""
+"""What all routes of a served scheduler share, and how they hand events to the thread that decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service's folder: what it was begun with stands in ``service.json`` and holds for good."""
+"""The folder of a service: ``service.json`` holds the options of its first start, which stay in force."""
 
 from __future__ import annotations
 

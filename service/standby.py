@@ -1,8 +1,8 @@
-"""A standby: follows another service's log into a folder of its own, and takes over on request.
+"""A standby: copies the log of another service into a folder of its own, and takes over on request.
 
 The folder is a copy, byte for byte; taking over is an ordinary start on it. The other service answers its clients only
-once the copy has what they asked for (`flowlex.service.replication`), so a takeover loses nothing, also one while the
-other service is merely paused: it acknowledges nothing without this standby.
+once the copy has their records (`flowlex.service.replication`). A takeover therefore loses nothing, even if the other
+service was only paused: it acknowledges nothing without this standby.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A write-ahead log in a folder: what was acknowledged is on disk, whatever happens to the process.
+"""A write-ahead log in a folder: every acknowledged record is on disk, also after a kill.
 
-``log-N.jsonl`` holds one record a line, after its checksum; ``state-N`` is the state before its first record. A
-snapshot writes the next state whole and opens the next log. The two newest states and all logs since the older one are
-kept, so a state that cannot be read costs nothing: the older one and the logs lead to the same place. Older files go
-once the newest state was read back (`accept`). A line that a kill cut short was never acknowledged: it is dropped. Any
+``log-N.jsonl`` holds one record per line, after its checksum; ``state-N`` is the state before its first record. A
+snapshot writes the next state completely and opens the next log. The two newest states and all logs since the older one
+are kept: if the newest state cannot be read, the older one and the logs lead to the same state. Older files are removed
+once the newest state was read back (`accept`). A line cut short by a kill was never acknowledged and is dropped. Any
 other damage is refused, with file and line.
 """
 

@@ -1,7 +1,7 @@
-"""What jobs claim of a cluster under fair shares, and the places that rules of placement leave them.
+"""Claims of jobs under fair shares, and the places that rules of placement leave them.
 
-Claims are arrays that follow the events of a living cluster, so that shares are recomputed at once; for an instance
-they are made in one go.
+Claims are arrays that follow the events of a living cluster, so that shares are recomputed fast; for an instance they
+are filled once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tasks ask for and machines have, as whole numbers: every resource in a unit of its own."""
+"""Demands of tasks and capacities of machines as integers: every resource in a unit of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ties tasks together: gangs, affinities and spreads over racks or labels."""
+"""Rules across tasks: gangs, affinities and spreads over racks or labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One factor that makes all real-valued costs of an instance whole."""
+"""One factor that makes all real-valued costs of an instance integers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What happens to a living cluster: every function changes the state by one event, or refuses it and changes nothing.
+"""Events of a living cluster: every function applies one event to the state, or refuses it and changes nothing.
 
-The state changes its network at once; the optimum waits for a step.
+The state changes its network at once; the next step finds the optimum.
 """
 
 from __future__ import annotations

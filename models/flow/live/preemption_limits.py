@@ -1,6 +1,6 @@
 """Limits of preemption in a live cluster: which tasks are held, and how many of them may stop now.
 
-See `flowlex.models.flow.preemption`. What may have changed is noted by events and looked at before a step.
+See `flowlex.models.flow.preemption`. Events note the machines that may have changed; a step looks at these only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a flow scheduler answers when it is asked: places, reasons, figures and proofs. Nothing here decides."""
+"""Questions about the state of a flow scheduler: places, reasons, figures and proofs. Nothing here decides."""
 
 from __future__ import annotations
 

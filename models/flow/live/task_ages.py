@@ -1,4 +1,4 @@
-"""When running tasks grow older in steps that matter, so that a live network changes only then."""
+"""Times at which the credit of running tasks grows, so that a live network changes only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the flow scheduler notes: tasks and jobs that are here, full solves, and what one of its steps changed."""
+"""Records of the flow scheduler: tasks and jobs, full solves, and what one of its steps changed."""
 
 from __future__ import annotations
 

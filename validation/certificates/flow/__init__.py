@@ -1,6 +1,6 @@
-"""Solution files of flow scheduling, judged from the instance: who runs where, who waits, and why nothing is better.
+"""Verify solution files of flow scheduling from the instance alone.
 
-All figures are recomputed from instance and options; duals of machines and jobs prove that nothing is better.
+All figures are recomputed from instance and options; duals of machines and jobs prove optimality.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What reading its data costs each task, as flat rows of what it knows: cost from afar, by rack, by machine.
+"""Costs of reading data, as flat rows of what each task knows: cost from afar, by rack, by machine.
 
-Locality is aggregated: a task knows its best machines (at least ``threshold`` of its data, the ``most`` best), the
-racks with so much, what its preferences and requirements name, and where it runs. On a machine that it does not know
-it pays as from the rack, or else from afar. True distances are those where all that holds data is known.
+Locality is aggregated. A task knows its ``most`` best machines that hold at least ``threshold`` of its data, the racks
+that hold as much, the places that its preferences and requirements name, and the machine where it runs. On any other
+machine it pays the cost of the rack if it knows the rack, else the cost from afar. True distances are those of a task
+that knows every holder of its data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Dominant resource fairness, judged from the instance alone: the filling is gone through again, task by task.
+"""Dominant resource fairness, recomputed from the instance alone: progressive filling, task by task.
 
-Of all jobs that may have another task, the next is found by comparing ways down the tree of queues where they part: the
-node whose dominant share would be less with its next task goes first (as in
-`flowlex.models.flow.dominant_shares`, but that keeps heaps, and here every comparison is made anew).
+The next task is found by comparing, from the top of the tree of queues, the nodes that could have another task: the
+node with the least dominant share after its next task goes first. `flowlex.models.flow.dominant_shares` keeps heaps for
+this; here every comparison is repeated.
 """
 
 from __future__ import annotations

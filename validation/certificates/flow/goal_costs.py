@@ -1,10 +1,9 @@
-"""What the goals of flow scheduling cost, task by task and machine by machine, from instance and options alone.
+"""Costs of the goals of flow scheduling, by task and machine, from instance and options alone.
 
-All costs are whole multiples of ``1/scale``. A goal prices a task on a machine (placement, locality, continuity), a
-machine's slots (spread, chance) or waiting (weighted priority, ``wait_cost``); an explicit cost of a task on a machine
-replaces placement and locality there. Shares bound running tasks, a strict priority orders waiting ones.
-
-Locality is aggregated, see `locality`.
+All costs are integer multiples of ``1/scale``. A goal prices a task on a machine (placement, locality, continuity),
+slots of a machine (spread, chance) or waiting (weighted priority, ``wait_cost``). An explicit cost of a task on a
+machine replaces the costs of placement and locality there. Shares bound running tasks; a strict priority orders waiting
+ones. Locality is aggregated, see `data_locality_costs`.
 """
 
 from __future__ import annotations

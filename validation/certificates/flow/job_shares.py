@@ -1,13 +1,13 @@
-"""Shares of jobs, judged and recomputed from the instance alone.
+"""Shares of jobs, verified and recomputed from the instance alone.
 
-The children of a queue (or of the top) have their running tasks in an order: the k-th within a guarantee of g comes at
-k / g, before all others, which come at k / weight; ties go to the earlier. The shares must be placeable together, which
-a maximum flow between jobs and machines shows, and no exchange may better them: a job that could run one more task,
-through any chain of tasks that change places, would take a free slot, or the place of a task that comes later than its
-own where their ways up the tree meet. At the top level no exchange that betters means that no shares are fairer (what
-can be placed is an M-convex set); below it, several exchanges at once are not looked for.
+The running tasks of a queue's children (or of the top level) have an order: the k-th task within a guarantee of g comes
+at k / g, before all others, which come at k / weight; ties go to the earlier child. Shares are verified in two steps.
+A maximum flow between jobs and machines shows that they can be placed together. Then no exchange may improve them: a
+job that could run one more task, through a chain of tasks that change places, would use a free slot or displace a task
+that comes later than its own at the node where their branches meet. At the top level this proves the shares fairest,
+because the vectors that can be placed form an M-convex set; below it, combinations of exchanges are not searched.
 
-Where no file states shares, they are filled in that order (`stated_shares`).
+Shares that no file states are filled in this order (`stated_shares`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goals of other packages say, asked again: each task on each machine, waiting, and each slot."""
+"""Goals of other packages, asked again: cost of each task on each machine, of waiting, and of each slot."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Why no schedule is better: stages weighed into one sum, and prices of machines, jobs and rules that bound it.
+"""Proof of optimality: one weighted sum of all stages, and prices of machines, jobs and rules that bound it from below.
 
 Every stage (shortfall of shares, waiting tasks by class, costs by rank) gets a weight. A better schedule would differ
-from ours along simple cycles, each of which passes a task at most once (two of its ways to run or wait) and the end of
-all ways at most once. So where each weight exceeds what a cycle can change below it, the least weighted sum is the
-lexicographic optimum: `strict`.
+from the given one along simple cycles, each of which passes a task at most once (two of its ways to run or wait) and
+the sink at most once. If each weight exceeds what a cycle can change below it, the least weighted sum is therefore the
+lexicographic optimum (`strict`).
 
 For any prices p of machines, q of jobs, s >= 0 of pairs of a rule of different machines and a machine, and v >= 0 of
 preemptions, every schedule has a weighted sum of at least ::
@@ -12,9 +12,9 @@ preemptions, every schedule has a weighted sum of at least ::
       - sum_m max over n of (n p_m - cost of n slots)  -  sum_rm s_rm  -  sum_j v_j (tasks of j that may stop)
       - sum_j max over w of (q_j w - cost of w waiting)
 
-A task that is held (its job limits preemptions) fits the machine where it runs alone. The sums are over all pairs of
-task and machine, whichever arcs a network had: `Survey`. The first minimum is taken over what a
-task knows of the cluster (see `goals`), which comes to the same; over true distances it bounds the true cost too.
+A task that is held (its job limits preemptions) fits only the machine where it runs. The sums are over all pairs of
+task and machine, not over the arcs of a network (`Survey`). The first minimum is taken over what a task knows of the
+cluster (see `data_locality_costs`), which gives the same value; with true distances it bounds the true cost.
 """
 
 from __future__ import annotations

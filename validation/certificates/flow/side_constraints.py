@@ -1,4 +1,4 @@
-"""Gangs, affinities, spreads and capacities of machines, and whether a schedule keeps them."""
+"""Gangs, affinities, spreads and capacities of machines: what they say, and what a schedule breaks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How far from the best a schedule is, for which the network was stopped between its stages: a bound for each stage.
+"""Bounds of each stage for a schedule whose network was stopped between its stages.
 
-For weights w of the stages (that of the stage itself is the unit of its prices) every schedule has a weighted, priced
-sum of at least B (see `prices`). So no schedule that costs no more in the stages before costs less in the stage than
-``(B - sum of w times what the earlier stages came to) / unit``, rounded up.
+For weights w of the stages (the weight of the stage itself is the unit of its prices) every schedule has a weighted,
+priced sum of at least B (see `price_optimality`). So a schedule that costs no more in the earlier stages costs at least
+``(B - sum of w times the values of the earlier stages) / unit``, rounded up, in this stage.
 """
 
 from __future__ import annotations
