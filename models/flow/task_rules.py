@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from flowlex.instances.flow import FlowInstance
-from flowlex.instances.group_rules import Affinity, Gang, TaskSpread, domain_tags, members_of
+from flowlex.instances.group_rules import RACK, Affinity, Gang, TaskSpread, domain_tags, members_of
 
 __all__ = ["GroupRule", "Limit", "TaskRules", "Team"]
 
@@ -119,6 +119,16 @@ class TaskRules:
                 found = Counter(map(tags.get, used))
                 if None in found or (_exceeds(rule, found) if isinstance(rule, TaskSpread) else len(found) > 1):
                     yield tasks
+
+    @cached_property
+    def missing_domains(self) -> dict[str, str]:
+        """Why tasks wait whose rule needs a label that no machine has, by task."""
+        gone = ((rule, tasks) for rule, tasks, tags in self.stated if rule.key not in (None, RACK) and not tags)
+        return {
+            task: f"{rule.says} needs a machine with a label '{rule.key}=...', and none has it now"
+            for rule, tasks in gone
+            for task in tasks
+        }
 
     @cached_property
     def gang_tasks(self) -> frozenset[str]:

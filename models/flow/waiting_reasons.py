@@ -10,7 +10,6 @@ from functools import cached_property
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
-from flowlex.instances.group_rules import RACK, domain_tags, members_of
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.goal_interface import ClusterView, TaskView, task_views
 from flowlex.models.flow.task_rules import Limit, TaskRules, Team
@@ -61,7 +60,7 @@ class _Schedule:
     def reason(self, view: TaskView) -> str:
         """Why a task waits."""
         name = view.task.name
-        if found := self._gone.get(name) or self._rule(name):
+        if found := self.task_rules.missing_domains.get(name) or self._rule(name):
             return found
         used = self.rules.shares is not None and self._running[view.job] >= self.shares[view.job][1]
         found = plain_reason(self.rules, view, self.cluster, self._apart.get(view.apart, ()), share_used=used)
@@ -78,17 +77,6 @@ class _Schedule:
         for task, machine in self.machine_of.items():
             if rule := self.views[task].apart:
                 found.setdefault(rule, set()).add(machine)
-        return found
-
-    @cached_property
-    def _gone(self) -> dict[str, str]:
-        """By task, the rule whose rack or label no machine has."""
-        instance, found = self.instance, dict[str, str]()
-        tasks_of = {job.name: [task.name for task in job.tasks] for job in instance.jobs}
-        for rule in (*instance.gangs, *instance.spreads, *instance.affinities):
-            if rule.key not in (None, RACK) and not domain_tags(instance.machines, str(rule.key)):
-                why = f"{rule.says} needs a machine with a label '{rule.key}=...', and none has it now"
-                found |= dict.fromkeys(members_of(rule, tasks_of), why)
         return found
 
     @cached_property

@@ -53,7 +53,7 @@ class Queries:
         """Why a task waits, where the network does not say so."""
         rules, decision = self.state.side_constraints, self.state.decision
         solved = None if decision is None else decision.waiting.get(task)
-        return rules.missing_domain_reason(task) or solved or rules.blocked_reason(task)
+        return rules.task_rules.missing_domains.get(task) or solved or rules.blocked_reason(task)
 
     def explain(self, task: str, *, full_solves: bool = True) -> Explanation:
         """Why a task waits, what would have to change, and at what price; see `Explanation`.

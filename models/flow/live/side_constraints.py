@@ -176,13 +176,6 @@ class SideConstraints:
         says, count = self.rules[key].says, len(self._members[key])
         return f"{says} runs whole or not at all and needs {count} places at once{one}; {there}"
 
-    def missing_domain_reason(self, task: str) -> str | None:
-        """Why a task waits whose rule is about places that are gone."""
-        for rule in (self.rules[each] for each in self._rules_of.get(task, ())):
-            if rule.key is not None and self._machines and not self._tags_of(rule.key):
-                return f"{rule.says} is about {rule.key!r}, and no machine has a label '{rule.key}=...' any more"
-        return None
-
     def _most(self, key: str | None) -> tuple[int, str]:
         """Most slots in one domain, and its tag."""
         if key not in self._most_slots:
