@@ -47,9 +47,9 @@ else
 	$(pytest)
 endif
 
-# What takes long and seldom fails alone: the site, installs into fresh environments, kills of services. CI runs it too.
+# What takes long and seldom fails alone: notebooks, the site, fresh environments, killed services. CI runs it too.
 test-rare: $(VENV)/stamp-$(test_extras)
-	$(pytest) -m rare -o faulthandler_timeout=3600
+	$(pytest) -m 'rare and not slow' -o faulthandler_timeout=3600
 
 # What the default run leaves out: slow tests, and random cases drawn anew, twenty times as many.
 test-slow: $(VENV)/stamp-$(test_extras)

@@ -53,8 +53,13 @@ def forget_modules(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return forget
 
 
-@pytest.hookimpl(trylast=True)  # after Hypothesis has marked its tests
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Notebooks are rare: each starts a kernel, and fails where tests of what it shows fail too."""
+    for item in items:
+        if item.path.suffix == ".ipynb":
+            item.add_marker(pytest.mark.rare)
+    yield  # Hypothesis marks its tests, and what this run leaves out goes
     search = settings.get_current_profile_name() == "search"
     for item in items:
         if item.path.suffix == ".ipynb":

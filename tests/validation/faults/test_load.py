@@ -81,7 +81,11 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "expensive: Booleans = np.any(view.cost > view.usual, axis=1)",
         "expensive = np.zeros(size, bool)",
     ),
-    "cheap links missing": ("partition_network", "(expensive[:, None] | (view.cost < view.usual))", "expensive[:, None]"),
+    "cheap links missing": (
+        "partition_network",
+        "(expensive[:, None] | (view.cost < view.usual))",
+        "expensive[:, None]",
+    ),
     "one link missing": (
         "partition_network",
         "source, target = np.nonzero(linked)",
@@ -93,7 +97,11 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "units.whole[view.cost[target, source]]",
     ),
     "usual for free": ("partition_network", "cost=units.whole[view.usual]", "cost=0"),
-    "usual at the cheapest price": ("partition_network", "cost=units.whole[view.usual]", "cost=units.whole[min(1, view.usual)]"),
+    "usual at the cheapest price": (
+        "partition_network",
+        "cost=units.whole[view.usual]",
+        "cost=units.whole[min(1, view.usual)]",
+    ),
     "links at one price": ("partition_network", "cost = units.whole[view.cost[source, target]]", "cost = 1"),
     "moves without a link missing": (
         "partition_network",
