@@ -14,11 +14,11 @@ from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.goal_interface import ClusterView, TaskView, task_views
 from flowlex.models.flow.task_rules import Limit, TaskRules, Team
 
-__all__ = ["CHANGED", "NO_ROOM", "SHARE_USED", "TOO_LARGE", "WORTH_MORE", "plain_reason", "waiting_reasons"]
+__all__ = ["CAPACITY_USED", "CHANGED", "SHARE_USED", "TOO_LARGE", "WORTH_MORE", "plain_reason", "waiting_reasons"]
 
 CHANGED = "no slot that the changed model leaves it is worth more to it than to others, or than waiting"
 TOO_LARGE = "no machine that it may use has as much of everything it asks for"
-NO_ROOM = "no machine that it may use has as much left of everything it asks for"
+CAPACITY_USED = "no machine that it may use has as much left of everything it asks for"
 SHARE_USED = "the share of its job is used up"
 WORTH_MORE = "no slot it could take is worth more to it than to the tasks that hold them, or than waiting"
 
@@ -96,7 +96,7 @@ class _Schedule:
         if not any(all(a <= rational(m.capacity.get(r, 0)) for r, a in asked.items()) for m in may):
             return TOO_LARGE
         left = any(all(a <= self._free[m.name, r] for r, a in asked.items()) for m in may)
-        return WORTH_MORE if left else NO_ROOM
+        return WORTH_MORE if left else CAPACITY_USED
 
     def _rule(self, task: str) -> str | None:
         """Which rule keeps a waiting task out; None when no rule does."""
@@ -107,12 +107,12 @@ class _Schedule:
         return found or self._spread(task)
 
     def _gang(self, team: Team) -> str:
-        needs = f"{len(team.tasks)} places at once{self._one(team)}"
-        says = f"gang {team.name!r} runs whole or not at all and needs {needs}"
+        needs = f"{len(team.tasks)} slots at once{self._one(team)}"
+        says = f"gang {team.name!r} runs completely or not at all and needs {needs}"
         for task in team.tasks:
             unmet = self.rules.unmet(self.views[task], self.cluster)
             if unmet is not None:
-                return f"gang {team.name!r} runs whole or not at all, and for task {task!r} {unmet}"
+                return f"gang {team.name!r} runs completely or not at all, and for task {task!r} {unmet}"
         wanted = Counter(self.views[task].job for task in team.tasks)
         for job, count in wanted.items():
             most = self.shares[job][1]
@@ -121,7 +121,7 @@ class _Schedule:
         held = Counter(self.machine_of.values())
         best = max(((self._slots(team, tag), tag) for tag in team.domains or ("",)), default=(0, ""))
         if best[0] < len(team.tasks):
-            return f"{says}; the machines that it may take have {best[0]}{self._on(best[1])}, the most there is"
+            return f"{says}; the machines that it may take have at most {best[0]}{self._on(best[1])}"
         free = max((self._slots(team, tag, held), tag) for tag in team.domains or ("",))
         return f"{says}; {free[0]} are free{self._on(free[1])}, and tasks worth as much or more hold the others"
 

@@ -48,7 +48,7 @@ def test_rules_are_in_the_log_the_state_and_the_reason(run, tmp_path):
     done = run("replay", str(log), "--goals", "quincy", "--save", str(state), "--step-limit-s", "60")
     assert done.exit_code == 0 and "spread 's' names job 'x', which does not exist" in done.output, done.output
     said = " ".join(run("explain", str(state), "g0").output.split())
-    assert "gang 'g' runs whole or not at all and needs 2 places at once" in said and "cheapest machine" not in said
+    assert "gang 'g' runs completely or not at all and needs 2 slots at once" in said and "cheapest machine" not in said
     log.write_text('{"event": "set_slots", "machine": "m0", "slots": 2}')
     again = run("replay", str(log), "--restore", str(state))
     assert again.exit_code == 0 and "running_at_end" in again.output, again.output

@@ -133,7 +133,7 @@ def test_what_was_preempted_is_known_after_a_restart(start):
     assert again.post("/v1/step").json()["stopped"] == []
     assert again.worker.core.scheduler.state.jobs["old"].job.preempt_cost == 3
     why = again.get("/v1/explanation", params={"task": "m"}).json()
-    assert why["rule"] == "preemption" and "may lose 1 tasks an hour" in why["reason"]
+    assert why["rule"] == "preemption" and "may lose 1 task an hour" in why["reason"]
     refused = {"event": "set_preemption", "job": "old", "per_hour": -1}
     assert "greater than or equal to 0" in str(send(again, refused, status=422))
 
@@ -147,7 +147,7 @@ def test_rules_and_capacities_over_http(start, monkeypatch):
     decision = api.post("/v1/step").json()
     assert decision["whole"] and decision["running"] == 1 and len(decision["waiting"]) == 4
     why = api.get("/v1/explanation", params={"task": "g1"}).json()
-    assert why["rule"] == "gang" and "needs 4 places at once" in why["reason"] and why["price"] is None
+    assert why["rule"] == "gang" and "needs 4 slots at once" in why["reason"] and why["price"] is None
     assert why["unpriced"] == "" and why["stops"] == ["f0"]  # no cost buys the place of a more important task
     assert api.get("/v1/task", params={"name": "g1"}).json()["reason"] == why["reason"]
     refused = send(api, {"event": "tie", "affinities": [{"name": "a", "tasks": ["g0"]}]}, status=409)
@@ -166,7 +166,7 @@ def test_rules_and_capacities_over_http(start, monkeypatch):
     assert again.get("/v1/placements").json() == {"number": 3, "places": {"f0": "m0"}}
     scheduler = again.worker.core.scheduler
     assert scheduler.state.goals == preset("borg") and list(scheduler.state.side_constraints.rules) == [("gang", "g")]
-    assert "needs 4 places" in again.get("/v1/task", params={"name": "g1"}).json()["reason"]
+    assert "needs 4 slots" in again.get("/v1/task", params={"name": "g1"}).json()["reason"]
     assert not any(each.get("reread") for each in again.get("/v1/decisions").json())
     send(again, {"event": "untie", "kind": "gang", "name": "g"})
     assert again.post("/v1/step").json()["running"] == 5

@@ -121,7 +121,7 @@ class LiveState:
     def refuse_slots(self, machine: str, more: int) -> None:
         """Raise `EventError` where a machine would bring more slots than all machines may have."""
         if machine not in self.cluster.machines and len(self.cluster.machines) >= _MACHINE_LIMIT:
-            raise EventError(f"machine {machine!r}: {_MACHINE_LIMIT} machines are here, the most there may be")
+            raise EventError(f"machine {machine!r}: there may be at most {_MACHINE_LIMIT} machines")
         if more > 0 and self.slots + more > _SLOT_LIMIT:
             raise EventError(
                 f"machine {machine!r}: all machines together may have {_SLOT_LIMIT} slots and have {self.slots}; "

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from flowlex.instances.flow import MOST_SLOTS, FlowJob, Machine, Queue, check_queues
+from flowlex.instances.input_errors import counted
 from flowlex.models.flow.goals.priority import LOWEST
 from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.task_records import EventError
@@ -121,7 +122,7 @@ def set_slots(state: LiveState, machine: str, slots: int) -> None:
         state.note_machines()
         state.network.set_slots(machine, costs)
     if slots < old.slots:
-        state.must_leave(machine, f"has only {slots} slots now")
+        state.must_leave(machine, f"has only {counted(slots, 'slot')} now")
 
 
 def set_priority(state: LiveState, job: str, priority: int) -> None:

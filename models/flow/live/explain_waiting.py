@@ -19,13 +19,14 @@ from typing import Any, Literal
 import numpy as np
 
 from flowlex.formulations.sessions.live_network import NetworkSession
+from flowlex.instances.input_errors import counted
 from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.network_optimum import Optimum
 from flowlex.models.flow.live.residual_paths import Paths, Residual
 from flowlex.models.flow.live.session_choice import solved_costs
 from flowlex.models.flow.live.task_records import EventError
 from flowlex.models.flow.preemption import HOUR_S
-from flowlex.models.flow.waiting_reasons import NO_ROOM, SHARE_USED, TOO_LARGE, WORTH_MORE
+from flowlex.models.flow.waiting_reasons import CAPACITY_USED, SHARE_USED, TOO_LARGE, WORTH_MORE
 
 __all__ = ["Explanation", "explain_task"]
 
@@ -150,7 +151,7 @@ def explain_task(optimum: Optimum, name: str, said: str, *, pending: bool, tied:
 def _unpriced(job: str, name: str, reason: str) -> Explanation:
     """Under rules across tasks and capacities."""
     first = reason.partition(" ")[0]
-    known: dict[str, Any] = {SHARE_USED: "share", WORTH_MORE: "worth", TOO_LARGE: "capacity", NO_ROOM: "capacity"}
+    known: dict[str, Any] = {SHARE_USED: "share", WORTH_MORE: "worth", TOO_LARGE: "capacity", CAPACITY_USED: "capacity"}
     rule: Any = first if first in ("gang", "spread", "affinity") else known.get(reason, "placement")
     return Explanation(name, job, rule, reason, _REMEDIES[rule], unpriced=_UNPRICED)
 
@@ -171,7 +172,9 @@ def _held(state: LiveState, name: str, stops: tuple[str, ...]) -> Explanation:
     said, back = [], []
     for job, live in jobs.items():
         limit = live.job.preemptions_per_hour
-        said.append(f"{job!r} is never preempted" if not limit else f"{job!r} may lose {limit} tasks an hour")
+        said.append(
+            f"{job!r} is never preempted" if not limit else f"{job!r} may lose {counted(limit, 'task')} an hour"
+        )
         if limit and len(live.preempted) >= limit:
             back.append(sorted(live.preempted)[len(live.preempted) - limit] + HOUR_S)
     reason = f"{', '.join(stops)} would have to stop or move for it, but {' and '.join(said)}"

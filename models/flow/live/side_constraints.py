@@ -172,9 +172,9 @@ class SideConstraints:
         within = self.rules[key].key
         most, tag = self._most(within)
         one = "" if within is None else f" within one {'rack' if within == RACK else 'label'}"
-        there = f"the machines have {most}{f' on {tag}' if tag else ''}, the most there is"
+        there = f"the machines have at most {most}{f' on {tag}' if tag else ''}"
         says, count = self.rules[key].says, len(self._members[key])
-        return f"{says} runs whole or not at all and needs {count} places at once{one}; {there}"
+        return f"{says} runs completely or not at all and needs {count} slots at once{one}; {there}"
 
     def _most(self, key: str | None) -> tuple[int, str]:
         """Most slots in one domain, and its tag."""

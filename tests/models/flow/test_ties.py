@@ -63,22 +63,21 @@ def test_why_a_gang_waits():
 
     gang = {"gangs": [{"name": "g", "jobs": ["j1"]}]}
     assert why(cluster(sizes=(1, 9), **gang)) == (
-        "gang 'g' runs whole or not at all and needs 9 places at once; the machines that it may take have 8, the most "
-        "there is"
+        "gang 'g' runs completely or not at all and needs 9 slots at once; the machines that it may take have at most 8"
     )
     narrow = {"gangs": [{"name": "g", "jobs": ["j1"], "within": "rack"}]}
-    assert "needs 5 places at once within one rack; the machines that it may take have 4 on rack:r" in why(
+    assert "needs 5 slots at once within one rack; the machines that it may take have at most 4 on rack:r" in why(
         cluster(sizes=(1, 5), **narrow)
     )
     document = cluster((2, 2, 2, 0), (5, 4), **gang).model_dump()
     document["jobs"][1]["priority"] = 1
     assert why(FlowInstance.model_validate(document)) == (
-        "gang 'g' runs whole or not at all and needs 4 places at once; 1 are free, and tasks worth as much or more "
-        "hold the others"
+        "gang 'g' runs completely or not at all and needs 4 slots at once; 1 are free, and tasks worth as much or "
+        "more hold the others"
     )
     shares = why(cluster(sizes=(8, 5), **gang), FairShares())
     assert shares == (
-        "gang 'g' runs whole or not at all and needs 5 places at once, 5 of them of job 'j1', whose share is 4"
+        "gang 'g' runs completely or not at all and needs 5 slots at once, 5 of them of job 'j1', whose share is 4"
     )
     spread = cluster(sizes=(1, 3), spreads=[{"name": "s", "jobs": ["j1"], "most": 1}])
     waiting = FlowScheduling(spread).solve("highs").waiting

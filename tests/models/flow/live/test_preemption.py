@@ -70,7 +70,7 @@ def test_a_budget_is_used_up_and_comes_back_after_an_hour() -> None:
     assert len(delta.stopped) == 1 and delta.running == 2
     assert live.step(3700.4).stopped == ()
     why = live.explain("new1" if live.machine_of("new1") is None else "new0")
-    assert why.rule == "preemption" and "'old' may lose 1 tasks an hour" in why.reason and "3700.5 s" in why.remedy
+    assert why.rule == "preemption" and "'old' may lose 1 task an hour" in why.reason and "3700.5 s" in why.remedy
     assert len(live.step(3700.5).stopped) == 1  # an hour later to the tenth, with no event
 
 

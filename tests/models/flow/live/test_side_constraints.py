@@ -184,7 +184,7 @@ def test_a_gang_without_room_costs_no_solve(monkeypatch):
         assert s.step(1.0).running == 3
     why = s.explain("g-1")
     assert why.rule == "gang"
-    assert "needs 3 places at once within one rack; the machines have 2 on rack:r1, the most there is" in why.reason
+    assert "needs 3 slots at once within one rack; the machines have at most 2 on rack:r1" in why.reason
     s.cancel(job="a")
     s.set_slots("m1", 3)
     assert s.step(2.0).running == 3
@@ -238,7 +238,7 @@ def test_a_gang_starts_when_the_last_of_its_places_comes_and_ends_task_by_task()
     why = s.explain("big-3")
     assert why.rule == "gang" and why.reason == s.waiting()["big-3"]
     assert why.price is None and why.unpriced == "no schedule runs it while the rules and capacities hold"
-    assert "needs 5 places at once within one rack; the machines have 4 on rack:r0" in why.reason
+    assert "needs 5 slots at once within one rack; the machines have at most 4 on rack:r0" in why.reason
     s.add_machine(machine("m4", slots=1))
     with pytest.raises(EventError, match="events have come since the last step"):
         s.audit()
