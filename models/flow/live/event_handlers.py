@@ -39,7 +39,15 @@ T = TypeVar("T", FlowJob, Machine)
 
 
 def submit(state: LiveState, job: FlowJob, *rules: GroupRule) -> None:
-    """A job arrives, with rules over its tasks; they wait until the next step."""
+    """A job arrives, with rules over its tasks; they wait until the next step.
+
+    Parameters
+    ----------
+    job
+        With new names, and nothing that runs yet.
+    rules
+        Over its tasks, and others that are here.
+    """
     if job.name in state.jobs:
         raise EventError(f"job {job.name!r} is here already; a job is submitted once")
     for task in job.tasks:
@@ -61,6 +69,11 @@ def submit(state: LiveState, job: FlowJob, *rules: GroupRule) -> None:
 def tie(state: LiveState, *rules: GroupRule) -> None:
     """More rules from the next step on, over jobs and tasks that are here.
 
+    Parameters
+    ----------
+    rules
+        Gangs, spreads and affinities.
+
     Raises
     ------
     EventError
@@ -70,19 +83,37 @@ def tie(state: LiveState, *rules: GroupRule) -> None:
 
 
 def untie(state: LiveState, kind: str, name: str) -> None:
-    """Drop a rule (``gang``, ``spread`` or ``affinity``) from the next step on."""
+    """Drop a rule (``gang``, ``spread`` or ``affinity``) from the next step on.
+
+    Parameters
+    ----------
+    kind, name
+        Of the rule.
+    """
     state.side_constraints.untie(kind, name)
 
 
 def finish(state: LiveState, task: str) -> None:
-    """A running task has ended."""
+    """A running task has ended.
+
+    Parameters
+    ----------
+    task
+        Its name.
+    """
     if state.task(task).machine is None:
         raise EventError(f"task {task!r} waits, so it cannot finish; cancel it instead")
     state.take_task(task)
 
 
 def cancel(state: LiveState, *, task: str | None = None, job: str | None = None) -> None:
-    """A task or a whole job is withdrawn."""
+    """A task or a whole job is withdrawn.
+
+    Parameters
+    ----------
+    task, job
+        The name of one of the two.
+    """
     if (task is None) == (job is None):
         raise EventError("cancel names a task or a job, one of the two")
     names = [task] if task is not None else list(state.job(str(job)).tasks)
@@ -92,21 +123,41 @@ def cancel(state: LiveState, *, task: str | None = None, job: str | None = None)
 
 
 def add_machine(state: LiveState, machine: Machine) -> None:
-    """A machine joins or returns."""
+    """A machine joins or returns.
+
+    Parameters
+    ----------
+    machine
+        With a new name.
+    """
     if machine.name in state.cluster.machines:
         raise EventError(f"machine {machine.name!r} is here already; use set_slots to change it")
     state.put_machine(machine)
 
 
 def remove_machine(state: LiveState, machine: str) -> None:
-    """A machine leaves; its tasks stop or move in the next step."""
+    """A machine leaves; its tasks stop or move in the next step.
+
+    Parameters
+    ----------
+    machine
+        Its name.
+    """
     state.machine(machine)
     state.must_leave(machine, "was removed")
     state.take_machine(machine)
 
 
 def set_slots(state: LiveState, machine: str, slots: int) -> None:
-    """A machine runs more or fewer tasks from now on; what is beyond stops or moves in the next step."""
+    """A machine runs more or fewer tasks from now on; what is beyond stops or moves in the next step.
+
+    Parameters
+    ----------
+    machine
+        Its name.
+    slots
+        All that it has from now on.
+    """
     if not isinstance(slots, int) or not 0 <= slots <= MOST_SLOTS:
         raise EventError(f"machine {machine!r}: slots must be a whole number in 0..{MOST_SLOTS}, got {slots!r}")
     old = state.machine(machine)
@@ -126,7 +177,15 @@ def set_slots(state: LiveState, machine: str, slots: int) -> None:
 
 
 def set_priority(state: LiveState, job: str, priority: int) -> None:
-    """A job becomes more or less important."""
+    """A job becomes more or less important.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    priority
+        0 to 1000; smaller is more important.
+    """
     live = state.job(job)
     if not isinstance(priority, int) or not 0 <= priority <= LOWEST:
         raise EventError(f"job {job!r}: priority must be a whole number in 0..{LOWEST}, got {priority!r}")
@@ -136,9 +195,16 @@ def set_priority(state: LiveState, job: str, priority: int) -> None:
 
 
 def set_cost(state: LiveState, task: str, machine: str, cost: float | None) -> None:
-    """Set what placing a task on a machine costs; None leaves it to the goals again.
+    """Set what placing a task on a machine costs.
 
     `Continuity` is on top as ever: a task that runs there has its credit for staying.
+
+    Parameters
+    ----------
+    task, machine
+        Their names.
+    cost
+        In the unit of the goals; None leaves it to the goals again.
     """
     live = state.task(task)
     state.machine(machine)
@@ -160,7 +226,15 @@ def update_shares(
     min_tasks: int | None = None,
     max_tasks: int | str | None = "keep",
 ) -> None:
-    """Change a job's claim to the cluster; what is not given stays."""
+    """Change a job's claim to the cluster; what is not given stays.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    weight, min_tasks, max_tasks
+        As in `FlowJob`.
+    """
     live = state.job(job)
     changes: dict[str, Any] = {"weight": weight, "min_tasks": min_tasks}
     changes = {name: value for name, value in changes.items() if value is not None}
@@ -177,7 +251,16 @@ def set_preemption(
 ) -> None:
     """Set what preempting running tasks of a job costs, and how many an hour may be (`FlowJob`).
 
-    ``per_hour``: 0 for never, None for no limit; what is not given stays.
+    What is not given stays.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    cost
+        Of stopping or moving a running task.
+    per_hour
+        0 for never, None for no limit.
     """
     live = state.job(job)
     changes: dict[str, Any] = {} if cost is None else {"preempt_cost": cost}
@@ -192,6 +275,13 @@ def relabel(state: LiveState, machine: str, *, labels: Iterable[str] | None = No
 
     Costs what the arcs of this machine cost. A task that must not run there any more stops or moves in the next
     step.
+
+    Parameters
+    ----------
+    machine
+        Its name.
+    labels, rack
+        All labels, and the rack, from now on.
     """
     changes = {"labels": None if labels is None else tuple(labels), "rack": rack}
     changes = {name: value for name, value in changes.items() if value is not None}

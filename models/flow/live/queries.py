@@ -27,7 +27,13 @@ class Queries:
         self._last_optimum: tuple[object, Optimum] | None = None  # with when it was read
 
     def machine_of(self, task: str) -> str | None:
-        """Where a task runs; None when it waits."""
+        """Where a task runs; None when it waits.
+
+        Parameters
+        ----------
+        task
+            Its name.
+        """
         return self.state.task(task).machine
 
     def placements(self) -> dict[str, str]:
@@ -39,7 +45,13 @@ class Queries:
         return {name: self.reason(name) for name, task in self.state.tasks.items() if task.machine is None}
 
     def reason(self, task: str) -> str:
-        """Why a task waits, as of the last step."""
+        """Why a task waits, as of the last step.
+
+        Parameters
+        ----------
+        task
+            Its name.
+        """
         if (reason := self._side_constraint_reason(task)) is not None:
             return reason
         state, view = self.state, self.state.task(task)
@@ -62,6 +74,8 @@ class Queries:
 
         Parameters
         ----------
+        task
+            Its name.
         full_solves
             Whether to find the price under rules across tasks or capacities too, which takes two full solves.
 

@@ -223,7 +223,13 @@ class FlowScheduler:
 
     # Deciding --------------------------------------------------------------------------------------------------
     def prepare(self, now_s: float | None = None) -> None:
-        """Let time pass and bring the network up to the events, without deciding yet; see `LiveState.advance`."""
+        """Let time pass and bring the network up to the events, without deciding yet; see `LiveState.advance`.
+
+        Parameters
+        ----------
+        now_s
+            The new time on the scheduler's own clock; None: time stands still.
+        """
         self.state.advance(now_s)
 
     def step(
@@ -240,6 +246,8 @@ class FlowScheduler:
 
         Parameters
         ----------
+        now_s
+            As in `prepare`.
         decided
             What this step changed when it was made first, by a full solve; it is applied without solving again.
         prefer
