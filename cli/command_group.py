@@ -73,7 +73,9 @@ LAZY: dict[str, Lazy] = {
     "options": Lazy(
         "flowlex.cli.model_options", "options", "List the options of a kind of problem, with their meaning."
     ),
-    "warm-up": Lazy("flowlex.cli.warm_up", "warm_up", "Compile the numerical loops now, so that no first use waits."),
+    "warm-up": Lazy(
+        "flowlex.cli.warm_up", "warm_up", "Compile the numerical loops now, so that the first use need not wait."
+    ),
     "serve": Lazy("flowlex.cli.serve_schedulers", "app", "Run a scheduler as a service.", "telemetry"),
     "telemetry": Lazy("flowlex.cli.telemetry", "app", "The node information service.", "telemetry"),
 }

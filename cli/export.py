@@ -37,7 +37,7 @@ def export(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help=".mps or .lp, also .gz; '-': standard output.")
     ],
-    to: Annotated[Format | None, typer.Option("--to", help="Format; the ending of the file if left out.")] = None,
+    to: Annotated[Format | None, typer.Option("--to", help="Format; by the file's ending if not given.")] = None,
     force: ForceOption = False,
     *,
     values: dict[str, Any],

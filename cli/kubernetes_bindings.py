@@ -48,7 +48,7 @@ def bindings(
     for the pod as it was seen, and annotations name shared cards for the device plugin. With --manifests, Pods that
     start or move are printed whole, with the name of their node.
 
-    The solution is judged first, as by `flowlex verify`. Exit code 1: it is refused, or something has changed since.
+    The solution is verified first, as by `flowlex verify`. Exit code 1: it is refused, or something has changed since.
     2: a file cannot be read.
     """
     from flowlex.instances.files import read_instance, read_json

@@ -67,7 +67,7 @@ InstanceFile = Annotated[Path, typer.Argument(metavar="FILE", help="Instance fil
 PolicyOption = Annotated[
     str | None, typer.Option("--policy", metavar="P", help="Short for `--set policy=P`, such as FSP, FS or FSU.")
 ]
-EngineOption = Annotated[Engine, typer.Option("--engine", help="The same answer at different speed.")]
+EngineOption = Annotated[Engine, typer.Option("--engine", help="Solver interface: same answers, different speed.")]
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -90,7 +90,7 @@ GapOption = Annotated[
     typer.Option("--gap", metavar="G", callback=_gap, help="Relative gap at which an integer program may stop."),
 ]
 
-ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 SolverOption = Annotated[
     str | None,
     typer.Option("--solver", metavar="NAME", help="Another PuLP solver by its PuLP name, such as COIN_CMD (pulp)."),

@@ -31,7 +31,9 @@ def run_partition(
     context: typer.Context,
     command: Annotated[list[str], typer.Argument(help="After --: program and arguments, with {node} and {items}.")],
     instance: Annotated[Path | None, typer.Option(help="Instance file of a load partition.")] = None,
-    from_telemetry: Annotated[str | None, typer.Option(metavar="URL", help="Or what a service holds now.")] = None,
+    from_telemetry: Annotated[
+        str | None, typer.Option(metavar="URL", help="The live values of a node information service instead.")
+    ] = None,
     max_age: Annotated[float, typer.Option(min=0.0, metavar="SECONDS", help="Older live values are left out.")] = 60.0,
     capacity: Annotated[Evaluation, typer.Option(help="How a node's capacity is evaluated.")] = "configuration",
     objective: Annotated[Literal["targets", "makespan"], typer.Option(help="See the model.")] = "targets",

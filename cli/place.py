@@ -53,7 +53,7 @@ def place(
         typer.Option("--picture", metavar="FILE", help="Nodes and cards before and after: .png, .svg, .pdf."),
     ] = None,
     card_gb: Annotated[
-        float, typer.Option("--card-gb", min=0.001, metavar="GB", help="Memory of cards whose node does not say it.")
+        float, typer.Option("--card-gb", min=0.001, metavar="GB", help="Memory of cards whose node does not state it.")
     ] = 16.0,
     preempt_below: Annotated[
         int | None,

@@ -64,7 +64,11 @@ def solve(
     scheduler: SchedulerOption = None,
     wait_workers: Annotated[
         float | None,
-        typer.Option(min=0.1, metavar="SECONDS", help="Wait so long for workers of --scheduler; first 60, later 600."),
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            help="Seconds to wait for workers of --scheduler; if not given, 60 for the first, 600 later.",
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Skip what results.jsonl in DIR already holds.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print every check of the certificate.")] = False,

@@ -1,4 +1,4 @@
-"""``flowlex warm-up``: compile the numerical loops now, so that no first use waits for it."""
+"""``flowlex warm-up``: compile the numerical loops now, so that the first use need not wait for it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ RUNS: dict[str, Callable[[], None]] = {
 def warm_up(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing, for scripts and images.")] = False,
 ) -> None:
-    """Compile the numerical loops now, so that no first use waits; a second run finds them compiled.
+    """Compile the numerical loops now, so that the first use need not wait; a second run finds them compiled.
 
     They are kept beside the package or in the user's cache folder (NUMBA_CACHE_DIR names another).
     """

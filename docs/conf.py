@@ -39,7 +39,7 @@ numpydoc_class_members_toctree = False
 
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
-# `cache` runs a notebook again when its code has changed; CI runs notebooks in the tests and sets `off`.
+# `cache` runs a notebook again when its code has changed; CI runs notebooks in `make test-rare` and sets `off`.
 nb_execution_mode = os.environ.get("FLOWLEX_DOCS_NOTEBOOKS", "cache")
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True

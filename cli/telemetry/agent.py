@@ -42,7 +42,7 @@ def agent(
 ) -> None:
     """Run what the service assigns to this node, until interrupted.
 
-    A token that ends, given in a file of its own, is exchanged in time and the file rewritten.
+    A token with an end is exchanged before it ends, and its file is rewritten; the file must hold that token only.
     """
     from flowlex.telemetry.agent import Agent, AgentSettings
     from flowlex.telemetry.command_runner import SHIPPED, allowed_programs

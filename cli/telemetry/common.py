@@ -42,7 +42,7 @@ TOKEN_VARIABLE = "FLOWLEX_TELEMETRY_TOKEN"
 Database = Annotated[
     str,
     typer.Option(
-        help="SQLAlchemy URL. A URL with a password is better given by the variable: others see command lines.",
+        help="SQLAlchemy URL. Give a URL with a password by the variable, as others can see command lines.",
         envvar="FLOWLEX_TELEMETRY_DATABASE",
         show_envvar=True,
     ),
@@ -54,7 +54,7 @@ TokenFile = Annotated[
 ]
 Authority = Annotated[
     Path | None,
-    typer.Option("--ca-file", help="Certificates that may vouch for the service (PEM).", envvar="FLOWLEX_TELEMETRY_CA"),
+    typer.Option("--ca-file", help="CA certificates of the service (PEM).", envvar="FLOWLEX_TELEMETRY_CA"),
 ]
 DEFAULT_DATABASE = "sqlite:///flowlex-telemetry.db"
 DEFAULT_SERVER = "http://127.0.0.1:8750"

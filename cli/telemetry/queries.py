@@ -28,7 +28,7 @@ def register(
     timeout_s: Annotated[float, typer.Option(help="Seconds a run may take.")] = 5.0,
     node: Annotated[list[str] | None, typer.Option(help="Only on this node; repeatable.")] = None,
     label: Annotated[list[str] | None, typer.Option(help="Only on nodes with KEY=VALUE; repeatable.")] = None,
-    replicas: Annotated[int | None, typer.Option(help="On so many of these nodes.")] = None,
+    replicas: Annotated[int | None, typer.Option(help="Number of these nodes to run on.")] = None,
     unit: Annotated[str, typer.Option(help="Unit of the value.")] = "",
     input_: Annotated[list[str] | None, typer.Option("--input", help="Data a processor reads; repeatable.")] = None,
     window_s: Annotated[float, typer.Option(help="History a processor reads, seconds.")] = 0.0,

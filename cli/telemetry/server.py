@@ -33,15 +33,16 @@ class Listening(NamedTuple):
 
 def listening(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    auth: Annotated[bool, typer.Option(help="Demand tokens (without: on loopback only).")] = True,
+    auth: Annotated[bool, typer.Option(help="Require tokens; --no-auth works on loopback only.")] = True,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM): serve https.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     plain_http: Annotated[
-        bool, typer.Option("--plain-http", help="Beyond loopback without TLS: whoever listens reads the tokens.")
+        bool,
+        typer.Option("--plain-http", help="Allow other hosts without TLS; others can then read the tokens."),
     ] = False,
-    requests_per_s: Annotated[float, typer.Option(help="Requests of one token; 0: without limit.", min=0)] = 500.0,
+    requests_per_s: Annotated[float, typer.Option(help="Requests a second of a token; 0: no limit.", min=0)] = 500.0,
     per_address: Annotated[
-        int, typer.Option("--connections-per-address", min=1, help="Open connections of one address.")
+        int, typer.Option("--connections-per-address", min=1, help="Open connections per client address.")
     ] = 256,
     access_log: Annotated[bool, typer.Option(help="Log every request.")] = False,
 ) -> Listening:
@@ -70,8 +71,8 @@ def serve(
     tokens: Annotated[Path, typer.Option(help="Where the first start writes an admin and a reader token.")] = Path(
         "flowlex-telemetry-tokens.json"
     ),
-    retention_days: Annotated[float, typer.Option(help="Keep histories so long; 0: for ever.", min=0)] = 7.0,
-    alive_s: Annotated[float, typer.Option(help="A node without heartbeat for so long is gone.", min=0.1)] = 30.0,
+    retention_days: Annotated[float, typer.Option(help="Days that histories are kept; 0: forever.", min=0)] = 7.0,
+    alive_s: Annotated[float, typer.Option(help="Seconds without heartbeat until a node is gone.", min=0.1)] = 30.0,
     *,
     at: Listening,
 ) -> None:

@@ -24,10 +24,10 @@ def token_create(
     role: Annotated[Roles, typer.Option(help="What it may do.")],
     node: Annotated[str | None, typer.Option(help="The node that an agent's token is for.")] = None,
     any_node: Annotated[
-        bool, typer.Option("--any-node", help="An agent's token for every node: whoever has it can write as any.")
+        bool, typer.Option("--any-node", help="An agent's token for every node; its holder can write for any node.")
     ] = False,
-    days: Annotated[float | None, typer.Option(help="It ends after so many days; not given: never.", min=0)] = None,
-    label: Annotated[str, typer.Option(help="To recognise it in the list.")] = "",
+    days: Annotated[float | None, typer.Option(help="Days until it ends; never if not given.", min=0)] = None,
+    label: Annotated[str, typer.Option(help="Text that `token list` shows.")] = "",
     *,
     store: Any,
 ) -> None:
@@ -68,7 +68,7 @@ def token_rotate(
     server: Server = DEFAULT_SERVER,
     ca_file: Authority = None,
 ) -> None:
-    """Exchange the token of a file at the service; the old one ends in ten minutes."""
+    """Replace the token in a file by a new one of the service; the old one stays valid for ten minutes."""
     from flowlex.telemetry.client import replace_token
 
     with explained():
