@@ -225,17 +225,15 @@ class Rules:
             found[machine] = self.first * self._ranked(self.scale.units(task.costs[machine], what), task)
         return self._shield(task, found, cluster)
 
-    def only_leaves(self, task: TaskView, machine: str, rack: str, cluster: ClusterView) -> bool:
-        """Whether a machine that has gone takes its own arc from a task and those to its rack, and changes no other."""
-        if self._locality is None or task.costs or task.apart or task.limited:
-            return False
-        if task.machine is not None and task.machine != machine and cluster.racks.get(task.machine) == rack:
-            return False
+    def locality(self, task: TaskView) -> DataLocality | None:
+        """Data locality, where it alone says which machines and racks a task has arcs to."""
+        if self._locality is None or task.costs:
+            return None
         for goal in self._placing:
             for constraint in goal.constraints(task):
                 if any(tag.startswith(("rack:", "machine:")) for tag in constraint.resources):
-                    return False
-        return self._locality[0].read_elsewhere(task, rack, cluster)
+                    return None
+        return self._locality[0]
 
     def _prices(self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView) -> list[int]:
         costs: list[int] | None = None

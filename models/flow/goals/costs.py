@@ -97,15 +97,13 @@ class DataLocality(Goal):
             cost += each * block.size_mb
         return cost
 
-    def read_elsewhere(self, task: TaskView, rack: str, cluster: ClusterView) -> bool:
-        """Whether a rack has none of a task's data, and had a place on its own only where it had some."""
-        of, most = cluster.racks, self.most
-        for block in task.task.data:
-            most -= len(block.machines)
-            for machine in block.machines:
-                if of.get(machine) == rack:
-                    return False
-        return most >= 0  # else another machine may be among the best now
+    def read_elsewhere(self, machines: Sequence[str], rack: str, cluster: ClusterView) -> bool:
+        """Whether none of the machines that hold a task's data is in a rack, and all may be among the best."""
+        of = cluster.racks
+        for machine in machines:
+            if of.get(machine) == rack:
+                return False
+        return len(machines) <= self.most
 
     def prices(
         self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
@@ -245,16 +243,6 @@ class Continuity(Goal):
     def _credit(self, age: int, scale: Scale) -> int:
         base, rate = (scale.units(value, what) for value, what in self.real_costs())
         return (base + rate * age) * self.weight
-
-    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
-        """Where it runs."""
-        return () if task.machine is None else (task.machine,)
-
-    def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
-        """Minus the credit for staying."""
-        if machine is None or task.machine != machine:
-            return 0
-        return -self.credit(task.elapsed_s, scale)
 
 
 @lru_cache(maxsize=2**10)

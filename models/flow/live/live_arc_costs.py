@@ -68,9 +68,17 @@ class ArcCosts:
             changes[task.machine] = cost
         self.network.change_offers(name, changes, self.rules.waiting(task))
 
+    def only_leaves(self, task: LiveTask, machine: str, rack: str) -> bool:
+        """Whether a machine that has gone takes its own arc from a task and those to its rack, and changes no other."""
+        if task.locality is None or task.apart or task.limited:
+            return False
+        if task.machine is not None and task.machine != machine and self.cluster.racks.get(task.machine) == rack:
+            return False
+        return task.locality.read_elsewhere(task.mentions, rack, self.cluster)
+
     def lose(self, task: LiveTask, machine: str, rack: str, now_s: float) -> None:
         """Take the arcs away that a task had because of a machine that has gone."""
-        if task.moving is None or not self.rules.only_leaves(task, machine, rack, self.cluster):
+        if task.moving is None or not self.only_leaves(task, machine, rack):
             self.reprice(task, now_s)
             return
         left: dict[str | Spot, int] = {}
@@ -120,6 +128,7 @@ class ArcCosts:
     def mention(self, task: LiveTask) -> None:
         """Note the machines whose coming or going changes a task's arcs."""
         assert task.moving is not None
+        task.locality = self.rules.locality(task)
         present = mentioned_machines(self.rules, task, task.moving)
         if present == task.mentions:
             return

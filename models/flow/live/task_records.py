@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from flowlex.formulations.solver_outcome import Status
 from flowlex.instances.flow import FlowJob
+from flowlex.models.flow.goals.costs import DataLocality
 from flowlex.models.flow.goals.goal_interface import Spot, TaskView
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.model_base import ModelError
@@ -26,6 +27,7 @@ class LiveTask(TaskView):
     started_s: float = 0.0
     mentions: tuple[str, ...] = ()
     moving: dict[str | Spot, int] | None = None  # `Rules.moving`, kept while it holds
+    locality: DataLocality | None = None  # where it depends on the machines with its data alone: those mentioned
 
 
 @dataclass(slots=True)
