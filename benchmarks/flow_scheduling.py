@@ -218,7 +218,7 @@ def _grown(machines: int, tasks: int) -> None:
     row = {
         "machines": machines,
         "tasks": tasks,
-        "arcs": life.scheduler.state.session.arc_count,  # type: ignore[attr-defined]
+        "arcs": life.scheduler.state.session.arc_count,
         "build s": round(built, 2),
         "first solve s": round(first["solve"], 2),
         "step ms": step,

@@ -99,7 +99,8 @@ def _shape(
     life.scheduler.step()
     collect_on_request()
     life.step(10)
-    seconds, ends = [], time.monotonic() + most_s
+    seconds: list[dict[str, float]] = []
+    ends = time.monotonic() + most_s
     while len(seconds) < steps and time.monotonic() < ends:
         seconds.append(life.step(events))
     peer, stages, costs = _peer(life)
@@ -121,7 +122,7 @@ def _shape(
 
 def _shocks(sizes: dict[str, int]) -> list[Row]:
     """A tenth of the machines fails at once; all tasks grow a minute older at once."""
-    rows = []
+    rows: list[Row] = []
     for name in ("a tenth of the machines fails", "all tasks grow a minute older"):
         life = Life.of(flow_scale(seed=1, **sizes))
         life.scheduler.step(0.0)
