@@ -244,6 +244,16 @@ class Continuity(Goal):
         base, rate = (scale.units(value, what) for value, what in self.real_costs())
         return (base + rate * age) * self.weight
 
+    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
+        """Where it runs."""
+        return () if task.machine is None else (task.machine,)
+
+    def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
+        """Minus the credit for staying."""
+        if machine is None or task.machine != machine:
+            return 0
+        return -self.credit(task.elapsed_s, scale)
+
 
 @lru_cache(maxsize=2**10)
 def _credit_at(goal: Continuity, age: int, scale: Scale) -> int:
