@@ -73,8 +73,7 @@ class Rounds:
     def _decide(self) -> None:
         state, self.count = self.state, self.count + 1
         state.now_s = self.kernel.now_s
-        waiting = sum(len(job.waiting) for job in state.jobs.values())
-        running = sum(len(job.running) for job in state.jobs.values())
+        waiting, running = state.waiting_count, state.running_count
         if not waiting and not running and not state.news:
             return
         try:
@@ -117,9 +116,8 @@ class Rounds:
         if self._due:
             self._due = False
             self.due()
-        again_s = self.policy.again_s
-        rotates = self.policy.rotates
-        if again_s is not None and any(job.waiting or (rotates and job.running) for job in self.state.jobs.values()):
+        again_s, state = self.policy.again_s, self.state
+        if again_s is not None and (state.waiting_count or (self.policy.rotates and state.running_count)):
             self.due(self.kernel.now_s + again_s)
 
     def _count_idle(self, alive: bool) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place, Read
+from flowlex.instances.cluster import ClusterWorkload, Read
+from flowlex.simulation.cluster.live_objects import LiveJob, LiveNode, LivePlace, LiveTask
 
 __all__ = [
     "Action",
@@ -28,181 +30,8 @@ __all__ = [
 #: more since its data are lost or its job is given up; a node failed or returned; a job came or ended.
 News = tuple[
     Literal["ready", "ended", "failed", "withdrawn", "down", "up", "submitted", "finished"],
-    "LiveTask | LiveNode | LiveJob",
+    LiveTask | LiveNode | LiveJob,
 ]
-
-
-class LiveTask:
-    """A task.
-
-    Attributes
-    ----------
-    task, job
-        As the workload describes it; its job.
-    number
-        Position among all tasks.
-    missing
-        Tasks that must end before it can start.
-    place
-        Where it runs; None when it does not.
-    made_on
-        The node where it ended; None before.
-    started_s
-        When it last started.
-    failures
-        How often it has failed while it computed.
-    left
-        Part of its computing that is still to be done, when it last stopped: 1 unless it keeps what it has computed.
-    computing
-        When it began to compute and how many seconds it needs from then; None while it reads or does not run.
-    """
-
-    __slots__ = (
-        "computing",
-        "failures",
-        "job",
-        "left",
-        "made_on",
-        "missing",
-        "needed_by",
-        "needs",
-        "number",
-        "place",
-        "started_s",
-        "task",
-    )
-
-    def __init__(self, task: ClusterTask, job: LiveJob, number: int) -> None:
-        self.number: int
-        self.job: LiveJob
-        self.task, self.job, self.number = task, job, number
-        self.needs: tuple[LiveTask, ...] = ()
-        self.needed_by: list[LiveTask] = []
-        self.missing: int = 0
-        self.place: LivePlace | None = None
-        self.made_on: LiveNode | None = None
-        self.started_s: float = 0.0
-        self.failures: int = 0
-        self.left: float = 1.0
-        self.computing: tuple[float, float] | None = None
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.task.name
-
-    def seconds_on(self, node: LiveNode) -> float:
-        """Seconds of computing, all of it, on a node."""
-        seconds = self.task.compute_s
-        for label, factor in self.task.slow.items():
-            seconds *= 1.0 if label in node.labels else factor
-        for label, factor in self.task.fast.items():
-            seconds /= factor if label in node.labels else 1.0
-        return seconds
-
-    def left_at(self, now_s: float) -> float:
-        """Part of its computing that is left now."""
-        if self.computing is None:
-            return self.left
-        begun_s, seconds = self.computing
-        return self.left * max(1.0 - (now_s - begun_s) / seconds, 0.0) if seconds else 0.0
-
-    def __repr__(self) -> str:
-        return f"<task {self.name}>"
-
-
-class LiveJob:
-    """A job that has arrived.
-
-    Attributes
-    ----------
-    waiting, running
-        Its tasks that may start now, and those that run, in the order in which they became so.
-    left
-        Tasks that have not ended.
-    """
-
-    __slots__ = ("job", "left", "number", "running", "tasks", "waiting")
-
-    def __init__(self, job: ClusterJob, number: int) -> None:
-        self.number: int
-        self.job: ClusterJob
-        self.job, self.number = job, number
-        self.tasks: list[LiveTask] = []
-        self.waiting: dict[LiveTask, None] = {}
-        self.running: dict[LiveTask, None] = {}
-        self.left: int = len(job.tasks)
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.job.name
-
-    def __repr__(self) -> str:
-        return f"<job {self.name}>"
-
-
-class LivePlace:
-    """Something that runs tasks.
-
-    Attributes
-    ----------
-    free
-        Amount by resource that nobody holds.
-    open
-        Whether anything is free.
-    tasks
-        Who runs there.
-    """
-
-    __slots__ = ("free", "name", "node", "number", "open", "place", "tasks")
-
-    def __init__(self, place: Place, node: LiveNode, number: int) -> None:
-        self.number: int
-        self.node: LiveNode
-        self.place, self.node, self.number, self.name = place, node, number, place.name
-        self.free: dict[str, int] = dict(place.capacity)
-        self.open: bool = any(self.free.values())
-        self.tasks: dict[LiveTask, None] = {}
-
-    def fits(self, task: LiveTask) -> bool:
-        """Whether the task's demand is free here."""
-        free = self.free
-        return all(free.get(name, 0) >= much for name, much in task.task.demand.items())
-
-    def unheld(self) -> dict[str, int]:
-        """Amount by resource that the tasks running here leave, whatever a policy has written into `free`."""
-        left = dict(self.place.capacity)
-        for task in self.tasks:
-            for name, much in task.task.demand.items():
-                left[name] = left.get(name, 0) - much
-        return left
-
-    def hold(self, task: LiveTask, times: int = 1) -> None:
-        """Take the task's demand, or with ``times=-1`` give it back."""
-        for name, much in task.task.demand.items():
-            self.free[name] = self.free.get(name, 0) - times * much
-        self.open = any(self.free.values())
-
-    def __repr__(self) -> str:
-        return f"<place {self.name}>"
-
-
-class LiveNode:
-    """A machine; ``up`` is False while it is down."""
-
-    __slots__ = ("labels", "name", "node", "number", "places", "rack", "up")
-
-    def __init__(self, node: ClusterNode, number: int, rack: int) -> None:
-        self.rack: int
-        self.number: int
-        self.node, self.number, self.rack, self.name = node, number, rack, node.name
-        self.labels = frozenset(node.labels)
-        self.places: list[LivePlace] = []
-        self.up: bool = True
-
-    def __repr__(self) -> str:
-        return f"<node {self.name}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +107,10 @@ class State:
         Jobs that have arrived (and were let in) and have not ended, in that order, by name.
     news
         What has happened since the last decision.
+    changes
+        Places whose ``free`` or ``node.up`` has changed, one after another since the run began.
+    memory
+        What policies keep between decisions, by a name of their own.
     random
         The policy's own stream of random numbers.
     """
@@ -290,6 +123,10 @@ class State:
     news: list[News] = field(default_factory=list)
     now_s: float = 0.0
     tried: list[Start | Stop] = field(default_factory=list)
+    changes: list[LivePlace] = field(default_factory=list)
+    memory: dict[object, Any] = field(default_factory=dict)
+    waiting_count: int = 0
+    running_count: int = 0
 
     def __post_init__(self) -> None:
         racks = {rack: k for k, rack in enumerate(dict.fromkeys(node.rack for node in self.workload.nodes))}
@@ -297,9 +134,11 @@ class State:
             live = LiveNode(node, number, racks[node.rack])
             self.nodes.append(live)
             for place in node.places:
-                live.places.append(LivePlace(place, live, len(self.places)))
+                live.places.append(LivePlace(place, live, len(self.places), self.changes))
                 self.places.append(live.places[-1])
         self.racks: int = len(racks)
+        self._open, self._seen = [place for place in self.places if place.open], 0
+        self._queued: dict[LiveJob, None] = {}
         self.by_name: dict[str, LiveNode] = {node.name: node for node in self.nodes}
         sizes = np.bincount([node.rack for node in self.nodes])
         work = self.workload
@@ -312,7 +151,23 @@ class State:
 
     def waiting(self) -> Iterator[LiveTask]:
         """Tasks that may start now, job by job."""
-        return (task for job in self.jobs.values() if job.waiting for task in job.waiting)
+        return (task for job in self.waiting_jobs() for task in job.waiting)
+
+    def waiting_jobs(self) -> list[LiveJob]:
+        """Jobs with tasks that may start now, in the order in which they were let in."""
+        return sorted(self._queued, key=lambda job: job.admitted)
+
+    def wait(self, task: LiveTask) -> None:
+        """A task may start from now on (called by the simulator)."""
+        task.job.waiting[task] = self._queued[task.job] = None
+        self.waiting_count += 1
+
+    def wait_no_more(self, task: LiveTask) -> None:
+        """A task starts, or cannot start any more (called by the simulator)."""
+        del task.job.waiting[task]
+        self.waiting_count -= 1
+        if not task.job.waiting:
+            del self._queued[task.job]
 
     def running(self) -> Iterator[LiveTask]:
         """Tasks that hold a place, job by job."""
@@ -320,7 +175,15 @@ class State:
 
     def open_places(self) -> list[LivePlace]:
         """Places that are up and have something free."""
-        return [place for place in self.places if place.open and place.node.up]
+        for place in dict.fromkeys(self.changes[self._seen :]):
+            at = bisect_left(self._open, place.number, key=lambda other: other.number)
+            listed = at < len(self._open) and self._open[at] is place
+            if listed and not (place.open and place.node.up):
+                del self._open[at]
+            elif place.open and place.node.up and not listed:
+                self._open.insert(at, place)
+        self._seen = len(self.changes)
+        return list(self._open)
 
     def start(self, task: LiveTask, place: LivePlace) -> Start:
         """Make the action, and count the demand as taken for the rest of this decision."""

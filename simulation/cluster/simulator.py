@@ -89,7 +89,7 @@ class ClusterRun:
         self.computing: dict[LiveTask, Planned] = {}
         self._sharing: Planned | None = None
         self._next: Planned | None = None
-        self._left = len(workload.jobs)
+        self._left, self._admitted = len(workload.jobs), 0
         number = 0
         for position, job in enumerate(workload.jobs):
             live = LiveJob(job, position)
@@ -181,7 +181,8 @@ class ClusterRun:
         most = self.state.workload.jobs_at_once
         while self.queue and (most is None or len(self.state.jobs) < most):
             job = self.queue.popleft()
-            self.state.jobs[job.name] = job
+            self.state.jobs[job.name], job.admitted = job, self._admitted
+            self._admitted += 1
             self.state.news.append(("submitted", job))
             self.log.add(self.state.now_s, "admit", job=job.name)
             for task in job.tasks:
@@ -206,13 +207,13 @@ class ClusterRun:
 
     # Tasks -----------------------------------------------------------------------------------------------------
     def _ready(self, task: LiveTask) -> None:
-        task.job.waiting[task] = None
+        self.state.wait(task)
         self.state.news.append(("ready", task))
         self.log.add(self.state.now_s, "ready", task=task.name, job=task.job.name)
 
     def _withdraw(self, task: LiveTask) -> None:
         """A waiting task cannot start any more: its data are lost, or its job is given up."""
-        del task.job.waiting[task]
+        self.state.wait_no_more(task)
         self.state.news.append(("withdrawn", task))
         self.log.add(self.state.now_s, "withdraw", task=task.name, job=task.job.name)
 
@@ -234,8 +235,9 @@ class ClusterRun:
 
     def _start(self, action: Start) -> None:
         task, place = action.task, action.place
-        del task.job.waiting[task]
+        self.state.wait_no_more(task)
         task.job.running[task] = None
+        self.state.running_count += 1
         task.place, task.started_s = place, self.state.now_s
         place.tasks[task] = None
         place.hold(task)
@@ -269,6 +271,7 @@ class ClusterRun:
         assert place is not None
         task.place = task.computing = None
         del place.tasks[task], task.job.running[task]
+        self.state.running_count -= 1
         place.hold(task, -1)
         planned = self.computing.pop(task, None)
         if planned is not None:
@@ -321,6 +324,7 @@ class ClusterRun:
     # Nodes -----------------------------------------------------------------------------------------------------
     def _down(self, node: LiveNode) -> None:
         node.up = False
+        self.state.changes += node.places
         self.state.news.append(("down", node))
         self.log.add(self.state.now_s, "down", node=node.name)
         for place in node.places:
@@ -353,6 +357,7 @@ class ClusterRun:
 
     def _up(self, node: LiveNode) -> None:
         node.up = True
+        self.state.changes += node.places
         self.state.news.append(("up", node))
         self.log.add(self.state.now_s, "up", node=node.name)
         self.reading.node_up()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush
 from typing import Annotated, Literal
 
 import numpy as np
@@ -42,11 +42,11 @@ Where = Literal["data", "spread", "most-free", "first", "random"]
 
 def cheapest_place(state: State, task: LiveTask, places: Iterable[LivePlace]) -> LivePlace | None:
     """The place that fits and to which the task's data come soonest; the first of equals; None when none fits."""
+    if not task.task.reads:
+        return next((place for place in places if place.fits(task)), None)
     fitting = [place for place in places if place.fits(task)]
-    if not fitting or not task.task.reads:
-        return fitting[0] if fitting else None
-    seconds = state.seconds(task)
-    return min(fitting, key=lambda place: (seconds[place.node.number], place.number))
+    seconds = state.seconds(task) if fitting else []
+    return min(fitting, key=lambda place: (seconds[place.node.number], place.number), default=None)
 
 
 def start_where_cheapest(state: State, tasks: Iterable[LiveTask]) -> Iterator[Action]:
@@ -77,8 +77,11 @@ class Queue(Policy):
 
     def decide(self, state: State) -> Iterable[Action]:
         """Go through the queue once; what does not fit is passed over."""
+        self.work = 0.0
+        if not state.waiting_count:
+            return
         places = state.open_places()
-        left, self.work = len(places), 0.0
+        left = len(places)
         choices: dict[tuple[tuple[str, int], ...], _Choice | None] = {}  # by demand; None: it fits nowhere
         for task in self.tasks(state):
             if not left:
@@ -97,12 +100,14 @@ class Queue(Policy):
     def _choice(self, state: State, like: LiveTask, places: list[LivePlace]) -> _Choice:
         if self.where == "data":
             return lambda task: cheapest_place(state, task, places)
-        fitting = [place for place in places if place.fits(like)]
         if self.where == "first":
-            return _first_that_fits(fitting)
+            return _first_that_fits(places)
         if self.where == "random":
-            return _any_that_fits(state, fitting)
-        return _least_busy(fitting, like, count_tasks=self.where == "spread")
+            return _any_that_fits(state, [place for place in places if place.fits(like)])
+        kind = self.where, tuple(sorted(like.task.demand.items()))
+        if kind not in state.memory:
+            state.memory[kind] = _LeastBusy(state, like, count_tasks=self.where == "spread")
+        return state.memory[kind]  # type: ignore[no-any-return]
 
 
 #: Gives the tasks of one demand their places, one after another. While a policy decides, places only fill up: one that
@@ -136,31 +141,41 @@ def _any_that_fits(state: State, places: list[LivePlace]) -> _Choice:
     return choose
 
 
-def _least_busy(places: list[LivePlace], like: LiveTask, *, count_tasks: bool) -> _Choice:
-    """On the node with the most that is free on places that fit, less the tasks that it runs if these count."""
+class _LeastBusy:
+    """The place whose node has the most that is free on places that fit, less the tasks that it runs if these count.
 
-    def rank(node: LiveNode) -> int:
-        free = sum(sum(place.free.values()) for place in node.places if place.open and place.fits(like))
-        return (sum(len(place.tasks) for place in node.places) if count_tasks else 0) - free
+    A heap of all places by rank is kept from decision to decision. A place whose node has changed is entered anew;
+    entries with an older rank are dropped when they come up.
+    """
 
-    ranks = {place.node: 0 for place in places}
-    ranks = {node: rank(node) for node in ranks}
-    heap = [(ranks[place.node], place.number, place) for place in places]
-    heapify(heap)
+    def __init__(self, state: State, like: LiveTask, *, count_tasks: bool) -> None:
+        self.state, self.like, self.count_tasks = state, like, count_tasks
+        self._list()
 
-    def choose(task: LiveTask) -> LivePlace | None:
-        while heap:
-            old, number, place = heap[0]
-            now = rank(place.node)
-            if not place.fits(task):
-                heappop(heap)
-            elif now > old:
-                heapreplace(heap, (now, number, place))
-            else:
+    def _list(self) -> None:
+        self.seen = len(self.state.changes)
+        self.heap = [(self._rank(place.node), place.number) for place in self.state.places]
+        heapify(self.heap)
+
+    def _rank(self, node: LiveNode) -> int:
+        free = sum(sum(place.free.values()) for place in node.places if place.open and place.fits(self.like))
+        return (sum(len(place.tasks) for place in node.places) if self.count_tasks else 0) - free
+
+    def __call__(self, task: LiveTask) -> LivePlace | None:
+        if len(self.heap) > 8 * len(self.state.places):
+            self._list()
+        for node in dict.fromkeys(place.node for place in self.state.changes[self.seen :]):
+            rank = self._rank(node)
+            for place in node.places:
+                heappush(self.heap, (rank, place.number))
+        self.seen = len(self.state.changes)
+        while self.heap:
+            rank, number = self.heap[0]
+            place = self.state.places[number]
+            if place.node.up and place.fits(task) and rank == self._rank(place.node):
                 return place
+            heappop(self.heap)
         return None
-
-    return choose
 
 
 @policy("cluster", "FIFO")
@@ -216,7 +231,7 @@ class PriorityQueue(Queue):
 
     def tasks(self, state: State) -> Iterable[LiveTask]:
         """By priority of the job (smaller first); the sort keeps the order of arrival."""
-        jobs = sorted((job for job in state.jobs.values() if job.waiting), key=lambda job: job.job.priority)
+        jobs = sorted(state.waiting_jobs(), key=lambda job: job.job.priority)
         return (task for job in jobs for task in list(job.waiting))
 
     def decide(self, state: State) -> Iterable[Action]:

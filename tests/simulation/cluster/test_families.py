@@ -50,7 +50,8 @@ def state_of(work: ClusterWorkload) -> State:
     state = State(work, np.random.default_rng(0))
     for number, each in enumerate(work.jobs):
         live = state.jobs[each.name] = LiveJob(each, number)
-        live.waiting.update((LiveTask(task, live, number), None) for task in each.tasks)
+        for task in each.tasks:
+            state.wait(LiveTask(task, live, number))
     return state
 
 
