@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,25 @@ _refused: set[str] = set()
 def dispatcher(function: Any, options: dict[str, Any]) -> Any:
     """`numba.njit` of a function; ``cache=True`` finds a folder that can be written, or does without."""
     try:
-        return numba.njit(**options)(function)
+        made = numba.njit(**options)(function)
     except RuntimeError as error:
         if "cannot cache" not in str(error):
             raise
-    kept = _use_temporary_folder()
-    return numba.njit(**options | {"cache": kept})(function)
+        made = numba.njit(**options | {"cache": _use_temporary_folder()})(function)
+    made._cache.load_overload = partial(_load, made._cache, made._cache.load_overload)
+    return made
+
+
+def _load(cache: Any, load: Any, signature: Any, target: Any) -> Any:
+    """What the cache holds; a cache that names modules which only another version had is emptied."""
+    try:
+        return load(signature, target)
+    except (ImportError, AttributeError):
+        try:
+            cache.flush()
+        except OSError:
+            cache.disable()
+        return None
 
 
 def _use_temporary_folder() -> bool:

@@ -9,26 +9,25 @@ inference*; the paper's Spring Boot and MySQL are FastAPI and SQLAlchemy here.
 ========================  =====================================================================
 module                    what it holds
 ========================  =====================================================================
-`schemas`                 the documents of the REST interface
-`tables`                  what is stored, on SQLite or PostgreSQL
+`request_documents`       the documents of the REST interface
+`database_tables`         what is stored, on SQLite or PostgreSQL
 `database`                connections, transactions
-`registry`, `reads`,      the methods on the tables, by purpose; a `store` has one of each
-`writes`, `upkeep`,
-`clock_marks`
-`clock`                   the service's time, which never steps
-`writer`                  the one thread that commits, many requests in one transaction
-`security`                tokens and rights
-`assignments`, `roster`   which node runs what, and which nodes live
-`metrics`,                figures of the service, and what one client may cost
-`service`                 what the routes share
-`app`, `routes_*`         the REST interface and its documentation
-`rights`, `answers`       who may ask, and how rows and refusals become answers
+`store`                   the methods on the tables by purpose: `registrations`, `read_queries`,
+                          `sample_writes`, `retention`, `clock_marks`
+`service_clock`           the service's time, which never steps
+`commit_thread`           the one thread that commits, many requests in one transaction
+`tokens_and_rights`       tokens and rights
+`assignments`             which node runs what; `known_nodes`: which nodes live
+`request_limits`          what one client may cost; `connection_limits`: what one connection may
+`service_context`         what the routes share
+`rest_app`, `routes_*`    the REST interface and its documentation
+`access_rights`           who may ask; `response_models`: how rows and refusals become answers
 `client`                  calls it
-`journal`                 an agent's buffer on disk
-`runner`, `supervise`     runs one command: no shell, allow-list, limits of time and output, nothing left behind
+`agent_buffer`            an agent's samples on disk until the service has them
+`command_runner`          runs one command: no shell, allow-list, limits of time and output;
+                          `supervise_command` leaves nothing behind
 `agent`                   slots, heartbeats, delivery
-`collectors/`, `commands/` what the shipped collectors and processors do, and a file for each to run
-`executor`                runs a program on each node's share of a partition, and times it
+`collectors/`             what the shipped commands do; ``commands/`` has a file for each to run
 ========================  =====================================================================
 
 Needs the extra: ``pip install 'flowlex[telemetry]'``.

@@ -23,7 +23,7 @@ def ensure_cache_path(self):
         raise OSError("read-only")
     write(self)
 caching.UserProvidedCacheLocator.ensure_cache_path = ensure_cache_path
-from flowlex.formulations import loops, numba_cache
+from flowlex.formulations import deferred_compilation as loops, numba_cache
 @loops.njit(cache=True)
 def twice(x):
     return x + x
@@ -67,6 +67,31 @@ def test_a_cache_that_can_only_be_read_is_used_through_a_copy(tmp_path):
     assert later.stderr.count("compiled loops are kept in") == 1
 
 
+KEPT = """
+from flowlex.formulations.numba_cache import dispatcher
+from boxes import Box
+def twice(box):
+    return 2 * box.size
+print(dispatcher(twice, {"cache": True})(Box(3)))
+"""
+
+
+def test_loops_kept_by_a_version_with_other_modules_are_compiled_anew(tmp_path):
+    box = "from typing import NamedTuple\nclass Box(NamedTuple):\n    size: int\n"
+    (tmp_path / "kept.py").write_text(KEPT)
+    for module, compiled in (("old", 1), ("old", 0), ("new", 1), ("new", 0)):
+        for path in (tmp_path / "old.py", tmp_path / "new.py"):
+            path.unlink(missing_ok=True)
+        (tmp_path / f"{module}.py").write_text(box)
+        (tmp_path / "boxes.py").write_text(f"from {module} import Box\n")
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            [sys.executable, "kept.py"], cwd=tmp_path, capture_output=True, text=True, check=False, env=environment
+        )
+        assert done.stdout == "6\n", done.stderr
+        assert done.stderr.count("compiling numerical loops") == compiled
+
+
 def test_every_compiled_loop_finds_a_folder_to_be_kept_in():
     rooms = ("formulations", "models", "validation", "simulation")
     paths = [
@@ -80,7 +105,7 @@ def test_every_compiled_loop_finds_a_folder_to_be_kept_in():
 
 SMALL = """
 import sys
-from flowlex.formulations import loops
+from flowlex.formulations import deferred_compilation as loops
 @loops.njit(cache=True)
 def twice(x):
     return x + x
