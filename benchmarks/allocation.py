@@ -21,10 +21,10 @@ from benchmarks.allocation_plain import plain_max_min
 from flowlex.formulations.program_arrays import Floats
 from flowlex.instances import AllocationInstance
 from flowlex.instances.generators import generate
+from flowlex.models.allocation.allocation_linear_program import Columns, equal_throughput, run_columns
 from flowlex.models.allocation.job_aggregation import job_classes
 from flowlex.models.allocation.model import Allocation
 from flowlex.models.allocation.pair_pricing import PairPrices
-from flowlex.models.allocation.program import Columns, equal_throughput, run_columns
 
 __all__ = ["tables"]
 

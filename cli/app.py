@@ -13,7 +13,7 @@ from flowlex.cli.kubernetes_bindings import bindings
 from flowlex.cli.place import place
 from flowlex.cli.plot import plot
 from flowlex.cli.schema_and_library import example, library, schema
-from flowlex.cli.show import show
+from flowlex.cli.show_instance import show
 from flowlex.cli.solve import solve
 from flowlex.cli.verify import verify
 from flowlex.cli.versions import print_versions

@@ -17,8 +17,8 @@ from typing import Any
 import typer
 
 from flowlex.cli.console_output import PREVIEW_ROWS, console, facts_table, rows_table, text_of
-from flowlex.cli.pool import Finished
 from flowlex.cli.result_record import SOLVED
+from flowlex.cli.worker_pool import Finished
 from flowlex.instances.file_storage import write_atomically
 from flowlex.instances.input_errors import counted
 

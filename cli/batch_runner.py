@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from flowlex.cli.batch_results_log import Fingerprint, Journal, JournalError
 from flowlex.cli.console_output import complain, note
 from flowlex.cli.input_files import SOLUTION_SUFFIX, solution_stem
-from flowlex.cli.pool import Finished, Listener, PoolError, solve_all
 from flowlex.cli.result_record import SOLVED
-from flowlex.cli.results_journal import Fingerprint, Journal, JournalError
 from flowlex.cli.subtasks import divided
+from flowlex.cli.worker_pool import Finished, Listener, PoolError, solve_all
 from flowlex.instances.file_storage import write_atomically
 
 if TYPE_CHECKING:

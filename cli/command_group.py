@@ -54,13 +54,17 @@ class Lazy:
 
 LAZY: dict[str, Lazy] = {
     "import": Lazy("flowlex.cli.import_traces", "app", "Turn public traces into instance files."),
-    "tu": Lazy("flowlex.cli.tu", "tu", "Is a constraint matrix totally unimodular? With a proof either way."),
+    "tu": Lazy(
+        "flowlex.cli.total_unimodularity", "tu", "Is a constraint matrix totally unimodular? With a proof either way."
+    ),
     "integers": Lazy("flowlex.cli.implied_integers", "integers", "Which integer declarations can be dropped?"),
     "claims": Lazy("flowlex.cli.claims", "claims", "Check the published claims again."),
     "replay": Lazy("flowlex.cli.replay_events", "replay", "Feed an event log to a live scheduler, step by step."),
     "flow": Lazy("flowlex.cli.network_stream", "flow", "Solve a network again and again while DIMACS lines change it."),
     "explain": Lazy(
-        "flowlex.cli.explain", "explain", "Why does a task of a saved scheduler wait, and what would run it?"
+        "flowlex.cli.explain_waiting_task",
+        "explain",
+        "Why does a task of a saved scheduler wait, and what would run it?",
     ),
     "run-partition": Lazy(
         "flowlex.cli.partition", "run_partition", "Partition items, run a program on each share, time it."

@@ -24,8 +24,8 @@ from typing import Any
 
 from flowlex.cli.console_output import note
 from flowlex.cli.dask_transport import TRIES, PackedTask, pack, perform, workers_died
-from flowlex.cli.pool import Finished, PoolError, failed, grace_s
 from flowlex.cli.versions import different, versions
+from flowlex.cli.worker_pool import Finished, PoolError, failed, grace_s
 from flowlex.instances.instance_base import InstanceError
 
 __all__ = ["Cluster"]

@@ -1,7 +1,7 @@
 """Tasks sent to the workers of a Dask cluster: input files travel with a task, its output files come back.
 
 Workers share no disk with the client. A worker unpacks the files into a temporary folder, lets a supervised process do
-the task (see `flowlex.cli.pool`) and returns the files that the process wrote.
+the task (see `flowlex.cli.worker_pool`) and returns the files that the process wrote.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.cli.memory_limits import refuse_changed
-from flowlex.cli.pool import Finished, PoolError, SingleWorker, failed
+from flowlex.cli.worker_pool import Finished, PoolError, SingleWorker, failed
 from flowlex.instances.file_storage import MAX_UNPACKED, location, read_packed
 from flowlex.instances.input_errors import InstanceError
 
@@ -34,7 +34,7 @@ class PackedTask:
     Attributes
     ----------
     task
-        See `flowlex.cli.worker.run_task`.
+        See `flowlex.cli.worker_process.run_task`.
     files
         Contents by path below the folder where they are unpacked.
     paths

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flowlex.telemetry.client import TelemetryClient
+    from flowlex.telemetry.http_client import TelemetryClient
 
 __all__ = ["NEEDS", "HandedIn", "Need", "running_service"]
 
@@ -44,7 +44,7 @@ def running_service() -> Iterator[HandedIn]:
     """Serve a new, empty SQLite database on a free port of the loopback; all is gone afterwards."""
     import uvicorn
 
-    from flowlex.telemetry.client import TelemetryClient
+    from flowlex.telemetry.http_client import TelemetryClient
     from flowlex.telemetry.rest_app import create_app
     from flowlex.telemetry.service_context import Settings
     from flowlex.telemetry.store import Store

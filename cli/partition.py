@@ -71,7 +71,7 @@ def run_partition(
 def _problem(
     context: typer.Context, instance: Path | None, url: str | None, max_age: float, output: Path
 ) -> LoadPartitionInstance:
-    from flowlex.cli.telemetry.common import snapshot
+    from flowlex.cli.telemetry.telemetry_options import snapshot
     from flowlex.instances.files import read_instance
     from flowlex.instances.load import LoadPartitionInstance
 
@@ -125,8 +125,8 @@ def _report(runs: list[Finished], url: str) -> None:
     if not token:
         note(f"the times are not written to the service: {WRITER_VARIABLE} holds no token")
         return
-    from flowlex.cli.telemetry.common import authority
-    from flowlex.telemetry.client import TelemetryClient
+    from flowlex.cli.telemetry.telemetry_options import authority
+    from flowlex.telemetry.http_client import TelemetryClient
     from flowlex.telemetry.request_documents import Sample
 
     with TelemetryClient(url, token, ca_file=authority()) as client:

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 
 import typer
 
+from flowlex.cli.batch_results_log import Fingerprint
 from flowlex.cli.batch_runner import Batch, Job, opened
 from flowlex.cli.console_output import console, note, rows_table
 from flowlex.cli.experiment_needs import NEEDS
 from flowlex.cli.options import SchedulerOption, check_scheduler
-from flowlex.cli.pool import Finished
-from flowlex.cli.results_journal import Fingerprint
 from flowlex.cli.solve import with_progress
+from flowlex.cli.worker_pool import Finished
 from flowlex.instances.file_storage import write_atomically
 from flowlex.simulation.experiments import experiments, papers
 from flowlex.simulation.experiments.statements_and_verdicts import Experiment

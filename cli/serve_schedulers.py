@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flowlex.cli.options import typed, with_options
-from flowlex.cli.telemetry.common import Authority, TokenFile, explained, token_of
 from flowlex.cli.telemetry.server import Listening, first_tokens, listen, listening
+from flowlex.cli.telemetry.telemetry_options import Authority, TokenFile, explained, token_of
 from flowlex.instances.gpu_policy import GpuPolicy
 
 if TYPE_CHECKING:
     from flowlex.service.decision_thread import Worker
-    from flowlex.telemetry.client import TelemetryClient
+    from flowlex.telemetry.http_client import TelemetryClient
 
 __all__ = ["app"]
 
@@ -86,7 +86,7 @@ def scheduler(
     """
     from flowlex.service.scheduler_routes import cluster_router
     from flowlex.service.service_folder import cluster_loader, read_cluster
-    from flowlex.telemetry.client import TelemetryClient
+    from flowlex.telemetry.http_client import TelemetryClient
 
     with explained():
         first = not (state / "service.json").is_file()

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from flowlex.cli.batch_report import print_json
+from flowlex.cli.batch_results_log import Fingerprint
 from flowlex.cli.batch_runner import Batch, Job, opened
 from flowlex.cli.console_output import console, note, rows_table
 from flowlex.cli.input_files import discover
 from flowlex.cli.options import SchedulerOption, check_scheduler, parse_settings, place
-from flowlex.cli.results_journal import Fingerprint
 from flowlex.cli.solve import with_progress
 from flowlex.instances.file_storage import is_url, write_atomically
 from flowlex.instances.files import read_instance

@@ -31,7 +31,7 @@ from flowlex.instances.input_errors import counted
 
 if TYPE_CHECKING:
     from flowlex.cli.batch_runner import Batch
-    from flowlex.cli.pool import Finished
+    from flowlex.cli.worker_pool import Finished
 
 __all__ = ["solve", "with_progress"]
 
@@ -132,7 +132,7 @@ def find_files(
     from flowlex.cli.input_files import discover, is_standard_input, save_standard_input
 
     if from_telemetry is not None:
-        from flowlex.cli.telemetry.common import snapshot
+        from flowlex.cli.telemetry.telemetry_options import snapshot
 
         paths.append(snapshot(context, from_telemetry, output, max_age_s=60.0 if max_age is None else max_age))
     elif max_age is not None:

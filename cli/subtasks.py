@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flowlex.cli.pool import Finished, solve_all
 from flowlex.cli.result_record import Channel
+from flowlex.cli.worker_pool import Finished, solve_all
 
 __all__ = ["distributed_subtasks", "divided", "subtask"]
 

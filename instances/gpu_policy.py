@@ -11,9 +11,9 @@ __all__ = ["GpuPolicy"]
 class GpuPolicy(StrEnum):
     """How fairness and running tasks are treated (Tang et al. 2022, section on policies).
 
-    Another policy is a line here, with a property for what is new about it; its rules are added to
-    `flowlex.models.gpu.round_eligibility` and `flowlex.models.gpu.statement`, their judgement to `preemption` and
-    `statement` of `flowlex.validation.certificates.gpu`. Options, commands, services and simulators list what is here.
+    Another policy is a line here, with a property for what is new about it; its rules are added to `round_eligibility`
+    and `reference_formulation` of `flowlex.models.gpu`, their judgement to `preemption` and `formulation_from_instance`
+    of `flowlex.validation.certificates.gpu`. Options, commands, services and simulators list what is here.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ from flowlex.instances.gpu import GpuInstance, Job, Node, Running, Shard, Task
 from flowlex.instances.gpu_policy import GpuPolicy as Policy
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.solution import GpuSolution
-from flowlex.service.gpu_events import GPU_EVENT, JobPart, NodeGone, NodeReport, TaskEnd, Transfer, Withdrawn
+from flowlex.service.gpu_round_events import GPU_EVENT, JobPart, NodeGone, NodeReport, TaskEnd, Transfer, Withdrawn
 from flowlex.service.measured_bandwidth import Bandwidths
 from flowlex.service.request_documents import Place, Places
 from flowlex.service.scheduler_protocol import Document, RefusedEvent

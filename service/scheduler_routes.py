@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from flowlex.instances import event_log as ev
 from flowlex.instances.event_log import Arrive, Network, Sent, Withdraw
-from flowlex.service.gpu_events import NodeGone, NodeReport, TaskEnd, Transfer
+from flowlex.service.gpu_round_events import NodeGone, NodeReport, TaskEnd, Transfer
 from flowlex.service.request_documents import ClusterEvents, Explained, GpuEvents, Place, Places, Taken
 from flowlex.service.scheduler_protocol import UnknownTask
 from flowlex.service.served_scheduler import REFUSED, Key, ServedDep, Writer, hand_over

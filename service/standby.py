@@ -28,7 +28,7 @@ from flowlex.service.prometheus_metrics import Metrics
 from flowlex.service.replication_routes import End, LogChunk, Settings
 from flowlex.service.write_ahead_log import Journal, Position
 from flowlex.telemetry.access_rights import Admin
-from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
+from flowlex.telemetry.http_client import Backoff, Refused, TelemetryClient, Unreachable
 from flowlex.telemetry.request_limits import RateLimit
 from flowlex.telemetry.response_models import refuse
 from flowlex.telemetry.rest_app import HANDLERS, equip

@@ -12,7 +12,7 @@ from typing import Any
 from flowlex.instances.file_storage import write_atomically
 from flowlex.simulation.confidence_intervals import Estimate
 from flowlex.simulation.experiments.statements_and_verdicts import OURS, PROVEN, Experiment, Statement, Table, Verdict
-from flowlex.simulation.lever_search import Lines, Measured, closest_settings, effects, nearest_points
+from flowlex.simulation.parameter_scan import Lines, Measured, closest_settings, effects, nearest_points
 from flowlex.simulation.report_pictures import picture_svg
 
 __all__ = ["Measured", "Row", "rows_of", "write_report"]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from flowlex.telemetry.assignments import Plan, assignments_of
+from flowlex.telemetry.command_assignments import Plan, assignments_of
 from flowlex.telemetry.registrations import AgentRow
 from flowlex.telemetry.request_documents import AgentHello, Assignments, Heartbeat, Registration
 from flowlex.telemetry.service_clock import Clock

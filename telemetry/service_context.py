@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from flowlex.telemetry.clock_marks import MAX_SKEW_S
 from flowlex.telemetry.commit_thread import BusyError, Writer
 from flowlex.telemetry.known_nodes import Roster
 from flowlex.telemetry.prometheus_metrics import Metrics
@@ -17,6 +16,7 @@ from flowlex.telemetry.request_limits import RateLimit
 from flowlex.telemetry.retention import ROLLUP_STEPS
 from flowlex.telemetry.service_clock import Clock
 from flowlex.telemetry.store import Store
+from flowlex.telemetry.stored_clock import MAX_SKEW_S
 from flowlex.telemetry.tokens_and_rights import TokenBook
 
 __all__ = ["Service", "Settings"]

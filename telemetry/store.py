@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from flowlex.telemetry.clock_marks import ClockMarks
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.read_queries import Reader
 from flowlex.telemetry.registrations import Registry
 from flowlex.telemetry.retention import Upkeep
 from flowlex.telemetry.sample_writes import SampleWriter
+from flowlex.telemetry.stored_clock import ClockMarks
 
 __all__ = ["Store"]
 

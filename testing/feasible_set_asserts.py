@@ -14,8 +14,8 @@ import numpy as np
 from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.solver_outcome import Status
 from flowlex.testing.canonical_program import Program, Stage
+from flowlex.testing.feasible_projection import difference, projections
 from flowlex.testing.program_adapters import program_of
-from flowlex.testing.projection import difference, projections
 from flowlex.testing.staged_optimum import optimise, same
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.named_matrix import NamedMatrix, canonical

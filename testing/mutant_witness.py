@@ -11,8 +11,8 @@ import numpy as np
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, Status
 from flowlex.testing.canonical_program import TOLERANCE, Program, Stage, Violation, changed_rows, figure, with_row
+from flowlex.testing.feasible_projection import Projection, projections
 from flowlex.testing.feasible_set_asserts import has_integer_vertices
-from flowlex.testing.projection import Projection, projections
 from flowlex.testing.staged_optimum import optimise, same
 
 __all__ = ["Change", "judge"]

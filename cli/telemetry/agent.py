@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowlex.cli.telemetry.common import (
+from flowlex.cli.telemetry.telemetry_options import (
     DEFAULT_SERVER,
     Authority,
     Server,
@@ -19,7 +19,7 @@ from flowlex.cli.telemetry.common import (
 )
 
 if TYPE_CHECKING:
-    from flowlex.telemetry.client import TelemetryClient
+    from flowlex.telemetry.http_client import TelemetryClient
 
 __all__ = ["agent"]
 
@@ -44,8 +44,8 @@ def agent(
 
     A token with an end is exchanged before it ends, and its file is rewritten; the file must hold that token only.
     """
-    from flowlex.telemetry.agent import Agent, AgentSettings
     from flowlex.telemetry.command_runner import SHIPPED, allowed_programs
+    from flowlex.telemetry.node_agent import Agent, AgentSettings
 
     log_to_stderr()
     with client_for("agent")(server, token_file, ca_file) as client:
@@ -71,7 +71,7 @@ def agent(
 
 def _check_token(client: TelemetryClient, node: str) -> None:
     """Refuse a token that may do more than an agent needs; a service that is away is asked later."""
-    from flowlex.telemetry.client import Refused, Unreachable
+    from flowlex.telemetry.http_client import Refused, Unreachable
 
     try:
         holder = client.whoami()

@@ -11,7 +11,7 @@ import typer
 
 from flowlex.cli.console_output import console, rows_table
 from flowlex.cli.options import with_options
-from flowlex.cli.telemetry.common import client_for, pairs
+from flowlex.cli.telemetry.telemetry_options import client_for, pairs
 
 if TYPE_CHECKING:
     from flowlex.telemetry.request_documents import Readings
@@ -120,7 +120,7 @@ def show(
     """Show last values with their age, live until interrupted."""
     from rich.live import Live
 
-    from flowlex.telemetry.client import Unreachable
+    from flowlex.telemetry.http_client import Unreachable
 
     def table() -> Any:
         return _table(client.read(name or [], node or [], max_age))

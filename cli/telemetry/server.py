@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from flowlex.cli.options import with_options
-from flowlex.cli.telemetry.common import DEFAULT_DATABASE, LOOPBACK, Database, explained, log_to_stderr
+from flowlex.cli.telemetry.telemetry_options import DEFAULT_DATABASE, LOOPBACK, Database, explained, log_to_stderr
 
 __all__ = ["Listening", "first_tokens", "listen", "listening", "migrate", "serve"]
 

@@ -9,7 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from flowlex.cli.options import with_options
-from flowlex.cli.telemetry.common import DEFAULT_SERVER, Authority, Roles, Server, client_for, explained, stored
+from flowlex.cli.telemetry.telemetry_options import (
+    DEFAULT_SERVER,
+    Authority,
+    Roles,
+    Server,
+    client_for,
+    explained,
+    stored,
+)
 
 __all__ = ["token_app"]
 
@@ -69,7 +77,7 @@ def token_rotate(
     ca_file: Authority = None,
 ) -> None:
     """Replace the token in a file by a new one of the service; the old one stays valid for ten minutes."""
-    from flowlex.telemetry.client import replace_token
+    from flowlex.telemetry.http_client import replace_token
 
     with explained():
         if token_file.read_text().lstrip().startswith("{"):

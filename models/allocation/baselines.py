@@ -9,9 +9,9 @@ import numpy as np
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineName, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance
+from flowlex.models.allocation.allocation_linear_program import run_columns
 from flowlex.models.allocation.first_incumbent import isolated
 from flowlex.models.allocation.model import Allocation
-from flowlex.models.allocation.program import run_columns
 from flowlex.models.allocation.solution import AllocationSolution
 from flowlex.models.model_base import ModelError
 

@@ -12,9 +12,9 @@ import numpy as np
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.instances.allocation import AllocationArrays
+from flowlex.models.allocation.allocation_linear_program import Columns, run_columns
 from flowlex.models.allocation.policies import Step
-from flowlex.models.allocation.policy_program import TOTALS, PolicyProgram
-from flowlex.models.allocation.program import Columns, run_columns
+from flowlex.models.allocation.policy_linear_programs import TOTALS, PolicyProgram
 
 __all__ = ["first_answer", "isolated"]
 

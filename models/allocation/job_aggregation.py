@@ -20,8 +20,8 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.allocation_linear_program import Columns
 from flowlex.models.allocation.policies import Step
-from flowlex.models.allocation.program import Columns
 
 __all__ = ["JobClasses", "job_classes"]
 

@@ -31,14 +31,14 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.allocation_linear_program import Columns, raised_program
 from flowlex.models.allocation.first_incumbent import first_answer
 from flowlex.models.allocation.pair_pricing import PairPrices
 from flowlex.models.allocation.policies import Step, prices_of, quickest
-from flowlex.models.allocation.policy_program import TOTALS, PolicyProgram, unit_of
-from flowlex.models.allocation.program import Columns, raised_program
+from flowlex.models.allocation.policy_linear_programs import TOTALS, PolicyProgram, unit_of
 from flowlex.models.allocation.random_partition import combined, divided
+from flowlex.models.allocation.reference_formulation import state
 from flowlex.models.allocation.solution import AllocationSolution, row_labels
-from flowlex.models.allocation.statement import state
 from flowlex.models.incumbents import offer
 from flowlex.models.model_base import Dual, Equation, Model, ModelError, Run, Symbol
 from flowlex.models.process_pool import side_by_side

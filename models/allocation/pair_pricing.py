@@ -25,8 +25,8 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.allocation_linear_program import Base, Columns
 from flowlex.models.allocation.policies import Goal
-from flowlex.models.allocation.program import Base, Columns
 
 __all__ = ["PairPrices", "PricedMaster"]
 

@@ -32,7 +32,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, Outcome, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance
-from flowlex.models.allocation.program import Base, raised_program
+from flowlex.models.allocation.allocation_linear_program import Base, raised_program
 
 __all__ = [
     "FinishTimes",

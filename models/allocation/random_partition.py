@@ -25,10 +25,10 @@ import numpy as np
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance, JobType
+from flowlex.models.allocation.allocation_linear_program import Columns
 from flowlex.models.allocation.pair_pricing import PairPrices
 from flowlex.models.allocation.policies import Step
-from flowlex.models.allocation.policy_program import TOTALS, Answer, PolicyProgram
-from flowlex.models.allocation.program import Columns
+from flowlex.models.allocation.policy_linear_programs import TOTALS, Answer, PolicyProgram
 from flowlex.models.model_base import ModelError
 
 __all__ = ["Part", "combined", "divided"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Floats
 from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.allocation_linear_program import Columns, equal_throughput
 from flowlex.models.allocation.policies import Step
-from flowlex.models.allocation.program import Columns, equal_throughput
 from flowlex.models.model_base import Solution
 
 if TYPE_CHECKING:

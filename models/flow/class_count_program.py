@@ -14,7 +14,7 @@ from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.goal_interface import TaskView
 from flowlex.models.flow.integer_resources import Resources
 from flowlex.models.flow.network import ScheduleNetwork
-from flowlex.models.flow.statement import Size, state_flow, with_sizes
+from flowlex.models.flow.reference_formulation import Size, state_flow, with_sizes
 from flowlex.models.flow.task_and_machine_classes import Classes
 from flowlex.models.flow.task_rules import TaskRules, Team
 from flowlex.models.model_base import ModelError

@@ -29,20 +29,20 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.equations import EQUATIONS
 from flowlex.models.flow.fair_share_demands import rule_of
 from flowlex.models.flow.goals import Goal, Preset, preset
 from flowlex.models.flow.goals.goal_interface import ClusterView, Scale, task_views
 from flowlex.models.flow.goals.own_goals import AskedGoal, ask, is_foreign
 from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.lexicographic_costs import StrictOrder
+from flowlex.models.flow.mathematical_equations import EQUATIONS
 from flowlex.models.flow.method_result import FlowRun, chosen_stage
 from flowlex.models.flow.network import ScheduleNetwork, build_network
 from flowlex.models.flow.network_method import NetworkMethod
 from flowlex.models.flow.objective_stages import score_of
 from flowlex.models.flow.program_method import ProgramMethod
+from flowlex.models.flow.reference_formulation import state_flow
 from flowlex.models.flow.solution import FlowSolution, Score
-from flowlex.models.flow.statement import state_flow
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.flow.waiting_reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
 from flowlex.models.model_base import Equation, Model, ModelError, Symbol
@@ -175,7 +175,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return super().compile(self.stage if stage is None and self.as_stated else stage, before)
 
     def _state(self) -> Statement:
-        """``x`` by task and machine, ``waits`` by task; see `flowlex.models.flow.statement`."""
+        """``x`` by task and machine, ``waits`` by task; see `flowlex.models.flow.reference_formulation`."""
         self._refuse_changes()
         return state_flow(self.instance, self.rules, self.schedule, self.task_rules, self.declared())
 

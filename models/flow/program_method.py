@@ -2,7 +2,7 @@
 
 1. The network, which knows slots only, is solved. If its schedule keeps all rows, it is the best one.
 2. Otherwise greedy schedules give a first incumbent, and the relaxation says which sizes of slots its answer overfills;
-   rows for these are added (see `flowlex.models.flow.statement.with_sizes`).
+   rows for these are added (see `flowlex.models.flow.reference_formulation.with_sizes`).
 3. The stages are minimised one after the other (`flowlex.formulations.lexicographic.objective_stages`). Counts are
    dealt to tasks and machines; if capacities keep them from fitting, a second program counts tasks machine by machine.
 
@@ -32,7 +32,7 @@ from flowlex.models.flow.integer_resources import Resources
 from flowlex.models.flow.method_result import FlowRun, chosen_stage
 from flowlex.models.flow.network_method import NetworkMethod
 from flowlex.models.flow.objective_stages import score_of, waiting_by_job
-from flowlex.models.flow.statement import Size
+from flowlex.models.flow.reference_formulation import Size
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import proof_leaves

@@ -37,17 +37,17 @@ from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.model_changes import Changes
 from flowlex.models.gpu.admissible_pairs import SMALL, LargeStatement, pair_count
 from flowlex.models.gpu.assignment_network import AssignmentNetwork
+from flowlex.models.gpu.fairness_and_price_proof import proof_of
 from flowlex.models.gpu.large_rounds.solve_large_round import METHOD, run_refined
-from flowlex.models.gpu.large_rounds.user_rules import Rules, unsupported
-from flowlex.models.gpu.marginal_values import Value, value_of
+from flowlex.models.gpu.large_rounds.user_written_rules import Rules, unsupported
 from flowlex.models.gpu.placement_metrics import Placement
 from flowlex.models.gpu.preemption_search import GpuRun, Leaf
-from flowlex.models.gpu.proof import proof_of
+from flowlex.models.gpu.reference_formulation import state
 from flowlex.models.gpu.round_eligibility import Policy, Round
 from flowlex.models.gpu.round_solver import Rounds
 from flowlex.models.gpu.solution import GpuSolution
-from flowlex.models.gpu.statement import state
 from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
+from flowlex.models.gpu.value_of_one_more_gpu import Value, value_of
 from flowlex.models.model_base import Dual, Equation, Model, ModelError, Solution, Symbol
 from flowlex.models.solution import plain
 from flowlex.models.statement.rows_and_objectives import Statement

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.models.jit.slot_blocks import Blocks
+from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.transfer_slot_grid import Grid
 
 __all__ = ["fill", "greedy_schedule", "is_early"]

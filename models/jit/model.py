@@ -31,19 +31,19 @@ from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome
 from flowlex.instances.jit import JitInstance
 from flowlex.models.incumbents import offer
 from flowlex.models.jit.baselines import is_early
-from flowlex.models.jit.equations import EQUATIONS
 from flowlex.models.jit.incumbent import incumbent
+from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.load_levels import find_plan
+from flowlex.models.jit.mathematical_equations import EQUATIONS
 from flowlex.models.jit.paper_programs import solve_printed
 from flowlex.models.jit.plan_search import Plan, Search, SearchState
-from flowlex.models.jit.slot_blocks import Blocks
+from flowlex.models.jit.reference_formulation import rate_cells, state_bandwidth
 from flowlex.models.jit.slot_programs import Cells, Horizon, lexicographic_program
 from flowlex.models.jit.solution import JitSolution, stages_of
-from flowlex.models.jit.statement import rate_cells, state_bandwidth
+from flowlex.models.jit.solve_with_user_rules import RuledRun, concerned, solve_ruled
 from flowlex.models.jit.tie_break import break_ties
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, ShareOf, Windows, make_grid
-from flowlex.models.jit.transfers_with_rules import RuledRun, concerned, solve_ruled
 from flowlex.models.model_base import Equation, Model, ModelError, Run, Solution, Symbol
 from flowlex.models.solution import Stated
 from flowlex.models.statement.apply_changes import apply_changes
@@ -73,7 +73,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     Transfers may be late until the end by which every unchanged schedule of least lateness is done; a rule that needs
     more slots has no answer. Equal schedules are not compared further.
 
-    Rules that name few transfers leave the others to the quick method (`flowlex.models.jit.transfers_with_rules`);
+    Rules that name few transfers leave the others to the quick method (`flowlex.models.jit.solve_with_user_rules`);
     ``presolve=False`` solves the whole statement.
 
     Parameters

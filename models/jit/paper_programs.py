@@ -8,8 +8,8 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.lexicographic.lexicographic_problem import Integrality, is_whole
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.solver_outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.plan_search import Plan
-from flowlex.models.jit.slot_blocks import Blocks
 from flowlex.models.jit.slot_programs import Cells
 
 __all__ = ["solve_printed"]

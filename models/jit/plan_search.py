@@ -17,8 +17,8 @@ from flowlex.formulations.processor_time import processor_seconds
 from flowlex.formulations.program_arrays import Integers, LinearProgramArrays
 from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
 from flowlex.formulations.solver_outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.presolve import Bands
-from flowlex.models.jit.slot_blocks import Blocks
 from flowlex.models.jit.slot_programs import Horizon
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, Windows
 from flowlex.validation.certificates.jit import LevelProof, SchedulePart

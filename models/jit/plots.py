@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.plot_style import BLUE, GREEN, GREY, ORANGE, PALETTE, RED, axes_for, legend, part
 from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.slot_blocks import Blocks, port_pieces
+from flowlex.models.jit.interval_schedules import Blocks, port_pieces
 from flowlex.models.jit.transfer_slot_grid import Grid
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.balanced_load import balance, greatest_intensity
 from flowlex.formulations.program_arrays import Integers
-from flowlex.models.jit.slot_blocks import Blocks
+from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
 
 __all__ = ["Bands", "components", "find_bands", "port_overload"]

@@ -18,7 +18,7 @@ from flowlex.formulations.lexicographic.lexicographic_problem import Lexicograph
 from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Integers
-from flowlex.models.jit.slot_blocks import Blocks, blocks_of_cells
+from flowlex.models.jit.interval_schedules import Blocks, blocks_of_cells
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, Runs
 from flowlex.models.model_base import ModelError
 

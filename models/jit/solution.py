@@ -14,8 +14,8 @@ from flowlex.formulations.solver_outcome import Status
 from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.dual_proofs import part_document
 from flowlex.models.jit.dual_values import duals_of
+from flowlex.models.jit.interval_schedules import Blocks, load_counts, port_pieces
 from flowlex.models.jit.plan_search import Plan
-from flowlex.models.jit.slot_blocks import Blocks, load_counts, port_pieces
 from flowlex.models.jit.tie_break import tie_stages
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
 from flowlex.models.model_base import Solution
@@ -38,7 +38,7 @@ class JitSolution(Solution):
     grid
         The planned transfers, in slots and units.
     blocks
-        The schedule: `flowlex.models.jit.slot_blocks`.
+        The schedule: `flowlex.models.jit.interval_schedules`.
     load
         What is counted: ``pair``, ``port``, ``sender`` or ``receiver``.
     route

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Integers
 from flowlex.models.jit.baselines import fill
+from flowlex.models.jit.interval_schedules import Blocks, load_counts, overfull
 from flowlex.models.jit.presolve import components
-from flowlex.models.jit.slot_blocks import Blocks, load_counts, overfull
 from flowlex.models.jit.transfer_sequencing import Pair
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, Windows
 from flowlex.models.jit.unit_rounding import share_runs

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.models.jit.slot_blocks import Blocks, port_pieces
+from flowlex.models.jit.interval_schedules import Blocks, port_pieces
 from flowlex.models.jit.transfer_slot_grid import Grid
 
 __all__ = ["settle", "share_runs"]

@@ -12,7 +12,7 @@ import numpy as np
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.jit import Computation, JitInstance, Job, Transfer
 from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.slot_blocks import Blocks
+from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.transfer_slot_grid import Load, make_grid
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.jit import JitSchedule, certify_schedule

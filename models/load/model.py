@@ -38,8 +38,8 @@ from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
 from flowlex.models.load.node_speed import capacities, largest_remainder, least_makespan_loads
 from flowlex.models.load.partition_network import Groups, PartitionNetwork, build_network, moved_cost, moves_of
+from flowlex.models.load.reference_formulation import Shipped, state
 from flowlex.models.load.solution import PartitionSolution
-from flowlex.models.load.statement import Shipped, state
 from flowlex.models.model_base import Dual, Equation, Model, ModelError, Run, Symbol
 from flowlex.models.solution import plain
 from flowlex.models.statement.rows_and_objectives import Statement

@@ -32,22 +32,22 @@ from flowlex.models.model_base import Equation, Model, ModelError, Symbol
 from flowlex.models.pods.admission_phase import Admission, Admitting
 from flowlex.models.pods.balance_phase import BalanceOutcome, BalanceProof, Balancing, settled_tangents
 from flowlex.models.pods.bounds.price_relaxation import Relaxation
-from flowlex.models.pods.equations import EQUATIONS
 from flowlex.models.pods.fair_admission import FairAdmitting, least_shares
+from flowlex.models.pods.mathematical_equations import EQUATIONS
 from flowlex.models.pods.placement_proof import proof_document
-from flowlex.models.pods.placement_run import PlacementRun, so_far
 from flowlex.models.pods.problem.admission_levels import Key, Levels, Ranking
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance
 from flowlex.models.pods.problem.integer_program import Groups, PlacementProgram
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.problem.pod_value import ValueMeasure
 from flowlex.models.pods.problem.running_pods import check_running
+from flowlex.models.pods.reference_formulation import placement_statement, pods_of_values, with_squares, with_tangents
 from flowlex.models.pods.relocation_phase import fewest_moves, move_cost_of
 from flowlex.models.pods.search.annealing import Annealing
 from flowlex.models.pods.search.placement_steps import with_waiting
 from flowlex.models.pods.search_limits import SearchLimits
+from flowlex.models.pods.search_outcome import PlacementRun, so_far
 from flowlex.models.pods.solution import PlacementSolution, share_of
-from flowlex.models.pods.statement import placement_statement, pods_of_values, run_with_tangents, with_squares
 from flowlex.models.solution import Solution
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun, start_values
@@ -338,7 +338,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             return super()._run_statement(engine, options, start)
         self._check_engine(engine, options)
         values = None if start is None else start_values(self.statement, start)
-        return run_with_tangents(lambda at: self._applied(self._state(at), self.all_changes), options, values)
+        return with_tangents(lambda at: self._applied(self._state(at), self.all_changes), options, values)
 
     def _read(self, run: StatementRun) -> PlacementSolution:
         return super()._read(with_squares(run) if self.balance == "deviation" and run.answered else run)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from flowlex.cli.results_journal import Fingerprint, Journal
-from flowlex.cli.worker import run_task
+from flowlex.cli.batch_results_log import Fingerprint, Journal
+from flowlex.cli.worker_process import run_task
 from flowlex.formulations.lexicographic import lexicographic_network
 from flowlex.formulations.solver_outcome import Status
 from flowlex.instances import generate, write_instance

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flowlex.cli.results_journal import Fingerprint, Journal, JournalError, encode
+from flowlex.cli.batch_results_log import Fingerprint, Journal, JournalError, encode
 
 OPTIONS = {"engine": "pulp"}
 

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from flowlex.cli.app import app
-from flowlex.cli.results_journal import Journal
+from flowlex.cli.batch_results_log import Journal
 from flowlex.instances import generate, write_instance
 from flowlex.instances.file_storage import read_bytes
 from flowlex.instances.instance_base import InstanceError
@@ -163,9 +163,8 @@ def test_reading_in_pieces_takes_no_more_than_there_is(tmp_path):
 
 def test_a_link_into_proc_has_one_line_of_results(run, tmp_path):
     (tmp_path / "memory.json").symlink_to("/proc/self/mem")
-    line = (
-        "import sys, pathlib, flowlex.cli.results_journal as j; print(j.Fingerprint.of(pathlib.Path(sys.argv[1])).path)"
-    )
+    line = "import sys, pathlib as p, flowlex.cli.batch_results_log as j; "
+        "print(j.Fingerprint.of(p.Path(sys.argv[1])).path)"
     command = [sys.executable, "-c", line, str(tmp_path / "memory.json")]
     elsewhere = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     for _ in range(2):

@@ -18,8 +18,8 @@ import pytest
 distributed = pytest.importorskip("distributed", reason="extra distributed is not installed")
 
 from flowlex.cli import dask_batch, dask_transport  # noqa: E402
-from flowlex.cli.pool import Cancelled, PoolError, SingleWorker  # noqa: E402
 from flowlex.cli.versions import versions  # noqa: E402
+from flowlex.cli.worker_pool import Cancelled, PoolError, SingleWorker  # noqa: E402
 
 MANY = 24
 

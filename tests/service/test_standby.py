@@ -16,7 +16,7 @@ from flowlex.service.replication import Replication
 from flowlex.service.scheduler_routes import cluster_router
 from flowlex.service.standby import Follower, NotComplete
 from flowlex.service.write_ahead_log import Journal
-from flowlex.telemetry.client import Refused, TelemetryClient
+from flowlex.telemetry.http_client import Refused, TelemetryClient
 from tests.service.test_client import URL, Wire
 from tests.service.test_killed import Writer, check, connect, launch
 

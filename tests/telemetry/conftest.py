@@ -192,7 +192,7 @@ def line(api: object) -> object:
 @pytest.fixture
 def client(line: object) -> Iterator[object]:
     """The service's client on that line."""
-    from flowlex.telemetry.client import TelemetryClient
+    from flowlex.telemetry.http_client import TelemetryClient
 
     with TelemetryClient("http://127.0.0.1", transport=line) as client:
         yield client

@@ -14,9 +14,9 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from flowlex.telemetry.agent import Agent, AgentSettings
 from flowlex.telemetry.agent_buffer import ForeignJournal, Journal
-from flowlex.telemetry.client import TelemetryClient, Unreachable
+from flowlex.telemetry.http_client import TelemetryClient, Unreachable
+from flowlex.telemetry.node_agent import Agent, AgentSettings
 from flowlex.telemetry.request_documents import Sample
 from flowlex.telemetry.rest_app import create_app
 from flowlex.telemetry.retention import RESERVE_BYTES

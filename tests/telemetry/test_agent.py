@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from flowlex.telemetry.agent import Agent, AgentSettings, JournalInUse
 from flowlex.telemetry.agent_buffer import Journal
-from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable
+from flowlex.telemetry.http_client import Backoff, Refused, TelemetryClient, Unreachable
+from flowlex.telemetry.node_agent import Agent, AgentSettings, JournalInUse
 from flowlex.telemetry.request_documents import AgentHello, Registration, Sample
 from flowlex.telemetry.store import Store
 from tests.telemetry.stored import count_samples, sequence_numbers

@@ -117,7 +117,7 @@ def test_a_restart_of_the_machine_asks_the_wall_clock_but_never_goes_back(
 ) -> None:
     first = store.clock.start()
     store.writer.write([("n", "j", [Sample(name="a", time=1.0, value=1, seq=1)])], first.now())
-    monkeypatch.setattr("flowlex.telemetry.clock_marks.boot", lambda: "another boot")
+    monkeypatch.setattr("flowlex.telemetry.stored_clock.boot", lambda: "another boot")
     with monkeypatch.context() as patch:
         real = store.clock.wall_s
         patch.setattr(store.clock, "wall_s", lambda connection: real(connection) - HOUR)
@@ -144,7 +144,7 @@ def test_services_on_two_machines_agree_by_the_clock_of_their_database(
     for ahead in (HOUR, -HOUR):
         with monkeypatch.context() as patch:
             step(patch, ahead)
-            patch.setattr("flowlex.telemetry.clock_marks.boot", lambda ahead=ahead: f"machine at {ahead}")
+            patch.setattr("flowlex.telemetry.stored_clock.boot", lambda ahead=ahead: f"machine at {ahead}")
             side = "ahead of" if ahead > 0 else "behind"
             for _ in range(2):  # a restart says it again
                 caplog.clear()

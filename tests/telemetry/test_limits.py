@@ -14,8 +14,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from flowlex.telemetry import commit_thread, read_queries
-from flowlex.telemetry.assignments import Plan, _rank
-from flowlex.telemetry.client import TelemetryClient, Unreachable
+from flowlex.telemetry.command_assignments import Plan, _rank
+from flowlex.telemetry.http_client import TelemetryClient, Unreachable
 from flowlex.telemetry.registrations import AgentRow
 from flowlex.telemetry.request_documents import Registration, Sample
 from flowlex.telemetry.rest_app import create_app

@@ -24,8 +24,8 @@ import pytest
 import sqlalchemy as sa
 
 from flowlex.telemetry.agent_buffer import Journal
-from flowlex.telemetry.client import Refused, TelemetryClient, Unreachable
 from flowlex.telemetry.database_tables import SAMPLE, SOURCE
+from flowlex.telemetry.http_client import Refused, TelemetryClient, Unreachable
 from flowlex.telemetry.request_documents import Registration, Sample
 from flowlex.telemetry.store import Store
 from tests.telemetry.stored import sequence_numbers

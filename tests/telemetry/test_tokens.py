@@ -13,8 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from flowlex.telemetry.agent import Agent, AgentSettings
-from flowlex.telemetry.client import TelemetryClient, Unreachable
+from flowlex.telemetry.http_client import TelemetryClient, Unreachable
+from flowlex.telemetry.node_agent import Agent, AgentSettings
 from flowlex.telemetry.store import Store
 from flowlex.telemetry.tokens_and_rights import Role, new_token
 

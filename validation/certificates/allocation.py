@@ -30,7 +30,7 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.allocation_answer import TOLERANCE, AllocationAnswer, Use, feasible, small, used
 from flowlex.validation.certificates.allocation_bounds import Data, Floats, PricedStep, most_gain, priced
-from flowlex.validation.certificates.allocation_statement import shortest_makespan, state_allocation
+from flowlex.validation.certificates.allocation_formulation import shortest_makespan, state_allocation
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.exact_numbers import Number
 from flowlex.validation.certificates.problem_options import AllocationOptions

@@ -31,7 +31,7 @@ class Running(Strict):
 
 
 class Rounds(Strict):
-    """What a schedule of rounds states (`flowlex.models.allocation.round_schedule.RoundSchedule.to_dict`)."""
+    """What a schedule of rounds states (`flowlex.models.allocation.shares_to_rounds.RoundSchedule.to_dict`)."""
 
     seconds: float = Field(gt=0, allow_inf_nan=False)
     part: float = Field(gt=0, le=1)

@@ -28,7 +28,7 @@ from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.certificates.exact_numbers import dot, whole, wide
 from flowlex.validation.certificates.problem_options import NoOptions
-from flowlex.validation.certificates.statement.exact_program import ExactStatement
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
 __all__ = ["VERIFIER", "certify_network"]

@@ -20,7 +20,7 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.load import LoadPartitionInstance
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.exact_numbers import agrees, whole, wide
-from flowlex.validation.certificates.load_statement import capacity_of, quotas, state_load
+from flowlex.validation.certificates.load_formulation import capacity_of, quotas, state_load
 from flowlex.validation.certificates.problem_options import LoadOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Numeric, Strict, Verifier
 

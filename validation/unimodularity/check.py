@@ -25,10 +25,10 @@ from flowlex.validation.unimodularity.proof_search import METHODS, Search
 from flowlex.validation.unimodularity.proof_types import Answer, Certificate, Step, Witness
 from flowlex.validation.unimodularity.reductions import bad_entry
 from flowlex.validation.unimodularity.row_scaling import divided, divisors_of
-from flowlex.validation.unimodularity.submatrix import Found, whole, witness_of
 from flowlex.validation.unimodularity.time_limit import Clock
 from flowlex.validation.unimodularity.unimodular_equations import line_of, senses_of
 from flowlex.validation.unimodularity.verdict import Scaled, Verdict, conclusion_of
+from flowlex.validation.unimodularity.violating_submatrix import Found, whole, witness_of
 
 __all__ = ["METHODS", "SMALL_NONZEROS", "check"]
 

@@ -14,10 +14,10 @@ from flowlex.validation.unimodularity.ghouila_houri import LIMIT, square_part, u
 from flowlex.validation.unimodularity.network.network_matrix import network_matrix
 from flowlex.validation.unimodularity.proof_types import Certificate, Step
 from flowlex.validation.unimodularity.reductions import REASONS, reduce_matrix, split_blocks
-from flowlex.validation.unimodularity.submatrix import Found, Part, whole
 from flowlex.validation.unimodularity.three_separations import find_core, three_sum_parts
 from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
 from flowlex.validation.unimodularity.two_and_three_sums import Separation, operands, two_sum_parts
+from flowlex.validation.unimodularity.violating_submatrix import Found, Part, whole
 
 __all__ = ["METHODS", "Search"]
 

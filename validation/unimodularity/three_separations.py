@@ -24,9 +24,9 @@ from flowlex.formulations.program_arrays import Booleans
 from flowlex.validation.unimodularity.network.network_matrix import network_matrix
 from flowlex.validation.unimodularity.reductions import reduce_matrix, split_blocks
 from flowlex.validation.unimodularity.separation_kernels import three_separations
-from flowlex.validation.unimodularity.submatrix import Part, whole
 from flowlex.validation.unimodularity.time_limit import Clock
 from flowlex.validation.unimodularity.two_and_three_sums import Separation, separation_of, two_sum_parts
+from flowlex.validation.unimodularity.violating_submatrix import Part, whole
 
 __all__ = ["extend", "find_core", "three_sum_parts"]
 

@@ -18,9 +18,9 @@ import numpy as np
 import scipy.sparse
 
 from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
-from flowlex.models.gpu.large_rounds.user_rules import Rules
+from flowlex.models.gpu.large_rounds.user_written_rules import Rules
+from flowlex.models.gpu.reference_formulation import order_pairs
 from flowlex.models.gpu.round_eligibility import Round
-from flowlex.models.gpu.statement import order_pairs
 from flowlex.models.gpu.transfer_costs import TransferCosts
 
 __all__ = ["Kept", "Landing", "Program", "Refined", "classes", "cost_of"]

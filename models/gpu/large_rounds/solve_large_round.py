@@ -15,7 +15,7 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import Infeasibility, Outcome, SolveOptions, Status
 from flowlex.models.gpu.large_rounds.class_network import Network
 from flowlex.models.gpu.large_rounds.class_program import Program, Refined
-from flowlex.models.gpu.large_rounds.user_rules import Rules
+from flowlex.models.gpu.large_rounds.user_written_rules import Rules
 from flowlex.models.gpu.placement_metrics import Placement
 from flowlex.models.gpu.round_eligibility import Round
 from flowlex.models.gpu.transfer_costs import TransferCosts

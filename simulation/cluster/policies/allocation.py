@@ -20,7 +20,7 @@ from pydantic import Field
 from flowlex.instances.allocation import AllocationInstance, AllocationJob, Entity, GpuType, JobType
 from flowlex.models.allocation.baselines import BASELINES, baseline
 from flowlex.models.allocation.model import Allocation
-from flowlex.models.allocation.round_schedule import schedule_rounds
+from flowlex.models.allocation.shares_to_rounds import schedule_rounds
 from flowlex.simulation.cluster.policies.gpu_assignment import GPU, on_gpu
 from flowlex.simulation.cluster.policies.queues import start_where_cheapest
 from flowlex.simulation.cluster.policy_interface import Action, LiveNode, LivePlace, LiveTask, Policy, State

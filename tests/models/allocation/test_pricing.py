@@ -11,10 +11,10 @@ from flowlex import generate
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances.allocation import Limit
+from flowlex.models.allocation.allocation_linear_program import run_columns
 from flowlex.models.allocation.model import Allocation
 from flowlex.models.allocation.pair_pricing import PairPrices
 from flowlex.models.allocation.policies import Goal
-from flowlex.models.allocation.program import run_columns
 from tests.models.allocation.cases import random_instance
 
 POLICIES = ("max_min", "water_filling", "makespan", "finish_time", "max_throughput", "hierarchical")

@@ -17,9 +17,9 @@ from flowlex import Allocation
 from flowlex.formulations import Status
 from flowlex.instances import AllocationInstance, generate
 from flowlex.models import ModelError
+from flowlex.models.allocation.allocation_linear_program import run_columns
 from flowlex.models.allocation.baselines import baseline
-from flowlex.models.allocation.program import run_columns
-from flowlex.models.allocation.round_schedule import RoundSchedule, schedule_rounds
+from flowlex.models.allocation.shares_to_rounds import RoundSchedule, schedule_rounds
 from flowlex.models.allocation.slot_configurations import slot_configurations
 from flowlex.validation.certificates import SolutionError
 from flowlex.validation.certificates.allocation_rounds import certify_rounds

@@ -7,10 +7,10 @@ import pytest
 
 from flowlex.formulations.engines import solve
 from flowlex.instances import AllocationInstance
-from flowlex.models.allocation import policy_program
+from flowlex.models.allocation import policy_linear_programs
+from flowlex.models.allocation.allocation_linear_program import Columns
 from flowlex.models.allocation.job_aggregation import JobClasses, job_classes
 from flowlex.models.allocation.model import Allocation
-from flowlex.models.allocation.program import Columns
 from tests.models.allocation.cases import random_instance
 
 POLICIES = ("max_min", "water_filling", "makespan", "finish_time", "max_throughput", "hierarchical")
@@ -38,7 +38,9 @@ def test_classes_give_the_optimum_of_jobs(policy: str, monkeypatch: pytest.Monke
             first = solve(Allocation(case, policy=policy).formulation, "highs").objective  # type: ignore[arg-type]
             assert first == pytest.approx(one.steps[0].value, rel=1e-7)
     monkeypatch.setattr(
-        policy_program, "job_classes", lambda instance, *_, **__: JobClasses(*[np.arange(len(instance.jobs))] * 3)
+        policy_linear_programs,
+        "job_classes",
+        lambda instance, *_, **__: JobClasses(*[np.arange(len(instance.jobs))] * 3),
     )
     for case, one in zip(cases, merged, strict=True):
         single = Allocation(case, policy=policy).solve("highs")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.validation.certificates.jit.duality_proof import Board
-from flowlex.validation.certificates.jit.proof_data import LevelProof
+from flowlex.validation.certificates.jit.prices_and_windows import LevelProof
 from tests.models.jit.test_unequal_ports import LOADS, NARROW, THROUGH, made
 
 

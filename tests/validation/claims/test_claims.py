@@ -11,16 +11,16 @@ from flowlex.instances.generators.gpu import paper_jobs
 from flowlex.instances.generators.registry import generate
 from flowlex.models.gpu.baselines import base_shares
 from flowlex.validation.claims import (
-    gpu_paper,
+    gpu_paper_claims,
     jit_forest,
-    jit_latest,
+    jit_latest_arrivals,
     jit_lemma_3,
     jit_lemmas,
-    sirius,
+    sirius_priority_weights,
 )
 from flowlex.validation.claims.claim_interface import Outcome
 from flowlex.validation.claims.full_windows import full_window_rule
-from flowlex.validation.claims.gpu_paper import paper_sizes
+from flowlex.validation.claims.gpu_paper_claims import paper_sizes
 from flowlex.validation.claims.registry import CLAIMS
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
@@ -51,15 +51,21 @@ def test_claims_come_out_as_found(name: str) -> None:
 
 #: Evidence changed so that a claim comes out the other way: claim, module, name there, what stands in its place.
 OTHER_EVIDENCE: list[tuple[str, Any, str, Any, Outcome]] = [
-    ("gpu-graph-size", gpu_paper, "paper_sizes", lambda gpus, tasks: (23, 79), Outcome.FAILS),
-    ("gpu-inputs", gpu_paper, "paper_jobs", lambda: paper_jobs()[:18], Outcome.FAILS),
-    ("gpu-figure-1", gpu_paper, "_gpu", lambda name, seed=0: generate("gpu-random", seed=1), Outcome.FAILS),
-    ("gpu-greedy-unfair", gpu_paper, "base_shares", lambda view: 0 * base_shares(view), Outcome.NOT_REPRODUCIBLE),
-    ("sirius-strict-weight", sirius, "search", lambda: None, Outcome.NOT_REPRODUCIBLE),
+    ("gpu-graph-size", gpu_paper_claims, "paper_sizes", lambda gpus, tasks: (23, 79), Outcome.FAILS),
+    ("gpu-inputs", gpu_paper_claims, "paper_jobs", lambda: paper_jobs()[:18], Outcome.FAILS),
+    ("gpu-figure-1", gpu_paper_claims, "_gpu", lambda name, seed=0: generate("gpu-random", seed=1), Outcome.FAILS),
+    (
+        "gpu-greedy-unfair",
+        gpu_paper_claims,
+        "base_shares",
+        lambda view: 0 * base_shares(view),
+        Outcome.NOT_REPRODUCIBLE,
+    ),
+    ("sirius-strict-weight", sirius_priority_weights, "search", lambda: None, Outcome.NOT_REPRODUCIBLE),
     ("jit-lemma-2", jit_lemmas, "disorder", lambda entries, largest: ((1,), (0,)), Outcome.FAILS),
     ("jit-lemma-3", jit_lemma_3, "lemma_3_verdict", lambda: check(jit_matrix(PAPER_TWO_SLOTS[:2], 2)), Outcome.HOLDS),
-    ("jit-latest-feasible", jit_latest, "overload", lambda instance: None, Outcome.NOT_REPRODUCIBLE),
-    ("jit-no-delay", jit_latest, "end_of_jobs", lambda instance, arrival_s: np.zeros(1), Outcome.HOLDS),
+    ("jit-latest-feasible", jit_latest_arrivals, "overload", lambda instance: None, Outcome.NOT_REPRODUCIBLE),
+    ("jit-no-delay", jit_latest_arrivals, "end_of_jobs", lambda instance, arrival_s: np.zeros(1), Outcome.HOLDS),
     ("jit-forest", jit_forest, "agreement", lambda samples: {"tu": 9, "disagree": 1, "unproven": 0}, Outcome.FAILS),
 ]
 
@@ -80,16 +86,16 @@ def test_every_claim_is_seen_to_come_out_two_ways() -> None:
 
 
 def test_the_counter_example_of_strict_weights_by_hand() -> None:
-    never = sirius.NEVER
+    never = sirius_priority_weights.NEVER
     cost = np.array([[0, never, never], [0, 10, never], [never, 0, 10], [never, never, 0]])
     important = np.array([True, True, True, False])
-    assert sirius.waiting_by_class(cost, important, 11) == (1, 0)
-    assert sirius.waiting_by_class(cost, important, 1000) == (0, 1)
-    assert sirius.search(samples=3) is None
+    assert sirius_priority_weights.waiting_by_class(cost, important, 11) == (1, 0)
+    assert sirius_priority_weights.waiting_by_class(cost, important, 1000) == (0, 1)
+    assert sirius_priority_weights.search(samples=3) is None
 
 
 def test_latest_times_of_one_job_alone_can_be_met_in_figure_4() -> None:
-    assert jit_latest.overload(generate("jit-figure4")) is None
+    assert jit_latest_arrivals.overload(generate("jit-figure4")) is None
     assert jit_lemmas.disorder(1, 2) is not None
     assert paper_sizes(1, [1]) == (6, 6)
 

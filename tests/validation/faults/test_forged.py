@@ -10,9 +10,9 @@ import pytest
 from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.instances import generate
 from flowlex.models.jit.baselines import fill
+from flowlex.models.jit.interval_schedules import Blocks, load_counts
 from flowlex.models.jit.model import JitBandwidth, JitRun
 from flowlex.models.jit.plan_search import Plan
-from flowlex.models.jit.slot_blocks import Blocks, load_counts
 from flowlex.models.model_options import option_types
 from flowlex.models.registry import model_class, model_for
 from flowlex.validation.certificates import verifier_for, verify

@@ -209,13 +209,13 @@ GPU: dict[str, dict[str, Change]] = {
         "any may stop": lambda found, *_: found & False,
         "none may stop": lambda _, view, *__: view.task_running_gpu >= 0,
     },
-    f"{_GPU}.proof:_levels": {
+    f"{_GPU}.fairness_and_price_proof:_levels": {
         "none": lambda *_: {},
         "the first gets more": lambda found, *_: {
             k: str(Fraction(x) + (i == 0)) for i, (k, x) in enumerate(found.items())
         },
     },
-    f"{_GPU}.proof:_prices": {"none": lambda *_: {"gpu_price": {}, "job_price": {}}},
+    f"{_GPU}.fairness_and_price_proof:_prices": {"none": lambda *_: {"gpu_price": {}, "job_price": {}}},
     f"{_GPU}.placement_metrics:Placement.exact_transfer_s": {"a second less": lambda seconds, *_: seconds - 1},
 }
 

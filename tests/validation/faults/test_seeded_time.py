@@ -95,7 +95,7 @@ JIT: dict[str, dict[str, Change]] = {
         "all alone": lambda found, *_: np.arange(len(found)),
         "all together": lambda found, *_: 0 * found,
     },
-    f"{_JIT}.slot_blocks:blocks_of_cells": {
+    f"{_JIT}.interval_schedules:blocks_of_cells": {
         "one slot later": lambda b, *_: replace(b, begin=b.begin + 1, end=b.end + 1),
         "one unit to the next": _blocks("amount", array(lambda a: _shift(a))),
         "the first transfer's by the last": _blocks("item", _SWAP),
@@ -118,7 +118,7 @@ JIT: dict[str, dict[str, Change]] = {
         "a load less": lambda stages, *_: {name: value - (name == "level_1") for name, value in stages.items()},
         "nothing late": lambda stages, *_: stages | {"lateness": 0},
     },
-    f"{_JIT}.slot_blocks:Blocks.lateness": {"one less": lambda late, *_: max(late - 1, 0)},
+    f"{_JIT}.interval_schedules:Blocks.lateness": {"one less": lambda late, *_: max(late - 1, 0)},
     "flowlex.formulations.lexicographic.optimal_faces:_Faces.ended": {
         "the last stage lost": lambda r, *_: None if r is None else replace(r, stages=r.stages[:-1]),
         "values the other way round": lambda r, *_: (
@@ -134,7 +134,7 @@ def _shift(amount: Any) -> None:
 
 
 ALLOCATION: dict[str, dict[str, Change]] = {
-    f"{_ALLOCATION}.program:run_columns": {
+    f"{_ALLOCATION}.allocation_linear_program:run_columns": {
         "no pairs": lambda c, *_: _columns(c, ~c.paired),
         "the first lost": lambda c, *_: _columns(c, np.arange(c.count) > 0),
         "every second lost": lambda c, *_: _columns(c, np.arange(c.count) % 2 == 0),
@@ -149,13 +149,16 @@ ALLOCATION: dict[str, dict[str, Change]] = {
             c, first=np.where(c.paired, c.first, c.first.max() - c.first)
         ),
     },
-    f"{_ALLOCATION}.program:equal_throughput": {
+    f"{_ALLOCATION}.allocation_linear_program:equal_throughput": {
         "all the same": lambda v, *_: np.ones_like(v),
         "the first twice": array(lambda v: v[:1].__imul__(2)),
         "the other way round": _REVERSED,
     },
-    f"{_ALLOCATION}.program:limited": {"nothing": lambda m, *_: m & False, "everything": lambda m, *_: m | True},
-    f"{_ALLOCATION}.program:Columns.per_job": {
+    f"{_ALLOCATION}.allocation_linear_program:limited": {
+        "nothing": lambda m, *_: m & False,
+        "everything": lambda m, *_: m | True,
+    },
+    f"{_ALLOCATION}.allocation_linear_program:Columns.per_job": {
         "a tenth more": lambda values, *_: values * 1.1,
         "the last nothing": array(lambda v: v[-1:].__imul__(0)),
     },
@@ -172,7 +175,7 @@ ALLOCATION: dict[str, dict[str, Change]] = {
         "GPUs free": lambda prices, *_: {n: p * (n != "gpus") for n, p in prices.items()},
         "time free": lambda prices, *_: {n: p * (n != "time") for n, p in prices.items()},
     },
-    f"{_ALLOCATION}.policy_program:fill": {
+    f"{_ALLOCATION}.policy_linear_programs:fill": {
         "all full at once": lambda r, *_: replace(
             r, steps=tuple(replace(s, full=s.full | True) for s in r.steps[:1]) or r.steps
         ),
@@ -191,7 +194,7 @@ ALLOCATION: dict[str, dict[str, Change]] = {
         "the other way round": field("isolated", _REVERSED),
     },
     f"{_ALLOCATION}.policies:FinishTimes.least": {"a tenth higher": lambda rho, *_: rho * 1.1},
-    f"{_ALLOCATION}.policy_program:unit_of": {
+    f"{_ALLOCATION}.policy_linear_programs:unit_of": {
         "none": _none,
         "all the same": lambda unit, *_: None if unit is None else np.ones_like(unit),
     },

@@ -18,12 +18,17 @@ from pydantic import Field
 
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.exact_numbers import agrees, total, whole, wide
+from flowlex.validation.certificates.flow.formulation_from_instance import (
+    CountedProof,
+    counted_bounds,
+    state_flow,
+    weighted_objective,
+)
 from flowlex.validation.certificates.flow.goal_costs import Problem
 from flowlex.validation.certificates.flow.job_shares import stated_shares, unfair
 from flowlex.validation.certificates.flow.price_optimality import Prices, Survey, bound, strict, weighed
 from flowlex.validation.certificates.flow.side_constraints import CHECKS, overfull
 from flowlex.validation.certificates.flow.stage_bounds import PriceProof, StageProof, proven
-from flowlex.validation.certificates.flow.statement import CountedProof, counted_bounds, state_flow, weighted_objective
 from flowlex.validation.certificates.problem_options import FlowOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 

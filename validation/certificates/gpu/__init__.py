@@ -24,11 +24,11 @@ from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
 from flowlex.validation.certificates.gpu.dual_values import check_duals
 from flowlex.validation.certificates.gpu.fair_shares import fair_limits
+from flowlex.validation.certificates.gpu.formulation_from_instance import state_gpu
 from flowlex.validation.certificates.gpu.judge_large_rounds import judge_refined
 from flowlex.validation.certificates.gpu.preemption import Stops
 from flowlex.validation.certificates.gpu.round_options import RoundOptions
 from flowlex.validation.certificates.gpu.search_proof import GpuProof, SearchProof
-from flowlex.validation.certificates.gpu.statement import state_gpu
 from flowlex.validation.certificates.gpu.transfer_costs import Costs
 from flowlex.validation.certificates.problem_options import GpuOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier

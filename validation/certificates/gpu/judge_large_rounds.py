@@ -17,7 +17,7 @@ from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check, Claim, Finding
 from flowlex.validation.certificates.gpu.large_round_bounds import Prices
 from flowlex.validation.certificates.gpu.large_rounds import Large, Values
-from flowlex.validation.certificates.gpu.user_rules import GpuRules
+from flowlex.validation.certificates.gpu.user_written_rules import GpuRules
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.statement.stage_proof import StatementProof
 

@@ -15,10 +15,10 @@ from flowlex.instances.gpu_units import largest_unit
 from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
+from flowlex.validation.certificates.gpu.formulation_from_instance import stops_of
 from flowlex.validation.certificates.gpu.round_options import RoundOptions
-from flowlex.validation.certificates.gpu.statement import stops_of
 from flowlex.validation.certificates.gpu.transfer_costs import Costs
-from flowlex.validation.certificates.gpu.user_rules import GpuRules
+from flowlex.validation.certificates.gpu.user_written_rules import GpuRules
 
 __all__ = ["Large", "Values"]
 

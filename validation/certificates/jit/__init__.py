@@ -23,7 +23,7 @@ from flowlex.validation.certificates.certificate import Certificate, Check, Clai
 from flowlex.validation.certificates.jit.duality_proof import Board
 from flowlex.validation.certificates.jit.even_load_runs import sweep
 from flowlex.validation.certificates.jit.lateness import PartWindows, all_allowed, judge_lateness
-from flowlex.validation.certificates.jit.proof_data import LATENESS, Allowed, LevelProof, Prices
+from flowlex.validation.certificates.jit.prices_and_windows import LATENESS, Allowed, LevelProof, Prices
 from flowlex.validation.certificates.jit.schedule import JitSchedule, SchedulePart, View
 from flowlex.validation.certificates.jit.tie_break import tie_checks
 from flowlex.validation.certificates.jit.transfer_windows import NEVER, planned_transfers, transfer_windows

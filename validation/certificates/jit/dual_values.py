@@ -15,7 +15,7 @@ from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.jit import SchedulePart
-from flowlex.validation.certificates.jit.proof_data import LATENESS, LevelProof
+from flowlex.validation.certificates.jit.prices_and_windows import LATENESS, LevelProof
 
 __all__ = ["check_duals"]
 

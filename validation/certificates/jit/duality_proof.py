@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.validation.certificates.jit.proof_data import SAFE, Allowed, LevelProof, greatest
+from flowlex.validation.certificates.jit.prices_and_windows import SAFE, Allowed, LevelProof, greatest
 from flowlex.validation.certificates.jit.transfer_cells import Cells, Rows
 
 __all__ = ["Board"]

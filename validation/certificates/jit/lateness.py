@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.validation.certificates.jit.proof_data import SAFE, Allowed, LevelProof, Prices, greatest
+from flowlex.validation.certificates.jit.prices_and_windows import SAFE, Allowed, LevelProof, Prices, greatest
 from flowlex.validation.certificates.jit.transfer_cells import together
 
 #: A gap that settles nothing.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.jit.even_load_runs import Even
-from flowlex.validation.certificates.jit.proof_data import LevelProof
+from flowlex.validation.certificates.jit.prices_and_windows import LevelProof
 from flowlex.validation.certificates.jit.transfer_windows import TransferWindows, transfer_windows
 
 __all__ = ["JitSchedule", "SchedulePart", "View"]
@@ -51,7 +51,7 @@ class JitSchedule:
     ties
         Whether the goals after lateness and loads are stated: `flowlex.validation.certificates.jit.tie_break`.
     ruled
-        Whether the last part is proven elsewhere: `flowlex.validation.certificates.jit.changed_model_rules`.
+        Whether the last part is proven elsewhere: `flowlex.validation.certificates.jit.user_written_rules`.
     """
 
     share: float

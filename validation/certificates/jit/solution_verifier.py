@@ -26,12 +26,12 @@ from flowlex.validation.certificates.jit import (
     no_schedule,
     total_weight,
 )
-from flowlex.validation.certificates.jit.changed_model_rules import judge_rules
 from flowlex.validation.certificates.jit.dual_values import check_duals
+from flowlex.validation.certificates.jit.formulation_from_instance import state_jit
 from flowlex.validation.certificates.jit.schedule import View
-from flowlex.validation.certificates.jit.statement import state_jit
 from flowlex.validation.certificates.jit.tie_break import tie_figures
 from flowlex.validation.certificates.jit.transfer_windows import overloaded, transfer_windows
+from flowlex.validation.certificates.jit.user_written_rules import judge_rules
 from flowlex.validation.certificates.problem_options import JitOptions
 from flowlex.validation.certificates.statement.stage_proof import StatementProof
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.validation.certificates.jit.proof_data import Allowed, LevelProof, Prices
+from flowlex.validation.certificates.jit.prices_and_windows import Allowed, LevelProof, Prices
 
 __all__ = ["Cells", "Rows", "together"]
 

@@ -24,6 +24,7 @@ from flowlex.validation.certificates.exact_numbers import Number, agrees
 from flowlex.validation.certificates.pods.admission_bound import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.balance_bound import Piece, least_balance
 from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
+from flowlex.validation.certificates.pods.formulation_from_instance import judge_pods, state_pods
 from flowlex.validation.certificates.pods.gang_bounds import GangBounds
 from flowlex.validation.certificates.pods.group_rules import RuleBook
 from flowlex.validation.certificates.pods.placement import Usage, check_placement, could_be_added
@@ -35,7 +36,6 @@ from flowlex.validation.certificates.pods.pod_sizes import (
 )
 from flowlex.validation.certificates.pods.pod_values import QueueShares, levels_of
 from flowlex.validation.certificates.pods.price_bound import Population
-from flowlex.validation.certificates.pods.statement import judge_pods, state_pods
 from flowlex.validation.certificates.problem_options import PodOptions
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import Document

@@ -19,7 +19,13 @@ from flowlex.instances.model_changes import (
     Term,
     Variable,
 )
-from flowlex.validation.certificates.statement.exact_program import ExactStatement, Labels, Number, Variables, tidy
+from flowlex.validation.certificates.statement.rational_linear_program import (
+    ExactStatement,
+    Labels,
+    Number,
+    Variables,
+    tidy,
+)
 
 __all__ = ["change"]
 

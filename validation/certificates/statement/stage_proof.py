@@ -12,7 +12,7 @@ from pydantic import Field
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates.solution_document import Numeric, Strict
-from flowlex.validation.certificates.statement.exact_program import ExactStatement, Number, Stage
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number, Stage
 
 __all__ = ["Bounded", "StatedBranch", "StatedLeaf", "StatementProof", "least"]
 

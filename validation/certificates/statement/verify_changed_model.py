@@ -14,7 +14,7 @@ from flowlex.validation.certificates.exact_numbers import Number as Stated
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import Document
 from flowlex.validation.certificates.statement.apply_changes import change
-from flowlex.validation.certificates.statement.exact_program import ExactStatement, Number, Stage
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number, Stage
 from flowlex.validation.certificates.statement.stage_proof import Bounded, StatementProof, least
 
 __all__ = ["State", "in_measure", "judge_columns", "judge_statement"]

@@ -11,8 +11,8 @@ import numpy as np
 
 from flowlex.formulations.block_labels import block_labels
 from flowlex.instances.allocation import AllocationInstance
-from flowlex.models.allocation.policy_program import TOTALS, PolicyProgram
-from flowlex.models.allocation.program import Columns
+from flowlex.models.allocation.allocation_linear_program import Columns
+from flowlex.models.allocation.policy_linear_programs import TOTALS, PolicyProgram
 from flowlex.models.solution import ModelError
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.variable_labels import Index

@@ -38,9 +38,9 @@ _PR_SET_PDEATHSIG = 1
 _KIND = re.compile(rb'"kind"\s*:\s*"([a-z0-9-]+)"')
 #: What a task may ask for besides the solution of an instance: module and function, imported when it is asked for.
 _JOBS = {
-    "simulate": ("flowlex.cli.simulation_tasks", "simulate_task"),
+    "simulate": ("flowlex.cli.simulation_worker_tasks", "simulate_task"),
     "subtask": ("flowlex.cli.subtasks", "subtask"),
-    "measure": ("flowlex.cli.simulation_tasks", "measure_task"),
+    "measure": ("flowlex.cli.simulation_worker_tasks", "measure_task"),
 }
 
 

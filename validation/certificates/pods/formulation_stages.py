@@ -7,10 +7,10 @@ from collections.abc import Collection
 from fractions import Fraction
 from typing import Any
 
+from flowlex.validation.certificates.pods.formulation_rows import StatedPods, Terms
 from flowlex.validation.certificates.pods.pod_sizes import Level, exact_rates, need_of, shape_of, size_of, units_of
 from flowlex.validation.certificates.pods.pod_values import levels_of, worths_of
-from flowlex.validation.certificates.pods.statement_rows import StatedPods, Terms
-from flowlex.validation.certificates.statement.exact_program import Labels
+from flowlex.validation.certificates.statement.rational_linear_program import Labels
 
 __all__ = ["add_admission", "add_balance", "add_moves"]
 

@@ -17,14 +17,14 @@ from flowlex.formulations.solver_outcome import SolveOptions, Status
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.pods import Pod, PodInstance
 from flowlex.models.model_base import ModelError
+from flowlex.models.pods.formulation_labels import column_labels, row_labels
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance
 from flowlex.models.pods.problem.integer_program import PlacementProgram, partition
 from flowlex.models.pods.problem.node_fill_state import Cluster
-from flowlex.models.pods.statement_labels import column_labels, row_labels
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.solve_statement import StatementRun, run_statement
 
-__all__ = ["placement_statement", "pods_of_values", "run_with_tangents", "with_squares"]
+__all__ = ["placement_statement", "pods_of_values", "with_squares", "with_tangents"]
 
 #: Columns beyond which a statement by pod, node and card is not made.
 LARGEST_STATEMENT = 200_000
@@ -216,7 +216,7 @@ def _squares(
     return square.sum()
 
 
-def run_with_tangents(
+def with_tangents(
     state: Callable[[Collection[tuple[int, Fraction]]], Statement], options: SolveOptions, start: Floats | None
 ) -> StatementRun:
     """Solve the statement with the variance again and again, with tangents where the last answer lies.

@@ -8,7 +8,7 @@ from typing import Any
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
-from flowlex.validation.certificates.statement.exact_program import ExactStatement
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 
 __all__ = ["capacity_of", "quotas", "state_load"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 from flowlex.validation.certificates.pods.group_rules import Amount, RuleBook, domain_of
 from flowlex.validation.certificates.pods.pod_sizes import need_of, size_of
-from flowlex.validation.certificates.statement.exact_program import ExactStatement, Labels, Number
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Labels, Number
 
 __all__ = ["StatedPods", "Terms"]
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.instances.model_changes import Bounds, Changes, Constraint, Fix, Term
+from flowlex.models.jit.interval_schedules import Blocks, overfull
 from flowlex.models.jit.load_levels import find_plan
 from flowlex.models.jit.plan_search import Plan, Search
-from flowlex.models.jit.slot_blocks import Blocks, overfull
+from flowlex.models.jit.reference_formulation import rate_cells
 from flowlex.models.jit.solution import by_slot
-from flowlex.models.jit.statement import rate_cells
 from flowlex.models.jit.transfer_slot_grid import Grid
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun, run_statement

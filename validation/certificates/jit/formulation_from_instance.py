@@ -9,7 +9,7 @@ from typing import Any
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.jit.transfer_windows import TransferWindows, planned_transfers, transfer_windows
-from flowlex.validation.certificates.statement.exact_program import ExactStatement, Number
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number
 
 __all__ = ["JitStatement", "state_jit"]
 

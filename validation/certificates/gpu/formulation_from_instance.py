@@ -15,7 +15,7 @@ from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster
 from flowlex.validation.certificates.gpu.round_options import RoundOptions
 from flowlex.validation.certificates.gpu.transfer_costs import Costs
-from flowlex.validation.certificates.statement.exact_program import ExactStatement
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 
 __all__ = ["fair_levels", "state_gpu", "stops_of"]
 

@@ -14,11 +14,11 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.jit import JitInstance
 from flowlex.instances.model_changes import Bounds, Changes, Constraint, Fix, Interval, Term
 from flowlex.validation.certificates.certificate import Check, Finding
+from flowlex.validation.certificates.jit.formulation_from_instance import JitStatement
 from flowlex.validation.certificates.jit.schedule import JitSchedule, View
-from flowlex.validation.certificates.jit.statement import JitStatement
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.statement.apply_changes import change
-from flowlex.validation.certificates.statement.exact_program import ExactStatement, Number
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number
 from flowlex.validation.certificates.statement.stage_proof import Bounded, StatementProof
 from flowlex.validation.certificates.statement.verify_changed_model import judge_columns
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from flowlex.instances.allocation import AllocationInstance, JobType, Limit
 from flowlex.instances.exact_rationals import rational
-from flowlex.validation.certificates.statement.exact_program import ExactStatement
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 
 __all__ = ["shortest_makespan", "state_allocation"]
 

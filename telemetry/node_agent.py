@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flowlex.telemetry.agent_buffer import Journal
-from flowlex.telemetry.client import Backoff, Refused, TelemetryClient, Unreachable, replace_token
 from flowlex.telemetry.command_runner import SHIPPED, allowed_programs, run_command
+from flowlex.telemetry.http_client import Backoff, Refused, TelemetryClient, Unreachable, replace_token
 from flowlex.telemetry.request_documents import AgentHello, Assignment, Assignments, Heartbeat, Sample
 
 __all__ = ["Agent", "AgentSettings", "JournalInUse"]

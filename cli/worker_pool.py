@@ -66,7 +66,7 @@ def failed(task: dict[str, Any], status: str, message: str) -> Finished:
     return Finished(task, blank(task["instance"], task["engine"]) | {"status": status, "message": message})
 
 
-#: Called with a task and an event of its worker (see `flowlex.cli.worker`).
+#: Called with a task and an event of its worker (see `flowlex.cli.worker_process`).
 Listener = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
@@ -81,7 +81,7 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | N
     Parameters
     ----------
     tasks
-        See `flowlex.cli.worker.run_task`.
+        See `flowlex.cli.worker_process.run_task`.
     jobs
         Worker processes.
     listener
@@ -194,7 +194,7 @@ class _Process:
 
     def __init__(self, *, show_log: bool) -> None:
         self.log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115  (closed by kill)
-        command = [sys.executable, "-P", "-m", "flowlex.cli.worker", str(os.getpid())]
+        command = [sys.executable, "-P", "-m", "flowlex.cli.worker_process", str(os.getpid())]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -66,9 +66,9 @@ def explained() -> Iterator[None]:
     """Turn the errors a person can mend into one line and exit code 1."""
     import sqlalchemy as sa
 
-    from flowlex.telemetry.agent import JournalInUse
     from flowlex.telemetry.agent_buffer import ForeignJournal
-    from flowlex.telemetry.client import Refused, Unreachable
+    from flowlex.telemetry.http_client import Refused, Unreachable
+    from flowlex.telemetry.node_agent import JournalInUse
 
     try:
         yield
@@ -88,7 +88,7 @@ def client_for(role: Roles) -> Callable[..., AbstractContextManager[Any]]:
     def opened(
         server: Server = DEFAULT_SERVER, token_file: TokenFile = None, ca_file: Authority = None
     ) -> Iterator[Any]:
-        from flowlex.telemetry.client import TelemetryClient
+        from flowlex.telemetry.http_client import TelemetryClient
 
         with explained(), TelemetryClient(server, token_of(token_file, role), ca_file=ca_file) as client:
             yield client

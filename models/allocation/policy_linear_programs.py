@@ -14,6 +14,13 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
+from flowlex.models.allocation.allocation_linear_program import (
+    Base,
+    Columns,
+    base_program,
+    equal_throughput,
+    run_columns,
+)
 from flowlex.models.allocation.job_aggregation import job_classes
 from flowlex.models.allocation.pair_pricing import PairPrices, PricedMaster
 from flowlex.models.allocation.policies import (
@@ -29,7 +36,6 @@ from flowlex.models.allocation.policies import (
     prices_of,
     quickest,
 )
-from flowlex.models.allocation.program import Base, Columns, base_program, equal_throughput, run_columns
 
 __all__ = ["TOTALS", "Answer", "PolicyProgram", "unit_of"]
 

@@ -24,7 +24,7 @@ from flowlex.validation.certificates.flow.job_shares import stated_shares
 from flowlex.validation.certificates.flow.price_optimality import Prices, Survey, strict
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import Document, Strict, read_as
-from flowlex.validation.certificates.statement.exact_program import ExactStatement, Number, Stage
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number, Stage
 from flowlex.validation.certificates.statement.stage_proof import Bounded, StatedLeaf, least
 
 __all__ = ["CountedProof", "counted_bounds", "state_flow", "weighted_objective"]

@@ -12,10 +12,10 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.model_changes import Changes
 from flowlex.instances.pods import PodInstance
 from flowlex.validation.certificates.certificate import Check, Finding
-from flowlex.validation.certificates.pods.statement_rows import StatedPods
-from flowlex.validation.certificates.pods.statement_stages import add_admission, add_balance, add_moves
+from flowlex.validation.certificates.pods.formulation_rows import StatedPods
+from flowlex.validation.certificates.pods.formulation_stages import add_admission, add_balance, add_moves
 from flowlex.validation.certificates.proof_time_budget import Budget
-from flowlex.validation.certificates.statement.exact_program import ExactStatement
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 from flowlex.validation.certificates.statement.stage_proof import StatementProof
 from flowlex.validation.certificates.statement.verify_changed_model import judge_statement
 
