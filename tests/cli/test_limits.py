@@ -163,8 +163,8 @@ def test_reading_in_pieces_takes_no_more_than_there_is(tmp_path):
 
 def test_a_link_into_proc_has_one_line_of_results(run, tmp_path):
     (tmp_path / "memory.json").symlink_to("/proc/self/mem")
-    line = "import sys, pathlib as p, flowlex.cli.batch_results_log as j; "
-        "print(j.Fingerprint.of(p.Path(sys.argv[1])).path)"
+    line = "import sys, pathlib; from flowlex.cli.batch_results_log import Fingerprint; "
+    line += "print(Fingerprint.of(pathlib.Path(sys.argv[1])).path)"
     command = [sys.executable, "-c", line, str(tmp_path / "memory.json")]
     elsewhere = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     for _ in range(2):
