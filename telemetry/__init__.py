@@ -25,7 +25,7 @@ module                    what it holds
 `client`                  calls it
 `agent_buffer`            an agent's samples on disk until the service has them
 `command_runner`          runs one command: no shell, allow-list, limits of time and output;
-                          `supervise_command` leaves nothing behind
+                          `subprocess_supervisor` leaves nothing behind
 `agent`                   slots, heartbeats, delivery
 `collectors/`             what the shipped commands do; ``commands/`` has a file for each to run
 ========================  =====================================================================

@@ -37,7 +37,7 @@ TIMED_OUT, NOT_ALLOWED, BAD_OUTPUT = 124, 126, 65
 POLL_S = 0.2
 #: Bytes that a command may write to standard error.
 MAX_STDERR_BYTES = 65_536
-_SUPERVISOR = Path(__file__).resolve().parent / "supervise_command.py"
+_SUPERVISOR = Path(__file__).resolve().parent / "subprocess_supervisor.py"
 _CLEAR_UP_S = 10.0
 
 
