@@ -36,7 +36,8 @@ def dispatcher(function: Any, options: dict[str, Any]) -> Any:
         if "cannot cache" not in str(error):
             raise
         made = numba.njit(**options | {"cache": _use_temporary_folder()})(function)
-    made._cache.load_overload = partial(_load, made._cache, made._cache.load_overload)
+    if made is not function:  # the compiler is on
+        made._cache.load_overload = partial(_load, made._cache, made._cache.load_overload)
     return made
 
 
