@@ -13,20 +13,20 @@ module                    what it holds
 `database_tables`         what is stored, on SQLite or PostgreSQL
 `database`                connections, transactions
 `store`                   the methods on the tables by purpose: `registrations`, `read_queries`,
-                          `sample_writes`, `retention`, `clock_marks`
+                          `sample_writes`, `retention`, `stored_clock`
 `service_clock`           the service's time, which never steps
 `commit_thread`           the one thread that commits, many requests in one transaction
 `tokens_and_rights`       tokens and rights
-`assignments`             which node runs what; `known_nodes`: which nodes live
+`command_assignments`     which node runs what; `known_nodes`: which nodes live
 `request_limits`          what one client may cost; `connection_limits`: what one connection may
 `service_context`         what the routes share
 `rest_app`, `routes_*`    the REST interface and its documentation
 `access_rights`           who may ask; `response_models`: how rows and refusals become answers
-`client`                  calls it
+`http_client`             calls it
 `agent_buffer`            an agent's samples on disk until the service has them
 `command_runner`          runs one command: no shell, allow-list, limits of time and output;
                           `subprocess_supervisor` leaves nothing behind
-`agent`                   slots, heartbeats, delivery
+`node_agent`              slots, heartbeats, delivery
 `collectors/`             what the shipped commands do; ``commands/`` has a file for each to run
 ========================  =====================================================================
 

@@ -69,7 +69,7 @@ def require(*roles: Role) -> Callable[..., Awaitable[Identity]]:
         if identity is None:
             service.metrics.refused.labels("token").inc()
             raise refuse(401, "no_token", "give a valid token: Authorization: Bearer TOKEN")
-        request.state.known = True  # see `connections`
+        request.state.known = True  # see `connection_limits`
         if identity.role not in roles:
             raise refuse(403, "no_right", f"a token of role {identity.role.value} may not do this")
         return identity

@@ -1,6 +1,6 @@
 """What one connection may cost: deadlines for headers and bodies, connections of one address and of strangers.
 
-A connection is known once a request on it came with a valid token (``request.state.known``, see `rights`). Known
+A connection is known once a request on it came with a valid token (``request.state.known``, see `access_rights`). Known
 connections are never closed in favour of strangers, so that agents are served while others hold sockets open.
 """
 

@@ -4,7 +4,7 @@ The paper's ``t_DP`` is ``registration`` here, its ``t_Data`` is ``series`` (one
 value); ``sample`` adds the history and ``rollup`` its minute and hour aggregates. Values are stored as JSON text.
 
 There are two kinds of time: a sample's own ``time`` is read from the node's clock; ``arrived`` and ``sampled`` are read
-from the service's clock, which never steps (see `clock`). Ages are computed from the latter only.
+from the service's clock, which never steps (see `service_clock`). Ages are computed from the latter only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Runs one command as its parent and ends every process that it left, also those that moved to another session.
 
-A program of its own, started by the `runner` for each run with nothing but the standard library: orphans are handed
-to the nearest ancestor that asked for them (``PR_SET_CHILD_SUBREAPER``), and one parent per run keeps runs apart. It
-holds one end of a socket to the agent. There it says how the command ended; when the other end closes, because the
-run is over or the agent died, it kills what is left and ends.
+A program of its own, started by the `command_runner` for each run with nothing but the standard library: orphans are
+handed to the nearest ancestor that asked for them (``PR_SET_CHILD_SUBREAPER``), and one parent per run keeps runs
+apart. It holds one end of a socket to the agent. There it says how the command ended; when the other end closes,
+because the run is over or the agent died, it kills what is left and ends.
 """
 
 import ctypes

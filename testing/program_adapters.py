@@ -1,4 +1,4 @@
-"""Whatever states a program, brought to the one form of `program`, and a mutated form brought back.
+"""Whatever states a program, brought to the one form of `canonical_program`, and a mutated form brought back.
 
 The one place that knows PuLP, HiGHS, model files and our own formulations: another kind of source needs a line in
 `program_of`, and one in `rewrite` if mutation shall change it.

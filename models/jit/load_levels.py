@@ -1,8 +1,8 @@
 """From a grid to a proven lexicographic optimum: structure first, programs for what is left.
 
 Every pair on its own gives the least loads one can hope for, and a schedule that has them (see `presolve`). What its
-slots do not divide goes where ports have room (`rounding`). Ports that are overfull all the same become constraints,
-and programs plan the transfers that use them again, level by level; the windows of these may be elastic.
+slots do not divide goes where ports have room (`unit_rounding`). Ports that are overfull all the same become
+constraints, and programs plan the transfers that use them again, level by level; the windows of these may be elastic.
 
 Capacities of all other ports are left out. The answer to that relaxation is an optimum of the whole problem as soon
 as it breaks no port; while it does, these ports become constraints too. So the programs stay as small as the conflict.

@@ -1,4 +1,4 @@
-"""What all re-checks of `verify` share: requirements, exact integers, submatrices."""
+"""What all re-checks of `verify_proof` share: requirements, exact integers, submatrices."""
 
 from __future__ import annotations
 

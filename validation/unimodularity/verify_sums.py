@@ -1,4 +1,4 @@
-"""`verify` for sums and bicolourings."""
+"""`verify_proof` for sums and bicolourings."""
 
 from __future__ import annotations
 

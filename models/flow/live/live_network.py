@@ -1,7 +1,7 @@
 """The live network of the flow scheduler: what its arcs mean. All work here is proportional to what changed.
 
 Tasks, jobs and machines are vertices of a session; groups of machines (`machine_groups`, `exclusion_groups`) stand
-between, and `assignment` tells who runs where after each optimum.
+between, and `live_assignment` tells who runs where after each optimum.
 """
 
 from __future__ import annotations

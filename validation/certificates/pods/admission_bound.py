@@ -8,7 +8,7 @@ have admits more than
 where quotas, and the room that a spread leaves in all its domains together, may be resources with a price, too.
 
 Or each pod has a price of its own: it pays that, and a node earns at most what its best pattern is worth at these
-prices, which is searched (see `patterns`).
+prices, which is searched (see `best_node_pattern`).
 """
 
 from __future__ import annotations

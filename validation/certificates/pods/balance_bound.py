@@ -15,8 +15,8 @@ which is linear in the placement, so that prices bound it from below (see `price
 
     sum (u_i - m)^2 >= sum (u_i - low)(u_i - high),     sum |u_i - m| >= sum max(0, u_i - high, low - u_i),
 
-and for every node the least of such a cost less the prices of its pods is searched (see `patterns`). With all loads at
-most ``high``, a sum above 0 refutes that the largest load can be ``high`` or less.
+and for every node the least of such a cost less the prices of its pods is searched (see `best_node_pattern`). With all
+loads at most ``high``, a sum above 0 refutes that the largest load can be ``high`` or less.
 
 Either way a price of the mean may be added, and the least that the pods cost at these prices, given how many of every
 level are placed, is part of the sum.

@@ -19,7 +19,7 @@ Terms = dict[int, Number]
 
 @dataclass
 class StatedPods:
-    """Columns and rows of the statement in the making; `statement_stages` adds the stages."""
+    """Columns and rows of the statement in the making; `formulation_stages` adds the stages."""
 
     instance: PodInstance
     options: Mapping[str, Any]

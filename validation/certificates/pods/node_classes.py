@@ -74,7 +74,7 @@ class NodeClass:
     def best(
         self, price: list[float], move: float, law: int, low: float, high: float, slope: float, fine: float, limit: int
     ) -> float:
-        """At most what pods at these prices by group earn, less the cost of the load (see `patterns`)."""
+        """At most what pods at these prices by group earn, less the cost of the load (see `best_node_pattern`)."""
         from flowlex.validation.certificates.pods.best_node_pattern import best_pattern
 
         earns = {

@@ -1,7 +1,8 @@
 """A pod placement recomputed from its instance: capacities, admission by level, balance, and what proves them.
 
-The most pods of a level (a priority, or worth) are proven as `admission` says, the bound of the balance as `balance`
-says, both by trying all where that is short. What is not proven is quoted, and the claim falls to ``feasible``.
+The most pods of a level (a priority, or worth) are proven as `admission_bound` says, the bound of the balance as
+`balance_bound` says, both by trying all where that is short. What is not proven is quoted, and the claim falls to
+``feasible``.
 """
 
 from __future__ import annotations

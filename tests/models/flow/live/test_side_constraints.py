@@ -304,6 +304,17 @@ def test_a_gang_is_held_while_it_is_whole_and_free_when_torn():
     assert s.step(5.0).running == 2
 
 
+@pytest.mark.parametrize(("rules", "running"), [((), 1), ((Gang(name="g", jobs=("g",)),), 2)])
+def test_a_gang_runs_on_beyond_its_share_where_its_limit_lets_only_a_part_of_it_stop(rules, running):
+    s = live(machine("m0", slots=1), machine("m1", slots=1), goals=GOALS)
+    s.submit(job("g", 2, preemptions_per_hour=1), *rules)
+    assert s.step(1.0).running == 2
+    s.update_shares("g", max_tasks=1)
+    delta = s.step(2.0)
+    assert (delta.running, delta.whole) == (running, False)  # the network decides
+    assert s.audit().certificate.claim == "optimal"
+
+
 def test_a_resource_that_comes_late_counts_for_all_machines():
     s = live(machine("m0"))
     s.submit(FlowJob(name="a", tasks=(FlowTask(name="a", demands={"gpu": 1}), FlowTask(name="b"))))
