@@ -184,9 +184,6 @@ class Rules:
         if machine is None or machine not in cluster.machines:
             return None
         cost = moving.get(machine)
-        if cost is None and self._locality is not None and not task.costs and not self.placing(task):
-            goal, weight, per_mb = self._locality
-            return weight * goal.at(task, machine, cluster, per_mb)
         if cost is None and any(isinstance(t, Spot) and cluster.meets(machine, t) for t in moving):
             cost = self._prices(task, ((cluster.spots[machine], machine),), cluster)[0]
         return cost

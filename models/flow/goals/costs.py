@@ -84,19 +84,6 @@ class DataLocality(Goal):
                 found[Spot.of(rack)] = far - nearer * size
         return found
 
-    def at(self, task: TaskView, machine: str, cluster: ClusterView, per_mb: tuple[int, int, int]) -> int:
-        """The price of one machine."""
-        (far, nearer, here), of, cost = per_mb, cluster.racks, 0
-        rack = of[machine]
-        for block in task.task.data:
-            each = far if machine not in block.machines else far - here
-            for other in block.machines:
-                if of.get(other) == rack:
-                    each -= nearer
-                    break
-            cost += each * block.size_mb
-        return cost
-
     def read_elsewhere(self, machines: Sequence[str], rack: str, cluster: ClusterView) -> bool:
         """Whether none of the machines that hold a task's data is in a rack, and all may be among the best."""
         of = cluster.racks
