@@ -202,7 +202,8 @@ class _Stated:
                 each = (cost[fits[:, first]] for cost in self.cost.values())
                 same = same and all(bool((cost[:, m] == cost[:, first]).all()) for cost in each)
                 masks = [mask for team in self.ties.teams for _, mask in team.domains]
-                masks += [mask for spread in self.ties.spreads for mask, _ in spread.domains.values()]
+                limited = (each for spread in self.ties.spreads for each in spread.domains.values())
+                masks += [mask for mask, most in limited if most is not None]
                 same = same and all(mask[m] == mask[first] for mask in masks)
                 slots = ([each[machine == k].tolist() for each in prices.values()] for k in (first, m))
                 if not same or next(slots) != next(slots):

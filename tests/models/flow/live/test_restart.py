@@ -102,6 +102,13 @@ def test_a_rule_about_a_place_that_is_gone_is_legal(tmp_path):
     assert live.step(3.0).running == 3 and sorted(live.placements().values()) == ["m0", "m0", "m1"]
 
 
+def test_domains_that_a_spread_does_not_limit_are_alike_to_its_certificate():
+    live = racks("r0", "r1", "r2")
+    live.submit(job("a", 6), TaskSpread(name="s", jobs=("a",), over="rack", limits={"r0": 1}))
+    delta = live.step(1.0)
+    assert (delta.running, delta.whole) == (5, True) and delta.certificate.claim == "optimal"
+
+
 def test_a_rule_whose_places_are_all_gone_waits_and_says_so(tmp_path):
     live = racks("r0")
     live.add_machine(Machine(name="z", slots=2, labels=("zone=a",)))
