@@ -228,9 +228,8 @@ def compare(seed):
     else:
         assert str(solution.status) == "optimal"
         assert list(solution.stages) == list(wanted)
-        assert list(figures(solution).values()) == pytest.approx(
-            list(wanted.values()), abs=1e-4
-        )  # the plain program gives way by 1e-5 a stage
+        # The plain program gives way by 1e-5 a stage.
+        assert list(figures(solution).values()) == pytest.approx(list(wanted.values()), abs=1e-4)
     proven(solution)
     return True
 
