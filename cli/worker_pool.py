@@ -168,8 +168,9 @@ class SingleWorker:
                             listener(task, event)
             except EOFError:
                 log = process.log_tail()
-                said, cause = log.strip().rpartition("\n")[2].strip(), _cause(self.close())
-                if message := process.stage and out_of_memory(task.get("memory_limit_mb"), log):
+                limit_mb = task.get("memory_limit_mb")
+                said, cause = log.strip().rpartition("\n")[2].strip(), _cause(self.close(), limit_mb)
+                if message := process.stage and out_of_memory(limit_mb, log):
                     return process.cut_off("error", message, "memory limit")
                 if process.stage:
                     message = f"the process that was {process.stage} it ended: {cause} {said}".strip()
@@ -285,11 +286,15 @@ class _Process:
         return code
 
 
-def _cause(code: int) -> str:
+def _cause(code: int, limit_mb: int | None) -> str:
     if code >= 0:
         return f"exit code {code}."
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    return f"{name} (out of memory?)." if name == "SIGKILL" else f"{name}."
+    if name == "SIGKILL":
+        return f"{name} (out of memory?)."
+    if limit_mb is not None and name in ("SIGSEGV", "SIGBUS", "SIGABRT"):  # a library that used memory it did not get
+        return f"{name} (perhaps for lack of memory: the limit is {limit_mb} MB)."
+    return f"{name}."
