@@ -86,9 +86,7 @@ def test_a_library_that_ends_its_process_for_lack_of_memory_is_no_riddle(run, wr
     records = list(map(json.loads, result.stdout.splitlines()))
     assert result.exit_code == 1 and len(records) == 4
     known = f"needs more than the memory limit of {limit} MB"
-    crash = (
-        rf"the process .* ended: SIG\w+ \(perhaps for lack of memory: the limit is {limit} MB\)\..*"  # rare: no words
-    )
+    rare = rf"the process .* ended: SIG\w+ \(perhaps for lack of memory: the limit is {limit} MB\)\..*"  # no last words
     assert all(re.fullmatch(f"{known}|{rare}", record["message"]) for record in records), records
 
 
@@ -102,10 +100,8 @@ def test_a_crash_under_a_memory_limit_names_the_limit(run, write, monkeypatch):
         os.kill(process.process.pid, signal.SIGSEGV)
 
     monkeypatch.setattr(_Process, "take_in", crash)
-    for words, cause in (
-        ((), "SIGSEGV."),
-        (("--memory-limit", 900), "(perhaps for lack of memory: the limit is 900 MB)."),
-    ):
+    limited = "SIGSEGV (perhaps for lack of memory: the limit is 900 MB)."
+    for words, cause in (((), "SIGSEGV."), (("--memory-limit", 900), limited)):
         (record,) = map(json.loads, run("solve", "a.json", *words, "--json").stdout.splitlines())
         assert record["status"] == "error" and record["message"].endswith(cause)
 
