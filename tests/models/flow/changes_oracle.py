@@ -2,7 +2,7 @@
 
 It knows the goals of `tests.models.flow.ties`: shares by guarantees and limits, strict priority, required and
 forbidden resources, utilities, spread load (2 a task), and a credit of 3 for staying; capacities, and limits of
-preemption where machines have the slots of all that run.
+preemption.
 """
 
 from __future__ import annotations
@@ -137,6 +137,11 @@ class Program:
             and self.fits(task, self.machines[task.running.machine])
             and all(self.domain(self.machines[task.running.machine], key) for key in self.keys(name, members))
         }  # fmt: skip
+        for name, machine in self.machines.items():  # one that lost slots keeps those of no preemption, then by order
+            order = [(job.preemptions_per_hour != 0, job.priority, -task.running.elapsed_s, task.name)
+                     for job, task in self.tasks.values() if held.get(task.name) == name]  # fmt: skip
+            for *_, task in sorted(order)[machine.slots :]:
+                del held[task]
         while True:
             free = set()
             for (kind, _), (rule, those) in members.items():

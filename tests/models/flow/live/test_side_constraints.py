@@ -79,9 +79,9 @@ def price_of(instance, task):
     return (round(more - cost) + 1 if np.allclose(first, then) else None), False
 
 
-def happen(s, rng, fresh, kinds=5):
+def happen(s, rng, fresh):
     tasks, machines = list(s.state.tasks), list(s.state.cluster.machines)
-    kind = int(rng.integers(0, kinds))
+    kind = int(rng.integers(0, 6))
     if kind == 0 and tasks:
         task = str(rng.choice(tasks))
         s.cancel(task=task) if s.machine_of(task) is None else s.finish(task)
@@ -92,7 +92,11 @@ def happen(s, rng, fresh, kinds=5):
         s.untie(*rules[int(rng.integers(len(rules)))])
     elif kind == 3 and fresh:
         s.add_machine(fresh.pop())
-    elif kinds > 4:  # something always happens, as `score` is that of the last full solve
+    elif kind == 4:
+        again = s.state.cluster.machines[str(rng.choice(machines))]
+        s.remove_machine(again.name)
+        s.add_machine(again.model_copy(update={"slots": int(rng.integers(0, 3))}))
+    else:  # something always happens, as `score` is that of the last full solve
         s.set_slots(str(rng.choice(machines)), int(rng.integers(0, 4)))
 
 
@@ -151,7 +155,8 @@ def test_limits_of_preemptions_hold_beside_rules(seed, tmp_path):
             for rule in those
         ]
         s.submit(FlowJob(name=f"n{number}", tasks=tasks, priority=4 - number, preemptions_per_hour=limit), *new)
-        happen(s, rng, [m for m in machines if m.name not in s.state.cluster.machines], kinds=4)
+        for _ in range(int(rng.integers(1, 4))):
+            happen(s, rng, [m for m in machines if m.name not in s.state.cluster.machines])
         s.prepare(1000.0 * number)
         instance = s.instance()
         save_scheduler(s, tmp_path / "state")
