@@ -52,27 +52,15 @@ class Fingerprint:
 
 @dataclass
 class Journal:
-    """Results of one folder, locked until closed. Use it as a context manager.
+    """Results of one folder, locked until closed. Use it as a context manager."""
 
-    Attributes
-    ----------
-    folder
-        Where ``results.jsonl`` and the solution files are.
-    records
-        Results found when it was opened, by resolved path of the instance file.
-    dropped
-        Lines found that were no results (torn by a killed run).
-    foreign
-        Lines found that are complete but no results of this command, such as a report's measurements without inputs.
-    differing
-        Names of options that kept a result from being taken for `done`.
-    """
-
-    folder: Path
+    folder: Path  # where ``results.jsonl`` and the solution files are
+    # results found when it was opened, by resolved path of the instance file
     records: dict[str, Record] = field(default_factory=dict)
-    dropped: int = 0
+    dropped: int = 0  # lines found that were no results (torn by a killed run)
+    # lines found that are complete but no results of this command, such as a report's measurements without inputs
     foreign: int = 0
-    differing: set[str] = field(default_factory=set)
+    differing: set[str] = field(default_factory=set)  # names of options that kept a result from being taken for `done`
     _lock: int = -1
     _stream: int = -1
 
@@ -136,11 +124,7 @@ class Journal:
     def begin(self, forget: set[str]) -> bool:
         """Make the file ready to append to: drop torn lines and those of instances about to be solved.
 
-        Returns
-        -------
-        bool
-            Whether results were dropped that a person may want; the file as it was is then kept as
-            ``results.previous.jsonl``.
+        Whether results were dropped that a person may want; the file as it was is then ``results.previous.jsonl``.
         """
         try:
             lost = [record for path, record in self.records.items() if path in forget]

@@ -29,27 +29,15 @@ _DISPLAYED = 1
 
 @dataclass(frozen=True)
 class Job:
-    """One line of results.
+    """One line of results."""
 
-    Attributes
-    ----------
-    name
-        The instance, as messages name it.
-    mark
-        What the result is bound to.
-    inputs
-        Files that a worker reads.
-    stem, suffix
-        Of the name of the file that holds the answer; a number goes between them where that name is taken.
-    task
-        What a worker needs to know beyond the options; ``job`` names what it does, other than to solve.
-    """
-
-    name: str
-    mark: Fingerprint
-    inputs: tuple[Path, ...] = ()
+    name: str  # the instance, as messages name it
+    mark: Fingerprint  # what the result is bound to
+    inputs: tuple[Path, ...] = ()  # files that a worker reads
+    # stem, suffix: of the name of the file that holds the answer; a number goes between them where that name is taken
     stem: str = ""
     suffix: str = SOLUTION_SUFFIX
+    # what a worker needs to know beyond the options; ``job`` names what it does, other than to solve
     task: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -92,23 +80,8 @@ def _cluster(scheduler: str, wait_s: float | None) -> Cluster:
 class Batch:
     """Do jobs, write results down as they come, and count them.
 
-    Parameters
-    ----------
-    jobs
-        What is to be done, each once.
-    options
-        What may change an answer: ``engine``, ``settings``, ``time_limit_s``, ``gap``, ``compare``, and if given
-        ``memory_limit_mb``, ``solver``, ``threads``, ``seed``.
-    journal
-        Where results go, open; None keeps nothing.
-    processes
-        Worker processes.
-    resume
-        Skip what the journal holds.
-    log
-        Show the solvers' logs on standard error.
-    cluster
-        Machines that do it, instead of processes of this one; entered.
+    ``options`` is what may change an answer, and so what a result is bound to. ``cluster`` are machines, entered, that
+    do it instead of processes of this one.
     """
 
     def __init__(

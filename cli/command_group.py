@@ -18,22 +18,13 @@ __all__ = ["LAZY", "TASKS", "FlowlexGroup", "Lazy"]
 
 @dataclass(frozen=True)
 class Lazy:
-    """A command whose module is imported only when it is called.
+    """A command whose module is imported only when it is called."""
 
-    Attributes
-    ----------
-    module, attribute
-        The function, or the `typer.Typer` with sub-commands.
-    help
-        The line in ``flowlex --help``.
-    extra
-        The optional dependencies that it needs to run (not for its help), if any.
-    """
-
+    # module, attribute: the function, or the `typer.Typer` with sub-commands
     module: str
     attribute: str
-    help: str
-    extra: str = ""
+    help: str  # the line in ``flowlex --help``
+    extra: str = ""  # the optional dependencies that it needs to run (not for its help), if any
 
     def present(self) -> bool:
         """Whether this installation has it."""

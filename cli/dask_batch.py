@@ -47,19 +47,8 @@ _INNOCENT = 20
 class Cluster:
     """A Dask scheduler and its workers; a context manager.
 
-    Parameters
-    ----------
-    scheduler
-        ``tcp://HOST:PORT`` (or ``tls://``), or ``local:N``: N worker processes of this machine, ended afterwards.
-    quiet
-        Print nothing about the cluster.
-    wait_s
-        Seconds to wait for a first worker, and for another once all have gone; 60 and 600 if not given.
-
-    Raises
-    ------
-    PoolError
-        The address is wrong, the scheduler does not answer or has no workers, or workers have other versions.
+    ``scheduler`` is ``tcp://HOST:PORT`` (or ``tls://``), or ``local:N``: N worker processes of this machine, ended
+    afterwards. ``wait_s``: seconds to wait for a first worker, and for another once all have gone.
     """
 
     def __init__(self, scheduler: str, *, quiet: bool = False, wait_s: float | None = None) -> None:
@@ -129,13 +118,7 @@ class Cluster:
             raise PoolError(f"workers have other versions than this client: {'; '.join(wrong[:3])}{more}")
 
     def perform(self, tasks: Sequence[dict[str, Any]]) -> Iterator[Finished]:
-        """Yield the result of each task, as they finish; waits for workers while there are none.
-
-        Raises
-        ------
-        PoolError
-            The scheduler is lost, or there were no workers for too long.
-        """
+        """Yield the result of each task, as they finish; waits for workers while there are none."""
         workers = Workers(self._client, self.scheduler, _NO_WORKER_S if self.wait_s is None else self.wait_s)
         try:
             yield from _Run(self._client, tasks).results(workers)
@@ -155,13 +138,7 @@ class Workers:
         self._none_since: float | None = None
 
     def threads(self) -> int:
-        """Threads of all workers.
-
-        Raises
-        ------
-        PoolError
-            There were none for ``wait_s`` seconds.
-        """
+        """Threads of all workers; `PoolError` when there were none for ``wait_s`` seconds."""
         now = time.monotonic()
         if now - self._asked < 1.0:
             return self._threads

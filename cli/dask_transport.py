@@ -29,28 +29,15 @@ _thread = threading.local()
 
 @dataclass(frozen=True)
 class PackedTask:
-    """A task and the files that it reads.
+    """A task and the files that it reads."""
 
-    Attributes
-    ----------
-    task
-        See `flowlex.cli.worker_process.run_task`.
-    files
-        Contents by path below the folder where they are unpacked.
-    paths
-        The same paths by the names of the files in the task.
-    run, key
-        Identifier of the run, and of the task within it.
-    versions
-        Versions of the client.
-    """
-
-    task: dict[str, Any]
-    files: dict[str, bytes] = field(repr=False)
-    paths: dict[str, str]
+    task: dict[str, Any]  # see `flowlex.cli.worker_process.run_task`
+    files: dict[str, bytes] = field(repr=False)  # contents by path below the folder where they are unpacked
+    paths: dict[str, str]  # the same paths by the names of the files in the task
+    # run, key: identifier of the run, and of the task within it
     run: str = ""
     key: str = ""
-    versions: dict[str, str] = field(default_factory=dict, repr=False)
+    versions: dict[str, str] = field(default_factory=dict, repr=False)  # versions of the client
 
     @property
     def size(self) -> int:
@@ -83,13 +70,7 @@ class PackedTask:
 
 
 def pack(task: dict[str, Any], **identity: Any) -> PackedTask:
-    """Read the files that a task needs; ``identity`` is ``run``, ``key`` and ``versions``.
-
-    Raises
-    ------
-    InstanceError
-        A file cannot be read, or changed while it was read.
-    """
+    """Read the files that a task needs; ``identity`` is ``run``, ``key`` and ``versions``."""
     inputs = list(map(location, task["inputs"]))
     names = [Path(os.path.normpath(Path.cwd() / str(path))) for path in inputs]  # URLs too: only differences matter
     base = os.path.commonpath([name.parent for name in names]) if names else ""

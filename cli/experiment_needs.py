@@ -72,18 +72,10 @@ def running_service() -> Iterator[HandedIn]:
 
 @dataclass(frozen=True)
 class Need:
-    """Something that an experiment takes as a keyword.
+    """Something that an experiment takes as a keyword."""
 
-    Attributes
-    ----------
-    missing
-        Why this machine does not have it, and what to do; empty when it has.
-    give
-        Opens it.
-    """
-
-    missing: Callable[[], str]
-    give: Callable[[], AbstractContextManager[Any]]
+    missing: Callable[[], str]  # why this machine does not have it, and what to do; empty when it has
+    give: Callable[[], AbstractContextManager[Any]]  # opens it
 
 
 def _no_service() -> str:

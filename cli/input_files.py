@@ -39,15 +39,7 @@ class Inputs:
 
 
 def discover(paths: Iterable[Path]) -> Inputs:
-    """Find the instance files that the paths stand for.
-
-    Raises
-    ------
-    FileNotFoundError
-        A path does not exist.
-    NotADirectoryError, PermissionError
-        A folder cannot be listed.
-    """
+    """Find the instance files that the paths stand for."""
     files: dict[Path, Path] = {}
     left_out: list[Path] = []
     for path in paths:
@@ -100,13 +92,7 @@ def landing(context: typer.Context, output: Path | None, name: str) -> Path:
 
 
 def save_standard_input(context: typer.Context, output: Path | None) -> Path:
-    """Write standard input to a file, so that it can be read by a worker (and solved again).
-
-    Raises
-    ------
-    InstanceError
-        It is longer than an unpacked instance file may be.
-    """
+    """Write standard input to a file, so that it can be read by a worker (and solved again)."""
     data = read_most(sys.stdin.buffer, MAX_UNPACKED + 1)
     if len(data) > MAX_UNPACKED:
         raise InstanceError(f"holds more than {MAX_UNPACKED >> 20} MB; write it to a file", path="standard input")

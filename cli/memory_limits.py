@@ -45,13 +45,7 @@ def out_of_memory(limit_mb: int | None, log: str | None = None) -> str:
 
 
 def refuse_changed(task: dict[str, Any]) -> None:
-    """Refuse a file that changed since the batch looked at it: its result would be of another file than its line says.
-
-    Raises
-    ------
-    InstanceError
-        Size or time of change differ from those in the task's ``mark``.
-    """
+    """Refuse a file that changed since the batch looked at it, as its result would be of another file."""
     path, mark = Path(task["path"]), task.get("mark")
     sent = "job" in task or task["path"] != task["instance"]  # a copy on another machine; the client compared
     if mark is None or sent or is_url(path) or not path.is_file():

@@ -127,13 +127,7 @@ def place(text: str) -> Path:
 
 
 def check_scheduler(scheduler: str | None, jobs: int, *, log: bool = False) -> None:
-    """Refuse what a cluster decides itself.
-
-    Raises
-    ------
-    typer.BadParameter
-        ``--jobs`` or ``--log`` beside ``--scheduler``.
-    """
+    """Refuse what a cluster decides itself."""
     if scheduler is None:
         return
     if jobs != 1:
@@ -144,13 +138,7 @@ def check_scheduler(scheduler: str | None, jobs: int, *, log: bool = False) -> N
 
 
 def named_texts(texts: Iterable[str] | None, form: str, option: str, *, dashes: bool = True) -> dict[str, str]:
-    """Read texts of the form NAME=TEXT, each name once; without ``dashes`` names have underscores instead.
-
-    Raises
-    ------
-    typer.BadParameter
-        A text has another form, or a name is given twice.
-    """
+    """Read texts of the form NAME=TEXT, each name once; without ``dashes`` names have underscores instead."""
     found: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -167,11 +155,6 @@ def parse_settings(settings: list[str] | None, *, changes: Path | None = None, *
     """Read ``key=value`` texts, and options that are short for one; a value in brackets or braces is JSON.
 
     A file of changes becomes the setting ``changes``, and so a part of what a result is bound to.
-
-    Raises
-    ------
-    typer.BadParameter
-        A text without ``=``, a key given twice, or a value that begins like JSON and is not.
     """
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in named.items() if value is not None)]
     given = named_texts(texts, "KEY=VALUE", "--set", dashes=False)

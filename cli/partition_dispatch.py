@@ -39,18 +39,10 @@ class Finished:
 def dispatch(
     shares: Mapping[str, Mapping[str, int]], command: Sequence[str], *, timeout_s: float, logs: Path
 ) -> list[Finished]:
-    """Run the command once per node that has items, all at once; return how each ended, by node.
+    """Run the command once per node that has items (by block), all at once; return how each ended, by node.
 
-    Parameters
-    ----------
-    shares
-        For each node the number of items of each block that it processes.
-    command
-        Program and arguments. Standard input: ``{"node": name, "items": count, "blocks": {name: count}}``.
-    timeout_s
-        A program that takes longer is ended with its group.
-    logs
-        Folder for ``NODE.log``, what a program prints.
+    What a program prints goes to ``NODE.log`` in ``logs``; one that takes longer than ``timeout_s`` is ended with its
+    group.
 
     Examples
     --------

@@ -46,13 +46,7 @@ def distributed_subtasks(task: dict[str, Any]) -> Iterator[None]:
 
 
 def _map(task: dict[str, Any], perform: Perform, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Results of a function for each item, in order.
-
-    Raises
-    ------
-    EngineError
-        A subtask failed, or was killed at a limit.
-    """
+    """Results of a function for each item, in order."""
     from flowlex.formulations.solver_outcome import EngineError
 
     limits = {name: task.get(name) for name in ("engine", "time_limit_s", "memory_limit_mb", "log")}

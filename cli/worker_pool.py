@@ -76,21 +76,9 @@ def grace_s(time_limit_s: float) -> float:
 
 
 def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | None = None) -> Iterator[Finished]:
-    """Solve tasks on ``jobs`` processes, started at once; yields each as it finishes, whatever happened to it.
+    """Do tasks (see `flowlex.cli.worker_process.run_task`) on ``jobs`` processes, started at once.
 
-    Parameters
-    ----------
-    tasks
-        See `flowlex.cli.worker_process.run_task`.
-    jobs
-        Worker processes.
-    listener
-        Called with a task and each event of its worker: a stage begins, a better answer is found.
-
-    Raises
-    ------
-    PoolError
-        Workers end before they begin to work.
+    Yields each as it finishes, whatever happened to it; `PoolError` where workers end before they begin to work.
     """
     waiting, results = SimpleQueue[dict[str, Any]](), SimpleQueue[Finished | Exception]()
     stop, announced = threading.Event(), threading.Event()
@@ -141,15 +129,7 @@ class SingleWorker:
         self._process: _Process | None = None
 
     def perform(self, task: dict[str, Any], wanted: Callable[[], bool], listener: Listener | None = None) -> Finished:
-        """Do one task; calls ``wanted`` every half second.
-
-        Raises
-        ------
-        PoolError
-            Processes end before they begin to work.
-        Cancelled
-            ``wanted`` returned false and the task was stopped.
-        """
+        """Do one task; `Cancelled` once ``wanted``, called every half second, returns false."""
         words = ""
         for _ in range(_PATIENCE):
             try:
@@ -236,12 +216,7 @@ class _Process:
     def read(self, most_s: float) -> Iterator[dict[str, Any]]:
         """Messages that arrive within some seconds.
 
-        Raises
-        ------
-        EOFError
-            The process has ended.
-        TimeoutError
-            The deadline is over; the message says of what.
+        `EOFError` when the process has ended, `TimeoutError`, which says of what, when the deadline is over.
         """
         left = self.deadline - time.monotonic()
         if select.select([self.outbox], [], [], max(0.0, min(most_s, left)))[0]:

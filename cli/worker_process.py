@@ -87,18 +87,10 @@ def die_with_parent() -> None:
 def run_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Do a task, such as to solve an instance; whatever goes wrong becomes part of the answer.
 
-    Parameters
-    ----------
-    task
-        ``instance``, ``path``, ``engine``, ``time_limit_s``, ``solution`` (path of the file to write, or None), and if
-        given ``job`` (see `_JOBS`) and ``memory_limit_mb``. To solve: ``settings``, ``gap``, ``compare``, ``display``,
-        ``spare_threads``, ``log``, and if given ``solver``, ``threads``, ``seed``.
-
-    Returns
-    -------
-    dict
-        ``record`` (see `flowlex.cli.result_record`), ``display`` (tables for a person), ``usage`` (whether the options
-        themselves were wrong).
+    A task has ``instance``, ``path``, ``engine``, ``time_limit_s``, ``solution`` (path of the file to write, or None),
+    and if given ``job`` (see `_JOBS`) and ``memory_limit_mb``. To solve: ``settings``, ``gap``, ``compare``,
+    ``display``, ``spare_threads``, ``log``, and if given ``solver``, ``threads``, ``seed``. The answer has ``record``
+    (see `flowlex.cli.result_record`), ``display`` (tables for a person), ``usage`` (whether the options were wrong).
     """
     record = blank(task["instance"], task.get("simulator", task["engine"]))
     reply: dict[str, Any] = {"record": record, "display": {}, "usage": False, "answer": None}

@@ -160,35 +160,24 @@ class Limit(Part):
 # Compared by identity, so that equal instances stay equal whether or not this view was made.
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocationArrays:
-    """The instance as arrays. Sizes: n jobs, J GPU types, P pair throughputs, E entities.
+    """The instance as arrays. Sizes: n jobs, J GPU types, P pair throughputs, E entities."""
 
-    Attributes
-    ----------
-    speed
-        (n, J) steps/s; 0 where the type has fewer GPUs than the job uses at once.
-    scale, weight, kind
-        (n,) GPUs used at once, weight, index of the job type.
-    steps, running, isolated, deadline
-        (n,); NaN where steps or deadline are not given.
-    entity
-        (n,) index of the job's entity, -1 without.
-    count, price
-        (J,) GPUs, USD per hour.
-    pair_kind, pair_gpu, pair_speed
-        (P, 2) job types, (P,) GPU type, (P, 2) steps/s; pairs that do not fit or do not run are left out.
-    """
-
-    speed: Floats
+    speed: Floats  # (n, J) steps/s; 0 where the type has fewer GPUs than the job uses at once
+    # scale, weight, kind: (n,) GPUs used at once, weight, index of the job type
     scale: Integers
     weight: Floats
     kind: Integers
+    # steps, running, isolated, deadline: (n,); NaN where steps or deadline are not given
     steps: Floats
     running: Floats
     isolated: Floats
     deadline: Floats
-    entity: Integers
+    entity: Integers  # (n,) index of the job's entity, -1 without
+    # count, price: (J,) GPUs, USD per hour
     count: Integers
     price: Floats
+    # pair_kind, pair_gpu, pair_speed: (P, 2) job types, (P,) GPU type, (P, 2) steps/s; pairs that do not fit or do not
+    # run are left out
     pair_kind: Integers
     pair_gpu: Integers
     pair_speed: Floats

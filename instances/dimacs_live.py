@@ -99,21 +99,11 @@ Change: TypeAlias = SetNode | AddArc | ChangeArc | NewNode | RemoveNode
 
 @dataclass
 class Round:
-    """What changes before the next optimum.
+    """What changes before the next optimum."""
 
-    Attributes
-    ----------
-    number
-        From 1.
-    line
-        The line that ends it.
-    nodes
-        How many nodes the problem line declares; given in the first round only.
-    """
-
-    number: int
-    line: int = 0
-    nodes: int | None = None
+    number: int  # from 1
+    line: int = 0  # the line that ends it
+    nodes: int | None = None  # how many nodes the problem line declares; given in the first round only
     changes: list[Change] = field(default_factory=list)
 
 
@@ -121,11 +111,6 @@ def rounds(lines: Iterable[bytes]) -> Iterator[Round]:
     """Read a stream and yield each round as soon as its last line is there.
 
     What follows the last ``c EOI`` is a round of its own, so that a plain DIMACS file is one round.
-
-    Raises
-    ------
-    InstanceError
-        While iterating, for the first line that is wrong, naming it.
 
     Examples
     --------

@@ -275,16 +275,6 @@ class EventLog:
     """A log in a file (plain or gzip), read line by line as it is iterated over, however long it is.
 
     Reading ends with the file or with the first damaged line; ``damage`` then says what stopped it.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Raises
-    ------
-    InstanceError
-        While iterating: the file cannot be read at all.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -27,11 +27,6 @@ def rational(number: float | str | Decimal | Fraction) -> Fraction:
 
     The one reader of exact numbers: instances, models and certificates all read by it.
 
-    Raises
-    ------
-    ValueError
-        Text that is no number, NaN or infinity.
-
     Examples
     --------
     >>> rational(0.1), rational("2.50"), rational("6063/5"), rational(2**53 + 1)

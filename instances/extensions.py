@@ -48,13 +48,7 @@ def kinds() -> tuple[str, ...]:
 
 
 def instance_class(kind: Any) -> type[Instance]:
-    """Return the class of a kind, imported now.
-
-    Raises
-    ------
-    InstanceError
-        No such kind, listing those that exist; or its package cannot be imported.
-    """
+    """Return the class of a kind, imported now."""
     if isinstance(kind, str) and kind in _KINDS:
         importlib.import_module(f"flowlex.instances.{_KINDS[kind]}")
     elif not isinstance(kind, str) or (kind not in Instance.registry and added("flowlex.instances", kind) is None):
@@ -75,13 +69,7 @@ def added_names(group: str) -> tuple[str, ...]:
 
 
 def added(group: str, name: str) -> Any:
-    """Import what another package adds under a name; None when there is none.
-
-    Raises
-    ------
-    InstanceError
-        It cannot be imported, or two packages offer that name; the message names them and the reason.
-    """
+    """Import what another package adds under a name; None when there is none."""
     entries = entry_points(group=group, name=name)
     if not entries:
         return None

@@ -69,13 +69,7 @@ def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
 
 
 def read_text(path: str | Path) -> str:
-    """`read_bytes` as UTF-8 text.
-
-    Raises
-    ------
-    InstanceError
-        The file cannot be read, or is no such text; names the file.
-    """
+    """`read_bytes` as UTF-8 text."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -83,13 +77,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_packed(path: Path, most: int = MAX_UNPACKED) -> bytes:
-    """The bytes as they are stored: a file up to the memory of this machine, a pipe or device to at most ``most``.
-
-    Raises
-    ------
-    InstanceError
-        It cannot be read, is too large, or is a pipe to which nobody writes.
-    """
+    """The bytes as they are stored: a file up to the memory of this machine, a pipe or device to at most ``most``."""
     try:
         if path.is_file():
             size, memory = path.stat().st_size, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -128,13 +116,7 @@ def _read_pipe(path: Path, most: int) -> bytes:
 
 @contextlib.contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO]:
-    """The bytes of a file as a stream, decompressed if they are gzip (by content); ``-`` is standard input.
-
-    Raises
-    ------
-    InstanceError
-        It cannot be read, or its gzip data are damaged.
-    """
+    """The bytes of a file as a stream, decompressed if they are gzip (by content); ``-`` is standard input."""
     try:
         with contextlib.ExitStack() as stack:
             plain = sys.stdin.buffer if str(path) == "-" else stack.enter_context(location(path).open("rb"))
@@ -232,11 +214,6 @@ def is_url(place: object) -> bool:
 def location(place: str | Path) -> Path:
     """A place as a path: one of this machine, or one that reads, lists and joins the same way behind a URL.
 
-    Raises
-    ------
-    InstanceError
-        The packages that this kind of URL needs are not installed, or no store is of this kind.
-
     Examples
     --------
     >>> location("instances") / "a.json"
@@ -269,13 +246,7 @@ def resolved(place: Path) -> Path:
 
 
 def seen(place: Path) -> tuple[int, int]:
-    """Size and state (a number that differs when the file changed) of a file.
-
-    Raises
-    ------
-    OSError
-        It cannot be looked at.
-    """
+    """Size and state (a number that differs when the file changed) of a file."""
     if not is_url(place):
         found = place.stat()
         return found.st_size, found.st_mtime_ns

@@ -38,23 +38,12 @@ _JSON_TYPES = {"tuple_type": "must be an array", "model_type": "must be an objec
 
 @dataclass(frozen=True)
 class TextFormat:
-    """A format of instance files that is not JSON.
+    """A format of instance files that is not JSON."""
 
-    Attributes
-    ----------
-    sniff
-        Says of a text whether it is of this format, whatever the file is called.
-    parse
-        Text and name to instance; raises nothing but `InstanceError`.
-    endings
-        Names of files that are written in this format, such as ``.min``.
-    write
-        Instance to text; raises `InstanceError` for a kind that the format cannot hold. None when it is only read.
-    """
-
-    sniff: Callable[[str], bool]
-    parse: Callable[[str, str], Instance]
-    endings: tuple[str, ...] = ()
+    sniff: Callable[[str], bool]  # says of a text whether it is of this format, whatever the file is called
+    parse: Callable[[str, str], Instance]  # text and name to instance; raises nothing but `InstanceError`
+    endings: tuple[str, ...] = ()  # names of files that are written in this format, such as ``.min``
+    # instance to text; raises `InstanceError` for a kind that the format cannot hold. None when it is only read.
     write: Callable[[Instance], str] | None = None
 
 
@@ -105,13 +94,7 @@ def read_instance(path: str | Path) -> Instance:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read any JSON file of ours, plain or gzip: every number finite, no field given twice.
-
-    Raises
-    ------
-    InstanceError
-        For whatever is wrong with the file, naming file, place and reason.
-    """
+    """Read any JSON file of ours, plain or gzip: every number finite, no field given twice."""
     try:
         return _parse_json(read_text(path))
     except InstanceError as error:
@@ -143,11 +126,6 @@ def instance_bytes(instance: Instance, path: str | Path) -> bytes:
     """Return the content of an instance's file of that name: same instance, same bytes.
 
     JSON, or the text format of the name's ending (``.min`` and ``.dimacs``: DIMACS), whether or not ``.gz`` follows.
-
-    Raises
-    ------
-    InstanceError
-        The format cannot hold this kind of instance.
     """
     name = Path(path).name.lower().removesuffix(".gz")
     for text_format in _text_formats(json=name.endswith(".json")):

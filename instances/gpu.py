@@ -100,36 +100,26 @@ class GpuArrays:
 
     Everything is in the order of the document: GPUs node by node, tasks job by job, shards task by task,
     replicas shard by shard; racks in the order in which nodes first name them.
-
-    Attributes
-    ----------
-    node_rack
-        (N,) rack of each node.
-    gpu_node, gpu_memory
-        (G,) node of each GPU; its memory in GB.
-    task_job, task_memory
-        (T,) job of each task; memory it needs in GB.
-    task_running_gpu, task_elapsed
-        (T,) GPU that the task holds, -1 when it waits; seconds it has run, 0 when it waits.
-    shard_task, shard_size_mb
-        (S,) task that reads the shard; its size in MB.
-    replica_shard, replica_node
-        (R,) the shard, and the node that holds this replica of it.
-    rack_names, node_names, gpu_names, job_names, task_names
-        Names by index.
     """
 
-    node_rack: Integers
+    node_rack: Integers  # (N,) rack of each node
+    # gpu_node, gpu_memory: (G,) node of each GPU; its memory in GB
     gpu_node: Integers
     gpu_memory: Floats
+    # task_job, task_memory: (T,) job of each task; memory it needs in GB
     task_job: Integers
     task_memory: Floats
+    # task_running_gpu, task_elapsed: (T,) GPU that the task holds, -1 when it waits; seconds it has run, 0 when it
+    # waits
     task_running_gpu: Integers
     task_elapsed: Floats
+    # shard_task, shard_size_mb: (S,) task that reads the shard; its size in MB
     shard_task: Integers
     shard_size_mb: Floats
+    # replica_shard, replica_node: (R,) the shard, and the node that holds this replica of it
     replica_shard: Integers
     replica_node: Integers
+    # rack_names, node_names, gpu_names, job_names, task_names: names by index
     rack_names: tuple[str, ...]
     node_names: tuple[str, ...]
     gpu_names: tuple[str, ...]

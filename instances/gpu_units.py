@@ -25,29 +25,18 @@ _DECIMAL = 2**51
 
 @dataclass(frozen=True, eq=False)
 class ExactCosts:
-    """Exact figures of a round. Sizes: S shards, T tasks.
-
-    Attributes
-    ----------
-    size, per_mb
-        (S,) sizes of the shards in the largest part that they share, and how many such parts are one MB.
-    rates
-        Weighted seconds per MB from the task's own node, from its rack, from another rack.
-    waiting_s
-        Seconds that a waiting task costs (alpha): a3 times the most expensive transfer of any task.
-    stop_s
-        (T,) seconds that it costs to stop each running task: the price of a stop times its elapsed seconds.
-    unit_s
-        What a cost of 1 stands for, in (weighted) seconds: all costs are whole multiples of it.
-    """
+    """Exact figures of a round. Sizes: S shards, T tasks."""
 
     view: GpuArrays
+    # size, per_mb: (S,) sizes of the shards in the largest part that they share, and how many such parts are one MB
     size: NDArray[Any]
     per_mb: Fraction
+    # weighted seconds per MB from the task's own node, from its rack, from another rack
     rates: tuple[Fraction, Fraction, Fraction]
-    waiting_s: Fraction
+    waiting_s: Fraction  # seconds that a waiting task costs (alpha): a3 times the most expensive transfer of any task
+    # (T,) seconds that it costs to stop each running task: the price of a stop times its elapsed seconds
     stop_s: tuple[Fraction, ...]
-    unit_s: Fraction
+    unit_s: Fraction  # what a cost of 1 stands for, in (weighted) seconds: all costs are whole multiples of it
 
     @classmethod
     def read(cls, instance: GpuInstance, weights: tuple[Fraction, Fraction, Fraction], stop_price: Fraction) -> Self:

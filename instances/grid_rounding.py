@@ -16,21 +16,14 @@ WHOLE = 1e-9
 
 @dataclass(frozen=True)
 class Rounding:
-    """What the grid of slots and units costs.
+    """What the grid of slots and units costs."""
 
-    Attributes
-    ----------
-    rate_lost_mbps, rate_lost_share
-        Port rate given up because capacities are rounded down to integer units a slot, over all ports.
-    machine
-        The machine that loses the largest share (empty when none loses).
-    size_added_mb, size_added_share
-        Volume added because sizes are rounded up to integer units, over all transfers.
-    """
-
+    # rate_lost_mbps, rate_lost_share: port rate given up because capacities are rounded down to integer units a slot,
+    # over all ports
     rate_lost_mbps: float
     rate_lost_share: float
-    machine: str
+    machine: str  # the machine that loses the largest share (empty when none loses)
+    # size_added_mb, size_added_share: volume added because sizes are rounded up to integer units, over all transfers
     size_added_mb: float
     size_added_share: float
 

@@ -198,14 +198,8 @@ def check_rules(
 ) -> None:
     """Raise `ValueError` unless rules name tasks that there are, and do not contradict each other.
 
-    Racks and labels may be gone: machines come and go, and tasks that need them wait.
-
-    Parameters
-    ----------
-    tasks_of, tasks
-        Names of tasks by job, and of all.
-    together
-        Gang or affinity of tasks that have one already.
+    Racks and labels may be gone: machines come and go, and tasks that need them wait. ``tasks_of`` are names of tasks
+    by job, ``together`` the gang or affinity of tasks that have one already.
     """
     known: dict[str, Collection[str]] = {"task": tasks, "job": tasks_of}
     teams = dict(together or {})

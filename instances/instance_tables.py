@@ -31,27 +31,17 @@ WHOLE = "instance"
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a kind.
+    """A table of a kind."""
 
-    Attributes
-    ----------
-    name, field, part
-        Its name, the field of its parent that lists the rows, and their class.
-    parents
-        What the parents are, the outermost first (``job``), and the columns that name them: the same, or ``of_job``
-        where the rows have a field of that name.
-    columns
-        Column to (field, field inside it or None, annotation).
-    required
-        Columns that cannot be left out.
-    """
-
+    # name, field, part: its name, the field of its parent that lists the rows, and their class
     name: str
     field: str
     part: type[BaseModel]
+    # what the parents are, the outermost first (``job``), and the columns that name them: the same, or ``of_job``
+    # where the rows have a field of that name
     parents: Mapping[str, str]
-    columns: Mapping[str, tuple[str, str | None, Any]]
-    required: tuple[str, ...]
+    columns: Mapping[str, tuple[str, str | None, Any]]  # column to (field, field inside it or None, annotation)
+    required: tuple[str, ...]  # columns that cannot be left out
     children: tuple[Table, ...]
 
     def everywhere(self) -> list[Table]:
@@ -155,13 +145,7 @@ def instance_of_frames(cls: type[Model], given: Mapping[str, Any]) -> Model:
 
 
 def instance_of_rows(cls: type[Model], given: Mapping[str, Sequence[Row]]) -> Model:
-    """The instance that rows of tables describe.
-
-    Raises
-    ------
-    InstanceError
-        See `Instance.from_frames`; the place is that of the row.
-    """
+    """The instance that rows of tables describe."""
     root = tables_of(cls)
     known = [table.name for table in root.everywhere()]
     for name in given:
@@ -276,13 +260,7 @@ def _empty(value: Any) -> bool:
 
 
 def _read(value: Any, annotation: Any) -> Any:
-    """A cell as the type of its field; text is read, numbers of NumPy become plain.
-
-    Raises
-    ------
-    ValueError
-        What the cell is not.
-    """
+    """A cell as the type of its field; text is read, numbers of NumPy become plain."""
     plain = _strip(annotation)
     origin, args = typing.get_origin(plain), typing.get_args(plain)
     if origin in (tuple, list):

@@ -58,44 +58,32 @@ class JitArrays:
 
     M machines, F transfers, N computations, E edges between computations; all indices count from 0 over the
     whole instance.
-
-    Attributes
-    ----------
-    out_units, in_units
-        (M,) capacity of the ports, integer units a slot (rounded down).
-    sender, receiver, job, feeds
-        (F,) machine, machine, job and computation of each transfer.
-    size_mb, size_units
-        (F,) size, and size in integer units (rounded up).
-    ready_s, deadline_s, firm_s
-        (F,) from the job's arrival; the deadline is NaN where the DAG decides, ``firm_s`` where there is none.
-    start_s
-        (F,) the earliest start as absolute time.
-    computation_s, computation_job
-        (N,) duration and job of each computation.
-    tail, head
-        (E,) the edges tail -> head between computations.
-    arrival_s
-        (jobs,) arrival of each job.
     """
 
+    # out_units, in_units: (M,) capacity of the ports, integer units a slot (rounded down)
     out_units: Integers
     in_units: Integers
+    # sender, receiver, job, feeds: (F,) machine, machine, job and computation of each transfer
     sender: Integers
     receiver: Integers
     job: Integers
     feeds: Integers
+    # size_mb, size_units: (F,) size, and size in integer units (rounded up)
     size_mb: Floats
     size_units: Integers
+    # ready_s, deadline_s, firm_s: (F,) from the job's arrival; the deadline is NaN where the DAG decides, ``firm_s``
+    # where there is none
     ready_s: Floats
-    start_s: Floats
+    start_s: Floats  # (F,) the earliest start as absolute time
     deadline_s: Floats
     firm_s: Floats
+    # computation_s, computation_job: (N,) duration and job of each computation
     computation_s: Floats
     computation_job: Integers
+    # tail, head: (E,) the edges tail -> head between computations
     tail: Integers
     head: Integers
-    arrival_s: Floats
+    arrival_s: Floats  # (jobs,) arrival of each job
 
 
 class JitInstance(Instance):

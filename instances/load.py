@@ -94,33 +94,15 @@ class Link(Part):
 # Compared by identity, so that equal instances stay equal whether or not this view was made.
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadPartitionArrays:
-    """The instance as arrays. Sizes: N nodes, B blocks.
+    """The instance as arrays. Sizes: N nodes, B blocks."""
 
-    Attributes
-    ----------
-    count
-        (B,) items of each block.
-    holds
-        (B, N) whether the node has a replica of the block.
-    home
-        (B,) node that the block lies on.
-    load
-        (N,) items that lie on each node.
-    seconds
-        What moving one item may cost: each value once, exact, rising from 0.
-    usual
-        Place in ``seconds`` of what moving costs where no link says otherwise.
-    cost
-        (N, N) place in ``seconds`` of moving an item from one node to another, 0 on the diagonal.
-    """
-
-    count: NDArray[np.int64]
-    holds: NDArray[np.bool_]
-    home: NDArray[np.int64]
-    load: NDArray[np.int64]
-    seconds: tuple[Fraction, ...]
-    usual: int
-    cost: NDArray[np.int64]
+    count: NDArray[np.int64]  # (B,) items of each block
+    holds: NDArray[np.bool_]  # (B, N) whether the node has a replica of the block
+    home: NDArray[np.int64]  # (B,) node that the block lies on
+    load: NDArray[np.int64]  # (N,) items that lie on each node
+    seconds: tuple[Fraction, ...]  # what moving one item may cost: each value once, exact, rising from 0
+    usual: int  # place in ``seconds`` of what moving costs where no link says otherwise
+    cost: NDArray[np.int64]  # (N, N) place in ``seconds`` of moving an item from one node to another, 0 on the diagonal
 
 
 class LoadPartitionInstance(Instance):

@@ -26,26 +26,16 @@ Natural = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
 # Compared by identity, so that equal instances stay equal whether or not this view was made.
 @dataclass(frozen=True, slots=True, eq=False)
 class NetworkArrays:
-    """The network as read-only int64 arrays: N nodes, A arcs, in the order of the document.
+    """The network as read-only int64 arrays: N nodes, A arcs, in the order of the document."""
 
-    Attributes
-    ----------
-    tail, head
-        (A,) zero-based node indices; an arc goes from tail to head.
-    lower, upper
-        (A,) bounds on the flow of each arc; ``UNBOUNDED`` in upper when there is none.
-    cost
-        (A,) cost of a unit of flow.
-    supply
-        (N,) what enters at the node; negative is demand.
-    """
-
+    # tail, head: (A,) zero-based node indices; an arc goes from tail to head
     tail: Integers
     head: Integers
+    # lower, upper: (A,) bounds on the flow of each arc; ``UNBOUNDED`` in upper when there is none
     lower: Integers
     upper: Integers
-    cost: Integers
-    supply: Integers
+    cost: Integers  # (A,) cost of a unit of flow
+    supply: Integers  # (N,) what enters at the node; negative is demand
 
 
 class NetworkInstance(Instance):

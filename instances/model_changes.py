@@ -201,13 +201,7 @@ class Changes(Part):
 
 
 def read_changes(source: str | Path | dict[str, Any] | Changes) -> Changes:
-    """Read a file of changes, or plain data.
-
-    Raises
-    ------
-    InstanceError
-        The file cannot be read, or is no document of changes; names the place and the reason.
-    """
+    """Read a file of changes, or plain data."""
     if isinstance(source, Changes):
         return source
     path = None if isinstance(source, dict) else Path(source)

@@ -26,45 +26,27 @@ GANG, MOST, SKEW, QUOTA = range(4)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SideRules:
-    """The rules as arrays. Sizes: P pods, N nodes, R rules, M pairs of pod and rule, T topologies, F domains of all.
+    """The rules as arrays. Sizes: P pods, N nodes, R rules, M pairs of pod and rule, T topologies, F domains of all."""
 
-    Attributes
-    ----------
-    start, rule, amount
-        (P + 1,) where the pairs of each pod start; (M,) rule, and how much the pod counts for it.
-    kind
-        (P,) equal for pods that no rule tells apart; 0: no rule.
-    gang
-        (P,) the pod's gang (a rule), -1 without.
-    what, limit, topology, offset
-        (R,) kind of rule; size of a gang, else the limit; row of ``domain``; where its domains start among the F.
-    domain
-        (T, N) domain of each node, -1 where it is of none.
-    capacity
-        (F,) limit of each domain: that of its rule, or what a resource has there.
-    base, counted
-        (F,) what runs already; whether the domain counts for the emptiest (skew).
-    of
-        (F,) rule of each domain.
-    names
-        By rule, what a person calls it.
-    """
-
+    # start, rule, amount: (P + 1,) where the pairs of each pod start; (M,) rule, and how much the pod counts for it
     start: NDArray[np.int64]
     rule: NDArray[np.int64]
     amount: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    gang: NDArray[np.int64]
+    kind: NDArray[np.int64]  # (P,) equal for pods that no rule tells apart; 0: no rule
+    gang: NDArray[np.int64]  # (P,) the pod's gang (a rule), -1 without
+    # what, limit, topology, offset: (R,) kind of rule; size of a gang, else the limit; row of ``domain``; where its
+    # domains start among the F
     what: NDArray[np.int64]
     limit: NDArray[np.int64]
     topology: NDArray[np.int64]
     offset: NDArray[np.int64]
-    domain: NDArray[np.int64]
-    capacity: NDArray[np.int64]
+    domain: NDArray[np.int64]  # (T, N) domain of each node, -1 where it is of none
+    capacity: NDArray[np.int64]  # (F,) limit of each domain: that of its rule, or what a resource has there
+    # base, counted: (F,) what runs already; whether the domain counts for the emptiest (skew)
     base: NDArray[np.int64]
     counted: NDArray[np.bool_]
-    of: NDArray[np.int64]
-    names: tuple[str, ...]
+    of: NDArray[np.int64]  # (F,) rule of each domain
+    names: tuple[str, ...]  # by rule, what a person calls it
 
     def has(self, *kinds: int) -> bool:
         """Whether there is a rule of one of these kinds."""

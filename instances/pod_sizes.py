@@ -19,17 +19,10 @@ __all__ = ["ExactSizes", "Pairs", "exact_sizes", "in_units"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """A (P, N) matrix whose equal rows and columns are kept once; reads like the whole.
+    """A (P, N) matrix whose equal rows and columns are kept once; reads like the whole."""
 
-    Attributes
-    ----------
-    table
-        (R, C) one row for each kind of pod, one column for each kind of node.
-    row, column
-        (P,) and (N,) where a pod's row and a node's column are.
-    """
-
-    table: NDArray[Any]
+    table: NDArray[Any]  # (R, C) one row for each kind of pod, one column for each kind of node
+    # row, column: (P,) and (N,) where a pod's row and a node's column are
     row: NDArray[np.int64]
     column: NDArray[np.int64]
 
@@ -51,26 +44,15 @@ class ExactSizes:
 
     Where there is no such unit within 62 bits, requests are rounded up and capacities down, which lets nothing fit
     that does not; ``rounded`` says so.
-
-    Attributes
-    ----------
-    cpu, memory
-        (P,).
-    gpu
-        (P, N) on each card.
-    node
-        (N, 2) cores and memory.
-    card
-        (N,) size of a card.
-    compute, whole
-        (P,) compute on each card, and that of a whole card.
     """
 
+    # cpu, memory: (P,)
     cpu: NDArray[np.int64]
     memory: NDArray[np.int64]
-    gpu: Pairs
-    node: NDArray[np.int64]
-    card: NDArray[np.int64]
+    gpu: Pairs  # (P, N) on each card
+    node: NDArray[np.int64]  # (N, 2) cores and memory
+    card: NDArray[np.int64]  # (N,) size of a card
+    # compute, whole: (P,) compute on each card, and that of a whole card
     compute: NDArray[np.int64]
     whole: int
     rounded: bool

@@ -148,51 +148,28 @@ class Pod(Part):
 # Compared by identity, so that equal instances stay equal whether or not this view was made.
 @dataclass(frozen=True, slots=True, eq=False)
 class PodArrays:
-    """The instance as arrays. Sizes: P pods, N nodes.
+    """The instance as arrays. Sizes: P pods, N nodes."""
 
-    Attributes
-    ----------
-    capacity
-        (N, 3) GPU memory of all cards in GB, cores, memory in GB.
-    cards, card_gb
-        (N,) number and size of cards.
-    weight
-        (N, 3) node's share of each total, normalised to sum to 1 (reconstructed; see `PodInstance.load_reading`).
-    cpu, memory, gpu_cards, priority
-        (P,) cores, GB, number of cards, priority.
-    gpu
-        (P, N) GB needed on each card if the pod runs on the node.
-    load
-        (P, N) what the pod adds to the node's load: weighted utilisation, between 0 and 1 for what fits.
-    allowed
-        (P, N) whether labels, taints and card models let the pod run on the node.
-    running
-        (P,) node it runs on, -1 when it waits to be placed.
-    home_cards
-        (P,) cards that a running pod uses, as bits; 0 where they are not known or there are none.
-    stays
-        (P,) whether it runs and must go on; what runs else may be stopped.
-    move_cost
-        (P,) cost of moving; infinite when it may not move; 0 for pods that do not run yet.
-    exact, rules
-        Sizes as integers, for what must not be rounded; gangs, spreads and quotas.
-    """
-
-    capacity: NDArray[np.float64]
+    capacity: NDArray[np.float64]  # (N, 3) GPU memory of all cards in GB, cores, memory in GB
+    # cards, card_gb: (N,) number and size of cards
     cards: NDArray[np.int64]
     card_gb: NDArray[np.float64]
+    # (N, 3) node's share of each total, normalised to sum to 1 (reconstructed; see `PodInstance.load_reading`)
     weight: NDArray[np.float64]
+    # cpu, memory, gpu_cards, priority: (P,) cores, GB, number of cards, priority
     cpu: NDArray[np.float64]
     memory: NDArray[np.float64]
     gpu_cards: NDArray[np.int64]
-    gpu: Pairs
-    load: Pairs
-    allowed: Pairs
+    gpu: Pairs  # (P, N) GB needed on each card if the pod runs on the node
+    load: Pairs  # (P, N) what the pod adds to the node's load: weighted utilisation, between 0 and 1 for what fits
+    allowed: Pairs  # (P, N) whether labels, taints and card models let the pod run on the node
     priority: NDArray[np.int64]
-    running: NDArray[np.int64]
+    running: NDArray[np.int64]  # (P,) node it runs on, -1 when it waits to be placed
+    # (P,) cards that a running pod uses, as bits; 0 where they are not known or there are none
     home_cards: NDArray[np.uint64]
-    stays: NDArray[np.bool_]
-    move_cost: NDArray[np.float64]
+    stays: NDArray[np.bool_]  # (P,) whether it runs and must go on; what runs else may be stopped
+    move_cost: NDArray[np.float64]  # (P,) cost of moving; infinite when it may not move; 0 for pods that do not run yet
+    # exact, rules: sizes as integers, for what must not be rounded; gangs, spreads and quotas
     exact: ExactSizes
     rules: SideRules
 

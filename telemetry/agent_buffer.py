@@ -19,23 +19,11 @@ class ForeignJournal(Exception):
 
 
 class Journal:
-    """Samples waiting for delivery, in a SQLite file that survives a killed agent.
+    """Samples waiting for delivery, in a SQLite file that survives a killed agent; one agent at a time may use it.
 
     A sample has a number and a *source*: this opening of this journal. Together they let the service store it once
     although it is sent twice. Every opening is a new source, so that a file restored from an older copy, or copied,
     never uses a number twice for different samples; samples that wait keep the source they were given.
-
-    Parameters
-    ----------
-    path
-        The file; made when absent. One agent at a time may use it.
-    node
-        The node that collects; a journal belongs to the node it was made on.
-
-    Raises
-    ------
-    ForeignJournal
-        The file belongs to another node.
     """
 
     def __init__(self, path: Path, node: str) -> None:

@@ -57,10 +57,7 @@ class Run:
 def find_program(program: str, folders: Sequence[Path]) -> Path:
     """Return the executable of that name in the first allow-list folder that has it.
 
-    Raises
-    ------
-    CommandRefused
-        Not a plain name; no such file; a link that leaves the folder; not executable; writable by everybody.
+    `CommandRefused` for no plain name, no file, a link that leaves the folder, and what everybody may write.
     """
     if not _PROGRAM.fullmatch(program):
         raise CommandRefused(f"{program!r} is not a plain file name")

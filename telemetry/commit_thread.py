@@ -74,10 +74,7 @@ class Writer:
     def submit(self, batch: WriteBatch, size: int = 0) -> Future[int]:
         """Queue a batch of ``size`` bytes; the answer is the number of its samples that were new.
 
-        Raises
-        ------
-        BusyError
-            Too much waits already.
+        `BusyError` where too much waits already.
         """
         done: Future[int] = Future()
         self._put(_Item(done, batch=batch, size=size))

@@ -19,38 +19,22 @@ __all__ = ["ConnectionLimits", "Connections"]
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Bounds on connections.
+    """Bounds on connections."""
 
-    Parameters
-    ----------
-    header_s
-        Seconds in which the headers of a request must arrive, counted from its first byte; of the first request from
-        the connection.
-    body_s
-        Seconds in which its body must follow.
-    per_address
-        Open connections of one address.
-    strangers
-        Open connections without a valid token; one more closes the oldest of them.
-    """
-
+    # seconds in which the headers of a request must arrive, counted from its first byte; of the first request from the
+    # connection
     header_s: float = 5.0
-    body_s: float = 15.0
-    per_address: int = 256
-    strangers: int = 512
+    body_s: float = 15.0  # seconds in which its body must follow
+    per_address: int = 256  # open connections of one address
+    strangers: int = 512  # open connections without a valid token; one more closes the oldest of them
 
 
 @dataclass
 class Connections:
-    """The open connections of a server; `protocol` is uvicorn's option ``http``.
-
-    Attributes
-    ----------
-    closed
-        Connections closed early, by reason: ``header``, ``body``, ``address``, ``strangers``.
-    """
+    """The open connections of a server; `protocol` is uvicorn's option ``http``."""
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    # connections closed early, by reason: ``header``, ``body``, ``address``, ``strangers``
     closed: Counter[str] = field(default_factory=Counter)
     _by_address: Counter[str] = field(default_factory=Counter)
     _strangers: dict[Any, None] = field(default_factory=dict)  # in order of arrival

@@ -25,21 +25,9 @@ class SchemaError(ValueError):
 
 
 class Database:
-    """Connections to one database with the newest schema.
+    """Connections to one database with the newest schema: ``sqlite:///file.db``, ``postgresql+psycopg://user@host/name``.
 
-    Parameters
-    ----------
-    url
-        A SQLAlchemy URL: ``sqlite:///file.db`` or ``postgresql+psycopg://user@host/name``.
-    create
-        Create a missing database and the tables of an empty one; otherwise both are errors.
-
-    Raises
-    ------
-    SchemaError
-        The database does not exist or has no tables (without ``create``), or has an unknown schema.
-    ValueError
-        The URL names another kind of database, or SQLAlchemy cannot parse it.
+    With ``create`` a missing database and the tables of an empty one are made; otherwise both are a `SchemaError`.
     """
 
     def __init__(self, url: str, *, create: bool = True) -> None:

@@ -109,23 +109,10 @@ class Backoff:
 
 
 class TelemetryClient:
-    """A connection to one service; may be used from several threads.
+    """A connection to one service, ``http://host:port``; may be used from several threads.
 
-    Parameters
-    ----------
-    url
-        ``http://host:port``.
-    token
-        Sent as a bearer token; never logged.
-    ca_file
-        Certificates (PEM) that may vouch for the service; None: those of the system.
-    transport
-        Another httpx transport (tests).
-
-    Raises
-    ------
-    ValueError
-        The address is none, or ``ca_file`` holds no certificates.
+    ``ca_file`` names certificates (PEM) that may vouch for the service (None: those of the system), ``transport``
+    another httpx transport (tests).
     """
 
     def __init__(

@@ -32,51 +32,26 @@ class JournalInUse(Exception):
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """How an agent behaves.
+    """How an agent behaves."""
 
-    Parameters
-    ----------
-    folders
-        The allow-list: only executables in these folders are ever run; the first that has a name wins.
-    environment
-        Handed to every command (nothing else of the agent's environment is).
-    max_slots
-        Assignments beyond this many are not run, and a warning says so.
-    token_file
-        File with this agent's token alone: read again when the token is refused, and rewritten when it is exchanged,
-        in the last quarter of its life. None: nothing of that.
-    max_buffered
-        At this many undelivered samples the slots pause, rather than lose what was collected.
-    """
-
+    # the allow-list: only executables in these folders are ever run; the first that has a name wins
     folders: Sequence[Path] = (SHIPPED,)
     labels: Mapping[str, str] = field(default_factory=dict)
+    # handed to every command (nothing else of the agent's environment is)
     environment: Mapping[str, str] = field(default_factory=dict)
     heartbeat_s: float = 5.0
-    max_slots: int = 100
+    max_slots: int = 100  # assignments beyond this many are not run, and a warning says so
+    # at this many undelivered samples the slots pause, rather than lose what was collected
     max_buffered: int = 1_000_000
     most_backoff_s: float = 30.0
+    # file with this agent's token alone: read again when the token is refused, and rewritten when it is exchanged, in
+    # the last quarter of its life. None: nothing of that.
     token_file: Path | None = None
     batch: int = 500
 
 
 class Agent:
-    """One node's agent; `run` works until ``stop`` is set.
-
-    Parameters
-    ----------
-    node
-        Name of the node.
-    client
-        Connection with an agent's token.
-    journal_path
-        The buffer on disk.
-
-    Raises
-    ------
-    JournalInUse
-        Another agent holds the journal.
-    """
+    """One node's agent; `run` works until ``stop`` is set. `JournalInUse` where another agent holds the buffer."""
 
     def __init__(
         self, node: str, client: TelemetryClient, journal_path: Path, settings: AgentSettings | None = None
@@ -250,13 +225,7 @@ class Agent:
                 self.stop.wait(max(getattr(error, "wait_s", 0.0), backoff.next()))
 
     def deliver_once(self) -> int:
-        """Send everything that waits; return how many samples the service acknowledged.
-
-        Raises
-        ------
-        Unreachable, Refused
-            Nothing is lost: what was not acknowledged stays in the journal.
-        """
+        """Send everything that waits; return how many samples the service acknowledged. Others stay in the journal."""
         sent = 0
         while True:
             source, samples = self.journal.oldest(self.settings.batch)

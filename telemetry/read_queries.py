@@ -107,13 +107,7 @@ class Reader:
     def history(
         self, names: Sequence[str], nodes: Sequence[str], since: float, until: float, limit: int
     ) -> tuple[list[SampleRow], bool]:
-        """Return the newest ``limit`` samples of ``since <= time <= until``, oldest first, and whether more exist.
-
-        Raises
-        ------
-        TooMuch
-            More than `MAX_SERIES` series are meant.
-        """
+        """Return the newest ``limit`` samples of ``since <= time <= until``, oldest first, and whether more exist."""
         with self._stream() as connection:
             series = self._series(connection, names, nodes)
             numbers = list(series)

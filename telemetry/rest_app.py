@@ -31,15 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
-    """Build the application over a store; closing the application commits what waits.
-
-    Parameters
-    ----------
-    store
-        Where everything is kept; stays open, the caller closes it.
-    settings
-        Defaults demand tokens.
-    """
+    """Build the application over a store, which stays open; closing the application commits what waits."""
     settings = settings or Settings()
     service = Service(store, settings)
 

@@ -64,14 +64,8 @@ class BulkStatement:
     """A statement that inserts or updates from many rows: PostgreSQL reads arrays, SQLite some rows at a time.
 
     A statement per row costs PostgreSQL a round trip. On SQLite it costs a release of Python's global lock, which takes
-    longer than the insert while other threads answer reads.
-
-    Parameters
-    ----------
-    text
-        SQL; ``{rows}`` stands for the new rows, a table called ``new``.
-    columns
-        Columns of ``new`` and their types in PostgreSQL, in the order of the rows' entries.
+    longer than the insert while other threads answer reads. ``{rows}`` in its text stands for a table ``new`` of the
+    ``columns``, whose types are PostgreSQL's.
     """
 
     def __init__(self, text: str, columns: Mapping[str, str]) -> None:
@@ -153,24 +147,11 @@ class SampleWriter:
         self._known_sources: dict[tuple[str, str], _Source] = {}
 
     def write(self, batches: Iterable[Batch], now: float) -> list[int]:
-        """Store batches in one transaction that is on disk when this returns.
+        """Store batches in one transaction that is on disk when this returns; for each, how many samples were new.
 
-        A numbered sample that is stored already, with the same time and content, is passed over.
-
-        Parameters
-        ----------
-        now
-            Time of arrival, by the service's clock.
-
-        Returns
-        -------
-        list of int
-            For each batch how many of its samples were new.
-
-        Raises
-        ------
-        SequenceConflict
-            A number is stored with another content; nothing of any batch is stored.
+        A numbered sample that is stored already, with the same time and content, is passed over; with another content
+        it raises `SequenceConflict`, and nothing of any batch is stored. ``now``: the time of arrival, by the service's
+        clock.
         """
         batches = list(batches)
         with self._writing:

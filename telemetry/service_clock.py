@@ -28,21 +28,12 @@ def boot_s() -> float:
 
 @dataclass(frozen=True)
 class Clock:
-    """Unix time since a start, in seconds.
+    """Unix time since a start, in seconds."""
 
-    Parameters
-    ----------
-    start
-        Unix time at ``started``.
-    started
-        `boot_s` at the start.
-    unsure
-        What arrived until then is of unknown age, because the wall clock went back while the machine was off;
-        None where nothing is.
-    """
-
-    start: float
-    started: float
+    start: float  # Unix time at ``started``
+    started: float  # `boot_s` at the start
+    # what arrived until then is of unknown age, because the wall clock went back while the machine was off; None where
+    # nothing is
     unsure: float | None = None
 
     def now(self) -> float:

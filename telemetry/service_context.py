@@ -28,43 +28,22 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class Settings:
-    """How the service behaves.
+    """How the service behaves."""
 
-    Parameters
-    ----------
-    require_token
-        False lets everybody do everything; the command line allows that on loopback only.
-    alive_s
-        A node whose last heartbeat is older counts as gone.
-    retention_s
-        Histories are kept so long after their arrival (None: for ever); last values are always kept.
-    rollup_retention_s
-        Minute and hour aggregates are kept so long.
-    upkeep_s
-        Seconds between rounds of aggregation and retention.
-    max_body_bytes
-        Larger requests are refused unread.
-    max_pending_bytes
-        Bodies of requests that are being read, together.
-    requests_per_s
-        Requests of one token (or, without a valid one, of one address) per second, ten seconds' worth at once; None:
-        without limit.
-    heavy_reads
-        Reads of many values at the same time.
-    heavy_wait_s
-        Seconds that such a read waits for its turn before it is sent back.
-    """
-
-    require_token: bool = True
-    alive_s: float = 30.0
+    require_token: bool = True  # False lets everybody do everything; the command line allows that on loopback only
+    alive_s: float = 30.0  # a node whose last heartbeat is older counts as gone
+    # histories are kept so long after their arrival (None: for ever); last values are always kept
     retention_s: float | None = 7 * DAY_S
+    # minute and hour aggregates are kept so long
     rollup_retention_s: dict[str, float] = field(default_factory=lambda: {"minute": 30 * DAY_S, "hour": 730 * DAY_S})
-    upkeep_s: float = 10.0
-    max_body_bytes: int = 4_000_000
-    max_pending_bytes: int = 128_000_000
+    upkeep_s: float = 10.0  # seconds between rounds of aggregation and retention
+    max_body_bytes: int = 4_000_000  # larger requests are refused unread
+    max_pending_bytes: int = 128_000_000  # bodies of requests that are being read, together
+    # requests of one token (or, without a valid one, of one address) per second, ten seconds' worth at once; None:
+    # without limit
     requests_per_s: float | None = 500.0
-    heavy_reads: int = 4
-    heavy_wait_s: float = 2.0
+    heavy_reads: int = 4  # reads of many values at the same time
+    heavy_wait_s: float = 2.0  # seconds that such a read waits for its turn before it is sent back
 
 
 class Service:

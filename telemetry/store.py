@@ -13,22 +13,9 @@ __all__ = ["Store"]
 
 
 class Store:
-    """A database and its parts; every method of a part is one transaction and may be called from any thread.
+    """A database (see `Database`) and its parts.
 
-    See `Database` for the parameters and what is raised.
-
-    Attributes
-    ----------
-    database
-        Connections, transactions and the schema.
-    registry
-        Registrations, agents and tokens.
-    reader, writer
-        Last values, histories and aggregates; samples.
-    upkeep
-        Retention, aggregation and deletion.
-    clock
-        Where the service's clock stands.
+    Every method of a part is one transaction and may be called from any thread.
     """
 
     def __init__(self, url: str, *, create: bool = True) -> None:

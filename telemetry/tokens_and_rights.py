@@ -66,17 +66,7 @@ def new_token(
 ) -> str:
     """Make a token, store its digest, and return the secret, which cannot be read again.
 
-    Parameters
-    ----------
-    node, any_node
-        The node of an agent's token; or that it may act for every node.
-    lasts_s
-        It ends after so many seconds; None: never.
-
-    Raises
-    ------
-    ValueError
-        A node is given for a role that is not an agent's, or an agent's token is bound to none.
+    An agent's token is for one node, or for ``any_node``; other roles have neither. It ends after ``lasts_s`` seconds.
     """
     if (node is not None or any_node) and role is not Role.AGENT:
         raise ValueError(f"only an agent's token is bound to a node; leave the node out for {role}")
@@ -95,13 +85,7 @@ def _made(role: str, node: str | None, label: str, lasts_s: float | None) -> tup
 
 
 def rotated(store: Store, old: str) -> tuple[str, float | None]:
-    """Exchange a token, by its digest, for one of the same rights and duration: the new secret, and when it ends.
-
-    Raises
-    ------
-    ValueError
-        The token is revoked.
-    """
+    """Exchange a token, by its digest, for one of the same rights and duration: the new secret, and when it ends."""
     row = next((row for row in store.registry.tokens() if row.digest == old), None)
     if row is None:
         raise ValueError("the token is revoked")

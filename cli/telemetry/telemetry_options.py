@@ -143,13 +143,7 @@ def authority() -> Path | None:
 
 
 def snapshot(context: typer.Context, url: str, output: Path | None, *, max_age_s: float) -> Path:
-    """Read the service, write ``live.json`` (into ``output``, else a folder that ends with the command).
-
-    Raises
-    ------
-    typer.BadParameter
-        The service cannot be read, or holds no fresh node.
-    """
+    """Read the service, write ``live.json`` (into ``output``, else a folder that ends with the command)."""
     from flowlex.instances.files import write_instance
     from flowlex.instances.importers.telemetry import from_telemetry
     from flowlex.instances.instance_base import InstanceError

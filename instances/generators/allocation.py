@@ -38,26 +38,16 @@ _SCALES = {1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}
 
 @dataclass(frozen=True)
 class Workload:
-    """How jobs are drawn.
+    """How jobs are drawn."""
 
-    Attributes
-    ----------
-    jobs, gpus
-        How many jobs; GPUs of each type.
-    entities
-        How many users share the jobs, in turn; 0 for none.
-    arrivals, jobs_per_hour
-        All submitted now, or as a Poisson process of which this is a snapshot.
-    slack
-        Deadlines at so many times the duration at full speed; 0 for none.
-    """
-
+    # jobs, gpus: how many jobs; GPUs of each type
     jobs: int
     gpus: int
-    entities: int = 0
+    entities: int = 0  # how many users share the jobs, in turn; 0 for none
+    # arrivals, jobs_per_hour: all submitted now, or as a Poisson process of which this is a snapshot
     arrivals: Arrivals = "together"
     jobs_per_hour: float = 10.0
-    slack: float = 0.0
+    slack: float = 0.0  # deadlines at so many times the duration at full speed; 0 for none
 
 
 def draw_workload(
@@ -73,11 +63,6 @@ def draw_workload(
     """Draw jobs over given job types; only the job types drawn, and their pairs, are kept.
 
     With ``own`` the jobs are of the job types in their order, one each.
-
-    Raises
-    ------
-    InstanceError
-        No job type fits on the GPUs.
     """
     rng = np.random.default_rng(seed)
     by_scale: dict[int, list[JobType]] = {}

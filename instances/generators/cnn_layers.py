@@ -13,35 +13,20 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Operation:
-    """An elementary operation of the forward pass.
-
-    Attributes
-    ----------
-    flops
-        Floating-point operations per sample.
-    tensors
-        Its parameter tensors: name and number of floats.
-    has_weights
-        Whether its backward pass is two operations (gradients by input and by weights).
-    """
+    """An elementary operation of the forward pass."""
 
     name: str
-    flops: float
+    flops: float  # floating-point operations per sample
     after: tuple[str, ...]
-    tensors: tuple[tuple[str, int], ...] = ()
-    has_weights: bool = False
+    tensors: tuple[tuple[str, int], ...] = ()  # its parameter tensors: name and number of floats
+    has_weights: bool = False  # whether its backward pass is two operations (gradients by input and by weights)
 
 
 @dataclass
 class Layers:
-    """A network under construction: every method appends operations after the last one.
+    """A network under construction: every method appends operations after the last one."""
 
-    Parameters
-    ----------
-    height, width, channels
-        Shape of one input sample.
-    """
-
+    # height, width, channels: shape of one input sample
     height: int
     width: int
     channels: int

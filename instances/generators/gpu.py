@@ -344,26 +344,16 @@ _TABLE: tuple[tuple[str, tuple[tuple[str, float], ...], tuple[int, ...]], ...] =
 
 @dataclass(frozen=True)
 class PaperJob:
-    """One job of the paper's table.
+    """One job of the paper's table."""
 
-    Attributes
-    ----------
-    name, kind
-        ``J1`` to ``J37``, and what it computes.
-    tasks
-        Tasks that read input and can start at once. (The add tasks that follow the multiply tasks of J1-J4,
-        and the CPU reduce of J9-J16, read no input of their own and are not counted.)
-    shards
-        (name, size in MB) of what each task reads.
-    memory_gb
-        GPU memory of each task (reconstructed).
-    """
-
+    # name, kind: ``J1`` to ``J37``, and what it computes
     name: str
     kind: str
+    # tasks that read input and can start at once. (The add tasks that follow the multiply tasks of J1-J4, and the CPU
+    # reduce of J9-J16, read no input of their own and are not counted.)
     tasks: int
-    shards: tuple[tuple[str, float], ...]
-    memory_gb: float
+    shards: tuple[tuple[str, float], ...]  # (name, size in MB) of what each task reads
+    memory_gb: float  # GPU memory of each task (reconstructed)
 
     @property
     def input_mb(self) -> float:

@@ -138,14 +138,8 @@ def network_job(
 ) -> Job:
     """One training iteration of a network as a job; every parameter tensor is a transfer.
 
-    Parameters
-    ----------
-    seconds_per_flop
-        Seconds per floating-point operation of one sample (batch size over machine speed).
-    computing_s_per_mb
-        All seconds of computing over all MB of transfers; where given, it decides instead of ``seconds_per_flop``.
-
-    Other parameters are those of `jit_cluster`.
+    Computing takes ``seconds_per_flop`` for one sample (batch size over machine speed), or, where it is given,
+    ``computing_s_per_mb``: all seconds of computing over all MB of transfers. The others are those of `jit_cluster`.
     """
     tensors = [(o.name, tensor, floats) for o in forward(network) for tensor, floats in o.tensors]
     scale = PAPER_TABLE[network].mebibytes / table(network).mebibytes if scale_to_table else 1.0

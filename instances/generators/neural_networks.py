@@ -69,13 +69,7 @@ def iteration(name: str) -> tuple[Step, ...]:
 
 @cache
 def forward(name: str) -> tuple[Operation, ...]:
-    """The forward pass of a network, in order.
-
-    Raises
-    ------
-    KeyError
-        The name is not in `NETWORKS`.
-    """
+    """The forward pass of one of the `NETWORKS`, in order."""
     builders = dict(zip(NETWORKS, (_lenet, _alexnet, _vgg16, _inception_v3, _resnet152), strict=True))
     return tuple(builders[name]().operations)
 

@@ -101,15 +101,7 @@ def parse_coflow_trace(
     unit_mb: float | None = None,
     first: int | None = None,
 ) -> JitInstance:
-    """Turn the text of a trace into an instance; the other parameters are those of `read_coflow_trace`.
-
-    Parameters
-    ----------
-    text
-        The whole file.
-    name
-        Name of the instance.
-    """
+    """Turn the text of a trace into an instance of that name; other parameters are those of `read_coflow_trace`."""
     unit = min(1.0, rate_mbps / 8 * slot_s) if unit_mb is None else unit_mb
     _check(slack=slack, rate_mbps=rate_mbps, slot_s=slot_s, unit_mb=unit, first=first or 0)
     lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]

@@ -28,19 +28,8 @@ def google_snapshot(
 ) -> FlowInstance:
     """Read machines and tasks that are there ``at_s`` seconds after the trace begins.
 
-    Parameters
-    ----------
-    slots
-        Most tasks of a machine, whatever they ask for.
-    different_machines, counts
-        As those of `google_trace_events`.
-    most_jobs
-        Only the first so many jobs that are there.
-
-    Raises
-    ------
-    InstanceError
-        As `google_trace_events`; no machine is there at that time; ``slots`` is not positive.
+    A machine has ``slots``, whatever tasks ask for; only the first ``most_jobs`` jobs that are there are read. Other
+    parameters and errors are those of `google_trace_events`.
     """
     if slots < 1:
         raise InstanceError(f"slots is {slots}; a machine needs at least 1", path=folder)

@@ -304,18 +304,7 @@ _MORE = re.compile(r"\s*(\d{1,4})\s+nodes?\s+of\s+(\S+)\s*")
 
 
 def with_nodes(cluster: Cluster, wanted: str) -> tuple[Cluster, int]:
-    """The cluster with empty, ready nodes like one of its own, and how many these are.
-
-    Parameters
-    ----------
-    wanted
-        Such as ``2 nodes of n1``.
-
-    Raises
-    ------
-    InstanceError
-        The wish cannot be read, or there is no such node.
-    """
+    """The cluster with empty, ready nodes like one of its own (``2 nodes of n1``), and how many these are."""
     found = _MORE.fullmatch(wanted)
     if found is None or not int(found[1]):
         raise InstanceError(f"expected such as '2 nodes of n1', got {wanted!r}")

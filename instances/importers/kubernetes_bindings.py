@@ -95,19 +95,12 @@ def plan(
 ) -> Plan:
     """The objects that bring a placement about: first Evictions, whose pods have to be gone, then Bindings.
 
-    The controller of a pod that stops or moves makes a new one; the annotation ``flowlex/replacement`` names it and
-    its node. A pod of a StatefulSet keeps its name, so that its Binding follows.
+    The controller of a pod that stops or moves makes a new one; the annotation ``flowlex/replacement`` names it and its
+    node. A pod of a StatefulSet keeps its name, so that its Binding follows.
 
-    Parameters
-    ----------
-    placement, cards
-        Pod to node, and pod to its cards, as in a solution file.
-    cluster
-        The objects that the instance was read from. With them, an Eviction has the pod's grace and holds for this pod
-        only (uid), one that a PodDisruptionBudget forbids is left out with all that counts on it, a Binding holds for
-        the pod as it was seen (uid, resourceVersion), and cards are told to the device plugin that the pod asks.
-    now_ns
-        Time of the assignment for device plugins, in nanoseconds since 1970.
+    ``cluster`` are the objects that the instance was read from. With them, an Eviction has the pod's grace and holds
+    for this pod only (uid), one that a PodDisruptionBudget forbids is left out with all that counts on it, a Binding
+    holds for the pod as it was seen (uid, resourceVersion), and cards are told to the device plugin that the pod asks.
     """
     known = {} if cluster is None else {pod.name: pod for pod in (*cluster.running, *cluster.waiting)}
     budgets = None if cluster is None else Budgets(cluster)
@@ -246,18 +239,6 @@ def manifests(path: str | Path, instance: PodInstance, found: Plan, placement: M
 
     What a server adds (status, uid, ..) is left out, so that they can be created anew. Pods that move or stop come as
     Evictions first; a controller makes those that it owns again by itself, so no manifest is given for them.
-
-    Parameters
-    ----------
-    path
-        The objects that the instance was read from.
-    found, placement
-        The plan, and pod to node as for `plan`.
-
-    Raises
-    ------
-    InstanceError
-        A pod of the placement is not among the objects.
     """
     objects = {
         f"{item['metadata'].get('namespace') or 'default'}/{item['metadata']['name']}": item

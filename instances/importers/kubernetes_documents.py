@@ -180,15 +180,7 @@ def _yaml(text: _Text) -> Iterator[tuple[str, Any, str]]:
 def objects_of(path: str | Path) -> Iterator[tuple[str, Any, str]]:
     """Kind, object and place of everything listed, Lists within Lists too; the kind is empty where there is none.
 
-    Parameters
-    ----------
-    path
-        A file, plain or gzip, or ``-`` for standard input.
-
-    Raises
-    ------
-    InstanceError
-        There are no objects; names line and remedy.
+    The path is a file, plain or gzip, or ``-`` for standard input.
     """
     listed, count = True, 0
     try:

@@ -177,29 +177,15 @@ class KubePod:
 
 @dataclass(eq=False)
 class Cluster:
-    """What the objects say.
+    """What the objects say."""
 
-    Attributes
-    ----------
-    nodes
-        By name.
-    running
-        Pods that are bound to a listed node: facts, whatever rules say.
-    waiting
-        Pods to be placed.
-    others
-        All other objects by kind.
-    pending
-        Pods that stay pending, and why.
-    counts
-        What was left out (one of it, and what is said of it), and how often.
-    """
-
-    nodes: dict[str, KubeNode] = field(default_factory=dict)
+    nodes: dict[str, KubeNode] = field(default_factory=dict)  # by name
+    # pods that are bound to a listed node: facts, whatever rules say
     running: list[KubePod] = field(default_factory=list)
-    waiting: list[KubePod] = field(default_factory=list)
-    others: dict[str, list[Item]] = field(default_factory=dict)
-    pending: dict[str, str] = field(default_factory=dict)
+    waiting: list[KubePod] = field(default_factory=list)  # pods to be placed
+    others: dict[str, list[Item]] = field(default_factory=dict)  # all other objects by kind
+    pending: dict[str, str] = field(default_factory=dict)  # pods that stay pending, and why
+    # what was left out (one of it, and what is said of it), and how often
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def leave(self, pod: KubePod, reason: str) -> None:
@@ -213,13 +199,7 @@ def label_map(meta: Item) -> dict[str, str]:
 
 
 def read_cluster(path: str | Path) -> Cluster:
-    """Read the objects; nodes and pods that cannot be understood are left out and counted.
-
-    Raises
-    ------
-    InstanceError
-        There is no list of objects, or no node in it that can be read.
-    """
+    """Read the objects; nodes and pods that cannot be understood are left out and counted."""
     cluster, strange, damaged = Cluster(), list[str](), list[str]()
     pods, minor = list[tuple[Item, str]](), 0
     for kind, item, place in objects_of(path):

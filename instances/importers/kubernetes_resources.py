@@ -19,13 +19,7 @@ _QUANTITY = re.compile(
 
 
 def quantity(text: object) -> Fraction:
-    """A Kubernetes quantity, exactly: ``500m`` is one half, ``1Ki`` is 1024.
-
-    Raises
-    ------
-    ValueError
-        It is no quantity.
-    """
+    """A Kubernetes quantity, exactly: ``500m`` is one half, ``1Ki`` is 1024."""
     found = _QUANTITY.fullmatch(str(text).strip())
     if found is None:
         raise ValueError(f"{str(text)[:40]!r} is no quantity; such as 500m, 2 or 16Gi is expected")

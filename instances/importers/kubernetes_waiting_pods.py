@@ -40,35 +40,20 @@ class Selection:
 
 @dataclass(eq=False)
 class Draft:
-    """Where waiting pods may run, and the rules of the instance to be.
-
-    Attributes
-    ----------
-    names
-        All listed nodes.
-    usable
-        Nodes that the instance has; the others take no pod.
-    allowed
-        By waiting pod.
-    marks
-        By node, labels that the instance adds.
-    spreads, resources
-        Rules of the instance.
-    spread_of, resources_of
-        By pod, running ones too.
-    pinned
-        Running pods that must go on, since a rule of a waiting pod counts them.
-    """
+    """Where waiting pods may run, and the rules of the instance to be."""
 
     cluster: Cluster
-    names: list[str]
-    usable: int
-    allowed: dict[str, int] = field(default_factory=dict)
-    marks: dict[str, dict[str, str]] = field(default_factory=dict)
+    names: list[str]  # all listed nodes
+    usable: int  # nodes that the instance has; the others take no pod
+    allowed: dict[str, int] = field(default_factory=dict)  # by waiting pod
+    marks: dict[str, dict[str, str]] = field(default_factory=dict)  # by node, labels that the instance adds
+    # spreads, resources: rules of the instance
     spreads: list[PodSpread] = field(default_factory=list)
     resources: list[PodResource] = field(default_factory=list)
+    # spread_of, resources_of: by pod, running ones too
     spread_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     resources_of: dict[str, dict[str, int]] = field(default_factory=dict)
+    # running pods that must go on, since a rule of a waiting pod counts them
     pinned: set[str] = field(default_factory=set)
     _met: dict[tuple[Selection, Kind], bool] = field(default_factory=dict)
     _of_spec: dict[tuple[Any, ...], Any] = field(default_factory=dict)

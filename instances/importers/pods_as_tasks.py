@@ -25,11 +25,6 @@ def flow_of_pods(instance: PodInstance) -> FlowInstance:
     """The same cluster for flow scheduling: ``cpu`` in cores, ``memory_gb`` and ``gpu`` in cards.
 
     Pods of one priority are one job; card models become labels that a task requires one of.
-
-    Raises
-    ------
-    InstanceError
-        Pods ask for what flow scheduling with capacities does not know; the first is named.
     """
     jobs: dict[int, list[FlowTask]] = defaultdict(list)
     for pod in instance.pods:

@@ -50,19 +50,11 @@ def run_history(place: str) -> dict[str, float]:
 
 
 def hdfs_blocks(url: str, folder: str, item_bytes: str = "0") -> list[dict[str, Any]]:
-    """Blocks of the files of an HDFS folder that have a replica on this node, over WebHDFS.
+    """Blocks of the files of an HDFS folder that have a replica on this node, over WebHDFS (``http://host:9870``).
 
-    Parameters
-    ----------
-    url
-        Of the name node, ``http://host:9870``.
-    folder
-        In HDFS; its files' blocks are listed.
-    item_bytes
-        Length of an item: a block counts as its length over this, at least one; 0: every block is one item.
-
-    Nodes are named as HDFS names its hosts, which must be the agents' names; the first holder in the answer is the
-    first that HDFS names. Each node lists its own blocks with all their holders.
+    A block counts as its length over ``item_bytes``, at least one; 0: every block is one item. Nodes are named as HDFS
+    names its hosts, which must be the agents' names; the first holder in the answer is the first that HDFS names. Each
+    node lists its own blocks with all their holders.
     """
     node, length = os.environ.get("FLOWLEX_NODE", ""), float(item_bytes)
     base = f"{url.rstrip('/')}/webhdfs/v1/"
@@ -88,13 +80,7 @@ def _hdfs_files(base: str, folder: str) -> Iterator[str]:
 def scrape(url: str, *names: str, wait: str = "3") -> dict[str, float]:
     """Figures of a Prometheus endpoint, such as node_exporter's, by name: the sum over all label sets.
 
-    Parameters
-    ----------
-    url
-        ``http://host:9100/metrics``.
-    names
-        Names of samples, as ``node_load1``; with labels as ``node_cpu_seconds_total{mode="idle"}``, of which all given
-        must be equal.
+    Names are as ``node_load1``; with labels as ``node_cpu_seconds_total{mode="idle"}``, all of which must be equal.
     """
     from prometheus_client.parser import text_string_to_metric_families
 
