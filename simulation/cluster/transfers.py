@@ -1,7 +1,6 @@
 """Transfers that share disks, links, uplinks and the aggregation, max-min fairly.
 
-A transfer uses a few *resources*, each with a rate that its transfers share. Rates change where transfers come and go,
-see `flowlex.simulation.cluster.incremental_max_min`.
+A transfer uses a few *resources*, each with a rate that its transfers share (`flowlex.simulation.max_min`).
 """
 
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -13,17 +12,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from flowlex.formulations.deferred_compilation import njit
-from flowlex.simulation.cluster.incremental_max_min import join, leave, make_flows, refill, unfair
 from flowlex.simulation.decision_time import EveryNth
 from flowlex.simulation.event_queue import SimulationError
-from flowlex.simulation.max_min import Floats, Integers
+from flowlex.simulation.max_min import Floats, Integers, fill
 
 __all__ = ["Transfer", "Transfers"]
 
 #: What ends within a nanosecond ends together.
 TOGETHER_S = 1e-9
-#: Every n-th check looks at all rates, the others where rates have changed.
-_CHECK_ALL = 256
+#: Resources that a transfer may use at most.
+WIDEST = 6
+_SLACK = 1e-9
 
 
 @njit(cache=True)
@@ -89,12 +88,12 @@ class Transfers:
     """
 
     def __init__(self, capacity: Floats, *, certify: int = 1) -> None:
-        self.capacity = capacity
-        self.turn, self.all_turn = EveryNth(certify), EveryNth(_CHECK_ALL)
-        self._flows = make_flows(len(capacity), 64)
-        self._left: Floats = np.full(64, np.inf)  # by row; infinite where it is unused
-        self._at: list[Transfer | None] = [None] * 64  # by row
-        self._started = [-1] * 64  # by row, how many had started before
+        self.capacity, self.turn = capacity, EveryNth(certify)
+        self.path: Integers = np.full((64, WIDEST), -1)  # resources by row; -1 where there are fewer
+        self.rate: Floats = np.zeros(64)
+        self._left: Floats = np.full(64, np.inf)  # infinite where there is no transfer
+        self._at: list[Transfer | None] = [None] * 64
+        self._started = [-1] * 64  # how many had started before
         self._unused = list(range(63, -1, -1))
         self._count = 0
         self._since_s = self._now_s = 0.0
@@ -105,30 +104,29 @@ class Transfers:
         if not self._unused:
             old = len(self._left)
             self._unused = list(range(2 * old - 1, old - 1, -1))
-            self._flows = make_flows(len(self.capacity), 2 * old, self._flows)
+            self.path = np.concatenate([self.path, np.full_like(self.path, -1)])
+            self.rate = np.append(self.rate, np.zeros(old))
             self._left = np.append(self._left, np.full(old, np.inf))
             self._at += [None] * old
             self._started += [-1] * old
         row = transfer.row = self._unused.pop()
         self._at[row], self._started[row] = transfer, self._count
         self._count += 1
-        self._flows.path[row, : len(transfer.path)] = transfer.path
+        self.path[row, : len(transfer.path)] = transfer.path
         self._left[row] = transfer.left_mb
-        join(self._flows, row)
 
     def stop(self, transfer: Transfer) -> None:
         """Take a transfer away; call `advance` first."""
         row = transfer.row
         if row >= 0:
-            transfer.left_mb = float(self._left[row] - self._flows.rate[row] * (self._now_s - self._since_s))
+            transfer.left_mb = float(self._left[row] - self.rate[row] * (self._now_s - self._since_s))
             self._drop(row)
 
     def _drop(self, row: int) -> Transfer:
         transfer = self._at[row]
         assert transfer is not None
         transfer.row, self._at[row] = -1, None
-        leave(self._flows, row)
-        self._left[row] = np.inf
+        self.path[row], self.rate[row], self._left[row] = -1, 0.0, np.inf
         self._unused.append(row)
         return transfer
 
@@ -137,38 +135,44 @@ class Transfers:
         self._now_s = now_s
         if now_s < self._next_s - TOGETHER_S:
             return []
-        over = _move(self._left, self._flows.rate, now_s - self._since_s)
+        over = _move(self._left, self.rate, now_s - self._since_s)
         self._since_s = now_s
         ended = [self._drop(row) for row in sorted(over.tolist(), key=self._started.__getitem__)]
         for transfer in ended:
             transfer.left_mb = 0.0
-        self._next_s = now_s + float(_first_end(self._left, self._flows.rate))
+        self._next_s = now_s + float(_first_end(self._left, self.rate))
         return ended
 
     def share(self) -> float:
         """Set the rates anew; return the seconds until the next transfer ends (infinite: none moves)."""
-        flows, now_s = self._flows, self._now_s
-        _move(self._left, flows.rate, now_s - self._since_s)
+        now_s = self._now_s
+        _move(self._left, self.rate, now_s - self._since_s)
         self._since_s = now_s
-        changed = refill(flows, self.capacity)
+        rate = fill(self.path, np.ones(len(self.path), np.int64), self.capacity.copy())
+        self.rate = np.where(self.path[:, 0] >= 0, rate, 0.0)
         if next(self.turn):
-            self.check(None if next(self.all_turn) else changed)
-        self._next_s = now_s + float(_first_end(self._left, flows.rate))
+            self.check()
+        self._next_s = now_s + float(_first_end(self._left, self.rate))
         return max(self._next_s - now_s, 0.0)
 
-    def check(self, resources: Integers | None = None) -> None:
-        """Check the rates of the transfers through some resources (None: all) by the definition of max-min fairness.
+    def check(self) -> None:
+        """Check the rates by definition: within the capacity, and each transfer is largest at some full resource.
 
         Raises
         ------
         SimulationError
             A resource is overfull, or a transfer could be faster.
         """
-        flows = self._flows
-        worst, row = unfair(flows, self.capacity, np.arange(len(self.capacity)) if resources is None else resources)
-        if worst >= 0:
-            used = sum(flows.rate[(flows.path == worst).any(axis=1)])
-            reason = f"resource {worst} carries {used} of {self.capacity[worst]} MB/s"
+        row, entry = np.nonzero(self.path >= 0)
+        at, rate = self.path[row, entry], self.rate[row]
+        used, largest = np.bincount(at, rate, len(self.capacity)), np.zeros(len(self.capacity))
+        np.maximum.at(largest, at, rate)
+        slack = _SLACK * (1.0 + np.where(np.isfinite(self.capacity), self.capacity, 0.0))
+        over = np.flatnonzero(used > self.capacity + slack)
+        if len(over):
+            reason = f"resource {over[0]} carries {used[over[0]]} of {self.capacity[over[0]]} MB/s"
             raise SimulationError(reason, at_s=self._now_s)
-        if row >= 0:
-            raise SimulationError(f"the transfer in row {row} could be faster", at_s=self._now_s)
+        slowed = np.zeros(len(self.rate), np.bool_)
+        slowed[row[(used >= self.capacity - slack)[at] & (rate >= (largest - slack)[at])]] = True
+        if not slowed[row].all():
+            raise SimulationError(f"the transfer in row {row[~slowed[row]][0]} could be faster", at_s=self._now_s)

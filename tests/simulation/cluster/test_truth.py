@@ -207,7 +207,7 @@ def test_rates_are_max_min_by_definition(data):
     for row in paths:
         transfers.start(Transfer(1.0, [r for r in row.tolist() if r >= 0], print))
     transfers.share()  # checks its rates by the definition
-    assert rates_of(transfers) == pytest.approx(rates, rel=1e-12)
+    assert transfers.rate[transfers.path[:, 0] >= 0].tolist() == rates.tolist()
     # By the definition of lexicographic order: no other point of a grid of feasible rates has a larger sorted vector.
     for flow in range(count):
         faster = rates.copy()
@@ -219,36 +219,10 @@ def test_rates_are_max_min_by_definition(data):
         assert any(all(rates[k] <= rates[flow] + 1e-9 for k in range(count) if r in paths[k]) for r in hurt)
         assert slower_equals is not None
     for wrong, message in ((0.9, "could be faster"), (1.1, "carries")):
-        transfers._flows.rate[:] *= wrong
+        transfers.rate *= wrong
         with pytest.raises(SimulationError, match=message):
             transfers.check()
-        transfers._flows.rate[:] /= wrong
-
-
-def rates_of(transfers):
-    """In the order in which they started."""
-    rows = [row for row in range(len(transfers._at)) if transfers._at[row] is not None]
-    return transfers._flows.rate[sorted(rows, key=transfers._started.__getitem__)].tolist()
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_rates_after_many_changes_are_those_of_filling_all_resources_anew(seed):
-    rng = np.random.default_rng(seed)
-    resources = int(rng.integers(3, 60))
-    capacity = rng.choice([50.0, 100.0, 125.0, 1000.0], resources) if seed % 2 else rng.uniform(1, 200, resources)
-    transfers, live = Transfers(capacity, certify=0), []
-    for _ in range(150):
-        for _ in range(rng.integers(1, 4)):
-            if live and rng.random() < 0.45:
-                transfers.stop(live.pop(rng.integers(len(live))))
-            else:
-                path = rng.choice(resources, rng.integers(1, min(resources, 5) + 1), replace=False).tolist()
-                live.append(Transfer(1e12, path, print))
-                transfers.start(live[-1])
-        transfers.share()
-        paths = np.array([transfer.path + [-1] * (8 - len(transfer.path)) for transfer in live]).reshape(-1, 8)
-        order = sorted(range(len(live)), key=lambda k: transfers._started[live[k].row])
-        assert rates_of(transfers) == pytest.approx(max_min_rates(paths[order], capacity), rel=1e-12)
+        transfers.rate /= wrong
 
 
 # Any scenario, any policy ------------------------------------------------------------------------------------------
