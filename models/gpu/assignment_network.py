@@ -23,29 +23,18 @@ __all__ = ["AssignmentNetwork", "RoundBuilder", "build_paper", "constant_of"]
 
 @dataclass(frozen=True, eq=False)
 class AssignmentNetwork:
-    """A network of one round, and the way back from its flow.
+    """A network of one round, and the way back from its flow."""
 
-    Attributes
-    ----------
-    shape
-        Nodes and arcs; its costs are all zero.
-    cost
-        (A,) transfer, alpha where a task waits, less the price of a stop where a task goes on, in whole
-        multiples of ``unit_s`` seconds.
-    constant
-        What tasks cost that certainly do not run, and to stop all that may stop, in the same units.
-    keep, start
-        Arcs on which running tasks go on (in the order of `Round.optional`), and on which waiting ones start.
-    gpus_of_flow
-        From (A,) flows to (C,) the GPU of each candidate, -1 for those that wait.
-    """
-
-    shape: FlowNetwork
+    shape: FlowNetwork  # nodes and arcs; its costs are all zero
+    # (A,) transfer, alpha where a task waits, less the price of a stop where a task goes on, in whole multiples of
+    # ``unit_s`` seconds
     cost: NDArray[Any]
     unit_s: Fraction
-    constant: int
+    constant: int  # what tasks cost that certainly do not run, and to stop all that may stop, in the same units
+    # keep, start: arcs on which running tasks go on (in the order of `Round.optional`), and on which waiting ones start
     keep: Integers
     start: Integers
+    # From (A,) flows to (C,) the GPU of each candidate, -1 for those that wait
     gpus_of_flow: Callable[[Integers], Integers]
 
     @cached_property

@@ -23,19 +23,12 @@ __all__ = ["build_compact"]
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Free GPUs grouped by place (node, rack or cluster) and memory class; P vertices in all.
+    """Free GPUs grouped by place (node, rack or cluster) and memory class; P vertices in all."""
 
-    Attributes
-    ----------
-    place, memory_class
-        (P,) sorted by place, then by class.
-    classes
-        How many classes there are.
-    """
-
+    # place, memory_class: (P,) sorted by place, then by class
     place: Integers
     memory_class: Integers
-    classes: int
+    classes: int  # how many classes there are
 
     @classmethod
     def of(cls, place: Integers, memory_class: Integers, classes: int) -> _Places:

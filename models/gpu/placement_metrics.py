@@ -19,17 +19,11 @@ __all__ = ["Placement", "jain_index"]
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Tasks on GPUs.
-
-    Attributes
-    ----------
-    gpu
-        (T,) GPU of each task, -1 when it does not run.
-    """
+    """Tasks on GPUs."""
 
     view: GpuArrays
     costs: TransferCosts
-    gpu: Integers
+    gpu: Integers  # (T,) GPU of each task, -1 when it does not run
 
     @cached_property
     def started(self) -> Integers:

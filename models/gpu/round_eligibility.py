@@ -20,47 +20,21 @@ __all__ = ["Policy", "Round", "plan_round"]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """The decisions that a round leaves open.
-
-    Attributes
-    ----------
-    kept
-        (T,) bool, tasks that certainly go on running where they are.
-    optional
-        (O,) running tasks that go on, where they are, or stop.
-    startable
-        (W,) waiting tasks that may start.
-    idle
-        (I,) tasks that certainly do not run: stopped ones, and waiting ones of jobs above their share.
-    free_gpu
-        (F,) GPUs that no kept task holds.
-    fair_share
-        Fair shares of all jobs, on which stops depend; None without fairness.
-    shares
-        Fair shares of what is left to decide, counting kept tasks; None without fairness.
-    stoppable
-        (J,) how many running tasks each job may lose.
-    total
-        How many of the candidates can run.
-    priced
-        Whether tasks may wait by choice, at a price: shares are then what a job may run at most.
-    given
-        Whether shares are given, whichever tasks are kept or stopped.
-    """
+    """The decisions that a round leaves open."""
 
     view: GpuArrays
     policy: Policy
-    kept: NDArray[np.bool_]
-    optional: Integers
-    startable: Integers
-    idle: Integers
-    free_gpu: Integers
-    fair_share: Shares | None
-    shares: Shares | None
-    stoppable: Integers
-    total: int
-    priced: bool = False
-    given: bool = False
+    kept: NDArray[np.bool_]  # (T,) bool, tasks that certainly go on running where they are
+    optional: Integers  # (O,) running tasks that go on, where they are, or stop
+    startable: Integers  # (W,) waiting tasks that may start
+    idle: Integers  # (I,) tasks that certainly do not run: stopped ones, and waiting ones of jobs above their share
+    free_gpu: Integers  # (F,) GPUs that no kept task holds
+    fair_share: Shares | None  # fair shares of all jobs, on which stops depend; None without fairness
+    shares: Shares | None  # fair shares of what is left to decide, counting kept tasks; None without fairness
+    stoppable: Integers  # (J,) how many running tasks each job may lose
+    total: int  # how many of the candidates can run
+    priced: bool = False  # whether tasks may wait by choice, at a price: shares are then what a job may run at most
+    given: bool = False  # whether shares are given, whichever tasks are kept or stopped
 
     @cached_property
     def candidates(self) -> Integers:

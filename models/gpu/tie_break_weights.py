@@ -15,28 +15,16 @@ __all__ = ["Ties"]
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """What running tasks earn that go on, and waiting ones that start; together less than one unit of transfer.
+    """What running tasks earn that go on, and waiting ones that start; together less than one unit of transfer."""
 
-    Attributes
-    ----------
-    factor
-        Every transfer cost counts so many times: more than all tasks together can earn.
-    base
-        Least value of one stop less, divided by ``steps``; and of one start more, where that is open.
-    steps
-        A task that goes on counts like so many that start: more than all that can (1 where their number is given).
-    keep
-        (T,) what each running task earns: the more the longer it runs, which spares the search for who may stop; all
-        such differences together are less than ``base``.
-    start
-        What each waiting task earns that starts.
-    """
-
-    factor: int
-    base: int
+    factor: int  # every transfer cost counts so many times: more than all tasks together can earn
+    base: int  # least value of one stop less, divided by ``steps``; and of one start more, where that is open
+    # A task that goes on counts like so many that start: more than all that can (1 where their number is given)
     steps: int
+    # (T,) what each running task earns: the more the longer it runs, which spares the search for who may stop; all such
+    # differences together are less than ``base``
     keep: NDArray[Any]
-    start: int
+    start: int  # what each waiting task earns that starts
 
     @classmethod
     def of(cls, view: GpuArrays, *, preemptive: bool, priced: bool) -> Ties:

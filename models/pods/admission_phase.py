@@ -44,22 +44,15 @@ NODES = 3_000
 
 @dataclass(frozen=True)
 class Admission:
-    """What phase 1 found.
+    """What phase 1 found."""
 
-    Attributes
-    ----------
-    admitted, most
-        By level, most important first: worth of the pods placed, and the proven most given the levels above.
-    prices
-        By level, what proves ``most``, where prices do.
-    cluster
-        A placement that has them; None without an answer, with the outcome that says why in ``failed``.
-    """
-
+    # admitted, most: by level, most important first: worth of the pods placed, and the proven most given the levels
+    # above
     admitted: tuple[int, ...] = ()
     most: tuple[int, ...] = ()
-    prices: dict[int, Prices] = field(default_factory=dict)
+    prices: dict[int, Prices] = field(default_factory=dict)  # by level, what proves ``most``, where prices do
     bounds: Relaxation | None = None
+    # A placement that has them; None without an answer, with the outcome that says why in ``failed``
     cluster: Cluster | None = None
     failed: Outcome | None = None
 
@@ -77,25 +70,16 @@ def remaining(options: SolveOptions, until: float | None, steps: int = NODES) ->
 
 @dataclass(eq=False)
 class Admitting:
-    """One run of phase 1.
-
-    Attributes
-    ----------
-    direct
-        Columns up to which the integer program over nodes is used.
-    kinds
-        Kinds of pods up to which patterns of nodes are used.
-    better
-        Is told of answers on the way, with ``often`` in loops.
-    """
+    """One run of phase 1."""
 
     builder: PlacementProgram
     name: str
     bounds: Relaxation
     engine: EngineName
     options: SolveOptions
-    direct: int
-    kinds: int
+    direct: int  # columns up to which the integer program over nodes is used
+    kinds: int  # kinds of pods up to which patterns of nodes are used
+    # Is told of answers on the way, with ``often`` in loops
     better: Callable[..., None] = lambda first, *, often=False: None
 
     def __post_init__(self) -> None:

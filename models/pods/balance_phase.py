@@ -37,17 +37,10 @@ _EXPORTED = 1_500
 
 @dataclass(frozen=True, eq=False)
 class BalanceProof:
-    """What proves a bound of the balance.
+    """What proves a bound of the balance."""
 
-    Attributes
-    ----------
-    straight
-        Prices of resources, and the means between which they hold.
-    patterns, of
-        Prices of groups of pods, and the (P,) group of each pod.
-    """
-
-    straight: tuple[tuple[float, float, Prices], ...] = ()
+    straight: tuple[tuple[float, float, Prices], ...] = ()  # prices of resources, and the means between which they hold
+    # patterns, of: prices of groups of pods, and the (P,) group of each pod
     patterns: tuple[PodPrices, ...] = ()
     of: Integers = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
 

@@ -41,18 +41,12 @@ class Move:
 
 @dataclass(frozen=True)
 class Defragmentation:
-    """Moves of running pods, and whole cards that are idle before and after.
-
-    Attributes
-    ----------
-    bound
-        No plan with so many moves leaves more cards idle.
-    """
+    """Moves of running pods, and whole cards that are idle before and after."""
 
     moves: tuple[Move, ...]
     before: int
     after: int
-    bound: int
+    bound: int  # no plan with so many moves leaves more cards idle
     cluster: Cluster
 
 

@@ -23,40 +23,24 @@ __all__ = ["Evolution", "GeneticSettings", "genetic"]
 
 @dataclass(frozen=True)
 class GeneticSettings:
-    """Sizes of the genetic algorithm; the paper's are lost, these are ours.
-
-    Attributes
-    ----------
-    crossover_points, mutation_points
-        Where a child changes from one parent to the other, and how many of its pods get a node at random.
-    attempts
-        Random chromosomes drawn at most for the first population.
-    """
+    """Sizes of the genetic algorithm; the paper's are lost, these are ours."""
 
     population: int = 40
     generations: int = 60
+    # crossover_points, mutation_points: where a child changes from one parent to the other, and how many of its pods
+    # get a node at random
     crossover_points: int = 2
     mutation_points: int = 1
-    attempts: int = 8_000
+    attempts: int = 8_000  # random chromosomes drawn at most for the first population
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """What the genetic algorithm found.
+    """What the genetic algorithm found."""
 
-    Attributes
-    ----------
-    cluster
-        The best chromosome's placement; None when no feasible one was met.
-    curve
-        (G,) least deviation after each generation.
-    tried
-        Chromosomes made, infeasible ones included.
-    """
-
-    cluster: Cluster | None
-    curve: Floats = field(repr=False)
-    tried: int
+    cluster: Cluster | None  # the best chromosome's placement; None when no feasible one was met
+    curve: Floats = field(repr=False)  # (G,) least deviation after each generation
+    tried: int  # chromosomes made, infeasible ones included
 
     @property
     def deviation(self) -> float:

@@ -128,22 +128,13 @@ def gpus_of(view: PodArrays) -> Floats:
 
 @dataclass(frozen=True)
 class ArrivalCurve:
-    """What was allocated after each arrival.
+    """What was allocated after each arrival."""
 
-    Attributes
-    ----------
-    submitted, allocated
-        (P,) GPUs asked for and given up to each arrival, as shares of all GPUs.
-    moved
-        Moves made in all.
-    cluster
-        The placement at the end.
-    """
-
+    # submitted, allocated: (P,) GPUs asked for and given up to each arrival, as shares of all GPUs
     submitted: Floats = field(repr=False)
     allocated: Floats = field(repr=False)
-    moved: int
-    cluster: Cluster = field(repr=False)
+    moved: int  # moves made in all
+    cluster: Cluster = field(repr=False)  # the placement at the end
 
     def at(self, load: float) -> float:
         """Share of all GPUs allocated when the requests reach ``load`` (1: all GPUs)."""
@@ -165,25 +156,14 @@ def submit_all(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, se
 
 @dataclass(frozen=True)
 class Life:
-    """What became of every pod of a trace.
+    """What became of every pod of a trace."""
 
-    Attributes
-    ----------
-    started_s, ended_s
-        (P,) when it was placed and when it ended; NaN when never.
-    waited_s
-        (P,) how long it waited; NaN when it was never placed.
-    allocation
-        (E, 2) time and share of all GPUs allocated from then on.
-    moved
-        Moves made in all.
-    """
-
+    # started_s, ended_s: (P,) when it was placed and when it ended; NaN when never
     started_s: Floats = field(repr=False)
     ended_s: Floats = field(repr=False)
-    waited_s: Floats = field(repr=False)
-    allocation: Floats = field(repr=False)
-    moved: int
+    waited_s: Floats = field(repr=False)  # (P,) how long it waited; NaN when it was never placed
+    allocation: Floats = field(repr=False)  # (E, 2) time and share of all GPUs allocated from then on
+    moved: int  # moves made in all
 
     def summary(self) -> dict[str, float | int]:
         """Pods placed and never placed, waiting times, and mean and peak share of GPUs from first to last event.

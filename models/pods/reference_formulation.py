@@ -111,19 +111,12 @@ def _refuse(instance: PodInstance, builder: PlacementProgram) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Placed:
-    """Pods on nodes, and the numbers of equal pods, on which proofs branch: they are the same for any order of pods.
-
-    Attributes
-    ----------
-    pod
-        (columns x,) of each x.
-    alone, first
-        Columns of x without equals; of every number, one x that it counts.
-    """
+    """Pods on nodes, and the numbers of equal pods, on which proofs branch: they are the same for any order of pods."""
 
     x: Variables
     count: Variables | None
-    pod: Integers
+    pod: Integers  # (columns x,) of each x
+    # alone, first: columns of x without equals; of every number, one x that it counts
     alone: Integers
     first: Integers
 

@@ -19,24 +19,15 @@ __all__ = ["Shortfall", "shortfalls"]
 
 @dataclass(frozen=True)
 class Shortfall:
-    """Pods that wait for the same reason.
+    """Pods that wait for the same reason."""
 
-    Attributes
-    ----------
-    pods
-        Names, the most important first.
-    what
-        Resources that lack on the node that comes closest, or a rule; empty where room is held for others.
-    least, most
-        The least and the most that lacks, over the pods; None where the reason is no amount.
-    short, nodes
-        On how many nodes something lacks, of how many that a pod may use; the most over the pods.
-    """
-
-    pods: tuple[str, ...]
+    pods: tuple[str, ...]  # names, the most important first
+    # Resources that lack on the node that comes closest, or a rule; empty where room is held for others
     what: tuple[str, ...]
+    # least, most: the least and the most that lacks, over the pods; None where the reason is no amount
     least: tuple[float, ...] = ()
     most: tuple[float, ...] = ()
+    # short, nodes: on how many nodes something lacks, of how many that a pod may use; the most over the pods
     short: int = 0
     nodes: int = 0
 

@@ -45,25 +45,17 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """Rows of one's own.
-
-    Attributes
-    ----------
-    terms
-        What each pair counts; ``row[a, b]`` is the row of task code a and GPU code b, -1 where there is none.
-    labels, rhs
-        (n,) of the rows.
-    scale
-        The factor that made the numbers integer.
-    """
+    """Rows of one's own."""
 
     name: str
     relation: str
+    # What each pair counts; ``row[a, b]`` is the row of task code a and GPU code b, -1 where there is none
     terms: tuple[Selection, ...]
     row: Integers
+    # labels, rhs: (n,) of the rows
     labels: list[str]
     rhs: Floats
-    scale: Fraction
+    scale: Fraction  # the factor that made the numbers integer
 
 
 @dataclass(frozen=True, eq=False)

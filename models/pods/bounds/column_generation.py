@@ -49,71 +49,42 @@ _REFUTED = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """What one master program proved over an interval.
+    """What one master program proved over an interval."""
 
-    Attributes
-    ----------
-    bound
-        Proven, in scaled units; minus infinity when time ran out before anything was.
-    relaxed
-        Optimum over the patterns at hand.
-    mean
-        Mean load of that optimum.
-    prices
-        (rows,) the multipliers that prove the bound.
-    settled
-        Whether no pattern would improve it.
-    """
-
-    bound: float
-    relaxed: float
-    mean: float
-    prices: Floats = field(repr=False)
-    settled: bool
+    bound: float  # proven, in scaled units; minus infinity when time ran out before anything was
+    relaxed: float  # optimum over the patterns at hand
+    mean: float  # mean load of that optimum
+    prices: Floats = field(repr=False)  # (rows,) the multipliers that prove the bound
+    settled: bool  # whether no pattern would improve it
 
 
 @dataclass(frozen=True, eq=False)
 class PodPrices:
-    """Multipliers that bound the balance's sum where the mean load lies between two (largest load: up to ``high``).
-
-    Attributes
-    ----------
-    pod
-        (G,) price of a pod of each group.
-    mean, move
-        Price of the sum of all loads, and of a unit of the move budget.
-    """
+    """Multipliers that bound the balance's sum where the mean load lies between two (largest load: up to ``high``)."""
 
     low: float
     high: float
-    pod: Floats = field(repr=False)
+    pod: Floats = field(repr=False)  # (G,) price of a pod of each group
+    # mean, move: price of the sum of all loads, and of a unit of the move budget
     mean: float
     move: float
 
 
 @dataclass(eq=False)
 class Columns:
-    """Patterns of one balance problem and the programs over them.
-
-    Attributes
-    ----------
-    centre, scale
-        Loads are stated as (u - centre) / scale.
-    tolerance
-        How far from proven a pattern's cost may be.
-    steps, pricing_steps
-        Steps of the enumeration of patterns in all, where solving a master program counts as `_MASTER`; and of one
-        class at one set of prices.
-    """
+    """Patterns of one balance problem and the programs over them."""
 
     view: PodArrays
     demand: Demand
     cards: bool
     measure: Measure
     move_budget: float
+    # centre, scale: loads are stated as (u - centre) / scale
     centre: float
     scale: float
-    tolerance: float
+    tolerance: float  # how far from proven a pattern's cost may be
+    # steps, pricing_steps: steps of the enumeration of patterns in all, where solving a master program counts as
+    # `_MASTER`; and of one class at one set of prices
     steps: int
     until: float | None
     seed: int = 0

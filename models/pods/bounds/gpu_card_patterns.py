@@ -27,24 +27,17 @@ class Slots(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CardRows:
-    """Rows ``size`` and ``card`` of one class (``gpu`` and ``large`` where ways are too many), and what they price.
-
-    Attributes
-    ----------
-    whole, nodes, cards
-        What a card holds, the nodes of the class, and the cards of each.
-    placed, held
-        By the pods of the columns, and by those that each node holds.
-    sizes, ways
-        (S,) needs, falling; maximal ways to fill a card, as counts by size; None where they are too many.
-    """
+    """Rows ``size`` and ``card`` of one class (``gpu`` and ``large`` where ways are too many), and what they price."""
 
     number: int
+    # whole, nodes, cards: what a card holds, the nodes of the class, and the cards of each
     whole: int
     nodes: float
     cards: float
+    # placed, held: by the pods of the columns, and by those that each node holds
     placed: Slots
     held: Slots
+    # sizes, ways: (S,) needs, falling; maximal ways to fill a card, as counts by size; None where they are too many
     sizes: Integers
     ways: list[list[int]] | None
 

@@ -29,21 +29,11 @@ _KEPT = 24
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """What one node holds.
+    """What one node holds."""
 
-    Attributes
-    ----------
-    kind
-        The node class.
-    counts
-        (G,) pods by group.
-    load
-        The node's load, pods that cannot move included.
-    """
-
-    kind: int
-    counts: Integers
-    load: float
+    kind: int  # the node class
+    counts: Integers  # (G,) pods by group
+    load: float  # the node's load, pods that cannot move included
 
     @property
     def key(self) -> tuple[int, bytes]:
@@ -53,23 +43,17 @@ class Pattern:
 
 @dataclass(eq=False)
 class Pricing:
-    """Finds the best pattern of one class by enumeration.
-
-    Attributes
-    ----------
-    centre, scale
-        Of the scaled load.
-    low, high
-        What the cost depends on: the interval of the mean, or the cap of the load (``high``).
-    """
+    """Finds the best pattern of one class by enumeration."""
 
     view: PodArrays
     demand: Demand
     kind: int
     cards: bool
     measure: Measure
+    # centre, scale: of the scaled load
     centre: float
     scale: float
+    # low, high: what the cost depends on: the interval of the mean, or the cap of the load (``high``)
     low: float = 0.0
     high: float = 0.0
 

@@ -50,37 +50,22 @@ _COLUMNS, _GROUPS = 3_000_000, 200
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """What proves that no more than ``most`` units of a level can be placed, or that loads are at least so uneven.
+    """What proves that no more than ``most`` units of a level can be placed, or that loads are at least so uneven."""
 
-    Attributes
-    ----------
-    bound
-        Of the worth of a level, in units; of the sum that measures the balance.
-    cpu, memory
-        (C,) price of one core and of one GB on the nodes of a class, in units of what is bounded.
-    size
-        By class, memory as a share of a card to the price of one such slot.
-    kept
-        By more important level, the price of a unit of it.
-    move
-        Price of a unit of the move budget.
-    slope, mean
-        (C,) what a unit of a node's load costs, and of the sum of all loads besides; of the balance only.
-    rules
-        Price of all that a quota or a spread allows, by its name; of the worth of a level only.
-    pods
-        Instead of prices of resources: (G,) what a pod of each group pays, and (P,) the groups.
-    """
-
-    bound: float
+    bound: float  # of the worth of a level, in units; of the sum that measures the balance
+    # cpu, memory: (C,) price of one core and of one GB on the nodes of a class, in units of what is bounded
     cpu: Floats = field(repr=False)
     memory: Floats = field(repr=False)
+    # By class, memory as a share of a card to the price of one such slot
     size: tuple[dict[float, float], ...] = field(repr=False)
-    kept: tuple[float, ...] = field(repr=False)
-    move: float
+    kept: tuple[float, ...] = field(repr=False)  # by more important level, the price of a unit of it
+    move: float  # price of a unit of the move budget
+    # slope, mean: (C,) what a unit of a node's load costs, and of the sum of all loads besides; of the balance only
     slope: Floats | None = field(default=None, repr=False)
     mean: float = 0.0
+    # Price of all that a quota or a spread allows, by its name; of the worth of a level only
     rules: dict[str, float] = field(default_factory=dict)
+    # Instead of prices of resources: (G,) what a pod of each group pays, and (P,) the groups
     pods: tuple[Floats, Integers] | None = field(default=None, repr=False)
 
     @property
@@ -110,18 +95,12 @@ class _Built(NamedTuple):
 
 @dataclass(eq=False)
 class Relaxation:
-    """The programs of one instance.
-
-    Attributes
-    ----------
-    pairs
-        Group and node of what fits an empty node.
-    """
+    """The programs of one instance."""
 
     instance: PodInstance
     groups: Groups
     levels: InitVar[Levels]
-    pairs: InitVar[tuple[Integers, Integers]]
+    pairs: InitVar[tuple[Integers, Integers]]  # group and node of what fits an empty node
     cards: bool
     move_budget: float
 

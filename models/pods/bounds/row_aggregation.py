@@ -32,19 +32,13 @@ _SPLIT = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What chooses in a program.
+    """What chooses in a program."""
 
-    Attributes
-    ----------
-    column, group, kind
-        (X,) columns, with the group (each has one) and the class of nodes of each.
-    row, count, waits
-        (G,) row that sums a group's columns, its pods, and whether they may also be left out.
-    """
-
+    # column, group, kind: (X,) columns, with the group (each has one) and the class of nodes of each
     column: Integers
     group: Integers
     kind: Integers
+    # row, count, waits: (G,) row that sums a group's columns, its pods, and whether they may also be left out
     row: Integers
     count: Floats
     waits: Booleans

@@ -34,25 +34,13 @@ class Levels:
     only more important pods displace them, and keeping one is worth what stopping it costs. Weighted: all pods of some
     worth, then the rest. Fair: the pods of each queue, which no order ranks (`flowlex.models.pods.fair_admission`),
     then the rest.
-
-    Attributes
-    ----------
-    keys
-        Names of the levels, the most important first.
-    of
-        (P,) level, -1 for pods that run and go on.
-    worth
-        (P,) in whole units.
-    unit
-        By level, what one unit is.
-    start, weight
-        Of each queue, where admission is fair: the worth of what runs and goes on, and its weight.
     """
 
-    keys: tuple[Key, ...]
-    of: Integers
-    worth: Integers
-    unit: tuple[Fraction, ...]
+    keys: tuple[Key, ...]  # names of the levels, the most important first
+    of: Integers  # (P,) level, -1 for pods that run and go on
+    worth: Integers  # (P,) in whole units
+    unit: tuple[Fraction, ...]  # by level, what one unit is
+    # start, weight: of each queue, where admission is fair: the worth of what runs and goes on, and its weight
     start: tuple[Fraction, ...] = ()
     weight: tuple[Fraction, ...] = ()
     ranking: Ranking = "lexicographic"

@@ -24,21 +24,11 @@ Balance: TypeAlias = Literal["deviation", "max_load", "mean_absolute"]
 
 
 class Measure(ABC):
-    """A measure of (N,) loads; small is even.
+    """A measure of (N,) loads; small is even."""
 
-    Attributes
-    ----------
-    mode
-        Its number in compiled loops.
-    centred
-        Whether loads are compared with their mean, which bounds then branch on.
-    curved
-        Whether it is a sum of squares, which linear programs see by tangents.
-    """
-
-    mode: ClassVar[int]
-    centred: ClassVar[bool] = True
-    curved: ClassVar[bool] = False
+    mode: ClassVar[int]  # its number in compiled loops
+    centred: ClassVar[bool] = True  # whether loads are compared with their mean, which bounds then branch on
+    curved: ClassVar[bool] = False  # whether it is a sum of squares, which linear programs see by tangents
     #: Rows in which loads stand with the sign +; less their duals, per node, is what a unit of load costs.
     loaded: ClassVar[tuple[str, ...]]
 

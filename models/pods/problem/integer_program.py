@@ -24,21 +24,11 @@ __all__ = ["Groups", "PlacementProgram", "partition", "pinned", "stays"]
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Pods that nothing tells apart but their names (column aggregation). Sizes: P pods, K groups.
+    """Pods that nothing tells apart but their names (column aggregation). Sizes: P pods, K groups."""
 
-    Attributes
-    ----------
-    of
-        (P,) group of each pod.
-    first
-        (K,) one pod of each group.
-    count
-        (K,) pods in each group.
-    """
-
-    of: Integers
-    first: Integers
-    count: Integers
+    of: Integers  # (P,) group of each pod
+    first: Integers  # (K,) one pod of each group
+    count: Integers  # (K,) pods in each group
 
     @classmethod
     def of_instance(cls, instance: PodInstance, levels: Levels, *, apart: bool = False) -> Groups:

@@ -23,21 +23,11 @@ __all__ = ["Demand", "NodeClasses"]
 
 @dataclass(frozen=True, eq=False)
 class NodeClasses:
-    """Nodes that nothing tells apart but their names. Sizes: N nodes, C classes.
+    """Nodes that nothing tells apart but their names. Sizes: N nodes, C classes."""
 
-    Attributes
-    ----------
-    of
-        (N,) class of each node.
-    first
-        (C,) one node of each class.
-    count
-        (C,) nodes in each class.
-    """
-
-    of: Integers
-    first: Integers
-    count: Integers
+    of: Integers  # (N,) class of each node
+    first: Integers  # (C,) one node of each class
+    count: Integers  # (C,) nodes in each class
 
     @classmethod
     def of_instance(cls, instance: PodInstance, move_budget: float = 0.0, *, apart: bool = False) -> NodeClasses:
@@ -62,40 +52,23 @@ class Demand:
 
     Pods that cannot move are no part of it: they are ``base`` of their class. Where phase 1 admitted a whole
     priority class, priorities do not matter any more and equal pods of several priorities are one group.
-
-    Attributes
-    ----------
-    classes
-        The nodes.
-    of
-        (P,) group of each pod; -1 for pods that cannot move and those that fit nowhere.
-    pod
-        (G,) one pod of each group.
-    least, most
-        (G,) how many of them have to and may be placed.
-    quota
-        Triples (groups, worth of one pod of each, number): together they are to be worth that.
-    may
-        (G, C) whether the group may use the class.
-    load, move_cost
-        (G, C) what one pod adds to a node's load; what it costs there.
-    base
-        By class, the pods that cannot leave its first node; those of its other nodes are equal to them.
-    base_load
-        (C,) their load.
     """
 
-    classes: NodeClasses
-    of: Integers
-    pod: Integers
+    classes: NodeClasses  # the nodes
+    of: Integers  # (P,) group of each pod; -1 for pods that cannot move and those that fit nowhere
+    pod: Integers  # (G,) one pod of each group
+    # least, most: (G,) how many of them have to and may be placed
     least: Integers
     most: Integers
+    # Triples (groups, worth of one pod of each, number): together they are to be worth that
     quota: tuple[tuple[Integers, Floats, int], ...]
-    may: NDArray[np.bool_]
+    may: NDArray[np.bool_]  # (G, C) whether the group may use the class
+    # load, move_cost: (G, C) what one pod adds to a node's load; what it costs there
     load: Floats
     move_cost: Floats
+    # By class, the pods that cannot leave its first node; those of its other nodes are equal to them
     base: tuple[Integers, ...]
-    base_load: Floats
+    base_load: Floats  # (C,) their load
 
     @classmethod
     def of_program(

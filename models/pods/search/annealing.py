@@ -30,24 +30,12 @@ _HOT, _COLD = 0.3, 3e-5
 
 @dataclass(frozen=True)
 class Annealing:
-    """Seeded runs of the search.
+    """Seeded runs of the search."""
 
-    Parameters
-    ----------
-    seed
-        The same seed, cluster and steps give the same answer, unless time runs out.
-    steps
-        Of a run.
-    move_budget
-        Running pods may move up to this total cost, what the cluster moves already included.
-    until
-        Stop at this `processor_seconds`.
-    """
-
-    seed: int
-    steps: int
-    move_budget: float = 0.0
-    until: float | None = None
+    seed: int  # the same seed, cluster and steps give the same answer, unless time runs out
+    steps: int  # of a run
+    move_budget: float = 0.0  # running pods may move up to this total cost, what the cluster moves already included
+    until: float | None = None  # stop at this `processor_seconds`
 
     def once(
         self, cluster: Cluster, measure: Measure, *, times: float = 1, target: float | None = None, heat: float = _HOT

@@ -55,32 +55,20 @@ def by_priority(view: PodArrays) -> Integers:
 
 
 class Scores(NamedTuple):
-    """What scores of nodes depend on beside the placement, and those known so far. Sizes as in `SearchState`.
+    """What scores of nodes depend on beside the placement, and those known so far. Sizes as in `SearchState`."""
 
-    Attributes
-    ----------
-    whole, size
-        (N, 2) cores and memory of the empty nodes, (N,) memory of a card; exact.
-    top
-        (3,) the largest node's cores, memory and GPU memory.
-    kinds
-        (T, 5) the workload, see `workload`.
-    default
-        (2,) requests that Kubernetes scores when none is made.
-    cost, known, version
-        (R, N) scores, the version of the node that they are of, (N,) that is counted up when a node changes.
-    full, total
-        (R,) kinds of pods that fit nowhere until a pod leaves; (1,) the sum of all loads.
-    """
-
+    # whole, size: (N, 2) cores and memory of the empty nodes, (N,) memory of a card; exact
     whole: Integers
     size: Integers
-    top: Floats
-    kinds: Floats
-    default: Integers
+    top: Floats  # (3,) the largest node's cores, memory and GPU memory
+    kinds: Floats  # (T, 5) the workload, see `workload`
+    default: Integers  # (2,) requests that Kubernetes scores when none is made
+    # cost, known, version: (R, N) scores, the version of the node that they are of, (N,) that is counted up when a node
+    # changes
     cost: Floats
     known: NDArray[np.int32]
     version: NDArray[np.int32]
+    # full, total: (R,) kinds of pods that fit nowhere until a pod leaves; (1,) the sum of all loads
     full: NDArray[np.bool_]
     total: Floats
 

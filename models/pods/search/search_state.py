@@ -17,61 +17,47 @@ __all__ = ["SearchState"]
 
 
 class SearchState(NamedTuple):
-    """What the compiled loops change. Sizes: P pods, N nodes, R kinds of pods, C of nodes, K cards of a node.
+    """What the compiled loops change. Sizes: P pods, N nodes, R kinds of pods, C of nodes, K cards of a node."""
 
-    Attributes
-    ----------
-    row, column
-        (P,), (N,) kind of each pod and node.
-    load, allowed, gpu
-        (R, C) as in `PodArrays`; ``gpu`` exact, and per node when cards are not told apart.
-    cpu, memory, many, pin, movable
-        (P,); sizes exact; the node of a pod that runs, to which searches leave it, else -1. What runs already is not
-        movable, nor is what waits.
-    home, home_cards
-        (P,) where it runs, else -1, and the cards that it uses there as bits; 0 where it may use any.
-    node, loads, free, card_free, used
-        The placement: (P,), (N,), (N, 2), (N, K), (P,) cards as bits.
-    compute, compute_free
-        (P,) compute on each card, (N, K) what is free of it.
-    head, after, before, many_on
-        Linked lists of the pods of each node.
-    rule_start, rule, amount, domain, topology, offset
-        As in `flowlex.instances.pod_rule_arrays.SideRules`.
-    room
-        What each domain of a rule may still take, see `flowlex.models.pods.problem.group_rules.room`.
-    """
-
+    # row, column: (P,), (N,) kind of each pod and node
     row: Integers
     column: Integers
+    # load, allowed, gpu: (R, C) as in `PodArrays`; ``gpu`` exact, and per node when cards are not told apart
     load: Floats
     allowed: NDArray[np.bool_]
     gpu: Integers
+    # cpu, memory, many, pin, movable: (P,); sizes exact; the node of a pod that runs, to which searches leave it, else
+    # -1. What runs already is not movable, nor is what waits.
     cpu: Integers
     memory: Integers
     many: Integers
     pin: Integers
+    # home, home_cards: (P,) where it runs, else -1, and the cards that it uses there as bits; 0 where it may use any
     home: Integers
     home_cards: NDArray[np.uint64]
     movable: NDArray[np.bool_]
+    # node, loads, free, card_free, used: the placement: (P,), (N,), (N, 2), (N, K), (P,) cards as bits
     node: Integers
     loads: Floats
     free: Integers
     card_free: Integers
     used: NDArray[np.uint64]
+    # compute, compute_free: (P,) compute on each card, (N, K) what is free of it
     compute: Integers
     compute_free: Integers
+    # head, after, before, many_on: linked lists of the pods of each node
     head: Integers
     after: Integers
     before: Integers
     many_on: Integers
+    # rule_start, rule, amount, domain, topology, offset: as in `flowlex.instances.pod_rule_arrays.SideRules`
     rule_start: Integers
     rule: Integers
     amount: Integers
     domain: Integers
     topology: Integers
     offset: Integers
-    room: Integers
+    room: Integers  # what each domain of a rule may still take, see `flowlex.models.pods.problem.group_rules.room`
 
     @classmethod
     def of(cls, cluster: Cluster) -> SearchState:

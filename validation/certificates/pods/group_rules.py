@@ -39,27 +39,17 @@ def domain_of(node: PodNode, key: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Rule:
-    """How much the pods of a set may use together of a domain.
+    """How much the pods of a set may use together of a domain."""
 
-    Attributes
-    ----------
-    kind, name, label
-        ``gang``, ``spread``, ``skew``, ``quota`` or ``resource``; what proofs and what rows call it.
-    key
-        ``node`` or the label whose values are the domains; None: the cluster is the domain.
-    asked, home
-        Number of each pod to what it asks for, and to the node where it ran.
-    base
-        What is allowed, of every domain or by domain; of a skew: above the emptiest of the ``usable``.
-    """
-
+    # kind, name, label: ``gang``, ``spread``, ``skew``, ``quota`` or ``resource``; what proofs and what rows call it
     kind: str
     name: str
     label: str
-    key: str | None
+    key: str | None  # ``node`` or the label whose values are the domains; None: the cluster is the domain
+    # asked, home: number of each pod to what it asks for, and to the node where it ran
     asked: Mapping[int, Amount]
     home: Mapping[int, PodNode]
-    base: Limits
+    base: Limits  # what is allowed, of every domain or by domain; of a skew: above the emptiest of the ``usable``
     usable: frozenset[str] = frozenset()
 
     @cached_property

@@ -39,20 +39,13 @@ class _Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeClass:
-    """Nodes of one kind on which the same pods stay, and to which the same pods may return.
-
-    Attributes
-    ----------
-    node, many
-        One of them, and how many they are.
-    held
-        What stays there, shape by shape and how often.
-    """
+    """Nodes of one kind on which the same pods stay, and to which the same pods may return."""
 
     people: Population
+    # node, many: one of them, and how many they are
     node: PodNode
     many: int
-    held: tuple[tuple[_Shape, int], ...]
+    held: tuple[tuple[_Shape, int], ...]  # what stays there, shape by shape and how often
 
     @cached_property
     def start(self) -> float:
