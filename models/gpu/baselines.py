@@ -64,12 +64,9 @@ def greedy_preemptive(view: GpuArrays, costs: TransferCosts) -> Integers:
 def greedy_delay(view: GpuArrays, costs: TransferCosts, thresholds: tuple[int, int] | None = None) -> Integers:
     """GSD: delay scheduling.
 
-    Parameters
-    ----------
-    thresholds
-        After this many declined offers (counted from the job's deficit) a job accepts its second level (the rack
-        of some of its data), and after the second number anything. The paper gives no figures; the default is
-        one and two offers of the whole cluster.
+    ``thresholds``: after this many declined offers (counted from the job's deficit) a job accepts its second level (the
+    rack of some of its data), and after the second number anything. The paper gives no figures; the default is one and
+    two offers of the whole cluster.
     """
     whole = len(view.gpu_node)
     limits = thresholds or (whole, 2 * whole)

@@ -125,10 +125,7 @@ def _meaning(placement: Placement, task: int) -> str:
 def draw_network(network: FlowNetwork, flow: Integers | None = None, ax: Axes | None = None) -> Axes:
     """Draw a small network in layers, like the paper's figure; arcs that carry flow stand out.
 
-    Raises
-    ------
-    ModelError
-        More than 80 nodes.
+    Raises `ModelError`: more than 80 nodes.
     """
     import networkx as nx
 

@@ -37,10 +37,7 @@ _NEEDED = {
 def state(instance: GpuInstance, plan: Round, costs: TransferCosts, rows: Collection[str]) -> Statement:
     """The statement of a round; without rows where there are too many pairs of tasks and GPUs.
 
-    Raises
-    ------
-    ModelError
-        Waiting is priced.
+    Raises `ModelError`: waiting is priced.
     """
     if plan.priced:
         raise ModelError("GpuAssignment(waiting='priced') takes no changes; use waiting='least'")

@@ -80,12 +80,8 @@ def settled_tangents(
 class Balancing:
     """One run of phase 2: search for an answer, bound it by relaxations, close the gap by integer programs.
 
-    Attributes
-    ----------
-    best, bound
-        The best cluster so far, at first what phase 1 left, and the best proven bound.
-    better
-        Is told of clusters and the bound on the way, with ``often`` in loops.
+    ``best``, ``bound``: the best cluster so far, at first what phase 1 left, and the best proven bound. ``better``: is
+    told of clusters and the bound on the way, with ``often`` in loops.
     """
 
     instance: PodInstance

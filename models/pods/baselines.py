@@ -36,10 +36,7 @@ BASELINES = (*POLICIES, "priority-queue", "whole-cards")
 def place(instance: PodInstance, policy: str, *, cards: bool = True, seed: int = 0) -> Cluster:
     """Place pods by priority, then as listed, each where a baseline says (`BASELINES`); what does not fit waits.
 
-    Raises
-    ------
-    ModelError
-        There is no such policy, or the running pods do not pack on their cards.
+    Raises `ModelError`: there is no such policy, or the running pods do not pack on their cards.
     """
     if policy not in BASELINES:
         raise ModelError(f"there is no policy {policy!r}; there are: {', '.join(BASELINES)}")

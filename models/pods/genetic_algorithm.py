@@ -64,13 +64,8 @@ def genetic(
     lower" half, which contradicts it); multi-point crossover and mutation; children that overflow a node, break a rule
     or move too much are thrown away.
 
-    Parameters
-    ----------
-    admitted
-        (P,) which pods to place; by default those that first fit admits.
-    move_budget
-        Running pods that may move at this total cost are part of the chromosome; where one goes, its parents and
-        chance decide.
+    ``admitted``: (P,) which pods to place; by default those that first fit admits. ``move_budget``: running pods that
+    may move at this total cost are part of the chromosome; where one goes, its parents and chance decide.
     """
     settings, rng = settings or GeneticSettings(), np.random.default_rng(seed)
     view = instance.arrays

@@ -60,16 +60,9 @@ def placement_statement(
 ) -> Statement:
     """The statement by pod, node and card; ``builder`` keeps every pod on its own and sizes in whole units.
 
-    Parameters
-    ----------
-    points
-        Node and distance from the mean, in percent: further tangents of the squares of ``balance="deviation"``, whose
-        stage is the variance in squared percent.
-
-    Raises
-    ------
-    ModelError
-        The instance is too large or too finely measured.
+    ``points``: node and distance from the mean, in percent: further tangents of the squares of ``balance="deviation"``,
+    whose stage is the variance in squared percent. Raises `ModelError`: the instance is too large or too finely
+    measured.
     """
     _refuse(instance, builder)
     program, x = builder.program(instance.name)
@@ -214,10 +207,7 @@ def with_tangents(
 ) -> StatementRun:
     """Solve the statement with the variance again and again, with tangents where the last answer lies.
 
-    Parameters
-    ----------
-    state
-        The statement with these tangents, changes made.
+    ``state``: the statement with these tangents, changes made.
     """
     until = math.inf if options.time_limit_s is None else processor_seconds() + options.time_limit_s
     options = replace(options, gap=max(options.gap, 0.5 * _MET))

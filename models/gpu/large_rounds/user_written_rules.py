@@ -71,14 +71,7 @@ class Codes:
 class Rules:
     """The changes of a round, read into codes.
 
-    Parameters
-    ----------
-    view
-        The instance.
-    may_start
-        (T,) waiting tasks that may start.
-    taken
-        Names that rules cannot have.
+    ``view``: the instance. ``may_start``: (T,) waiting tasks that may start. ``taken``: names that rules cannot have.
     """
 
     def __init__(self, view: GpuArrays, may_start: Booleans, changes: Changes, taken: Collection[str] = ()) -> None:

@@ -77,16 +77,10 @@ def most_by_patterns(
 
     The placement is sought where the bound is above ``enough``; either is None where there is none.
 
-    Parameters
-    ----------
-    node
-        A placement, whose patterns are a start.
-    enough
-        Units of the level below which no bound is sought.
-    large
-        Whether a placement is sought alone, as patterns are too many for a bound.
-    until
-        When processor time is over.
+    - ``node``: a placement, whose patterns are a start.
+    - ``enough``: units of the level below which no bound is sought.
+    - ``large``: whether a placement is sought alone, as patterns are too many for a bound.
+    - ``until``: when processor time is over.
     """
     levels = builder.levels
     only = [*kept, *[0] * (len(levels.keys) - level)]

@@ -46,20 +46,12 @@ class _Leaf:
 class GapSearch:
     """Bounds the balance from below and improves the answer until they are within ``gap`` (a share of the answer).
 
-    Attributes
-    ----------
-    clusters
-        Known answers, the best first; a source of patterns.
-    bound
-        A bound that is known already, and then the best that is proven.
-    means
-        What is at least as even as the best answer has a mean load between these.
-    steps
-        So many steps of bounding.
-    polish
-        Anneals an answer.
-    best, proof
-        The best answer; what proves the bound, empty where it was known before.
+    - ``clusters``: known answers, the best first; a source of patterns.
+    - ``bound``: a bound that is known already, and then the best that is proven.
+    - ``means``: what is at least as even as the best answer has a mean load between these.
+    - ``steps``: so many steps of bounding.
+    - ``polish``: anneals an answer.
+    - ``best``, ``proof``: the best answer; what proves the bound, empty where it was known before.
     """
 
     instance: PodInstance

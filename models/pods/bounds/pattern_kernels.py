@@ -213,35 +213,19 @@ def _take(shape, here, after, n, earned, large):
 def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit, met):
     """Find the pattern of most profit less cost.
 
-    Parameters
-    ----------
-    shape
-        (H, 6) cores, memory, memory per card, cards, scaled load and most pods of each shape.
-    room
-        (4,) cores, memory, GPU memory, cards for pods of more than half a card.
-    held, held_many, order
-        Card needs of pods that cannot move; see `pack`. ``cards`` is 0 when memory is counted per node.
-    profit
-        (H, M) profit of 0, 1, .. pods.
-    rank
-        (H,) shapes in the order in which they are entered.
-    law
-        (6,) mode, low, high, slope, scaled load of the empty node, the largest scaled load.
-    tolerance, limit
-        Patterns that are better by less are left out; so many steps at most.
-    met
-        (K, H) is filled with the last patterns that were the best so far.
-
-    Returns
-    -------
-    bound
-        No pattern earns more; that of the first step when the limit came first.
-    value, counts
-        The best pattern found that packs; minus infinity when there is none.
-    kept
-        How many patterns, each better than the one before, were written to ``met`` in turn.
-    steps
-        Steps used.
+    - ``shape``: (H, 6) cores, memory, memory per card, cards, scaled load and most pods of each shape.
+    - ``room``: (4,) cores, memory, GPU memory, cards for pods of more than half a card.
+    - ``held``, ``held_many``, ``order``: card needs of pods that cannot move; see `pack`. ``cards`` is 0 when memory is
+      counted per node.
+    - ``profit``: (H, M) profit of 0, 1, .. pods.
+    - ``rank``: (H,) shapes in the order in which they are entered.
+    - ``law``: (6,) mode, low, high, slope, scaled load of the empty node, the largest scaled load.
+    - ``tolerance``, ``limit``: patterns that are better by less are left out; so many steps at most.
+    - ``met``: (K, H) is filled with the last patterns that were the best so far.
+    - Returns ``bound``: no pattern earns more; that of the first step when the limit came first.
+    - Returns ``value, counts``: the best pattern found that packs; minus infinity when there is none.
+    - Returns ``kept``: how many patterns, each better than the one before, were written to ``met`` in turn.
+    - Returns ``steps``: steps used.
     """
     mode, low, high, slope, start, most = int(law[0]), law[1], law[2], law[3], law[4], law[5]
     kinds = len(rank)

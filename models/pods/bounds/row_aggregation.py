@@ -49,12 +49,8 @@ def solve_by_cells(
 ) -> tuple[Outcome, Integers]:
     """Duals and bound of the program of all groups, an answer over cells, and the cells.
 
-    Parameters
-    ----------
-    cell
-        (G,) the cell of each group; those of one have the same classes, and may all wait or all not.
-    size
-        (G,) by which cells are halved where no answer over them exists.
+    ``cell``: (G,) the cell of each group; those of one have the same classes, and may all wait or all not. ``size``:
+    (G,) by which cells are halved where no answer over them exists.
     """
     best: Outcome | None = None
     for _ in range(_ROUNDS):

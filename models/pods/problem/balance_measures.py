@@ -50,14 +50,8 @@ class Measure(ABC):
     ) -> Expression:
         """The total as an expression, with the rows that it needs.
 
-        Parameters
-        ----------
-        loads, weight
-            (C,) loads, and how many nodes each stands for.
-        points
-            (C,) each: where squares have tangents.
-        unit
-            How many units of ``loads`` are one of the total.
+        ``loads``, ``weight``: (C,) loads, and how many nodes each stands for. ``points``: (C,) each: where squares have
+        tangents. ``unit``: how many units of ``loads`` are one of the total.
         """
 
     def cost(self, load: float, low: float, high: float) -> float:

@@ -135,14 +135,9 @@ def add_rules(
 ) -> None:
     """Rows ``gang``, ``gang_whole``, ``spread``, ``skew``, ``emptiest``, ``quota`` and ``resource``; new columns last.
 
-    Parameters
-    ----------
-    x, at
-        Columns, each a group on a node, and the (columns, 2) group and node.
-    first, count
-        (K,) one pod of each group, and how many pods it has.
-    whole
-        Rows of domains are in whole units, not in shares of their limits.
+    ``x``, ``at``: columns, each a group on a node, and the (columns, 2) group and node. ``first``, ``count``: (K,) one
+    pod of each group, and how many pods it has. ``whole``: rows of domains are in whole units, not in shares of their
+    limits.
     """
     rules = view.rules
     if not len(rules.what):

@@ -244,14 +244,8 @@ class PlacementProgram:
     ) -> LinearProgram:
         """The program of phase 2, in percent; for ``deviation`` its objective is the sum of squares seen by tangents.
 
-        Parameters
-        ----------
-        admitted
-            By level, the worth of the pods that have to be placed, in units.
-        points
-            Tangent points: (N,) each.
-        at_most
-            The objective of a known answer, to cut off what is worse.
+        ``admitted``: by level, the worth of the pods that have to be placed, in units. ``points``: tangent points: (N,)
+        each. ``at_most``: the objective of a known answer, to cut off what is worse.
         """
         program, x = self.program(name, integer=integer)
         if admitted:

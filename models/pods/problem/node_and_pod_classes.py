@@ -131,16 +131,8 @@ class Demand:
     def assign(self, chosen: dict[int, list[Integers]], fixed: Integers) -> Integers:
         """Give patterns to nodes and pods to patterns.
 
-        Parameters
-        ----------
-        chosen
-            Class to the patterns of its nodes, one each.
-        fixed
-            (P,) node of the pods that cannot move, -1 for the others.
-
-        Returns
-        -------
-        (P,) nodes; pods beyond the patterns' counts stay at -1.
+        ``chosen``: class to the patterns of its nodes, one each. ``fixed``: (P,) node of the pods that cannot move, -1
+        for the others. Returns (P,) nodes; pods beyond the patterns' counts stay at -1.
         """
         node = fixed.copy()
         waits = [np.flatnonzero(self.of == g).tolist()[::-1] for g in range(len(self.pod))]

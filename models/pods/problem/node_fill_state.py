@@ -18,21 +18,12 @@ def deviation(loads: Floats) -> float:
 class Cluster:
     """Free resources of every node and card, and where each pod is.
 
-    Parameters
-    ----------
-    view
-        The instance's arrays.
-    cards
-        False counts GPU memory per node, as the paper does.
-
-    Attributes
-    ----------
-    free, card_free
-        (N, 2) cores and memory, (N, K) memory of cards, as whole multiples of `ExactSizes`' units; -1 for no card.
-    compute_free
-        (N, K) compute of cards, likewise.
-    home
-        (P,) whether the cards that it uses on the node where it runs are known, and cards are told apart.
+    - ``view``: the instance's arrays.
+    - ``cards``: false counts GPU memory per node, as the paper does.
+    - ``free``, ``card_free``: (N, 2) cores and memory, (N, K) memory of cards, as whole multiples of `ExactSizes`'
+      units; -1 for no card.
+    - ``compute_free``: (N, K) compute of cards, likewise.
+    - ``home``: (P,) whether the cards that it uses on the node where it runs are known, and cards are told apart.
     """
 
     def __init__(self, view: PodArrays, *, cards: bool = True) -> None:

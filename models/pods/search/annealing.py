@@ -42,14 +42,8 @@ class Annealing:
     ) -> Cluster:
         """One run; the answer may be worse than what it started from.
 
-        Parameters
-        ----------
-        times
-            How many times the usual steps.
-        target
-            For ``max_load``: the largest load sought (by default a little below that of the cluster).
-        heat
-            First temperature, as a share of the typical cost of a move.
+        ``times``: how many times the usual steps. ``target``: for ``max_load``: the largest load sought (by default a
+        little below that of the cluster). ``heat``: first temperature, as a share of the typical cost of a move.
         """
         from flowlex.models.pods.search.annealing_kernels import anneal
 

@@ -111,10 +111,8 @@ def anneal(s, pods, home, move, mode, target, hot, cold, steps, rng):
     Exchanges that raise the cost by d are accepted with probability exp(-d / temperature); the temperature falls
     from ``hot`` to ``cold`` over the steps, geometrically. In mode 2 it stops when no load is above the target.
 
-    Parameters
-    ----------
-    home, move
-        (P,) node that a pod may leave at a cost, else -1; (P + 1,) the costs, and last what is left of the budget.
+    ``home``, ``move``: (P,) node that a pod may leave at a cost, else -1; (P + 1,) the costs, and last what is left of
+    the budget.
     """
     out, size = np.full(4, -1), len(s.head)
     cost = _total(mode, target, s.loads)

@@ -18,12 +18,8 @@ __all__ = ["arrive", "depart"]
 def _chain(s, t, policy, pod, moves, path, dead, rng):
     """Place a pod, moving at most so many others, each to where the policy says; return the moves, or -1.
 
-    Parameters
-    ----------
-    path
-        Nodes of this chain so far, which it does not use again.
-    dead
-        (M, R) whether no chain of so many moves places a kind of pod, as found since the last change.
+    ``path``: nodes of this chain so far, which it does not use again. ``dead``: (M, R) whether no chain of so many
+    moves places a kind of pod, as found since the last change.
     """
     row, ruled = s.row[pod], s.rule_start[pod + 1] > s.rule_start[pod]
     if not ruled and dead[moves, row]:

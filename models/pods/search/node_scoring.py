@@ -268,10 +268,7 @@ def changed(s, t, pod, node, sign):
 def place_all(s, t, policy, pods, rng):
     """Place pods in order, each where its score is least, or let it wait; return how many were placed.
 
-    Parameters
-    ----------
-    t
-        `flowlex.models.pods.search.placement_policies.Scores`, which remembers scores until a node changes.
+    ``t``: `flowlex.models.pods.search.placement_policies.Scores`, which remembers scores until a node changes.
     """
     placed, none = 0, np.zeros(0, np.int64)
     for pod in pods:

@@ -35,10 +35,7 @@ def place_by(policy: int, start: Cluster, pods: Sequence[int] | Integers, *, see
 def with_waiting(cluster: Cluster, level: Integers) -> Cluster:
     """With what waits of each level and fits, again until nothing does (under rules, others make room); else the same.
 
-    Parameters
-    ----------
-    level
-        (P,) the pods to place, the least first; -1: not this one.
+    ``level``: (P,) the pods to place, the least first; -1: not this one.
     """
     while True:
         more = place_by(POLICIES["fgd"], cluster, in_order(np.where(cluster.node < 0, level, -1)))

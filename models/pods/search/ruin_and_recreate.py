@@ -251,18 +251,12 @@ def _empty(s, nodes, group, waiting, first, fixed, pods, where, used):
 def recreate(s, group, level, worth, size, waiting, first, fixed, steps, rng, enough):
     """Empty a few nodes and fill them anew, ``steps`` times; keep what is lexicographically no worse.
 
-    Parameters
-    ----------
-    group
-        (P,) group of each pod; pods of a group are interchangeable.
-    level, worth, size
-        (G,) level, 0 the most important; what one pod is worth there; how much of the cluster it takes.
-    waiting, first
-        (G,) how many pods of the group wait, and the first of them.
-    fixed
-        (P,) pods that must not move.
-    enough
-        (L,) waiting worth of each level with which to be content.
+    - ``group``: (P,) group of each pod; pods of a group are interchangeable.
+    - ``level``, ``worth``, ``size``: (G,) level, 0 the most important; what one pod is worth there; how much of the
+      cluster it takes.
+    - ``waiting``, ``first``: (G,) how many pods of the group wait, and the first of them.
+    - ``fixed``: (P,) pods that must not move.
+    - ``enough``: (L,) waiting worth of each level with which to be content.
     """
     levels, chosen = len(enough), np.zeros(3, np.int64)
     waits = np.zeros(levels, np.int64)

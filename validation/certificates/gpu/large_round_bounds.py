@@ -23,10 +23,7 @@ Whole = NDArray[Any]
 class Prices:
     """Multipliers of a leaf as integer multiples of a common part.
 
-    Raises
-    ------
-    ValueError
-        A multiplier is of a row that does not exist, or has the wrong sign.
+    Raises `ValueError`: a multiplier is of a row that does not exist, or has the wrong sign.
     """
 
     def __init__(self, large: Large, leaf: StatedLeaf, stage: str, before: Mapping[str, Fraction]) -> None:

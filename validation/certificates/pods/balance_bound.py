@@ -68,14 +68,8 @@ def least_balance(
 ) -> float:
     """The largest balance that the pieces prove to be a lower bound; 0 where they prove nothing.
 
-    Parameters
-    ----------
-    placed
-        By level, what is placed.
-    near
-        The bound that is hoped for: patterns are told apart as far as it matters for that.
-    budget
-        Once it is spent, the pieces that are left prove nothing.
+    ``placed``: by level, what is placed. ``near``: the bound that is hoped for: patterns are told apart as far as it
+    matters for that. ``budget``: once it is spent, the pieces that are left prove nothing.
     """
     budget = budget or Budget()
     if measure == "max_load":

@@ -192,24 +192,15 @@ def _shares(sizes, room, half, cards):
 def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, cards, law, bounds, tolerance, limit):
     """At most what a pattern earns less the cost of its load; minus infinity when there is none.
 
-    Parameters
-    ----------
-    sizes
-        (H, 5) cores, memory, GPU memory in all, of each slot, slots of each shape; by falling profit per load.
-    loads, most_of
-        (H,) load (above 0) and most pods of each shape.
-    profit
-        (H, M) of 0, 1, .. pods: concave.
-    room
-        (4,) cores, memory, GPU memory, and cards for slots of more than ``half`` that are left.
-    held, order
-        (S, 2) slots of pods that stay, falling, with their owner; shapes by falling slot.
-    card, cards
-        Size and number of cards; 0 cards when they are not told apart.
-    law, bounds
-        Form of the cost, and (5,) low, high, slope, load of the empty node, the largest load.
-    tolerance, limit
-        What is better by less is left out and added; steps after which the first bound has to do.
+    - ``sizes``: (H, 5) cores, memory, GPU memory in all, of each slot, slots of each shape; by falling profit per load.
+    - ``loads``, ``most_of``: (H,) load (above 0) and most pods of each shape.
+    - ``profit``: (H, M) of 0, 1, .. pods: concave.
+    - ``room``: (4,) cores, memory, GPU memory, and cards for slots of more than ``half`` that are left.
+    - ``held``, ``order``: (S, 2) slots of pods that stay, falling, with their owner; shapes by falling slot.
+    - ``card``, ``cards``: size and number of cards; 0 cards when they are not told apart.
+    - ``law``, ``bounds``: form of the cost, and (5,) low, high, slope, load of the empty node, the largest load.
+    - ``tolerance``, ``limit``: what is better by less is left out and added; steps after which the first bound has to
+      do.
     """
     low, high, slope, start, most = bounds[0], bounds[1], bounds[2], bounds[3], bounds[4]
     shapes = len(loads)

@@ -116,12 +116,8 @@ def check_placement(
 
     Sizes are added exactly, as the decimals that they are written as; only the balance is compared within `TOLERANCE`.
 
-    Parameters
-    ----------
-    node
-        (P,) node of each pod, -1 when it waits.
-    used_cards
-        Card numbers of each GPU pod; None when GPU memory is counted per node.
+    ``node``: (P,) node of each pod, -1 when it waits. ``used_cards``: card numbers of each GPU pod; None when GPU
+    memory is counted per node.
     """
     wrong_wish, wrong_cards, stopped, spent = list[str](), list[str](), list[str](), Fraction(0)
     other_cards = list[str]()
