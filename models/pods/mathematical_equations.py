@@ -56,17 +56,9 @@ EQUATIONS: tuple[Equation, ...] = (
     Equation(
         "memory", r"\sum_p a_{p,\mathrm{mem}} x_{pi} / b_{i,\mathrm{mem}} \le 1 \quad \forall i", "memory of a node"
     ),
+    Equation("card", r"\sum_p g_{pi} y_{pc} / s_c \le 1 \quad \forall c \in C_i", "memory of a card", **_ON_CARDS),
     Equation(
-        "card",
-        r"\sum_p g_{pi} y_{pc} / s_c \le 1 \quad \forall c \in C_i",
-        "memory of a card",
-        **_ON_CARDS,
-    ),
-    Equation(
-        "card_link",
-        r"\sum_{c \in C_i} y_{pc} = m_p x_{pi} \quad \forall p, i",
-        "a GPU pod gets its cards",
-        **_ON_CARDS,
+        "card_link", r"\sum_{c \in C_i} y_{pc} = m_p x_{pi} \quad \forall p, i", "a GPU pod gets its cards", **_ON_CARDS
     ),
     Equation(
         "card_distinct",
@@ -171,36 +163,15 @@ EQUATIONS: tuple[Equation, ...] = (
         when="stage=balance",
         exists=lambda m: m.stage == "balance" and bool(m.levels.keys),
     ),
+    Equation("distance", r"d_i = u_i - c \quad \forall i", "from the centre", **_balance("deviation")),
     Equation(
-        "distance",
-        r"d_i = u_i - c \quad \forall i",
-        "from the centre",
-        **_balance("deviation"),
-    ),
-    Equation(
-        "tangent",
-        r"t_i \ge 2 a d_i - a^2 \quad \forall i, a",
-        "outer tangents of the square",
-        **_balance("deviation"),
+        "tangent", r"t_i \ge 2 a d_i - a^2 \quad \forall i, a", "outer tangents of the square", **_balance("deviation")
     ),
     Equation("largest", r"u_i \le U \quad \forall i", "the largest load", **_balance("max_load")),
     Equation("mean", r"\sum_i u_i = |N| c", "the mean load", **_balance("mean_absolute")),
+    Equation("above", r"u_i - c \le d_i \quad \forall i", "loads above the mean", **_balance("mean_absolute")),
+    Equation("below", r"c - u_i \le d_i \quad \forall i", "loads below the mean", **_balance("mean_absolute")),
     Equation(
-        "above",
-        r"u_i - c \le d_i \quad \forall i",
-        "loads above the mean",
-        **_balance("mean_absolute"),
-    ),
-    Equation(
-        "below",
-        r"c - u_i \le d_i \quad \forall i",
-        "loads below the mean",
-        **_balance("mean_absolute"),
-    ),
-    Equation(
-        "at_most",
-        r"\text{objective} \le \text{that of the answer at hand}",
-        "cuts off what is worse",
-        **_WHILE_SOLVING,
+        "at_most", r"\text{objective} \le \text{that of the answer at hand}", "cuts off what is worse", **_WHILE_SOLVING
     ),
 )

@@ -176,12 +176,7 @@ class _Writer:
         self.model, self.units = model, units
 
     def leaf(
-        self,
-        leaf: Leaf,
-        program: Program,
-        place: Integers,
-        unit: Fraction = Fraction(1),
-        before: Sequence[str] = (),
+        self, leaf: Leaf, program: Program, place: Integers, unit: Fraction = Fraction(1), before: Sequence[str] = ()
     ) -> dict[str, Any]:
         """The multipliers of a root, as whole multiples of a fraction that is as large as can be."""
         grain = _grain(np.concatenate([leaf.rows, leaf.earlier]))

@@ -17,10 +17,7 @@ from flowlex.validation.certificates.pods.pod_values import QueueShares, levels_
 from tests.models.pods.oracles import BySearch
 from tests.models.pods.oracles import solved as solved_by_all
 
-NODES = (
-    PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),
-    PodNode(name="b", cpu_cores=4, memory_gb=9),
-)
+NODES = (PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8), PodNode(name="b", cpu_cores=4, memory_gb=9))
 
 
 def shares(solution: Any) -> list[Fraction]:

@@ -15,10 +15,7 @@ from flowlex.models.model_base import ModelError
 from flowlex.models.pods.model import PodPlacement
 from tests.models.pods.oracles import BySearch, solved
 
-NODES = (
-    PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),
-    PodNode(name="b", cpu_cores=6, memory_gb=9),
-)
+NODES = (PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8), PodNode(name="b", cpu_cores=6, memory_gb=9))
 
 
 some = st.lists(

@@ -30,8 +30,7 @@ def two_halves(*cards: tuple[int, ...] | None, **more: Any) -> PodInstance:
 
 
 @pytest.mark.parametrize(
-    ("cards", "placed"),
-    [(((0,), (1,)), False), (((1,), (1,)), True), ((None, None), True), (((0,), None), True)],
+    ("cards", "placed"), [(((0,), (1,)), False), (((1,), (1,)), True), ((None, None), True), (((0,), None), True)]
 )
 @pytest.mark.parametrize("balance", ["deviation", "max_load"])
 def test_running_pods_keep_the_cards_that_are_known(cards: Any, placed: bool, balance: Any) -> None:

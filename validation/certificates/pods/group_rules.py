@@ -132,15 +132,7 @@ class RuleBook:
                 found[rule.name] = {pods[p].name: float(a / whole) for p, a in rule.asked.items() if p not in away}
         return found
 
-    def _rule(
-        self,
-        kind: str,
-        name: str,
-        label: str,
-        key: str | None,
-        of: Mapping[int, Amount],
-        base: Limits,
-    ) -> Rule:
+    def _rule(self, kind: str, name: str, label: str, key: str | None, of: Mapping[int, Amount], base: Limits) -> Rule:
         """A rule over these pods, with the domains that their wishes allow where it is a skew."""
         source, usable = self.instance, frozenset[str]()
         home = {p: self._node[at] for p in of if (at := source.pods[p].node) is not None}

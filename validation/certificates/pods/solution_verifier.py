@@ -29,12 +29,7 @@ from flowlex.validation.certificates.pods.formulation_from_instance import judge
 from flowlex.validation.certificates.pods.gang_bounds import GangBounds
 from flowlex.validation.certificates.pods.group_rules import RuleBook
 from flowlex.validation.certificates.pods.placement import Usage, check_placement, could_be_added
-from flowlex.validation.certificates.pods.pod_sizes import (
-    TOLERANCE,
-    balance_of,
-    size_of,
-    units_of,
-)
+from flowlex.validation.certificates.pods.pod_sizes import TOLERANCE, balance_of, size_of, units_of
 from flowlex.validation.certificates.pods.pod_values import QueueShares, levels_of
 from flowlex.validation.certificates.pods.price_bound import Population
 from flowlex.validation.certificates.problem_options import PodOptions
