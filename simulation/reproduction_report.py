@@ -20,20 +20,12 @@ __all__ = ["Measured", "Row", "rows_of", "write_report"]
 
 @dataclass(frozen=True)
 class Row:
-    """One statement: what is printed, what we measured, what became of it.
-
-    Attributes
-    ----------
-    ours
-        At the defaults; None when nothing was measured.
-    swept
-        Least and largest mean over the sweep; None without a sweep.
-    """
+    """One statement: what is printed, what we measured, what became of it."""
 
     experiment: Experiment
     statement: Statement
-    ours: Estimate | None
-    swept: tuple[float, float] | None = None
+    ours: Estimate | None  # at the defaults; None when nothing was measured
+    swept: tuple[float, float] | None = None  # least and largest mean over the sweep; None without a sweep
 
     @property
     def verdict(self) -> Verdict:

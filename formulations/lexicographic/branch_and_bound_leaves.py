@@ -21,25 +21,14 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """A part of all answers, and its bound.
+    """A part of all answers, and its bound."""
 
-    Attributes
-    ----------
-    branches
-        From the root.
-    rows, earlier
-        (m,) multipliers of the rows; those of the stages before, at most 0.
-    own
-        1, or 0 where the multipliers show that the leaf is empty.
-    bound
-        The stage is at least this in the leaf; infinite where it is empty.
-    """
-
-    branches: tuple[Branch, ...]
+    branches: tuple[Branch, ...]  # from the root
+    # rows, earlier: (m,) multipliers of the rows; those of the stages before, at most 0
     rows: Floats
     earlier: Floats
-    own: int
-    bound: float
+    own: int  # 1, or 0 where the multipliers show that the leaf is empty
+    bound: float  # the stage is at least this in the leaf; infinite where it is empty
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,30 +36,15 @@ WHOLE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class LexicographicProgram:
-    """The loads to be minimised lexicographically.
+    """The loads to be minimised lexicographically."""
 
-    Attributes
-    ----------
-    base
-        The constraints; its objective is ignored. Its variables take integers (declared continuous).
-    loads
-        (U,) the loads, non-negative integers for integer answers.
-    levels
-        No load exceeds ``levels * width``.
-    width
-        (U,) load u stands for this many equal loads (slots of an interval); 1 when each is one.
-    first
-        An expression of one row, minimised before any level (total lateness); None when there is none.
-    constant_sum
-        The sum of the loads, when the constraints fix it.
-    """
-
-    base: LinearProgram
-    loads: Expression
-    levels: int
-    width: Floats
+    base: LinearProgram  # The constraints; its objective is ignored. Its variables take integers (declared continuous).
+    loads: Expression  # (U,) the loads, non-negative integers for integer answers
+    levels: int  # no load exceeds ``levels * width``
+    width: Floats  # (U,) load u stands for this many equal loads (slots of an interval); 1 when each is one
+    # an expression of one row, minimised before any level (total lateness); None when there is none
     first: Expression | None = None
-    constant_sum: float | None = None
+    constant_sum: float | None = None  # the sum of the loads, when the constraints fix it
 
     @property
     def lowest(self) -> int:
@@ -74,49 +59,26 @@ class LexicographicProgram:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One program of the sequence.
+    """One program of the sequence."""
 
-    Attributes
-    ----------
-    level
-        The level whose loads were counted; ``levels + 1`` for the objective before all levels.
-    value
-        Optimum of the stage over integers (or of the linear program when integers were not asked for).
-    bound
-        Proven lower bound: of the linear program (rounded up), or of the integer program.
-    duals
-        By constraint name of the base program, and ``level_link`` for the loads, from the linear program.
-    multipliers
-        Level to non-negative price of the levels fixed before; key ``levels + 1`` is the objective before all.
-    """
-
-    level: int
-    value: float
-    bound: float
+    level: int  # the level whose loads were counted; ``levels + 1`` for the objective before all levels
+    value: float  # optimum of the stage over integers (or of the linear program when integers were not asked for)
+    bound: float  # proven lower bound: of the linear program (rounded up), or of the integer program
+    # by constraint name of the base program, and ``level_link`` for the loads, from the linear program
     duals: dict[str, Floats] = field(default_factory=dict, repr=False)
+    # level to non-negative price of the levels fixed before; key ``levels + 1`` is the objective before all
     multipliers: dict[int, float] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
 class LexicographicResult:
-    """A lexicographic optimum.
+    """A lexicographic optimum."""
 
-    Attributes
-    ----------
-    status
-        ``optimal`` when every stage is proven; ``feasible`` when a program stopped at a limit.
-    values
-        (columns of the base,) the answer.
-    largest
-        The largest level, K.
-    stages
-        One for each level that some load reaches and not the next; at levels between them, as many loads as at the
-        next higher of these.
-    """
-
-    status: Status
-    values: Floats | None
-    largest: int
+    status: Status  # ``optimal`` when every stage is proven; ``feasible`` when a program stopped at a limit
+    values: Floats | None  # (columns of the base,) the answer
+    largest: int  # the largest level, K
+    # one for each level that some load reaches and not the next; at levels between them, as many loads as at the next
+    # higher of these
     stages: tuple[Stage, ...]
     route: Route
     outcome: Outcome

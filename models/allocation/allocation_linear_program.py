@@ -17,22 +17,13 @@ __all__ = ["Base", "Columns", "base_program", "equal_throughput", "limited", "ra
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What may run: a job alone, or two jobs that share GPUs, on a GPU type. C columns.
+    """What may run: a job alone, or two jobs that share GPUs, on a GPU type. C columns."""
 
-    Attributes
-    ----------
-    first, second
-        (C,) jobs; ``second`` is -1 for a job alone.
-    gpu
-        (C,) GPU type.
-    speed
-        (C, 2) steps/s of the first and of the second job.
-    """
-
+    # first, second: (C,) jobs; ``second`` is -1 for a job alone
     first: Integers
     second: Integers
-    gpu: Integers
-    speed: Floats
+    gpu: Integers  # (C,) GPU type
+    speed: Floats  # (C, 2) steps/s of the first and of the second job
 
     @property
     def count(self) -> int:
@@ -113,24 +104,16 @@ def limited(instance: AllocationInstance, limit: Limit, columns: Columns) -> Boo
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """The constraints that all policies share, and expressions over their columns.
-
-    Attributes
-    ----------
-    program
-        Without objective.
-    throughput, time
-        (n,) steps/s of every job; fraction of time that it runs. Of a job that stands for several: their sums.
-    many
-        (n,) how many identical jobs each stands for.
-    """
+    """The constraints that all policies share, and expressions over their columns."""
 
     columns: Columns
-    program: LinearProgram
+    program: LinearProgram  # without objective
     share: Variables
+    # throughput, time: (n,) steps/s of every job; fraction of time that it runs. Of a job that stands for several:
+    # their sums.
     throughput: Expression
     time: Expression
-    many: Integers
+    many: Integers  # (n,) how many identical jobs each stands for
 
 
 def base_program(

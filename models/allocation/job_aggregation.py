@@ -30,14 +30,9 @@ _BY_WEIGHT = ("max_min", "water_filling", "hierarchical")
 
 @dataclass(frozen=True, eq=False)
 class JobClasses:
-    """Classes of identical jobs. Sizes: n jobs, k classes.
+    """Classes of identical jobs. Sizes: n jobs, k classes."""
 
-    Attributes
-    ----------
-    of, first, many
-        (n,) class of each job; (k,) a member of each class, how many it has.
-    """
-
+    # of, first, many: (n,) class of each job; (k,) a member of each class, how many it has
     of: Integers
     first: Integers
     many: Integers

@@ -47,26 +47,15 @@ _MOST_CELLS = 6_000_000
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What may run and what it needs. Sizes: C columns, n jobs, J GPU types.
+    """What may run and what it needs. Sizes: C columns, n jobs, J GPU types."""
 
-    Attributes
-    ----------
-    first, second, gpu
-        (C,) jobs (``second`` is -1 for a job alone) and GPU type.
-    scale
-        (C,) GPUs used at once.
-    count
-        (J,) GPUs.
-    jobs
-        n.
-    """
-
+    # first, second, gpu: (C,) jobs (``second`` is -1 for a job alone) and GPU type
     first: Integers
     second: Integers
     gpu: Integers
-    scale: Integers
-    count: Integers
-    jobs: int
+    scale: Integers  # (C,) GPUs used at once
+    count: Integers  # (J,) GPUs
+    jobs: int  # n
 
     @cached_property
     def _program(self) -> LinearProgram:
@@ -108,23 +97,12 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """``part * share`` as a mixture of configurations.
+    """``part * share`` as a mixture of configurations."""
 
-    Attributes
-    ----------
-    part
-        theta: 1 where the fractions can be kept fully, else the largest part that was found.
-    configurations
-        (K, C) what runs.
-    weight
-        (K,) fraction of rounds; they sum to 1.
-    largest
-        Whether no larger part is a mixture (proven by prices, up to 1e-9), or the search stopped at its limit.
-    """
-
-    part: float
-    configurations: Booleans
-    weight: Floats
+    part: float  # theta: 1 where the fractions can be kept fully, else the largest part that was found
+    configurations: Booleans  # (K, C) what runs
+    weight: Floats  # (K,) fraction of rounds; they sum to 1
+    # whether no larger part is a mixture (proven by prices, up to 1e-9), or the search stopped at its limit
     largest: bool
 
 

@@ -54,21 +54,14 @@ _POSITIVE = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """What is maximised: the rise of all gains, or a sum.
+    """What is maximised: the rise of all gains, or a sum."""
 
-    Attributes
-    ----------
-    unit
-        (n,) gain per step/s; None where gain is time. Only where gains are raised.
-    speed, cost
-        What a step/s of any job earns, (J,) what a GPU costs; where a sum is maximised.
-    pace, level
-        (n,) of the program that raises gains, summed over the jobs that one stands for; None where a sum is maximised.
-    """
-
-    unit: Floats | None = None
+    unit: Floats | None = None  # (n,) gain per step/s; None where gain is time. Only where gains are raised.
+    # speed, cost: What a step/s of any job earns, (J,) what a GPU costs; where a sum is maximised
     speed: float = 0.0
     cost: Floats | None = None
+    # pace, level: (n,) of the program that raises gains, summed over the jobs that one stands for; None where a sum is
+    # maximised
     pace: Floats | None = None
     level: Floats | None = None
 
@@ -98,24 +91,13 @@ class WholeMaster:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One program of a sequence.
+    """One program of a sequence."""
 
-    Attributes
-    ----------
-    value
-        Its optimum.
-    prices
-        Row name to non-negative prices of its rows; ``level`` are those of the jobs' levels.
-    full
-        (n,) jobs found full by this step.
-    rise
-        How far its program raises all jobs; None where it adds up.
-    """
-
-    value: float
+    value: float  # its optimum
+    # row name to non-negative prices of its rows; ``level`` are those of the jobs' levels
     prices: dict[str, Floats] = field(repr=False)
-    full: Booleans = field(repr=False)
-    rise: float | None = None
+    full: Booleans = field(repr=False)  # (n,) jobs found full by this step
+    rise: float | None = None  # how far its program raises all jobs; None where it adds up
 
 
 @dataclass(frozen=True, eq=False)

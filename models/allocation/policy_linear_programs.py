@@ -61,33 +61,21 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class PolicyProgram:
-    """What is to be solved.
-
-    Attributes
-    ----------
-    rows
-        Names that rows may have.
-    deadlines, sharing
-        Whether deadlines are kept, whether two jobs may share GPUs.
-    unit
-        (n,) gain per step/s; None where gain is time.
-    priced
-        Whether pairs become columns only where prices ask for them; None: where there are many.
-    many
-        (n,) how many identical jobs each stands for; None: one.
-    """
+    """What is to be solved."""
 
     instance: AllocationInstance
     policy: str
-    rows: frozenset[str]
+    rows: frozenset[str]  # names that rows may have
+    # deadlines, sharing: Whether deadlines are kept, whether two jobs may share GPUs
     deadlines: bool
     sharing: bool
-    unit: Floats | None
+    unit: Floats | None  # (n,) gain per step/s; None where gain is time
     tolerance: float = 1e-6
+    # whether pairs become columns only where prices ask for them; None: where there are many
     priced: bool | None = False
     engine: EngineName = "pulp"
     options: SolveOptions = field(default_factory=SolveOptions)
-    many: Integers | None = None
+    many: Integers | None = None  # (n,) how many identical jobs each stands for; None: one
 
     def build(self, columns: Columns) -> Base:
         """The constraints that all policies share, over some columns."""

@@ -36,22 +36,13 @@ __all__ = ["Part", "combined", "divided"]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some of the jobs and GPUs as an instance of their own.
+    """Some of the jobs and GPUs as an instance of their own."""
 
-    Attributes
-    ----------
-    jobs
-        (n,) job of the whole for each of the part's jobs; of a job split into pieces, a part may have several.
-    pieces
-        (n,) into how many equal pieces the job is split: each uses that part of its GPUs and makes that part of its
-        steps.
-    limits
-        Limit of the whole for each of the part's limits.
-    """
-
+    # (n,) job of the whole for each of the part's jobs; of a job split into pieces, a part may have several
     jobs: Integers
+    # (n,) into how many equal pieces the job is split: each uses that part of its GPUs and makes that part of its steps
     pieces: Integers
-    limits: list[int]
+    limits: list[int]  # limit of the whole for each of the part's limits
     instance: AllocationInstance
 
 

@@ -45,28 +45,18 @@ Rule: TypeAlias = Literal["critical", "paper"]
 
 @dataclass(frozen=True, eq=False)
 class LatestArrival:
-    """Latest arrival times of all transfers, in the order of the instance's arrays.
-
-    Attributes
-    ----------
-    offset_s
-        (F,) latest arrival, seconds from the job's arrival.
-    trans_s
-        (F,) time the transfer takes: at full rate, or (paper) at its share of the slower port.
-    use_s
-        (F,) when the computation that it feeds starts, from the job's arrival, if all transfers are on time.
-    ready_s
-        (F,) when the data are there, from the job's arrival: the instance's ``ready_s``, and the end of the
-        computation that makes them if all transfers are on time.
-    rank
-        (F,) place of the transfer among those of its job, in topological order of the computations they feed.
-    """
+    """Latest arrival times of all transfers, in the order of the instance's arrays."""
 
     instance: JitInstance = field(repr=False)
-    offset_s: Floats
+    offset_s: Floats  # (F,) latest arrival, seconds from the job's arrival
+    # (F,) time the transfer takes: at full rate, or (paper) at its share of the slower port
     trans_s: Floats = field(repr=False)
+    # (F,) when the computation that it feeds starts, from the job's arrival, if all transfers are on time
     use_s: Floats = field(repr=False)
+    # (F,) when the data are there, from the job's arrival: the instance's ``ready_s``, and the end of the computation
+    # that makes them if all transfers are on time
     ready_s: Floats = field(repr=False)
+    # (F,) place of the transfer among those of its job, in topological order of the computations they feed
     rank: Integers = field(repr=False)
 
     @property

@@ -47,38 +47,21 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A schedule of all transfers of a grid, or the reason that there is none.
-
-    Attributes
-    ----------
-    blocks
-        What is sent when (amounts are float64 when fractional).
-    parts
-        Proofs of optimality.
-    route
-        How the answer was come by, from the easiest to the hardest means used.
-    largest_bound
-        Lower bound on the largest load from windows alone; of a plan that is not proven, what ``least`` shows.
-    weighted
-        For a program with weights: its optimum and the solver's bound.
-    lowest
-        The lowest level that is proven; 1 when all are.
-    least
-        What shows the bound of a plan that is not proven.
-    """
+    """A schedule of all transfers of a grid, or the reason that there is none."""
 
     status: Status
-    blocks: Blocks
-    parts: tuple[SchedulePart, ...] = ()
-    route: tuple[str, ...] = ()
+    blocks: Blocks  # what is sent when (amounts are float64 when fractional)
+    parts: tuple[SchedulePart, ...] = ()  # proofs of optimality
+    route: tuple[str, ...] = ()  # how the answer was come by, from the easiest to the hardest means used
+    # lower bound on the largest load from windows alone; of a plan that is not proven, what ``least`` shows
     largest_bound: int = 0
     lp_solves: int = 0
     mip_solves: int = 0
     infeasibility: Infeasibility | None = None
     message: str = ""
-    weighted: tuple[float, float] | None = None
-    lowest: int = 1
-    least: SchedulePart | None = None
+    weighted: tuple[float, float] | None = None  # for a program with weights: its optimum and the solver's bound
+    lowest: int = 1  # the lowest level that is proven; 1 when all are
+    least: SchedulePart | None = None  # what shows the bound of a plan that is not proven
 
 
 @dataclass(eq=False)

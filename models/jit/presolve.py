@@ -31,26 +31,16 @@ __all__ = ["Bands", "components", "find_bands", "port_overload"]
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """Least majorised loads of every pair or port, without port capacities. P pieces, in order of unit and time.
+    """Least majorised loads of every pair or port, without port capacities. P pieces, in order of unit and time."""
 
-    Attributes
-    ----------
-    unit, begin, end
-        (P,) pair or port, slots ``begin .. end - 1``.
-    band
-        (P,) the load of these slots lies in ``band .. band + 1``; -1 where no transfer has its window.
-    transfer_band
-        (loads, F) the lowest band in a transfer's window, for every load it counts towards: only there it may be sent.
-    blocks
-        The spread of each load; nothing where a transfer counts towards two.
-    """
-
+    # unit, begin, end: (P,) pair or port, slots ``begin .. end - 1``.
     unit: Integers
     begin: Integers
     end: Integers
-    band: Integers
+    band: Integers  # (P,) the load of these slots lies in ``band .. band + 1``; -1 where no transfer has its window.
+    # (loads, F) the lowest band in a transfer's window, for every load it counts towards: only there it may be sent
     transfer_band: Integers
-    blocks: Blocks
+    blocks: Blocks  # the spread of each load; nothing where a transfer counts towards two
 
     @property
     def largest(self) -> int:

@@ -18,18 +18,13 @@ __all__ = ["JitReplay", "replay_jit_events"]
 
 @dataclass
 class JitReplay(Replayed):
-    """What a replay did.
-
-    Attributes
-    ----------
-    late
-        Transfers that were to arrive after their due slot at the last step that planned them, and by how many slots.
-    """
+    """What a replay did."""
 
     scheduler: JitScheduler
     planned: int = 0
     replanned: int = 0
     proven: int = 0
+    # transfers that were to arrive after their due slot at the last step that planned them, and by how many slots
     late: dict[str, int] = field(default_factory=dict)
 
     def summary(self) -> dict[str, Any]:

@@ -40,35 +40,18 @@ class Constraint(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Some transfers of a grid over slots, or over intervals between neighbouring starts and stops.
+    """Some transfers of a grid over slots, or over intervals between neighbouring starts and stops."""
 
-    Attributes
-    ----------
-    grid
-        Whose transfers they are.
-    which
-        (F',) the transfers.
-    stop
-        (F',) end of each run (the window's, or later for elastic windows).
-    horizon
-        ``slots`` or ``intervals``.
-    ports
-        (M,) bool for egress and ingress: ports whose capacity is a constraint; all when None.
-    start
-        (F',) begin of each run; that of the window when None.
-    marks
-        Further ends of intervals; when None, those of late slots of windows that the grid has widened.
-    full
-        Keys (machine * cells + cell) of egress and ingress ports that must be full; when None, none are.
-    """
-
-    grid: Grid
-    which: Integers
-    stop: Integers
-    horizon: Horizon
+    grid: Grid  # whose transfers they are
+    which: Integers  # (F',) the transfers
+    stop: Integers  # (F',) end of each run (the window's, or later for elastic windows)
+    horizon: Horizon  # ``slots`` or ``intervals``
+    # (M,) bool for egress and ingress: ports whose capacity is a constraint; all when None
     ports: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
-    start: Integers | None = None
+    start: Integers | None = None  # (F',) begin of each run; that of the window when None
+    # further ends of intervals; when None, those of late slots of windows that the grid has widened
     marks: Integers | None = None
+    # keys (machine * cells + cell) of egress and ingress ports that must be full; when None, none are
     full: tuple[Integers, Integers] | None = None
 
     @property

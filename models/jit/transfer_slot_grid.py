@@ -71,43 +71,23 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Transfers of the plan on the grid. F transfers, M machines.
-
-    Attributes
-    ----------
-    origin
-        Slot (counted from time 0) that has the number 0 here: that of the first arrival.
-    transfer
-        (F,) position in the instance's arrays.
-    rest
-        Positions of the transfers left to the background (beyond the share).
-    sender, receiver, units
-        (F,).
-    start, stop
-        (F,) window: slots ``start .. stop - 1``.
-    due
-        (F,) latest arrival time rounded down; ``stop - due`` above 0 is how far the window was widened.
-    firm
-        (F,) end that must be met even where windows are elastic; `NEVER` where there is none.
-    cap
-        (F,) most units of the transfer in one slot: the smaller of its two ports.
-    out_units, in_units
-        (M,) capacity of the ports.
-    """
+    """Transfers of the plan on the grid. F transfers, M machines."""
 
     instance: JitInstance = field(repr=False)
     latest: LatestArrival = field(repr=False)
-    origin: int
-    transfer: Integers
-    rest: Integers
-    sender: Integers
-    receiver: Integers
-    units: Integers
+    origin: int  # slot (counted from time 0) that has the number 0 here: that of the first arrival
+    transfer: Integers  # (F,) position in the instance's arrays
+    rest: Integers  # positions of the transfers left to the background (beyond the share)
+    sender: Integers  # (F,)
+    receiver: Integers  # (F,)
+    units: Integers  # (F,)
+    # start, stop: (F,) window: slots ``start .. stop - 1``.
     start: Integers
     stop: Integers
-    due: Integers
-    firm: Integers
-    cap: Integers
+    due: Integers  # (F,) latest arrival time rounded down; ``stop - due`` above 0 is how far the window was widened
+    firm: Integers  # (F,) end that must be met even where windows are elastic; `NEVER` where there is none
+    cap: Integers  # (F,) most units of the transfer in one slot: the smaller of its two ports
+    # out_units, in_units: (M,) capacity of the ports
     out_units: Integers
     in_units: Integers
 

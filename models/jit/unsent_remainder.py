@@ -25,26 +25,17 @@ RunOfSlots: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Sending:
-    """A planned transfer of which units remain. Slots count from time 0.
-
-    Attributes
-    ----------
-    units
-        Left to send at the slot from which ``runs`` are planned.
-    start, due
-        First slot, and end by the latest arrival time.
-    promise
-        Slot by which it will have arrived; None while it is not planned.
-    """
+    """A planned transfer of which units remain. Slots count from time 0."""
 
     name: str
     sender: str
     receiver: str
-    units: int
+    units: int  # left to send at the slot from which ``runs`` are planned
+    # start, due: First slot, and end by the latest arrival time
     start: int
     due: int
     runs: tuple[RunOfSlots, ...] = ()
-    promise: int | None = None
+    promise: int | None = None  # slot by which it will have arrived; None while it is not planned
 
     def at(self, slot: int) -> Sending:
         """The remainder from a slot on, when everything before it has been sent as planned."""

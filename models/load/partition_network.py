@@ -58,30 +58,18 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class PartitionNetwork:
-    """The network, and what its arcs mean.
-
-    Attributes
-    ----------
-    units, seconds
-        The costs that an arc may have, as integers for the engines and exact; these differ where the exact ones
-        have no common unit that 64 bits hold.
-    cost
-        (A,) place in ``seconds`` of the cost of every arc.
-    take
-        Group and holder of every arc ``take``.
-    link
-        Ends of every arc ``link``.
-    senders, receivers
-        Nodes of the arcs ``send`` and ``receive``.
-    """
+    """The network, and what its arcs mean."""
 
     network: FlowNetwork
     groups: Groups
+    # units, seconds: The costs that an arc may have, as integers for the engines and exact; these differ where the
+    # exact ones have no common unit that 64 bits hold
     units: InUnits
     seconds: tuple[Fraction, ...]
-    cost: Integers
-    take: tuple[Integers, Integers]
-    link: tuple[Integers, Integers]
+    cost: Integers  # (A,) place in ``seconds`` of the cost of every arc
+    take: tuple[Integers, Integers]  # group and holder of every arc ``take``
+    link: tuple[Integers, Integers]  # ends of every arc ``link``
+    # senders, receivers: Nodes of the arcs ``send`` and ``receive``
     senders: Integers
     receivers: Integers
 

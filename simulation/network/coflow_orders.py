@@ -57,21 +57,11 @@ def bottleneck_select_scale_iterate(load: Floats, weight: ArrayLike | None = Non
 
 @dataclass(frozen=True)
 class Needs:
-    """Which of a job's transfers its computations wait for, directly or through others. Hashable, to be cached by.
+    """Which of a job's transfers its computations wait for, directly or through others. Hashable, to be cached by."""
 
-    Attributes
-    ----------
-    packed
-        Rows of bits, one per set of transfers that some computation waits for.
-    seconds
-        Computation that becomes possible with each of the sets.
-    transfers
-        Number of transfers.
-    """
-
-    packed: bytes
-    seconds: tuple[float, ...]
-    transfers: int
+    packed: bytes  # rows of bits, one per set of transfers that some computation waits for
+    seconds: tuple[float, ...]  # computation that becomes possible with each of the sets
+    transfers: int  # number of transfers
 
     @classmethod
     def of(cls, waits: NDArray[np.bool_], seconds: Floats) -> Needs:

@@ -38,57 +38,34 @@ class Prices:
 
 @dataclass(frozen=True, eq=False)
 class LevelProof:
-    """Prices that bound ``N_level`` (or the total lateness) from below for one part.
-
-    Attributes
-    ----------
-    scale
-        The integer that stands for a price of 1.
-    lam
-        (transfers of the part,) price of sending one unit.
-    load, port
-        `Prices`; a pair is ``sender * machines + receiver``, a port ``machine``, or ``machines + machine`` inwards.
-    mu
-        Level to price, for levels above whose own bound left a gap.
-    nu
-        Price of total lateness.
-    solver_bound
-        What an integer program proved, where duality leaves a gap; quoted, not recomputed.
-    """
+    """Prices that bound ``N_level`` (or the total lateness) from below for one part."""
 
     level: int
-    lam: Integers
+    lam: Integers  # (transfers of the part,) price of sending one unit
+    # load, port: `Prices`; a pair is ``sender * machines + receiver``, a port ``machine``, or ``machines + machine``
+    # inwards
     load: Prices
     port: Prices = field(default_factory=Prices)
-    scale: int = 1
-    mu: dict[int, int] = field(default_factory=dict)
-    nu: int = 0
+    scale: int = 1  # the integer that stands for a price of 1
+    mu: dict[int, int] = field(default_factory=dict)  # level to price, for levels above whose own bound left a gap
+    nu: int = 0  # price of total lateness
+    # what an integer program proved, where duality leaves a gap; quoted, not recomputed
     solver_bound: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Allowed:
-    """When transfers may be sent.
+    """When transfers may be sent."""
 
-    Attributes
-    ----------
-    row, begin, end
-        (P,) transfer (of the part) and slots; those of one transfer do not overlap.
-    until, open_end
-        (F',) end of its last piece; whether it may be sent at any later time too.
-    full
-        Ports that are full in some slots (with price 1, which has no meaning).
-    latest
-        Prices of later slots are refused.
-    """
-
+    # row, begin, end: (P,) transfer (of the part) and slots; those of one transfer do not overlap
     row: Integers
     begin: Integers
     end: Integers
+    # until, open_end: (F',) end of its last piece; whether it may be sent at any later time too
     until: Integers
     open_end: NDArray[np.bool_]
-    full: Prices
-    latest: int
+    full: Prices  # ports that are full in some slots (with price 1, which has no meaning)
+    latest: int  # prices of later slots are refused
 
 
 def greatest(values: Integers) -> float:

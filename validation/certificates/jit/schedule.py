@@ -27,49 +27,31 @@ class SchedulePart:
 
 @dataclass(frozen=True, eq=False)
 class JitSchedule:
-    """A schedule as it stands in a solution file. R runs; slots count from the slot of the first arrival.
+    """A schedule as it stands in a solution file. R runs; slots count from the slot of the first arrival."""
 
-    Attributes
-    ----------
-    share, share_of, load, lat, windows
-        Options of the model.
-    planned
-        Positions of the planned transfers in the instance's arrays.
-    transfer, begin, end, amount
-        (R,) position, slots ``begin .. end - 1``, units in all of them: as evenly as integers allow, see `Even`.
-    lateness
-        Units times the slots by which they arrive after their due slots.
-    integral
-        Whether the amounts claim to be whole.
-    parts
-        Proofs; empty when nothing is claimed to be optimal.
-    least
-        Where the levels are not proven: what shows that no schedule that is no later has a smaller largest load than
-        the last level of its proofs; None when nothing does.
-    lowest
-        The lowest level that is proven; 1 when all are.
-    ties
-        Whether the goals after lateness and loads are stated: `flowlex.validation.certificates.jit.tie_break`.
-    ruled
-        Whether the last part is proven elsewhere: `flowlex.validation.certificates.jit.user_written_rules`.
-    """
-
+    # share, share_of, load, lat, windows: Options of the model
     share: float
     load: str
     lat: str
     windows: str
-    planned: Integers
+    planned: Integers  # positions of the planned transfers in the instance's arrays
+    # transfer, begin, end, amount: (R,) position, slots ``begin .. end - 1``, units in all of them: as evenly as
+    # integers allow, see `Even`.
     transfer: Integers
     begin: Integers
     end: Integers
     amount: NDArray[Any]
-    lateness: float
-    integral: bool
-    parts: tuple[SchedulePart, ...] = ()
+    lateness: float  # units times the slots by which they arrive after their due slots
+    integral: bool  # whether the amounts claim to be whole
+    parts: tuple[SchedulePart, ...] = ()  # proofs; empty when nothing is claimed to be optimal
     share_of: str = "transfers"
-    lowest: int = 1
+    lowest: int = 1  # the lowest level that is proven; 1 when all are
+    # where the levels are not proven: what shows that no schedule that is no later has a smaller largest load than the
+    # last level of its proofs; None when nothing does
     least: SchedulePart | None = None
+    # whether the goals after lateness and loads are stated: `flowlex.validation.certificates.jit.tie_break`
     ties: bool = False
+    # whether the last part is proven elsewhere: `flowlex.validation.certificates.jit.user_written_rules`
     ruled: bool = False
 
 

@@ -41,22 +41,15 @@ class _Units:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """One row per unit over the cells that its transfers use; entries are numbered through.
-
-    Attributes
-    ----------
-    unit, cell
-        (entries,) the unit and the cell of every entry.
-    column
-        (columns,) the entry of every column.
-    """
+    """One row per unit over the cells that its transfers use; entries are numbered through."""
 
     units: _Units
     first: Integers
     offset: Integers
+    # unit, cell: (entries,) the unit and the cell of every entry
     unit: Integers
     cell: Integers
-    column: Integers
+    column: Integers  # (columns,) the entry of every column
 
     @classmethod
     def of(cls, units: _Units, row: Integers, cell: Integers) -> Rows:
@@ -83,25 +76,15 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The columns of a part. Sizes: C columns.
+    """The columns of a part. Sizes: C columns."""
 
-    Attributes
-    ----------
-    edge
-        Where cells begin, on the axis of all clocks.
-    row, begin, length
-        (C,) the transfer of each column, and the first slot and the slots of its cell.
-    loads, sides
-        Per kind of load, and per side: its `Rows`.
-    size
-        (cells,) slots of each cell.
-    """
-
-    edge: Integers
-    size: Integers
+    edge: Integers  # where cells begin, on the axis of all clocks
+    size: Integers  # (cells,) slots of each cell
+    # row, begin, length: (C,) the transfer of each column, and the first slot and the slots of its cell
     row: Integers
     begin: Integers
     length: Integers
+    # loads, sides: Per kind of load, and per side: its `Rows`
     loads: list[Rows]
     sides: list[Rows]
 

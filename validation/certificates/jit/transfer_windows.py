@@ -25,29 +25,19 @@ NEVER = 1 << 60
 
 @dataclass(frozen=True, eq=False)
 class TransferWindows:
-    """Windows of all transfers of an instance, in slots counted from the slot of the first arrival.
+    """Windows of all transfers of an instance, in slots counted from the slot of the first arrival."""
 
-    Attributes
-    ----------
-    origin
-        That slot, counted from time 0.
-    start, due, stop, firm
-        (F,) first slot; end by the latest arrival time; the same, widened to the least length in which it fits; end
-        that holds even where windows are elastic (`NEVER` without one).
-    units, most
-        (F,) integer units to send, and at most in one slot.
-    latest_s
-        (F,) latest arrival from the job's arrival.
-    """
-
-    origin: int
+    origin: int  # that slot, counted from time 0
+    # start, due, stop, firm: (F,) first slot; end by the latest arrival time; the same, widened to the least length in
+    # which it fits; end that holds even where windows are elastic (`NEVER` without one)
     start: Integers
     due: Integers
     stop: Integers
     firm: Integers
+    # units, most: (F,) integer units to send, and at most in one slot
     units: Integers
     most: Integers
-    latest_s: Floats
+    latest_s: Floats  # (F,) latest arrival from the job's arrival
 
 
 def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
