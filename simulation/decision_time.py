@@ -45,21 +45,10 @@ def ask(
 ) -> tuple[list[Action], float]:
     """Let a policy decide; return its actions and the simulated seconds that this took.
 
-    Parameters
-    ----------
-    decision
-        What counts as time.
-    decide
-        Gives the actions.
-    work
-        Units of work of this decision, as the policy counts them; None when it does not count.
-    most
-        More actions than this no policy needs: one that answers more may never end.
-
-    Raises
-    ------
-    SimulationError
-        Counted time, and a policy that does not count; or an answer that is no list of actions.
+    ``decision``: what counts as time. ``decide``: gives the actions. ``work``: units of work of this decision, as the
+    policy counts them; None when it does not count. ``most``: more actions than this no policy needs: one that answers
+    more may never end. Raises `SimulationError`: counted time, and a policy that does not count; or an answer that is
+    no list of actions.
     """
     started = time.perf_counter()
     answer = decide()

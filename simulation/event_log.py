@@ -24,10 +24,7 @@ Record = dict[str, Any]
 class RunLog:
     """An append-only list of events.
 
-    Parameters
-    ----------
-    header
-        What was run: plain values by name.
+    ``header``: what was run: plain values by name.
     """
 
     def __init__(self, header: Mapping[str, Any] | None = None) -> None:

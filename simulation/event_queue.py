@@ -18,14 +18,8 @@ __all__ = ["Kernel", "Planned", "SimulationError"]
 class SimulationError(ValueError):
     """Something impossible was asked of a simulation; names the time, and the event if there is one.
 
-    Parameters
-    ----------
-    reason
-        What is wrong, naming the offender, and what to do.
-    at_s
-        Simulated time in seconds.
-    event
-        What was going on.
+    ``reason``: what is wrong, naming the offender, and what to do. ``at_s``: simulated time in seconds. ``event``: what
+    was going on.
     """
 
     def __init__(self, reason: str, *, at_s: float | None = None, event: str = "") -> None:
@@ -60,12 +54,7 @@ class Kernel:
 
     Equal times are ordered by ``rank`` (smaller first), then by who was planned first.
 
-    Attributes
-    ----------
-    now_s
-        The present, in simulated seconds; only events move it.
-    events
-        How many calls have happened.
+    ``now_s``: the present, in simulated seconds; only events move it. ``events``: how many calls have happened.
     """
 
     __slots__ = ("_heap", "_number", "events", "now_s")
@@ -79,10 +68,7 @@ class Kernel:
     def at(self, at_s: float, call: Callable[[], None], rank: int = 0) -> Planned:
         """Plan a call.
 
-        Raises
-        ------
-        SimulationError
-            The time is past or not a finite number.
+        Raises `SimulationError`: the time is past or not a finite number.
         """
         if not (math.isfinite(at_s) and at_s >= self.now_s):
             raise SimulationError(
@@ -118,10 +104,7 @@ class Kernel:
     def run(self, until_s: float = math.inf, *, most_events: int | None = None) -> None:
         """Let everything happen up to a time (included).
 
-        Raises
-        ------
-        SimulationError
-            More than ``most_events`` calls happened: something plans itself again and again.
+        Raises `SimulationError`: more than ``most_events`` calls happened: something plans itself again and again.
         """
         while self.next_s() <= until_s and self.step():
             if most_events is not None and self.events > most_events:

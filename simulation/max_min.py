@@ -26,17 +26,8 @@ Integers = NDArray[np.int64]
 def fill(paths: Any, weight: Any, free: Any) -> Any:
     """Max-min fair rates of flows that share resources.
 
-    Parameters
-    ----------
-    paths
-        (n, width) resources of each item, -1 where it has fewer; none twice.
-    weight
-        (n,) integers: how many equal flows an item stands for.
-    free
-        (resources,) what is left of each; updated to what is left then.
-
-    Returns
-    -------
+    ``paths``: (n, width) resources of each item, -1 where it has fewer; none twice. ``weight``: (n,) integers: how many
+    equal flows an item stands for. ``free``: (resources,) what is left of each; updated to what is left then. Returns
     (n,) rate of each flow of an item. An item without resources gets an infinite rate.
     """
     n, width = paths.shape

@@ -87,10 +87,7 @@ class Simulator(Protocol):
 def simulator(name: str) -> Simulator:
     """Find a simulator.
 
-    Raises
-    ------
-    InstanceError
-        No such simulator.
+    Raises `InstanceError`: no such simulator.
     """
     if name not in _SIMULATORS:
         raise InstanceError(f"no simulator is named {name!r}; one of: {', '.join(_SIMULATORS)}", place="simulator")
@@ -117,10 +114,7 @@ def policies(of: str) -> tuple[str, ...]:
 def make_policy(of: str, choice: PolicyChoice) -> Any:
     """Make a policy from its name and parameters; ``my_policy.py:Mine`` names a class (or function) of a file.
 
-    Raises
-    ------
-    InstanceError
-        Unknown name, file or parameter, or values that the policy does not take.
+    Raises `InstanceError`: unknown name, file or parameter, or values that the policy does not take.
     """
     simulator(of)
     name = choice.name
@@ -157,10 +151,7 @@ def _of_file(name: str) -> Callable[..., Any] | None:
 def checked(factory: Callable[..., Any], given: Mapping[str, Any], place: str) -> dict[str, Any]:
     """Values for a function's or class's parameters, read as the types that it declares.
 
-    Raises
-    ------
-    InstanceError
-        Unknown parameter, one that is missing, or a value that is not of its type.
+    Raises `InstanceError`: unknown parameter, one that is missing, or a value that is not of its type.
     """
     parameters = inspect.signature(factory).parameters
     types = typing.get_type_hints(factory.__init__ if inspect.isclass(factory) else factory, include_extras=True)

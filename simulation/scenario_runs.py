@@ -23,19 +23,9 @@ __all__ = ["choice_of", "run_scenario", "with_settings", "workload_of"]
 def workload_of(scenario: Scenario, seed: int, folder: str | Path = ".") -> Instance:
     """What is to be done under a seed.
 
-    Parameters
-    ----------
-    scenario
-        With a file, all seeds share it; with a generator, every seed makes its own, unless ``parameters`` has one.
-    seed
-        Of the run.
-    folder
-        Where a file is looked for.
-
-    Raises
-    ------
-    InstanceError
-        The file or the parameters are no good, or the kind is not one that the simulator takes.
+    ``scenario``: with a file, all seeds share it; with a generator, every seed makes its own, unless ``parameters`` has
+    one. ``seed``: of the run. ``folder``: where a file is looked for. Raises `InstanceError`: the file or the
+    parameters are no good, or the kind is not one that the simulator takes.
     """
     work = scenario.workload
     if work.file is not None:
@@ -56,10 +46,7 @@ def with_settings(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
 
     Texts are read as JSON where they are JSON, so that ``3``, ``true`` and ``null`` are what they look like.
 
-    Raises
-    ------
-    InstanceError
-        No such field, or a value that it does not take.
+    Raises `InstanceError`: no such field, or a value that it does not take.
 
     Examples
     --------
@@ -107,12 +94,8 @@ def choice_of(scenario: Scenario, title: str) -> PolicyChoice:
 def run_scenario(scenario: Scenario, title: str, seed: int, folder: str | Path = ".") -> tuple[Instance, RunLog]:
     """Run one policy with one seed; return what was simulated and what happened.
 
-    Raises
-    ------
-    InstanceError
-        The scenario cannot be run: unknown policy or parameter, unusable workload.
-    SimulationError
-        The policy answers nonsense, or nothing more can happen.
+    Raises `InstanceError`: the scenario cannot be run: unknown policy or parameter, unusable workload. Raises
+    `SimulationError`: the policy answers nonsense, or nothing more can happen.
 
     Examples
     --------

@@ -56,22 +56,11 @@ def minimize_levels(
 ) -> LexicographicResult:
     """Minimise level by level (see the module).
 
-    Parameters
-    ----------
-    solve
-        Solves one program.
-    integrality
-        ``lp``: linear programs only, the answer may be fractional. ``mip``: integer programs only. ``auto``: linear
-        programs first.
-    at_least
-        A known lower bound of the largest level; 0 when none is known.
-    session, report
-        See `flowlex.formulations.lexicographic.optimal_faces.minimize_on_faces`.
-
-    Returns
-    -------
-    LexicographicResult
-        Status ``infeasible`` (or what the engine said) with ``values`` None when there is no answer.
+    ``solve``: solves one program. ``integrality``: ``lp``: linear programs only, the answer may be fractional. ``mip``:
+    integer programs only. ``auto``: linear programs first. ``at_least``: a known lower bound of the largest level; 0
+    when none is known. ``session``, ``report``: see
+    `flowlex.formulations.lexicographic.optimal_faces.minimize_on_faces`. Returns status ``infeasible`` (or what the
+    engine said) with ``values`` None when there is no answer.
 
     Examples
     --------

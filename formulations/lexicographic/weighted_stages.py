@@ -32,10 +32,8 @@ def weighted_program(
 ) -> LinearProgram:
     """The literal program: one sum of ``|delta|**load`` over the loads (P3 in increments, P4 in lambda form).
 
-    Raises
-    ------
-    PrecisionError
-        ``|delta| * |delta|**levels`` is above 2**53, so that a unit at the lowest level could be lost.
+    Raises `PrecisionError`: ``|delta| * |delta|**levels`` is above 2**53, so that a unit at the lowest level could be
+    lost.
     """
     size = float(problem.width.sum())
     if size > 1 and (problem.levels + 1) * np.log2(size) > np.log2(EXACT):

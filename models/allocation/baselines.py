@@ -45,10 +45,7 @@ BASELINES = {"fifo": fifo, "proportional": proportional, "isolated": isolated}
 def baseline(instance: AllocationInstance, name: str) -> AllocationSolution:
     """A baseline's allocation as a solution (``feasible``: nothing is claimed of it).
 
-    Raises
-    ------
-    ModelError
-        No such baseline.
+    Raises `ModelError`: no such baseline.
     """
     if name not in BASELINES:
         raise ModelError(f"no baseline is named {name!r}; one of: {', '.join(BASELINES)}")

@@ -99,13 +99,8 @@ def job_classes(
 ) -> JobClasses:
     """The classes of an instance's jobs under a policy.
 
-    Parameters
-    ----------
-    unit
-        (n,) gain per step/s, None where gain is time.
-    within
-        Above 1, jobs whose weights, units and deadlines differ by no more than about this factor are one class, too:
-        good to begin with, not exact.
+    ``unit``: (n,) gain per step/s, None where gain is time. ``within``: above 1, jobs whose weights, units and
+    deadlines differ by no more than about this factor are one class, too: good to begin with, not exact.
     """
     view, limits = instance.arrays, instance.limits
     n = len(view.kind)

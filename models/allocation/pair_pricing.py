@@ -164,11 +164,8 @@ class PairPrices:
     def bound(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, Floats]:
         """The upper bound on all allocations that prices prove, and (n,) the prices of time for it.
 
-        Parameters
-        ----------
-        prices
-            By name of rows, none negative: ``level`` and ``deadline`` (n,), ``gpus`` (J,), ``most`` and ``least`` by
-            limit, and optionally ``time`` (n,).
+        ``prices``: by name of rows, none negative: ``level`` and ``deadline`` (n,), ``gpus`` (J,), ``most`` and
+        ``least`` by limit, and optionally ``time`` (n,).
         """
         time = self._halves(prices, goal)[0]
         return self._value(prices, goal, time), time
@@ -282,10 +279,7 @@ class PairPrices:
 class PricedMaster:
     """The shared constraints over jobs alone and the pairs added so far.
 
-    Parameters
-    ----------
-    build
-        From columns to the constraints over them.
+    ``build``: from columns to the constraints over them.
     """
 
     def __init__(self, pairs: PairPrices, base: Base, build: Callable[[Columns], Base], options: SolveOptions) -> None:

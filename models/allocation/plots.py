@@ -18,10 +18,7 @@ __all__ = ["draw_allocation"]
 def draw_allocation(frame: pd.DataFrame, gpu_types: list[str], title: str, ax: Axes | None = None) -> Axes:
     """Fraction of time of every job on each GPU type, stacked; jobs in order of normalised throughput (the line).
 
-    Parameters
-    ----------
-    frame
-        One row per job: ``normalised``, and a column per GPU type (`AllocationSolution.to_frame`).
+    ``frame``: one row per job: ``normalised``, and a column per GPU type (`AllocationSolution.to_frame`).
     """
     axes = axes_for(ax, 8, 4.5)
     frame = frame.sort_values("normalised")

@@ -149,12 +149,8 @@ def fill(
 ) -> Raise:
     """Raise all jobs until each is full (``once``: until the first is), each step a linear program.
 
-    Parameters
-    ----------
-    pace
-        From (n,) full jobs to (n,) paces, zero for full jobs.
-    unit
-        (n,) gain per step/s; None where gain is time.
+    ``pace``: from (n,) full jobs to (n,) paces, zero for full jobs. ``unit``: (n,) gain per step/s; None where gain is
+    time.
     """
     level, full, many = np.zeros(len(labels)), np.zeros(len(labels), bool), master.base.many
     steps: list[Step] = []

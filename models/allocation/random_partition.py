@@ -49,10 +49,7 @@ class Part:
 def divided(instance: AllocationInstance, parts: int, seed: int) -> list[Part]:
     """Jobs dealt at random, and GPUs as evenly as integers allow; jobs too large for a part are split.
 
-    Raises
-    ------
-    ModelError
-        More parts than jobs or than GPUs of a type, or a limit that is not of one job.
+    Raises `ModelError`: more parts than jobs or than GPUs of a type, or a limit that is not of one job.
     """
     view, types = instance.arrays, instance.gpu_types
     scarce = min(types, key=lambda t: t.count)
@@ -129,10 +126,7 @@ def _part_of(instance: AllocationInstance, jobs: Integers, pieces: Integers, cou
 def combined(whole: PolicyProgram, parts: list[Part], answers: Iterable[Answer]) -> Answer:
     """The fractions of all parts as an answer to the whole, with one step, whose prices bound the whole.
 
-    Raises
-    ------
-    EngineError
-        A part has no answer; the whole may have one.
+    Raises `EngineError`: a part has no answer; the whole may have one.
     """
     n, limits = len(whole.instance.jobs), whole.instance.limits
     capped = [k for k, limit in enumerate(limits) if limit.most_gpus is not None]

@@ -33,10 +33,8 @@ _NEEDED = {
 def state(policy: PolicyProgram) -> Statement:
     """The statement of a policy.
 
-    Raises
-    ------
-    ModelError
-        The policy is a sequence of programs, of which each follows from the one before, or there are too many pairs.
+    Raises `ModelError`: the policy is a sequence of programs, of which each follows from the one before, or there are
+    too many pairs.
     """
     if policy.policy not in _STATED:
         raise ModelError(

@@ -34,12 +34,8 @@ def slot_configurations(
 ) -> tuple[Booleans, Floats] | None:
     """(K, C) configurations and (K,) weights that sum to 1; mixed they are the part of (C,) fractions that slots hold.
 
-    Parameters
-    ----------
-    job, gpu, scale
-        (C,) of each column; a job has one scale and one column per type.
-    count
-        (J,) GPUs of each type.
+    ``job``, ``gpu``, ``scale``: (C,) of each column; a job has one scale and one column per type. ``count``: (J,) GPUs
+    of each type.
     """
     kinds = sorted({*zip(gpu.tolist(), scale.tolist(), strict=True)}, key=lambda kind: (kind[0], -kind[1]))
     area = {kind: float(share[(gpu == kind[0]) & (scale == kind[1])].sum()) for kind in kinds}

@@ -19,10 +19,7 @@ Taken = tuple[Integers, Integers, Integers, Integers]
 def greedy_schedule(grid: Grid) -> tuple[Blocks, int]:
     """Send as early and as fast as the ports allow, the earliest deadline first.
 
-    Returns
-    -------
-    blocks, missed
-        The schedule, and the units that did not arrive within their windows.
+    Returns the schedule, and the units that did not arrive within their windows.
     """
     stop = grid.stop.tolist()
     served = _serve(
@@ -48,10 +45,7 @@ def fill(
 ) -> tuple[Integers, Blocks]:
     """Send items, first come first served (or the earliest ``due`` first), on what the ports have left.
 
-    Returns
-    -------
-    end, blocks
-        (items,) end slot of each; what each sends when.
+    Returns (items,) end slot of each; what each sends when.
     """
     begin = (start if due is None else due).tolist()
     served = _serve(out_units, in_units, sender, receiver, units, start, None, lambda k: (begin[k], k), taken)

@@ -50,16 +50,9 @@ _GUESSES = 4
 class LeastLate:
     """All schedules of least lateness.
 
-    Attributes
-    ----------
-    status
-        Of the program; `cells` and `proof` are set only if it is optimal.
-    cells
-        Intervals of interchangeable slots; ports marked ``full`` are full there in every such schedule.
-    open
-        (columns of the cells,) whether a transfer may be sent there.
-    proof
-        Dual values that prove it.
+    ``status``: of the program; `cells` and `proof` are set only if it is optimal. ``cells``: intervals of
+    interchangeable slots; ports marked ``full`` are full there in every such schedule. ``open``: (columns of the
+    cells,) whether a transfer may be sent there. ``proof``: dual values that prove it.
     """
 
     outcome: Outcome

@@ -28,23 +28,14 @@ _NANO = 10**9
 
 @dataclass(frozen=True)
 class PortBound:
-    """Bounds on the least largest load of a port, as share of its capacity.
+    """Bounds on the least largest load of a port, as share of its capacity."""
 
-    Attributes
-    ----------
-    least
-        No schedule within the windows keeps every port below this share; above 1 there is no such schedule.
-    port, begin_s, end_s
-        Where: ``machine out`` or ``machine in``, and the critical interval.
-    even
-        Largest share when every transfer is sent evenly over its window; at most 1: it is a schedule.
-    """
-
-    least: float
+    least: float  # no schedule within the windows keeps every port below this share; above 1 there is no such schedule
+    # port, begin_s, end_s: Where: ``machine out`` or ``machine in``, and the critical interval
     port: str
     begin_s: float
     end_s: float
-    even: float
+    even: float  # largest share when every transfer is sent evenly over its window; at most 1: it is a schedule
 
     @property
     def gap(self) -> float:

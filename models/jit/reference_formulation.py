@@ -63,14 +63,8 @@ def state_bandwidth(
 ) -> Statement:
     """State the problem of some transfers of a grid (all when None), with the ports to themselves.
 
-    Parameters
-    ----------
-    levels
-        Whether loads are counted level by level (P2), or the largest load is all (P1).
-    whole
-        Whether rates must be integer units.
-    rows
-        The declared names of rows.
+    ``levels``: whether loads are counted level by level (P2), or the largest load is all (P1). ``whole``: whether rates
+    must be integer units. ``rows``: the declared names of rows.
     """
     cells = rate_cells(grid, np.arange(grid.count) if members is None else members, elastic=elastic)
     s = Statement.start(grid.instance.name, rows, NEEDED)

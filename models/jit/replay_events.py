@@ -49,18 +49,9 @@ def replay_jit_events(
 ) -> JitReplay:
     """Feed a log to a scheduler.
 
-    Parameters
-    ----------
-    events
-        A log; a ``network`` event comes first. A step is made whenever the scheduler says that one is due
-        (`JitScheduler.next_step_s`), and at every ``step`` event.
-    options
-        Of `JitScheduler`.
-
-    Raises
-    ------
-    ModelError
-        The log does not begin with a network, or an option is none.
+    ``events``: a log; a ``network`` event comes first. A step is made whenever the scheduler says that one is due
+    (`JitScheduler.next_step_s`), and at every ``step`` event. ``options``: of `JitScheduler`. Raises `ModelError`: the
+    log does not begin with a network, or an option is none.
     """
     stream = iter(events)
     first = next(stream, None)

@@ -169,12 +169,8 @@ class Cells:
 def base_program(cells: Cells, *, name: str, binding_only: bool = False, labels: bool = True) -> LinearProgram:
     """Constraints (4) to (7), without an objective; variables are named ``rate``.
 
-    Parameters
-    ----------
-    binding_only
-        Leave out port rows that no choice of rates could break.
-    labels
-        Give rows and columns names with transfers and machines.
+    ``binding_only``: leave out port rows that no choice of rates could break. ``labels``: give rows and columns names
+    with transfers and machines.
     """
     grid, columns = cells.grid, cells.columns
     program = LinearProgram(name)

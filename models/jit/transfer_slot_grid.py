@@ -36,12 +36,7 @@ NEVER = 1 << 60
 class Runs:
     """Rows of consecutive cells, numbered through: row k is cells ``first[k] .. last[k] - 1``.
 
-    Attributes
-    ----------
-    offset
-        (rows + 1,) number of the first entry of each row.
-    row, slot
-        (entries,) of every entry.
+    ``offset``: (rows + 1,) number of the first entry of each row. ``row``, ``slot``: (entries,) of every entry.
     """
 
     first: Integers
@@ -186,10 +181,7 @@ def make_grid(
 ) -> Grid:
     """Put the first ``share`` of every job's transfers (topological order, rounded up) on the grid.
 
-    Raises
-    ------
-    ModelError
-        With strict windows: a window is shorter than its transfer takes at full rate (named).
+    Raises `ModelError`: with strict windows: a window is shorter than its transfer takes at full rate (named).
     """
     latest = latest_arrival_times(instance, lat)
     arrays = instance.arrays

@@ -60,10 +60,7 @@ def capacities(
 ) -> tuple[Fraction, ...]:
     """N capacities, exact: a figure is the rational number that its decimal text writes.
 
-    Raises
-    ------
-    ModelError
-        Unknown evaluation, a missing figure, a capacity that is negative or not finite, or only zeros.
+    Raises `ModelError`: unknown evaluation, a missing figure, a capacity that is negative or not finite, or only zeros.
     """
     if isinstance(evaluation, str):
         if evaluation not in EVALUATIONS:

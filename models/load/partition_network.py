@@ -133,16 +133,9 @@ def build_network(
 ) -> PartitionNetwork:
     """Build the network.
 
-    Parameters
-    ----------
-    targets
-        (N,) items that each node must process; not read when ``most`` is given.
-    most
-        (N,) most items that each node may process.
-    one_way
-        Nodes above their target only send, the others only receive (the paper's problem).
-    rows
-        Names of the model's equations.
+    ``targets``: (N,) items that each node must process; not read when ``most`` is given. ``most``: (N,) most items that
+    each node may process. ``one_way``: nodes above their target only send, the others only receive (the paper's
+    problem). ``rows``: names of the model's equations.
     """
     view, size = instance.arrays, len(instance.nodes)
     sends, receives = sending_nodes(view, targets if one_way else None)

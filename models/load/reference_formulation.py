@@ -46,21 +46,10 @@ def state(
 ) -> Statement:
     """The statement.
 
-    Parameters
-    ----------
-    targets
-        (N,) items that each node must process; None: the least makespan comes first.
-    capacity
-        N capacities.
-    replicas
-        Whether items may be taken from every holder of their block, not only from the first.
-    rows
-        Names of the model's equations.
-
-    Raises
-    ------
-    ModelError
-        There are too many variables, or move costs have no common unit that is exact in a program.
+    ``targets``: (N,) items that each node must process; None: the least makespan comes first. ``capacity``: n
+    capacities. ``replicas``: whether items may be taken from every holder of their block, not only from the first.
+    ``rows``: names of the model's equations. Raises `ModelError`: there are too many variables, or move costs have no
+    common unit that is exact in a program.
     """
     view, size = instance.arrays, len(instance.nodes)
     sends, receives = sending_nodes(view, None if replicas else targets)

@@ -22,16 +22,9 @@ _IDLE_ROUNDS = 10_000
 class Rounds:
     """When a policy decides, and what becomes of its answer.
 
-    Parameters
-    ----------
-    kernel, state, log, run
-        Of the simulation.
-    policy
-        Who decides.
-    carry_out
-        Called with the actions that still hold when the policy has thought: stops first.
-    round_s
-        Rounds happen at whole multiples of this; 0: whenever something has happened.
+    ``kernel``, ``state``, ``log``, ``run``: of the simulation. ``policy``: who decides. ``carry_out``: called with the
+    actions that still hold when the policy has thought: stops first. ``round_s``: rounds happen at whole multiples of
+    this; 0: whenever something has happened.
     """
 
     def __init__(
@@ -138,10 +131,7 @@ class Rounds:
     def _checked(self, answer: list[Action]) -> list[Action]:
         """The actions, stops first; each must be possible beside those before it.
 
-        Raises
-        ------
-        SimulationError
-            The policy answers nonsense.
+        Raises `SimulationError`: the policy answers nonsense.
         """
         stops = [action for action in answer if isinstance(action, Stop)]
         starts = [action for action in answer if isinstance(action, Start)]

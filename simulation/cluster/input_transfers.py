@@ -34,14 +34,8 @@ class InputData:
 
     Resources, by number: each node's disk, its port out, its port in; each rack's uplink up, and down; the aggregation.
 
-    Parameters
-    ----------
-    state, log
-        Of the run.
-    complete
-        Called with a task when its last byte has come.
-    certify
-        Check rates every n-th time that they change; 0: never.
+    ``state``, ``log``: of the run. ``complete``: called with a task when its last byte has come. ``certify``: check
+    rates every n-th time that they change; 0: never.
     """
 
     def __init__(self, state: State, log: RunLog, complete: Callable[[LiveTask], None], *, certify: int = 1) -> None:

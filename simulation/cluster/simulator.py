@@ -58,14 +58,7 @@ class ClusterParameters:
 class ClusterRun:
     """One run.
 
-    Parameters
-    ----------
-    workload
-        Cluster and jobs.
-    policy
-        Who decides.
-    run
-        Seed, horizon, decision time, parameters.
+    ``workload``: cluster and jobs. ``policy``: who decides. ``run``: seed, horizon, decision time, parameters.
     """
 
     def __init__(self, workload: ClusterWorkload, policy: Policy, run: Run) -> None:
@@ -107,10 +100,7 @@ class ClusterRun:
     def simulate(self) -> RunLog:
         """Let everything happen.
 
-        Raises
-        ------
-        SimulationError
-            The policy answers nonsense, or nothing more can happen though tasks are left.
+        Raises `SimulationError`: the policy answers nonsense, or nothing more can happen though tasks are left.
         """
         limits = gc.get_threshold()
         gc.set_threshold(_ALLOCATED, *limits[1:])

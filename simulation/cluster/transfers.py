@@ -53,14 +53,8 @@ def _first_end(left, rate):
 class Transfer:
     """Data on their way.
 
-    Attributes
-    ----------
-    size_mb, left_mb
-        In all, and still to come; the latter is brought up to date when the transfer ends or is stopped.
-    path
-        Resources it uses.
-    done
-        Called when the last byte has come.
+    ``size_mb``, ``left_mb``: in all, and still to come; the latter is brought up to date when the transfer ends or is
+    stopped. ``path``: resources it uses. ``done``: called when the last byte has come.
     """
 
     __slots__ = ("done", "left_mb", "path", "row", "size_mb")
@@ -79,12 +73,8 @@ class Transfer:
 class Transfers:
     """All transfers that are on their way, and their rates: a row of arrays for each.
 
-    Parameters
-    ----------
-    capacity
-        (R,) MB/s of each resource.
-    certify
-        Check the rates by their definition every n-th time that they change; 0: never.
+    ``capacity``: (R,) MB/s of each resource. ``certify``: check the rates by their definition every n-th time that they
+    change; 0: never.
     """
 
     def __init__(self, capacity: Floats, *, certify: int = 1) -> None:

@@ -19,10 +19,7 @@ def papers() -> tuple[str, ...]:
 def experiments(*chosen: str) -> tuple[Experiment, ...]:
     """All experiments of some papers, or some by name (all, when none is named).
 
-    Raises
-    ------
-    InstanceError
-        No such paper or experiment.
+    Raises `InstanceError`: no such paper or experiment.
     """
     known = [*papers(), *(each.name for each in declared())]
     for name in chosen:

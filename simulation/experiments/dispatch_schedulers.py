@@ -34,15 +34,9 @@ _DRAWS = 10
 class Dispatcher:
     """Waiting tasks by priority, then by arrival; each goes to one machine and stays there.
 
-    Parameters
-    ----------
-    instance
-        The cluster, and the jobs that wait at the start.
-    rule
-        ``queue``: to the machine with the largest free part of its slots, all machines being scored for every task,
-        as a Kubernetes-like scheduler does; ``random``: to any machine with a free slot.
-    seed
-        Of the random choices.
+    ``instance``: the cluster, and the jobs that wait at the start. ``rule``: ``queue``: to the machine with the largest
+    free part of its slots, all machines being scored for every task, as a Kubernetes-like scheduler does; ``random``:
+    to any machine with a free slot. ``seed``: of the random choices.
     """
 
     def __init__(self, instance: FlowInstance, rule: Rule, seed: int = 0) -> None:

@@ -104,45 +104,24 @@ class Rule:
 
 @dataclass(frozen=True)
 class Statement:
-    """One printed statement: a row of ``statements.csv``.
+    """One printed statement: a row of ``statements.csv``."""
 
-    Attributes
-    ----------
-    figures
-        Names of the measured numbers; several for a trend over them.
-    over, minus
-        The statement is about the first figure divided by this one, or less this one.
-    says, theirs
-        The statement in our words, and what is printed.
-    unit
-        Of the figure; empty for ratios.
-    values
-        The printed figures; several for a trend.
-    rule
-        None: shown beside theirs without a verdict.
-    tolerance
-        Where the width of the range comes from.
-    source
-        Section, table or figure of the paper.
-    cause
-        Of a statement that is not reproduced: ``left out`` (what decides it is not printed), ``contradicts itself``, or
-        ``believed wrong``.
-    because
-        The argument; what had to be assumed.
-    """
-
-    figures: tuple[str, ...]
+    figures: tuple[str, ...]  # names of the measured numbers; several for a trend over them
+    # over, minus: The statement is about the first figure divided by this one, or less this one
     over: str
     minus: str
+    # says, theirs: The statement in our words, and what is printed
     says: str
     theirs: str
-    unit: str
-    values: tuple[float, ...]
-    rule: Rule | None
-    tolerance: str
-    source: str
+    unit: str  # of the figure; empty for ratios
+    values: tuple[float, ...]  # the printed figures; several for a trend
+    rule: Rule | None  # None: shown beside theirs without a verdict
+    tolerance: str  # where the width of the range comes from
+    source: str  # section, table or figure of the paper
+    # of a statement that is not reproduced: ``left out`` (what decides it is not printed), ``contradicts itself``, or
+    # ``believed wrong``
     cause: str
-    because: str
+    because: str  # the argument; what had to be assumed
 
     @property
     def trend(self) -> bool:
@@ -177,35 +156,22 @@ class Statement:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of a paper, drawn from ours with theirs marked.
+    """A figure of a paper, drawn from ours with theirs marked."""
 
-    Attributes
-    ----------
-    name, title, x, y
-        Of its file, the picture and its axes.
-    kind
-        ``lines``: numbers ``NAME@X`` over X, a line per name; ``cdf``: the same with X the share and the number on the
-        horizontal axis; ``bars``: a bar per line within each group; ``effects``: of a joint search, the factors by
-        which levers change the numbers.
-    lines
-        Name (or pattern with ``{}`` for the group) of the numbers, and what the picture calls them.
-    groups
-        Of bars: what stands for ``{}``, and its label.
-    theirs
-        Printed figures by name of the number (``NAME@X`` for lines).
-    front
-        Whether it stands on the report's first page.
-    """
-
+    # name, title, x, y: Of its file, the picture and its axes
     name: str
     title: str
     x: str
     y: str
+    # ``lines``: numbers ``NAME@X`` over X, a line per name; ``cdf``: the same with X the share and the number on the
+    # horizontal axis; ``bars``: a bar per line within each group; ``effects``: of a joint search, the factors by which
+    # levers change the numbers
     kind: Literal["lines", "cdf", "bars", "effects"]
+    # name (or pattern with ``{}`` for the group) of the numbers, and what the picture calls them
     lines: Mapping[str, str]
-    groups: Mapping[str, str] = field(default_factory=dict)
-    theirs: Numbers = field(default_factory=dict)
-    front: bool = False
+    groups: Mapping[str, str] = field(default_factory=dict)  # of bars: what stands for ``{}``, and its label
+    theirs: Numbers = field(default_factory=dict)  # printed figures by name of the number (``NAME@X`` for lines)
+    front: bool = False  # whether it stands on the report's first page
 
     def points(self, prefix: str, numbers: Numbers) -> dict[float, float]:
         """X to y of one line among the numbers of one run."""
@@ -215,80 +181,46 @@ class Picture:
 
 @dataclass(frozen=True)
 class Table:
-    """Measured numbers of several policies side by side, at the defaults.
+    """Measured numbers of several policies side by side, at the defaults."""
 
-    Attributes
-    ----------
-    title
-        Of the table.
-    rows
-        Part of the numbers' names, and what the table calls it: a line each.
-    columns
-        Pattern of the numbers' names with ``{}`` for the row's part, and the heading.
-    """
-
-    title: str
-    rows: Mapping[str, str]
-    columns: Mapping[str, str]
+    title: str  # of the table
+    rows: Mapping[str, str]  # part of the numbers' names, and what the table calls it: a line each
+    columns: Mapping[str, str]  # pattern of the numbers' names with ``{}`` for the row's part, and the heading
 
 
 @dataclass(frozen=True, eq=False)  # compared by identity: it is a key of results
 class Experiment:
-    """One experiment of a paper.
+    """One experiment of a paper."""
 
-    Attributes
-    ----------
-    name
-        Unique; also the name of its files.
-    paper
-        Short name of the paper: the module with its measuring functions.
-    title
-        What is measured.
-    measure
-        ``measure(seed, quick, **open)``: numbers by name for one seed; the same arguments, the same numbers (but for
-        measured seconds). A module-level function, so that other processes can call it.
-    statements
-        What the paper says about it.
-    open
-        Parameters that the paper leaves open: the values of a sweep, one parameter at a time, the first the default.
-    joint
-        Grids of which all combinations are swept, instead of the defaults: a search, whose seeds judge nothing.
-    also
-        Further points of the sweep, each several parameters at once.
-    seeds, quick_seeds, sweep_seeds, first_seed
-        How many seeds the full report, the quick one and the sweep take (none when quick), and the first of them.
-    exact
-        Another seed would change nothing.
-    alone
-        Runs on its own, because it measures seconds of this machine.
-    takes_s
-        About how many seconds of a processor one run takes at full size; runs that take long begin first, so that
-        several processes end together.
-    pictures, tables
-        Beside the statements.
-    needs
-        What whoever measures must hand in as a keyword, anew for each seed: ``service``, a running node information
-        service (see `flowlex.simulation.experiments.load_partition.Information`); ``trace`` and ``openb``, paths of
-        public data. Where something is missing the experiment is left out.
-    """
-
-    name: str
-    paper: str
-    title: str
+    name: str  # unique; also the name of its files
+    paper: str  # short name of the paper: the module with its measuring functions
+    title: str  # what is measured
+    # ``measure(seed, quick, **open)``: numbers by name for one seed; the same arguments, the same numbers (but for
+    # measured seconds). A module-level function, so that other processes can call it.
     measure: Callable[..., Numbers]
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[Statement, ...] = ()  # what the paper says about it
+    # parameters that the paper leaves open: the values of a sweep, one parameter at a time, the first the default
     open: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    # grids of which all combinations are swept, instead of the defaults: a search, whose seeds judge nothing
     joint: tuple[Mapping[str, Sequence[Any]], ...] = ()
-    also: tuple[Mapping[str, Any], ...] = ()
+    also: tuple[Mapping[str, Any], ...] = ()  # further points of the sweep, each several parameters at once
+    # seeds, quick_seeds, sweep_seeds, first_seed: How many seeds the full report, the quick one and the sweep take
+    # (none when quick), and the first of them
     seeds: int = 10
     quick_seeds: int = 3
     sweep_seeds: int = 3
     first_seed: int = 0
-    exact: bool = False
-    alone: bool = False
+    exact: bool = False  # another seed would change nothing
+    alone: bool = False  # runs on its own, because it measures seconds of this machine
+    # about how many seconds of a processor one run takes at full size; runs that take long begin first, so that several
+    # processes end together
     takes_s: float = 5.0
+    # pictures, tables: Beside the statements
     pictures: tuple[Picture, ...] = ()
     tables: tuple[Table, ...] = ()
+    # what whoever measures must hand in as a keyword, anew for each seed: ``service``, a running node information
+    # service (see `flowlex.simulation.experiments.load_partition.Information`); ``trace`` and ``openb``, paths of
+    # public data. Where something is missing the experiment is left out.
     needs: tuple[str, ...] = ()
 
     def variants(self) -> list[dict[str, Any]]:

@@ -20,17 +20,9 @@ __all__ = ["Needs", "bottleneck_select_scale_iterate", "needs_of_job", "tac", "t
 def bottleneck_select_scale_iterate(load: Floats, weight: ArrayLike | None = None) -> Ints:
     """Order of coflows by how each would lengthen the busiest port.
 
-    Parameters
-    ----------
-    load
-        (coflows, ports) seconds that each needs at each port.
-    weight
-        (coflows,) of completion times; all equal by default.
-
-    Returns
-    -------
-    (coflows,) row numbers, first served first. From last to first: at the most loaded port, the coflow with the least
-    weight per load goes last; the others' weights fall by what they would pay for it there.
+    ``load``: (coflows, ports) seconds that each needs at each port. ``weight``: (coflows,) of completion times; all
+    equal by default. Returns (coflows,) row numbers, first served first. From last to first: at the most loaded port,
+    the coflow with the least weight per load goes last; the others' weights fall by what they would pay for it there.
 
     Examples
     --------

@@ -19,17 +19,8 @@ class Computations:
     When a computation's data and all before it have a known time, so has its own start and end, be they in the future:
     nothing has to happen then, unless it makes transfers.
 
-    Parameters
-    ----------
-    missing
-        (N,) transfers that each still waits for; the network counts them down.
-    arrive
-        Called with the transfers that may be sent from now on.
-
-    Attributes
-    ----------
-    start_s, done_s
-        (N,) NaN as long as they are not known.
+    ``missing``: (N,) transfers that each still waits for; the network counts them down. ``arrive``: called with the
+    transfers that may be sent from now on. ``start_s``, ``done_s``: (N,) NaN as long as they are not known.
     """
 
     def __init__(self, traffic: Traffic, kernel: Kernel, missing: Any, arrive: Callable[[Ints], None]) -> None:

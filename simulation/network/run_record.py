@@ -134,10 +134,7 @@ def transfer_frame(log: RunLog) -> pd.DataFrame:
 def port_loads(log: RunLog, what: str = "all") -> tuple[Floats, Floats]:
     """Start of every bin of time, and (bins, 2M) the share of every port's rate in use; sending ports first.
 
-    Parameters
-    ----------
-    what
-        ``jobs``, ``copies`` or ``all``.
+    ``what``: ``jobs``, ``copies`` or ``all``.
     """
     record = next(log.of("ports"))
     rates = np.concatenate([log.header["out_mb_per_s"], log.header["in_mb_per_s"]])

@@ -29,29 +29,21 @@ _MOST_IDLE, _HARDLY_S = 100_000, 1e-3
 
 @dataclass(eq=False)
 class NetworkRun:
-    """What happened. F transfers, N computations, M machines.
-
-    Attributes
-    ----------
-    begin_s, end_s
-        (F,) first and last moment of sending; NaN where the horizon came first.
-    start_s, done_s
-        (N,) of computations.
-    sent_mb
-        (bins, 2, 2M) what each port (out of every machine, then into) carried in every ``bin_s`` seconds, for jobs and
-        for copies.
-    events, questions
-        Ends of transfers and other steps of the fluid; times the policy was asked.
-    """
+    """What happened. F transfers, N computations, M machines."""
 
     traffic: Traffic
+    # begin_s, end_s: (F,) first and last moment of sending; NaN where the horizon came first
     begin_s: Floats
     end_s: Floats
+    # start_s, done_s: (N,) of computations
     start_s: Floats
     done_s: Floats
+    # (bins, 2, 2M) what each port (out of every machine, then into) carried in every ``bin_s`` seconds, for jobs and
+    # for copies
     sent_mb: Floats = field(repr=False)
     bin_s: float
     now_s: float
+    # events, questions: Ends of transfers and other steps of the fluid; times the policy was asked
     events: int
     questions: int
 

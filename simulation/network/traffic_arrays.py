@@ -26,50 +26,32 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """M machines, F transfers (copies last), C coflows, N computations, E edges, J jobs.
-
-    Attributes
-    ----------
-    out_rate, in_rate
-        (M,) rate of the ports, MB/s.
-    sender, receiver, coflow
-        (F,) machine, machine, coflow.
-    size_mb, ready_s
-        (F,) size; earliest time to start (absolute), whatever computes the data.
-    made_by, feeds
-        (F,) computation that makes the data, and the one that waits for them; -1 for none.
-    copy
-        (F,) whether it is a background copy.
-    coflow_arrival_s
-        (C,) when the coflow becomes known.
-    job
-        (N,) job of each computation; jobs are the first J coflows.
-    seconds
-        (N,) duration of each computation.
-    tail, head
-        (E,) edges tail -> head between computations.
-    instance
-        Where it comes from, if from an instance; the just-in-time policy plans on it.
-    """
+    """M machines, F transfers (copies last), C coflows, N computations, E edges, J jobs."""
 
     machines: tuple[str, ...]
+    # out_rate, in_rate: (M,) rate of the ports, MB/s
     out_rate: Floats
     in_rate: Floats
+    # sender, receiver, coflow: (F,) machine, machine, coflow
     sender: Ints
     receiver: Ints
     coflow: Ints
+    # size_mb, ready_s: (F,) size; earliest time to start (absolute), whatever computes the data
     size_mb: Floats
     ready_s: Floats
+    # made_by, feeds: (F,) computation that makes the data, and the one that waits for them; -1 for none
     made_by: Ints
     feeds: Ints
-    copy: NDArray[np.bool_]
+    copy: NDArray[np.bool_]  # (F,) whether it is a background copy
     transfer_names: tuple[str, ...] = field(repr=False)
     coflow_names: tuple[str, ...] = field(repr=False)
-    coflow_arrival_s: Floats
-    job: Ints
-    seconds: Floats
+    coflow_arrival_s: Floats  # (C,) when the coflow becomes known
+    job: Ints  # (N,) job of each computation; jobs are the first J coflows
+    seconds: Floats  # (N,) duration of each computation
+    # tail, head: (E,) edges tail -> head between computations
     tail: Ints
     head: Ints
+    # where it comes from, if from an instance; the just-in-time policy plans on it
     instance: JitInstance | None = field(default=None, repr=False)
 
     @classmethod

@@ -173,12 +173,8 @@ def most_gain(
 ) -> tuple[float, float]:
     """Upper bound over all allocations on gains from throughput and time, less the cost of GPUs; size of its terms.
 
-    Parameters
-    ----------
-    speed, time
-        (n,) what a job gains by a step/s, and by running all the time; nothing by default.
-    cost
-        (J,) what a GPU costs; nothing by default.
+    ``speed``, ``time``: (n,) what a job gains by a step/s, and by running all the time; nothing by default. ``cost``:
+    (J,) what a GPU costs; nothing by default.
     """
     nothing = np.zeros(len(data.job))
     pull = (nothing if speed is None else speed) + prices.deadline  # what a step/s of the job earns

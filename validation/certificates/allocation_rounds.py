@@ -45,10 +45,7 @@ class Rounds(Strict):
 def certify_rounds(document: Mapping[str, Any], instance: AllocationInstance) -> Certificate:
     """Count again what the rounds deliver.
 
-    Raises
-    ------
-    SolutionError
-        The document does not hold rounds.
+    Raises `SolutionError`: the document does not hold rounds.
     """
     try:
         stated = Rounds.model_validate(document)

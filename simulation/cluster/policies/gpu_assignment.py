@@ -33,14 +33,8 @@ def on_gpu(task: LiveTask) -> bool:
 class Assignment(Policy):
     """Solve `GpuAssignment` on the waiting and running GPU tasks whenever one waits.
 
-    Parameters
-    ----------
-    fairness
-        FSP, FS or FSU.
-    rack, between_racks, waiting
-        Penalties a1, a2, a3.
-    certify
-        Certify every n-th round's optimum; 0: none.
+    ``fairness``: FSP, FS or FSU. ``rack``, ``between_racks``, ``waiting``: penalties a1, a2, a3. ``certify``: certify
+    every n-th round's optimum; 0: none.
     """
 
     def __init__(

@@ -25,16 +25,9 @@ class Flow(Policy):
 
     Tasks of one resource never compete for places of another, so that each resource has a scheduler of its own.
 
-    Parameters
-    ----------
-    goals
-        Of the scheduler.
-    lexicographic
-        Goals in strict order instead of their weighted sum.
-    certify
-        Certify every n-th round; 0: none.
-    queues
-        Whether each user's jobs are in a queue of their own (for `FairShares`).
+    ``goals``: of the scheduler. ``lexicographic``: goals in strict order instead of their weighted sum. ``certify``:
+    certify every n-th round; 0: none. ``queues``: whether each user's jobs are in a queue of their own (for
+    `FairShares`).
     """
 
     def __init__(
@@ -155,10 +148,7 @@ class _OfResource:
 def _resource(place: LivePlace) -> str:
     """The one resource of a place.
 
-    Raises
-    ------
-    SimulationError
-        It has several.
+    Raises `SimulationError`: it has several.
     """
     capacity = place.place.capacity
     if len(capacity) != 1:

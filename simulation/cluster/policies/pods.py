@@ -115,10 +115,7 @@ def pod_round(
 ) -> tuple[PodInstance, list[LiveTask]]:
     """A moment as an instance: what runs, and some of what waits; and its tasks in the order of the pods.
 
-    Raises
-    ------
-    SimulationError
-        A place has a resource that the pod model does not know.
+    Raises `SimulationError`: a place has a resource that the pod model does not know.
     """
     tasks = [*state.running(), *waiting]
     places = [place for place in state.places if place.node.up]

@@ -62,10 +62,7 @@ def start_where_cheapest(state: State, tasks: Iterable[LiveTask]) -> Iterator[Ac
 class Queue(Policy):
     """Take tasks in an order, put each on a place by a rule.
 
-    Parameters
-    ----------
-    where
-        The rule.
+    ``where``: the rule.
     """
 
     def __init__(self, where: Where = "first") -> None:

@@ -31,18 +31,10 @@ __all__ = ["Board"]
 class Board:
     """The columns of one part, and what has been settled about them.
 
-    Parameters
-    ----------
-    groups, ports
-        Per kind of load, and per side: (F',) the unit a transfer counts towards.
-    allowed
-        When what may be sent, and which ports are full: `flowlex.validation.certificates.jit.lateness`.
-    due
-        (F',) slots from which on it is late.
-    amount, most
-        (F',) units to send, and at most in a slot.
-    load_most, port_most
-        By unit: the most in a slot.
+    ``groups``, ``ports``: per kind of load, and per side: (F',) the unit a transfer counts towards. ``allowed``: when
+    what may be sent, and which ports are full: `flowlex.validation.certificates.jit.lateness`. ``due``: (F',) slots
+    from which on it is late. ``amount``, ``most``: (F',) units to send, and at most in a slot. ``load_most``,
+    ``port_most``: by unit: the most in a slot.
     """
 
     def __init__(

@@ -71,10 +71,7 @@ def judge_lateness(
 ) -> tuple[int, Allowed]:
     """The bound (times ``scale``), and when schedules of at most so much lateness may send.
 
-    Parameters
-    ----------
-    whole
-        Whether only integer units are sent; else ``near`` (times scale) is what counts as no gap.
+    ``whole``: whether only integer units are sent; else ``near`` (times scale) is what counts as no gap.
     """
     pieces = _Pieces(part, proof)
     bound = pieces.bound()

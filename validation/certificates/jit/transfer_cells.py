@@ -99,10 +99,7 @@ class Cells:
     ) -> Cells:
         """Cells between all marks of windows and prices; parameters as in `Board`.
 
-        Raises
-        ------
-        ValueError
-            Prices of slots in which there is nothing to send.
+        Raises `ValueError`: prices of slots in which there is nothing to send.
         """
         told = max((int(each.end.max(initial=0)) for p in proofs for each in (p.load, p.port)), default=0)
         span = max(told, int(allowed.end.max(initial=0))) + 2
