@@ -97,6 +97,11 @@ class Columns:
         self._packs: dict[tuple[int, bytes], bool] = {}
         self.size = int(demand.classes.count.sum())
         self.rounds = 0
+        groups = len(demand.pod)
+        quota = np.zeros((len(demand.quota), groups))
+        for row, (members, worth, _) in zip(quota, demand.quota, strict=True):
+            row[members] = worth
+        self.placing: Floats = np.concatenate([np.eye(groups), quota])  # groups and quotas by group
 
     @property
     def late(self) -> bool:
@@ -111,13 +116,8 @@ class Columns:
     def learn(self, node: Integers) -> None:
         """Take the patterns of a placement."""
         for kind, counts in self.demand.patterns(node):
-            self.keep(self.pricing[kind].pattern(counts))
-
-    def keep(self, pattern: Pattern) -> bool:
-        """Take a pattern; say whether it is new."""
-        new = pattern.key not in self.pool
-        self.pool.setdefault(pattern.key, pattern)
-        return new
+            pattern = self.pricing[kind].pattern(counts)
+            self.pool.setdefault(pattern.key, pattern)
 
     # Rows: groups, quotas, budget, mean, classes.
 
@@ -131,17 +131,16 @@ class Columns:
         classes = demand.classes.count.astype(np.float64)
         return np.append(lower, classes), np.append(upper, classes)
 
+    def _coupling(self, kind: int) -> Floats:
+        """(rows, G) what a pod of each group on a class counts in the rows of groups, quotas and the budget."""
+        cost = self.demand.move_cost
+        return np.concatenate([self.placing, cost[:, kind][None]]) if cost.any() else self.placing
+
     def _column(self, pattern: Pattern) -> tuple[list[int], list[float]]:
-        demand = self.demand
-        values = [*pattern.counts.astype(np.float64)]
-        values += [float(pattern.counts[members] @ worth) for members, worth, _ in demand.quota]
-        if demand.move_cost.any():
-            values.append(float(pattern.counts @ demand.move_cost[:, pattern.kind]))
-        if self.measure.centred:
-            values.append((pattern.load - self.centre) / self.scale)
-        classes = len(values)
-        rows = [r for r, value in enumerate(values) if value]
-        return [*rows, classes + pattern.kind], [*(values[r] for r in rows), 1.0]
+        load = [(pattern.load - self.centre) / self.scale] if self.measure.centred else []
+        values = np.append(self._coupling(pattern.kind) @ pattern.counts, load)
+        rows = np.flatnonzero(values)
+        return [*rows.tolist(), len(values) + pattern.kind], [*values[rows].tolist(), 1.0]
 
     def _cost(self, pattern: Pattern, low: float, high: float) -> float:
         return self.measure.cost((pattern.load - self.centre) / self.scale, low, high)
@@ -151,30 +150,18 @@ class Columns:
 
     def priced(self, duals: Floats, kind: int) -> tuple[Floats, float]:
         """Price of each group on a class, and of the scaled load."""
-        demand = self.demand
-        groups = len(demand.pod)
-        prices = duals[:groups].copy()
-        for q, (members, worth, _) in enumerate(demand.quota):
-            prices[members] += duals[groups + q] * worth
-        row = groups + len(demand.quota)
-        if demand.move_cost.any():
-            prices += duals[row] * demand.move_cost[:, kind]
-            row += 1
-        return prices, float(duals[row]) if self.measure.centred else 0.0
+        coupling = self._coupling(kind)
+        return duals[: len(coupling)] @ coupling, float(duals[len(coupling)]) if self.measure.centred else 0.0
 
     def stated(self, proof: Proof, low: float, high: float) -> PodPrices:
         """What proves a bound, in units of loads."""
-        demand, unit = self.demand, self.measure.total(self.scale, 1)
-        groups, quotas = len(demand.pod), len(demand.quota)
-        prices = proof.prices[:groups].copy()
-        for q, (members, worth, _) in enumerate(demand.quota):
-            prices[members] += proof.prices[groups + q] * worth
-        rest = proof.prices[groups + quotas :]
-        budget = bool(demand.move_cost.any())
+        unit, paid = self.measure.total(self.scale, 1), len(self.placing)
+        pod, rest = proof.prices[:paid] @ self.placing, proof.prices[paid:]
+        budget = bool(self.demand.move_cost.any())
         move = max(0.0, -float(rest[0])) if budget else 0.0
         mean = -float(rest[int(budget)]) if self.measure.centred else 0.0
         ends = (self.centre + self.scale * low if self.measure.centred else 0.0, self.centre + self.scale * high)
-        return PodPrices(*ends, prices * unit, mean * unit / self.scale, move * unit)
+        return PodPrices(*ends, pod * unit, mean * unit / self.scale, move * unit)
 
     def prove(self, low: float, high: float, target: float) -> Proof:
         """Bound the balance over an interval of the mean, in scaled units (largest load: with the cap ``high``).
@@ -191,8 +178,8 @@ class Columns:
         inside: dict[tuple[int, bytes], Pattern] = {}
         for pricing in self.pricing:
             pricing.low, pricing.high = low, high
-        for key, pattern in self.pool.items():
-            self._enter(master, inside, key, pattern, low, high)
+        for pattern in self.pool.values():
+            self._enter(master, inside, pattern, low, high)
         best, centre = -math.inf, np.zeros(len(lower))
         relaxed, mean, settled = math.inf, 0.0, False
         for turn in range(_ROUNDS):
@@ -212,8 +199,8 @@ class Columns:
                 new = 0
                 for pattern in found:
                     if pattern.key not in inside and self._reduced(pattern, outcome.duals, low, high) < -_NONE:
-                        self.keep(pattern)
-                        self._enter(master, inside, pattern.key, pattern, low, high)
+                        self.pool.setdefault(pattern.key, pattern)
+                        self._enter(master, inside, pattern, low, high)
                         new += 1
                 if new or best >= target or self.late:
                     break
@@ -240,7 +227,6 @@ class Columns:
         self,
         master: GrowingProgram,
         inside: dict[tuple[int, bytes], Pattern],
-        key: tuple[int, bytes],
         pattern: Pattern,
         low: float,
         high: float,
@@ -248,7 +234,7 @@ class Columns:
         if self._usable(pattern, high):
             rows, values = self._column(pattern)
             master.add_column(self._cost(pattern, low, high), rows=rows, values=values)
-            inside[key] = pattern
+            inside[pattern.key] = pattern
 
     def _mean(self, values: Floats, inside: dict[tuple[int, bytes], Pattern]) -> float:
         taken = values[len(values) - len(inside) :]

@@ -47,13 +47,23 @@ def potential(mode, low, high, slope, load, ratio, most):
 
 
 @njit(cache=True)
-def _fill(need, pod, cards, size):
-    """Whether slots (memory wanted, by falling size) can be given to cards: 1 yes, 0 no, -1 not found out.
+def pack(need, many, counts, held, held_many, order, cards, size):
+    """Whether the pods fit the cards: 1 yes, 0 no, -1 not known after `_PACKING` steps of a search, first fit first.
 
-    Slots of one pod go to different cards, by rising number.
+    ``order`` lists shapes, then (as numbers from len(counts) on) pods that cannot move, by falling memory. Each of a
+    pod's slots goes to another card, by rising number.
     """
-    slots, free = len(need), np.full(cards, size)
-    card_of, slot = np.full(slots + 1, -1), 0
+    shapes, slots = len(counts), 0
+    for item in order:
+        slots += many[item] * counts[item] if item < shapes else held_many[item - shapes]
+    wants, pod, at, number = np.zeros(slots), np.zeros(slots, np.int64), 0, 0
+    for item in order:
+        wanted = need[item] if item < shapes else held[item - shapes]
+        mine = many[item] if item < shapes else held_many[item - shapes]
+        for _ in range(counts[item] if item < shapes else 1):
+            wants[at : at + mine], pod[at : at + mine] = wanted, number
+            at, number = at + mine, number + 1
+    free, card_of, slot = np.full(cards, size), np.full(slots + 1, -1), 0
     for _ in range(_PACKING):
         if slot == slots:
             return 1
@@ -61,7 +71,7 @@ def _fill(need, pod, cards, size):
         several = follows or (slot + 1 < slots and pod[slot] == pod[slot + 1])
         card = card_of[slot]
         if card >= 0:
-            free[card] += need[slot]
+            free[card] += wants[slot]
         elif follows:
             card = card_of[slot - 1]
         card += 1
@@ -69,59 +79,19 @@ def _fill(need, pod, cards, size):
             alike = False  # an equally full card was tried
             for other in range(0 if several else card):
                 alike |= free[other] == free[card]
-            if not alike and free[card] >= need[slot] - EPSILON:
+            if not alike and free[card] >= wants[slot] - EPSILON:
                 break
             card += 1
+        card_of[slot] = card if card < cards else -1
         if card < cards:
-            free[card] -= need[slot]
-            card_of[slot] = card
+            free[card] -= wants[slot]
             slot += 1
             card_of[slot] = -1
         else:
-            card_of[slot] = -1
             slot -= 1
             if slot < 0:
                 return 0
     return -1
-
-
-@njit(cache=True)
-def pack(need, many, counts, held, held_many, order, cards, size):
-    """Whether the pods fit the cards: 1 yes, 0 no, -1 not known.
-
-    ``order`` lists shapes, then (as numbers from len(counts) on) pods that cannot move, by falling memory. First
-    each goes to the fullest card that takes it, then all ways are tried.
-    """
-    free = np.full(cards, size)
-    shapes, fits, slots_in_all = len(counts), True, 0
-    for item in order:
-        wanted = need[item] if item < shapes else held[item - shapes]
-        slots = many[item] if item < shapes else held_many[item - shapes]
-        for _ in range(counts[item] if item < shapes else 1):
-            slots_in_all += slots
-            taken = np.zeros(cards, np.bool_)
-            for _ in range(slots):
-                best = -1
-                for card in range(cards):
-                    if not taken[card] and free[card] >= wanted - EPSILON and (best < 0 or free[card] < free[best]):
-                        best = card
-                if best < 0:
-                    fits = False
-                    break
-                taken[best] = True
-                free[best] -= wanted
-    if fits:
-        return 1
-    wants, pod, at, number = np.zeros(slots_in_all), np.zeros(slots_in_all, np.int64), 0, 0
-    for item in order:
-        wanted = need[item] if item < shapes else held[item - shapes]
-        slots = many[item] if item < shapes else held_many[item - shapes]
-        for _ in range(counts[item] if item < shapes else 1):
-            wants[at : at + slots] = wanted
-            pod[at : at + slots] = number
-            at += slots
-            number += 1
-    return _fill(wants, pod, cards, size)
 
 
 @njit(cache=True)
