@@ -172,8 +172,7 @@ def _peer(model: PodPlacement, path: Path, name: str) -> Row:
 
 
 def _columns_apart(instance: Any) -> int:
-    builder = PodPlacement(instance, aggregate=False).builder
-    return len(builder.pairs[0]) + len(builder.card_slots[0])
+    return PodPlacement(instance)._by_pod.columns
 
 
 def _partition(workers: int) -> Row:

@@ -92,7 +92,6 @@ class Balancing:
     engine: EngineName = "highs"
     options: SolveOptions = field(default_factory=SolveOptions)
     relaxation: Relaxation | None = None
-    aggregate: bool = True
     absolute_gap: float = 0.0
     limits: SearchLimits = field(default_factory=SearchLimits)
     until: float | None = None
@@ -175,7 +174,7 @@ class Balancing:
 
     def _decompose(self, points: list[Floats]) -> None:
         """Anneal, and close the gap to the relaxation by node patterns."""
-        demand = Demand.of_program(self.instance, self.builder, self.admitted, apart=not self.aggregate)
+        demand = Demand.of_program(self.instance, self.builder, self.admitted)
         if not len(demand.pod):
             return
         unpriced = len(demand.pod) > self.limits.kinds  # else patterns find more than a long run of a large cluster

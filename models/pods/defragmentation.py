@@ -20,6 +20,7 @@ from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pods import PodInstance
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.model import PodPlacement
+from flowlex.models.pods.problem.integer_program import Groups
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.problem.running_pods import running_cluster
 
@@ -78,12 +79,13 @@ def defragment(
         raise ModelError("the running pods do not pack on their cards in falling order of size")
     before, effort = _idle(start), _effort(instance, start)
     bound = before + int((np.cumsum(np.sort(effort)) <= moves + 1e-9).sum())
-    chosen, everyone = _movable(instance, start, effort, moves)
+    chosen, everyone = _movable(instance, start)
     if bound == before or not chosen:
         return Defragmentation((), before, before, bound, start)
     pods = tuple(pod if p in chosen else pod.model_copy(update={"move_cost": None}) for p, pod in enumerate(running))
     instance = instance.model_copy(update={"pods": pods})
-    builder = replace(PodPlacement(instance, move_budget=float(moves), aggregate=False).builder, rows=None)
+    model = PodPlacement(instance, move_budget=float(moves))
+    builder = replace(model.builder, groups=Groups.of_instance(instance, model.levels, apart=True), rows=None)
     program, _ = builder.program("defragmentation")
     pair, card = builder.card_slots
     pod, node = builder.groups.first[builder.pairs[0][pair]], builder.pairs[1][pair]
@@ -108,27 +110,29 @@ def _idle(cluster: Cluster) -> int:
     return int(((cluster.card_free == whole) & (whole > 0)).sum())
 
 
+def _by_card(start: Cluster) -> dict[tuple[int, int], list[int]]:
+    """Node and number of each card in use, and the pods on it."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for p, cards in start.used_cards.items():
+        for card in cards.tolist():
+            found.setdefault((int(start.node[p]), card), []).append(p)
+    return found
+
+
 def _effort(instance: PodInstance, start: Cluster) -> Floats:
     """By card in use, at least how many moves empty it: a pod on k cards counts 1/k; infinite where one stays."""
-    cost: dict[tuple[int, int], float] = {}
-    for p, cards in start.used_cards.items():
-        for card in cards.tolist():
-            key = (int(start.node[p]), card)
-            part = math.inf if instance.pods[p].move_cost is None else 1 / len(cards)
-            cost[key] = cost.get(key, 0.0) + part
-    return np.array(list(cost.values()), np.float64)
+    stays = [pod.move_cost is None for pod in instance.pods]
+    each = {p: math.inf if stays[p] else 1 / len(cards) for p, cards in start.used_cards.items()}
+    return np.array([sum(each[p] for p in pods) for pods in _by_card(start).values()], np.float64)
 
 
-def _movable(instance: PodInstance, start: Cluster, effort: Floats, moves: int) -> tuple[set[int], bool]:
+def _movable(instance: PodInstance, start: Cluster) -> tuple[set[int], bool]:
     """Pods whose move may help, those on the emptiest cards first; whether these are all of them."""
-    beside: dict[tuple[int, int], int] = {}
-    for p, cards in start.used_cards.items():
-        for card in cards.tolist():
-            key = (int(start.node[p]), card)
-            beside[key] = beside.get(key, 0) + 1
-    free = [p for p in start.used_cards if instance.pods[p].move_cost is not None]
-    least = {p: min(beside[int(start.node[p]), card] for card in start.used_cards[p].tolist()) for p in free}
-    ranked = sorted(free, key=lambda p: (least[p], p))
+    least: dict[int, int] = {}
+    for pods in _by_card(start).values():
+        for p in pods:
+            least[p] = min(least.get(p, len(pods)), len(pods))
+    ranked = sorted((p for p in least if instance.pods[p].move_cost is not None), key=lambda p: (least[p], p))
     kept = ranked[: max(1, _PAIRS // len(instance.nodes))]
     return set(kept), len(kept) == len(ranked)
 

@@ -78,8 +78,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         True: a pod's GPU memory must fit its cards. False: it is counted per node, as in the paper.
     move_budget
         Running pods that may move do so up to this total cost.
-    aggregate
-        Count equal pods in one column, and price patterns once for all equal nodes (the same answers, less work).
     moves
         What becomes of the budget: ``free`` spends it as the balance likes; ``least`` then makes the cheapest moves
         that keep admission and balance (to within 1e-6). Either way moves that admit more pods come first.
@@ -109,7 +107,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     balance: Balance = "deviation"
     cards: bool = True
     move_budget: float = 0.0
-    aggregate: bool = True
     moves: Moves = "free"
     admission: Ranking = "lexicographic"
     worth: ValueMeasure = "value"
@@ -160,7 +157,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     @cached_property
     def groups(self) -> Groups:
         """Equal pods taken together."""
-        return Groups.of_instance(self.instance, self.levels, apart=not self.aggregate)
+        return Groups.of_instance(self.instance, self.levels)
 
     @cached_property
     def builder(self) -> PlacementProgram:
@@ -292,7 +289,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             engine,
             options,
             self.bounds,
-            aggregate=self.aggregate,
             absolute_gap=self.absolute_gap,
             limits=limits,
             until=until,

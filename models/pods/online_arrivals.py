@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flowlex.formulations.deferred_compilation import with_small_work
-from flowlex.formulations.program_arrays import Booleans, Floats, Integers
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.problem.node_fill_state import Cluster
@@ -25,7 +25,7 @@ from flowlex.models.pods.search.placement_steps import Placing
 __all__ = ["ArrivalCurve", "Arrivals", "Life", "gpus_of", "live_through", "submit_all"]
 
 
-class Arrivals:
+class Arrivals(Placing):
     """A cluster on which pods of an instance arrive and depart.
 
     Parameters
@@ -65,58 +65,29 @@ class Arrivals:
         start = running_cluster(instance.arrays, cards=cards)
         if start is None:
             raise ModelError("the running pods do not pack on their cards in falling order of size")
-        self.moves: int
-        self.policy: int
-        self.instance, self.policy, self.moves = instance, POLICIES[policy], moves
-        self._placing = _Moving(start, self.policy, seed, moves)
-
-    @property
-    def moved(self) -> int:
-        """Moves made so far."""
-        return self._placing.moved
-
-    @property
-    def tied(self) -> Booleans:
-        """(P,) pods that wait for others: of gangs and of spreads with a skew."""
-        return self._placing.alone
+        super().__init__(start, POLICIES[policy], seed)
+        self.moves, self.moved = moves, 0
+        self._dead = np.zeros((moves + 1, self.state.gpu.shape[0]), np.bool_)
 
     def arrive(self, pods: Sequence[int] | Integers) -> Integers:
         """Place pods in this order; return the (n,) node of each, -1 where it does not fit or its gang is not whole."""
         order = np.asarray(pods, np.int64)
-        self._placing.place(order)
-        node: Integers = self._placing.state.node[order]
+        self.place(order)
+        node: Integers = self.state.node[order]
         return node
 
     def depart(self, pods: Sequence[int] | Integers) -> None:
         """Take pods away; those that have no node are passed over."""
-        self._placing.remove(np.asarray(pods, np.int64))
-
-    @property
-    def cluster(self) -> Cluster:
-        """What is placed now."""
-        return self._placing.cluster()
-
-
-class _Moving(Placing):
-    """A placement in which others move for a pod that fits nowhere."""
-
-    def __init__(self, start: Cluster, policy: int, seed: int, moves: int) -> None:
-        super().__init__(start, policy, seed)
-        self.moves, self.moved = moves, 0
-        self.dead = np.zeros((moves + 1, self.state.gpu.shape[0]), np.bool_)
-
-    def _plain(self, pods: Integers) -> int:
-        from flowlex.models.pods.search.ejection_chains import arrive
-
-        self.moved += arrive(self.state, self.scores, self.policy, pods, self.moves, self.dead, self.rng)
-        return int((self.state.node[pods] >= 0).sum())
-
-    def remove(self, pods: Integers) -> None:
-        """Take pods away."""
         from flowlex.models.pods.search.ejection_chains import depart
 
-        depart(self.state, self.scores, pods, self.dead)
-        self.freed(pods)
+        gone = np.asarray(pods, np.int64)
+        depart(self.state, self.scores, gone, self._dead)
+        self.freed(gone)
+
+    def _plain(self, pods: Integers) -> None:
+        from flowlex.models.pods.search.ejection_chains import arrive
+
+        self.moved += arrive(self.state, self.scores, self.policy, pods, self.moves, self._dead, self.rng)
 
 
 def gpus_of(view: PodArrays) -> Floats:
@@ -151,7 +122,7 @@ def submit_all(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, se
     running = float(gpus[view.running >= 0].sum())
     submitted = (running + np.cumsum(gpus[order])) / whole
     allocated = (running + np.cumsum(np.where(got, gpus[order], 0.0))) / whole
-    return ArrivalCurve(submitted, allocated, live.moved, live.cluster)
+    return ArrivalCurve(submitted, allocated, live.moved, live.cluster())
 
 
 @dataclass(frozen=True)
@@ -212,7 +183,7 @@ def live_through(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, 
         live.depart(ends)
         ended[ends] = now
         used -= float(gpus[ends].sum())
-        again = bool(ends) or bool(live.tied[new].any())  # the last of a gang brings it all
+        again = bool(ends) or bool(live.alone[new].any())  # the last of a gang brings it all
         tries = np.concatenate([queue, np.array(new, np.int64)]) if again else np.array(new, np.int64)
         tries = tries[np.lexsort((tries, created[tries], -view.priority[tries]))]
         got = live.arrive(tries) >= 0

@@ -93,7 +93,6 @@ class PodOptions(Strict):
     balance: Literal["deviation", "max_load", "mean_absolute"] = "deviation"
     cards: bool = True
     move_budget: _NotNegative = 0.0
-    aggregate: bool = True
     moves: Literal["free", "least"] = "free"
     admission: Literal["lexicographic", "weighted", "fair"] = "lexicographic"
     worth: Literal["value", "gpu", "fragmentation"] = "value"

@@ -84,7 +84,7 @@ def most_by_patterns(
     """
     levels = builder.levels
     only = [*kept, *[0] * (len(levels.keys) - level)]
-    demand = Demand.of_program(instance, builder, only, apart=False)
+    demand = Demand.of_program(instance, builder, only)
     if not len(demand.pod):
         return None, None
     loose, of = demand.least < demand.most, levels.of[demand.pod]

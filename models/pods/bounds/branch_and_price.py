@@ -29,6 +29,8 @@ _FIRST = 0.15
 _BISECTIONS = 8
 #: Patterns that known answers give at first, and up to which they are put together in whole numbers.
 _KNOWN, _WHOLE = 1_000, 3_000
+#: An infeasibility below this may be rounding.
+_REFUTED = 1e-4
 #: Programs over whole patterns in turn that gave no better answer (later ones take the longest and hardly ever do).
 _FRUITLESS = 2
 
@@ -171,7 +173,7 @@ class GapSearch:
                 break
             cap = (target - self.mean) / self.scale
             proof = self.columns.prove(-math.inf, cap, math.inf)
-            if self.columns.refuted(proof):
+            if proof.bound > _REFUTED:
                 low = self.bound = max(self.bound, target)
                 self.proof = (self.columns.stated(proof, -math.inf, cap),)
             elif self.columns.late:
@@ -191,7 +193,9 @@ class GapSearch:
             return False
         self.tried, self.fruitless = known, self.fruitless + 1
         chosen = self.columns.whole(mean, cap, 1e-4)
-        cluster = None if chosen is None else self._filled(chosen)
+        if chosen is None:
+            return False
+        cluster = filled(self.instance.arrays, self.demand.assign(chosen, self.fixed), cards=self.best.cards)
         if cluster is None:
             return False
         cluster = self.polish(cluster)
@@ -200,6 +204,3 @@ class GapSearch:
             return False
         self.best, self.fruitless = cluster, 0
         return True
-
-    def _filled(self, chosen: dict[int, list[Integers]]) -> Cluster | None:
-        return filled(self.instance.arrays, self.demand.assign(chosen, self.fixed), cards=self.best.cards)

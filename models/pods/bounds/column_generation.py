@@ -43,8 +43,6 @@ _ROUNDS = 80
 _MASTER, _NODES = 20_000, 500
 #: Reduced costs above minus this are none.
 _NONE = 1e-7
-#: An infeasibility below this may be rounding.
-_REFUTED = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +260,7 @@ class Columns:
             self.steps -= pricing.steps
             bound += float(counts[kind]) * least
             if pattern is not None:
-                found += [pattern, *pricing.others]
+                found.append(pattern)
         return bound, found
 
     # Answers
@@ -304,10 +302,6 @@ class Columns:
         """Cost of a pattern taken in whole numbers."""
         load = (pattern.load - self.centre) / self.scale - mean
         return self.measure.cost(load, 0.0, 0.0) if self.measure.centred else load * load
-
-    def refuted(self, proof: Proof) -> bool:
-        """Whether a proof shows that no answer keeps all loads below the cap."""
-        return proof.bound > _REFUTED
 
 
 def filled(view: PodArrays, node: Integers, *, cards: bool) -> Cluster | None:

@@ -23,8 +23,6 @@ __all__ = ["Pattern", "Pricing"]
 
 #: Rounding of sums of shares of a node.
 EPSILON = 1e-9
-#: So many patterns that were the best for a while are handed on.
-_KEPT = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +57,6 @@ class Pricing:
 
     def __post_init__(self) -> None:
         view, demand, kind, cards = self.view, self.demand, self.kind, self.cards
-        self.others: list[Pattern] = []
         self.steps = 0
         groups = np.flatnonzero(demand.may[:, kind])
         node, base, pods = int(demand.classes.first[kind]), demand.base[kind], demand.pod[groups]
@@ -91,7 +88,7 @@ class Pricing:
         return self.measure.mode, self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale
 
     def best(self, prices: Floats, slope: float, *, tolerance: float, limit: int) -> tuple[float, Pattern | None]:
-        """Proven least cost of a pattern at these prices ((G,)), and the best pattern found; ``others`` were near it.
+        """Proven least cost of a pattern at these prices ((G,)), and the best pattern found.
 
         The bound is weaker than the pattern where ``limit`` steps did not suffice, and plus infinity when the class has
         no pattern. ``steps`` counts those used.
@@ -100,8 +97,7 @@ class Pricing:
 
         profit, chosen = self._profit(prices)
         gain = profit[:, 1] / np.maximum(self.shape[:, 4], 1e-12) if len(profit) else np.zeros(0)
-        met = np.zeros((_KEPT, len(self.shape)), np.int64)
-        bound, value, counts, kept, self.steps = enumerate_patterns(
+        bound, value, counts, self.steps = enumerate_patterns(
             self.shape,
             self.room,
             self.held,
@@ -114,9 +110,7 @@ class Pricing:
             np.array(self.law(slope)),
             tolerance,
             limit,
-            met,
         )
-        self.others = [self._pattern_of(other, chosen) for other in met[: min(kept, _KEPT)]]
         return -bound, self._pattern_of(counts, chosen) if np.isfinite(value) else None
 
     def _profit(self, prices: Floats) -> tuple[Floats, list[Integers]]:

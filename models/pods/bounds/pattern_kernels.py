@@ -180,7 +180,7 @@ def _take(shape, here, after, n, earned, large):
 
 
 @njit(cache=True)
-def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit, met):
+def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit):
     """Find the pattern of most profit less cost.
 
     - ``shape``: (H, 6) cores, memory, memory per card, cards, scaled load and most pods of each shape.
@@ -191,10 +191,8 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     - ``rank``: (H,) shapes in the order in which they are entered.
     - ``law``: (6,) mode, low, high, slope, scaled load of the empty node, the largest scaled load.
     - ``tolerance``, ``limit``: patterns that are better by less are left out; so many steps at most.
-    - ``met``: (K, H) is filled with the last patterns that were the best so far.
     - Returns ``bound``: no pattern earns more; that of the first step when the limit came first.
     - Returns ``value, counts``: the best pattern found that packs; minus infinity when there is none.
-    - Returns ``kept``: how many patterns, each better than the one before, were written to ``met`` in turn.
     - Returns ``steps``: steps used.
     """
     mode, low, high, slope, start, most = int(law[0]), law[1], law[2], law[3], law[4], law[5]
@@ -215,11 +213,11 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     left = np.zeros((kinds + 1, 6))
     left[0, :4], left[0, 4] = room, start
     relaxed, value, steps, depth, descend = -np.inf, -np.inf, 0, 0, True
-    kept, first = 0, np.inf
+    first = np.inf
     while depth >= 0:
         steps += 1
         if steps > limit:
-            return first, value, best_counts, kept, steps
+            return first, value, best_counts, steps
         if depth == kinds:
             found = left[depth, 5] - node_cost(mode, low, high, slope, left[depth, 4])
             if found > relaxed:
@@ -227,8 +225,6 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
                 if packs == 1 and found > value:
                     value = found
                     best_counts[:] = counts
-                    met[kept % len(met)] = counts
-                    kept += 1
                 if packs != 0:
                     relaxed = found
                 if packs != 1:
@@ -255,4 +251,4 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
                 continue
         _take(shape[h], here, left[depth + 1], counts[h], profit[h, counts[h]], large[h])
         depth, descend = depth + 1, True
-    return relaxed + tolerance, value, best_counts, kept, steps
+    return relaxed + tolerance, value, best_counts, steps

@@ -93,6 +93,12 @@ class _Built(NamedTuple):
     cards: dict[int, CardRows]
 
 
+class _Optimum(NamedTuple):
+    objective: float
+    values: Floats
+    duals: Floats
+
+
 @dataclass(eq=False)
 class Relaxation:
     """The programs of one instance."""
@@ -141,12 +147,12 @@ class Relaxation:
         for r, left in enumerate(free.tolist()):
             program.constrain(f"rule_{r}", (x * share[r, self.pod[use]]).sum(), "<=", left)
         program.maximize(self._worth(x, use, level))
-        outcome = self._solved(program, use, options)
-        if outcome.status is not Status.OPTIMAL or outcome.duals is None:
+        found = self._solved(program, use, options)
+        if found is None:
             return None
-        prices = self._prices(built, outcome.duals, float(outcome.objective or 0.0), kept=len(kept))
+        prices = self._prices(built, found.duals, found.objective, kept=len(kept))
         rows = [program.constraint_blocks[f"rule_{r}"].rows for r in range(len(names))]
-        paid = [float(np.abs(outcome.duals[row]).sum()) for row in rows]
+        paid = [float(np.abs(found.duals[row]).sum()) for row in rows]
         return replace(prices, rules=dict(zip(names, paid, strict=True)))
 
     @cached_property
@@ -188,11 +194,10 @@ class Relaxation:
             return None
         built, loads, total = self._even(measure, admitted, points)
         built.program.minimize(total)
-        outcome = self._solved(built.program, np.ones(len(self.group), bool), options)
-        if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.values is None:
+        found = self._solved(built.program, np.ones(len(self.group), bool), options)
+        if found is None:
             return None
-        proof = self._prices(built, outcome.duals, float(outcome.objective or 0.0), measure=measure)
-        return proof, loads.evaluate(outcome.values)
+        return self._prices(built, found.duals, found.objective, measure=measure), loads.evaluate(found.values)
 
     def end_of_means(
         self,
@@ -215,17 +220,22 @@ class Relaxation:
         program.constrain("at_most", total, "<=", at_most)
         weight, sign = self.classes.count / self.classes.count.sum(), -1.0 if largest else 1.0
         program.minimize((loads * (sign * weight)).sum())
-        outcome = self._solved(program, np.ones(len(self.group), bool), options)
-        if outcome.status is not Status.OPTIMAL or outcome.duals is None or outcome.objective is None:
+        found = self._solved(program, np.ones(len(self.group), bool), options)
+        if found is None:
             return None
         # A unit of the sum is worth so much of the mean; stated per unit of the sum.
-        unit = max(1e-9, abs(float(outcome.duals[program.constraint_blocks["at_most"].rows][0])))
+        unit = max(1e-9, abs(float(found.duals[program.constraint_blocks["at_most"].rows][0])))
         mean = sign / (unit * float(self.classes.count.sum()))
-        end = sign * float(outcome.objective)
-        return end, self._prices(built, outcome.duals / unit, at_most, measure=measure, mean=mean)
+        return sign * found.objective, self._prices(built, found.duals / unit, at_most, measure=measure, mean=mean)
 
-    def _solved(self, program: LinearProgram, use: Booleans, options: SolveOptions) -> Outcome:
-        """The outcome; of many groups, with the prices and the bound that row aggregation proves."""
+    def _solved(self, program: LinearProgram, use: Booleans, options: SolveOptions) -> _Optimum | None:
+        """The optimum, or what row aggregation proves where there are many groups; None where nothing is proven."""
+        found = self._outcome(program, use, options)
+        if found.status is not Status.OPTIMAL or found.duals is None or found.values is None:
+            return None
+        return _Optimum(float(found.objective or 0.0), found.values, found.duals)
+
+    def _outcome(self, program: LinearProgram, use: Booleans, options: SolveOptions) -> Outcome:
         there, group = np.unique(self.group[use], return_inverse=True)
         if len(there) <= _GROUPS:
             return solve(program, "highs", options)

@@ -30,8 +30,8 @@ class NodeClasses:
     count: Integers  # (C,) nodes in each class
 
     @classmethod
-    def of_instance(cls, instance: PodInstance, move_budget: float = 0.0, *, apart: bool = False) -> NodeClasses:
-        """Group the nodes; ``apart`` keeps each on its own."""
+    def of_instance(cls, instance: PodInstance, move_budget: float = 0.0) -> NodeClasses:
+        """Group the nodes."""
         view = instance.arrays
         fixed = stays(view, move_budget)
         holds: dict[int, list[tuple[int, int]]] = {}
@@ -40,8 +40,6 @@ class NodeClasses:
             # A pod that may leave ties the class to this very node.
             here = (int(view.load.row[p]), int(view.home_cards[p])) if fixed[p] >= 0 else (-1 - at, 0)
             holds.setdefault(at, []).append(here)
-        if apart:
-            return cls(*partition(range(len(instance.nodes))))
         kinds = enumerate(view.load.column.tolist())
         return cls(*partition((kind, tuple(sorted(holds.get(n, ())))) for n, kind in kinds))
 
@@ -71,12 +69,10 @@ class Demand:
     base_load: Floats  # (C,) their load
 
     @classmethod
-    def of_program(
-        cls, instance: PodInstance, builder: PlacementProgram, admitted: Sequence[int], *, apart: bool = False
-    ) -> Demand:
+    def of_program(cls, instance: PodInstance, builder: PlacementProgram, admitted: Sequence[int]) -> Demand:
         """Group what is to be placed; ``admitted`` is what phase 1 fixed, by level."""
         view, groups, levels = instance.arrays, builder.groups, builder.levels
-        classes = NodeClasses.of_instance(instance, builder.move_budget, apart=apart)
+        classes = NodeClasses.of_instance(instance, builder.move_budget)
         fixed = stays(view, builder.move_budget)
         allowed = np.zeros((len(groups.count), len(view.cards)), bool)
         allowed[builder.pairs] = True
@@ -91,7 +87,7 @@ class Demand:
             p = int(groups.first[g])
             loose = int(level[g]) in whole
             like = (int(view.load.row[p]), int(view.running[p]), int(view.home_cards[p]), float(view.move_cost[p]))
-            key = g if apart else (*like, None if loose else (int(level[g]), int(worth[g])))
+            key = *like, None if loose else (int(level[g]), int(worth[g]))
             of_group[g] = number.setdefault((key, loose), len(number))
         merged = np.array([key[1] for key in number], np.bool_)
         most = np.zeros(len(number), np.int64)

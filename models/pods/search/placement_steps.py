@@ -93,9 +93,9 @@ class Placing:
 
         return int(place_all(self.state, self.scores, self.policy, pods, self.rng)) if len(pods) else 0
 
-    def _plain(self, pods: Integers) -> int:
+    def _plain(self, pods: Integers) -> None:
         """Place pods that come one by one."""
-        return self._one(pods)
+        self._one(pods)
 
     def _gang(self, gang: int, wanted: Integers) -> None:
         """Place all pods of a gang in the tightest domain that takes them, or none."""

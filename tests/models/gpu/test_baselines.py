@@ -17,6 +17,7 @@ from flowlex.models.gpu.placement_metrics import Placement, jain_index
 from flowlex.models.gpu.plots import draw_network
 from flowlex.models.gpu.transfer_costs import TransferCosts
 from flowlex.models.model_base import ModelError
+from tests.models.gpu.cases import cluster, job, task
 
 mpl.use("Agg")
 
@@ -50,12 +51,14 @@ def test_greedy_serves_the_job_with_fewest_gpus_first() -> None:
     assert base_shares(instance.arrays).tolist() == [1, 1]
 
 
+def one_task_on_n2() -> GpuInstance:
+    """Two nodes with a GPU each; the data of the task lie on the second."""
+    return cluster([job("j", task("t", (10.0, "n2")))], [(f"n{i}", f"r{i}", [8.0]) for i in (1, 2)])
+
+
 def test_all_free_gpus_are_offered_at_once() -> None:
     """The task takes the GPU with its data though another is named first."""
-    nodes = [{"name": f"n{i}", "rack": f"r{i}", "gpus": [{"name": f"g{i}", "memory_gb": 8.0}]} for i in (1, 2)]
-    task = {"name": "t", "memory_gb": 8.0, "shards": [{"size_mb": 10.0, "replicas": ["n2"]}]}
-    speeds = {"disk_mb_per_s": 200.0, "rack_mb_per_s": 100.0, "between_racks_mb_per_s": 50.0}
-    instance = GpuInstance.model_validate({"nodes": nodes, "jobs": [{"name": "j", "tasks": [task]}], **speeds})
+    instance = one_task_on_n2()
     costs = TransferCosts.of(instance, Penalties())
     assert greedy(instance.arrays, costs).tolist() == [1]
 
@@ -88,22 +91,7 @@ def test_greedy_is_algorithm_1_of_the_paper(seed: int) -> None:
 
 def test_delay_scheduling_waits_for_local_data() -> None:
     """GPU1 is offered first; a patient job whose data lie with GPU2 declines it, an impatient one takes it."""
-    instance = GpuInstance.model_validate(
-        {
-            "disk_mb_per_s": 200.0,
-            "rack_mb_per_s": 100.0,
-            "between_racks_mb_per_s": 50.0,
-            "nodes": [
-                {"name": f"n{i}", "rack": f"r{i}", "gpus": [{"name": f"g{i}", "memory_gb": 8.0}]} for i in (1, 2)
-            ],
-            "jobs": [
-                {
-                    "name": "j",
-                    "tasks": [{"name": "t", "memory_gb": 8.0, "shards": [{"size_mb": 10.0, "replicas": ["n2"]}]}],
-                }
-            ],
-        }
-    )
+    instance = one_task_on_n2()
     costs = TransferCosts.of(instance, Penalties())
     assert greedy_delay(instance.arrays, costs, (5, 9)).tolist() == [1]
     assert greedy_delay(instance.arrays, costs, (0, 0)).tolist() == [0]

@@ -18,41 +18,9 @@ from flowlex.models.gpu.transfer_costs import TransferCosts
 from flowlex.models.model_base import ModelError
 from flowlex.models.registry import model_for
 from flowlex.validation.certificates import verify
+from tests.models.gpu.cases import cluster, job, task
 
 ALL = list(itertools.product(Policy, ("compact", "paper")))
-
-
-def cluster(jobs: list[dict[str, Any]], nodes: list[tuple[str, str, list[float]]], **speeds: float) -> GpuInstance:
-    """Small instances: nodes as (name, rack, GPU memories); speeds 200, 100, 50 MB/s unless told."""
-    return GpuInstance.model_validate(
-        {
-            "disk_mb_per_s": 200.0,
-            "rack_mb_per_s": 100.0,
-            "between_racks_mb_per_s": 50.0,
-            "nodes": [
-                {"name": n, "rack": r, "gpus": [{"name": f"{n}.{i}", "memory_gb": m} for i, m in enumerate(memory)]}
-                for n, r, memory in nodes
-            ],
-            "jobs": jobs,
-            **speeds,
-        }
-    )
-
-
-def task(
-    name: str, *shards: tuple[float, str], memory_gb: float = 8.0, running: tuple[str, float] | None = None
-) -> Any:
-    """A task whose shards are (MB, space-separated nodes)."""
-    return {
-        "name": name,
-        "memory_gb": memory_gb,
-        "shards": [{"size_mb": mb, "replicas": nodes.split()} for mb, nodes in shards],
-        "running": None if running is None else {"gpu": running[0], "elapsed_s": running[1]},
-    }
-
-
-def job(name: str, *tasks: Any) -> dict[str, Any]:
-    return {"name": name, "tasks": list(tasks)}
 
 
 def placed(instance: GpuInstance, **options: Any) -> dict[str, str]:

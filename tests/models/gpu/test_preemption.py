@@ -10,10 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.gpu import preemption_search as search
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.validation.certificates import verify
-from tests.models.gpu.cases import fairness, random_round, ways
+from tests.models.gpu.cases import cluster, fairness, job, random_round, task, ways
 
 
 def best_by_hand(instance: GpuInstance, price: Fraction = Fraction(0)) -> tuple[tuple[int, ...], Fraction, int]:
@@ -50,41 +49,11 @@ def test_exhaustive_search_finds_nothing_better_in_thousands(seed: int) -> None:
     assert found(instance) == best_by_hand(instance)
 
 
-def unequal() -> GpuInstance:
-    """GPUs of 16, 16, 8, 8 GB; A runs two tasks of 8 GB on both large ones, B waits for 16 GB."""
-    memory = [16.0, 16.0, 8.0, 8.0]
-    held = [{"name": f"a{i}", "memory_gb": 8.0, "shards": [], "running": {"gpu": f"g{i}", "elapsed_s": 9.0 - i}}
-            for i in range(2)]  # fmt: skip
-    waits = [{"name": f"b{i}", "memory_gb": 16.0, "shards": []} for i in range(2)]
-    gpus = [{"name": f"g{i}", "memory_gb": m} for i, m in enumerate(memory)]
-    speeds = {"disk_mb_per_s": 200.0, "rack_mb_per_s": 100.0, "between_racks_mb_per_s": 50.0}
-    jobs = [{"name": "A", "tasks": held}, {"name": "B", "tasks": waits}]
-    return GpuInstance.model_validate({"nodes": [{"name": "n", "rack": "r", "gpus": gpus}], "jobs": jobs, **speeds})
-
-
-def test_a_large_gpu_that_a_small_task_holds_is_given_up() -> None:
-    solution = GpuAssignment(unequal()).solve("network")
-    assert solution.placement.running_by_job.tolist() == [1, 1]
-    assert solution.preempted == ("a1",)
-
-
 def test_a_job_above_its_share_starts_nothing() -> None:
-    """The round after this one starts it: the job is within its share then."""
-    instance = unequal()
-    waits = {"name": "a2", "memory_gb": 8.0, "shards": []}
-    document = instance.model_dump()
-    document["jobs"][0]["tasks"] = [*document["jobs"][0]["tasks"], waits]
-    solution = GpuAssignment(GpuInstance.model_validate(document)).solve("network")
-    assert solution.placement.running_by_job.tolist() == [1, 1]
+    """A runs two tasks of 8 GB on both large GPUs, B waits for 16 GB; the round after this one starts a third of A."""
+    held = [task(f"a{i}", running=(f"n.{i}", 9.0 - i)) for i in range(2)]
+    waits = [task(f"b{i}", memory_gb=16.0) for i in range(2)]
+    instance = cluster([job("A", *held, task("a2")), job("B", *waits)], [("n", "r", [16.0, 16.0, 8.0, 8.0])])
+    solution = GpuAssignment(instance).solve("network")
+    assert solution.placement.running_by_job.tolist() == [1, 1] and solution.preempted == ("a1",)
     assert "starts nothing" in solution.reasons()[2]
-
-
-def test_a_search_that_is_cut_short_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "MOST_ARCS", 0)
-    for seed in range(200):
-        solution = GpuAssignment(random_round(seed)).solve("network")
-        if solution.status == "feasible":
-            claim = "feasible" if solution.bound is None else "bounded"
-            assert solution.certificate is not None and solution.certificate.claim == claim
-            return
-    raise AssertionError("no round needed a search")

@@ -12,6 +12,9 @@ from flowlex.instances.gpu import GpuInstance
 from flowlex.models.gpu.model import GpuAssignment, Policy
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify
+from tests.models.gpu.cases import cluster as built
+from tests.models.gpu.cases import job
+from tests.models.gpu.cases import task as task_of
 
 _SPEEDS = {"disk_mb_per_s": 100.0, "rack_mb_per_s": 50.0, "between_racks_mb_per_s": 25.0}
 
@@ -137,18 +140,13 @@ def test_duals_are_judged_as_json_carries_them(policy: str, network: Any) -> Non
 
 def test_a_share_that_memory_limits_is_proven() -> None:
     """Two jobs of one share by count, of which memory holds one down: prices alone did not show it."""
-    nodes = [{"name": f"n{k}", "rack": "r0", "gpus": [{"name": f"g{k}", "memory_gb": gb}]}
-             for k, gb in enumerate((24.0, 16.0, 16.0, 8.0, 8.0))]  # fmt: skip
-
-    def task(name: str, gb: float, *at: str) -> dict[str, Any]:
-        return {"name": name, "memory_gb": gb, "shards": [{"size_mb": 640.0, "replicas": list(at)}]}
-
+    nodes = [(f"n{k}", "r0", [gb]) for k, gb in enumerate((24.0, 16.0, 16.0, 8.0, 8.0))]
+    asked = {"large": (20.0, "n0", "n0"), "middle": (12.0, "n4", "n4"), "small": (4.0, "n1", "n2", "n0")}
     jobs = [
-        {"name": "large", "tasks": [task("l0", 20.0, "n0"), task("l1", 20.0, "n0")]},
-        {"name": "middle", "tasks": [task("m0", 12.0, "n4"), task("m1", 12.0, "n4")]},
-        {"name": "small", "tasks": [task("s0", 4.0, "n1"), task("s1", 4.0, "n2"), task("s2", 4.0, "n0")]},
+        job(name, *(task_of(f"{name}{k}", (640.0, at), memory_gb=gb) for k, at in enumerate(where)))
+        for name, (gb, *where) in asked.items()
     ]
-    instance = GpuInstance.model_validate({"nodes": nodes, "jobs": jobs, **_SPEEDS})
+    instance = built(jobs, nodes, **_SPEEDS)
     for policy in (Policy.FSP, Policy.FS):
         for network in ("compact", "paper"):
             certificate = GpuAssignment(instance, policy=policy, network=network).solve("highs").certificate  # type: ignore[arg-type]

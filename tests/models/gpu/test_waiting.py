@@ -16,7 +16,7 @@ from flowlex.instances.gpu import GpuInstance
 from flowlex.models import ModelError
 from flowlex.models.gpu.model import GpuAssignment, Penalties, Policy
 from flowlex.validation.certificates import verify
-from tests.models.gpu.cases import fairness, random_round, ways
+from tests.models.gpu.cases import cluster, fairness, job, random_round, task, ways
 
 WEIGHTS = [0.0, 0.3, 0.5, 1.0, 50.0]
 
@@ -93,13 +93,10 @@ def test_what_a3_does(seed: int) -> None:
     assert len(set(fixed)) == 1
 
 
-def two_nodes(*, idle: str, a: float = 100.0) -> GpuInstance:
+def two_nodes(*, idle: str) -> GpuInstance:
     """One free GPU, on A or on B (in another rack); a task with data on A."""
-    free = {"A": [], "B": []} | {idle: [{"name": "g", "memory_gb": 8.0}]}
-    nodes = [{"name": n, "rack": f"r{n}", "gpus": gpus} for n, gpus in free.items()]
-    task = {"name": "t", "memory_gb": 8.0, "shards": [{"size_mb": a, "replicas": ["A"]}]}
-    speeds = {"disk_mb_per_s": 200.0, "rack_mb_per_s": 100.0, "between_racks_mb_per_s": 50.0}
-    return GpuInstance.model_validate({"nodes": nodes, "jobs": [{"name": "j", "tasks": [task]}], **speeds})
+    nodes = [(n, f"r{n}", [8.0] * (n == idle)) for n in "AB"]
+    return cluster([job("j", task("t", (100.0, "A")))], nodes)
 
 
 def test_a_task_whose_transfer_is_too_dear_waits_until_a_suitable_gpu_appears() -> None:
@@ -179,12 +176,12 @@ def test_another_answer_is_refused_with_the_proof_of_the_best() -> None:
     refused = 0
     for seed in range(6):
         instance, document = _document(seed)
-        for task, gpu in list(document["answer"]["placements"].items()):
+        for name, gpu in list(document["answer"]["placements"].items()):
             changed = json.loads(json.dumps(document))
-            del changed["answer"]["placements"][task]
-            changed["answer"]["waiting"][task] = "told to wait"
+            del changed["answer"]["placements"][name]
+            changed["answer"]["waiting"][name] = "told to wait"
             certificate = verify(changed, instance)
             stated = {check.name: check.detail for check in certificate.checks}
-            assert not certificate.ok, (task, gpu, stated)
+            assert not certificate.ok, (name, gpu, stated)
             refused += 1
     assert refused > 50

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from flowlex.models.pods.baselines import POLICIES, place
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.search_limits import SearchLimits
+from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
 from flowlex.validation.certificates.verifier_interface import verify
 from tests.models.pods.oracles import BySearch
 
@@ -37,35 +37,11 @@ def counts(instance: PodInstance, node: Any) -> list[int]:
     return [int(((node >= 0) & (view.running < 0) & (view.priority == k)).sum()) for k in classes]
 
 
-def most_by_hand(instance: PodInstance) -> list[int]:
+def most_of_all(instance: PodInstance) -> list[int]:
     """The lexicographically most pods, by placing one pod after another in all ways, cards included."""
-    best = [0] * len(set(pod.priority for pod in instance.pods))
-    classes = sorted({pod.priority for pod in instance.pods}, reverse=True)
-    room = [[node.cpu_cores, node.memory_gb, *[node.card_gb] * node.cards] for node in instance.nodes]
-
-    def go(p: int, count: list[int]) -> None:
-        nonlocal best
-        best = max(best, count)
-        if p == len(instance.pods):
-            return
-        pod = instance.pods[p]
-        more = [c + (classes[k] == pod.priority) for k, c in enumerate(count)]
-        for n, node in enumerate(instance.nodes):
-            need = pod.gpu_memory_gb or pod.gpu_share * node.card_gb
-            cards = range(2, 2 + node.cards)
-            choices = itertools.combinations(cards, pod.gpu_cards) if pod.wants_gpu else [()]
-            for on in choices:
-                asked = [(0, pod.cpu_cores), (1, pod.memory_gb), *((c, need) for c in on)]
-                if all(room[n][r] >= size for r, size in asked):
-                    for r, size in asked:
-                        room[n][r] -= size
-                    go(p + 1, more)
-                    for r, size in asked:
-                        room[n][r] += size
-        go(p + 1, count)
-
-    go(0, [0] * len(best))
-    return best
+    tried = all_ways(instance, {})
+    assert tried is not None
+    return [int(n) for n in tried[0]]
 
 
 some = st.lists(
@@ -96,7 +72,7 @@ def test_the_most_of_all_placements(pods: Any, second: bool) -> None:
             for k, (c, m, g, two, top) in enumerate(pods)
         ),
     )
-    best, found = most_by_hand(instance), admit(instance)
+    best, found = most_of_all(instance), admit(instance)
     assert list(found.admitted) == list(found.most) == best
     assert counts(instance, found.cluster.node) == best
 
@@ -111,7 +87,7 @@ def test_prices_never_promise_too_little(pods: Any, seed: int) -> None:
         for k, (c, m, g, two, top) in enumerate(pods)
     ]
     instance = PodInstance(nodes=tuple(nodes), pods=tuple(entries))
-    model, best = PodPlacement(instance), most_by_hand(instance)
+    model, best = PodPlacement(instance), most_of_all(instance)
     for level, number in enumerate(best):
         prices = model.bounds.most(level, best[:level], SolveOptions())
         assert prices is None or prices.most >= number

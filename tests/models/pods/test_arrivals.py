@@ -32,7 +32,7 @@ def test_an_arrival_moves_another_pod_where_that_makes_room() -> None:
         while live.arrive([0, 1]).tolist() not in ([0, 1], [1, 0]):
             live.depart([0, 1])
         assert (live.arrive([2])[0] >= 0) == (moves == 1)
-        assert live.moved == moves and live.cluster.card_free.min() >= 0
+        assert live.moved == moves and live.cluster().card_free.min() >= 0
 
 
 def test_departed_pods_leave_their_room() -> None:
@@ -41,7 +41,7 @@ def test_departed_pods_leave_their_room() -> None:
     assert live.arrive([0, 1, 2]).tolist() == [0, 0, -1]
     live.depart([1, 2])
     assert live.arrive([2]).tolist() == [0] and live.arrive([1]).tolist() == [-1]
-    assert live.cluster.node.tolist() == [0, -1, 0]
+    assert live.cluster().node.tolist() == [0, -1, 0]
 
 
 def test_who_waits_starts_when_another_ends_the_more_important_first() -> None:

@@ -27,6 +27,7 @@ from flowlex.models.pods.search.placement_steps import place_by
 from flowlex.models.pods.search.search_state import SearchState
 from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.validation.certificates.pods import balance_of
+from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
 
 
 class PatternsFirst(PodPlacement):
@@ -48,18 +49,6 @@ def cluster_of(pods: list[tuple[int, int, int]], nodes: int = 3, large: bool = F
     )
 
 
-def best_of_all(instance: PodInstance, measure: str) -> tuple[int, int, float]:
-    """Most pods of priority 1, then of 0, then the best balance, by trying every placement."""
-    view = instance.arrays
-    best = (0, 0, np.inf)
-    for nodes in itertools.product(range(-1, len(instance.nodes)), repeat=len(instance.pods)):
-        cluster = Cluster(view)
-        if all(n < 0 or (cluster.fits_node(p, n) and cluster.add(p, n) is None) for p, n in enumerate(nodes)):
-            count = [sum(n >= 0 for p, n in enumerate(nodes) if p % 2 == k) for k in (1, 0)]
-            best = min(best, (-count[0], -count[1], balance_of(cluster.loads, measure)))
-    return best
-
-
 sizes = st.tuples(st.integers(1, 7), st.integers(1, 12), st.sampled_from([0, 0, 3, 5]))
 
 
@@ -69,27 +58,16 @@ def test_patterns_find_the_optimum_of_trying_all(measure: Any) -> None:
     @given(st.lists(sizes, max_size=5))
     def check(pods: list[tuple[int, int, int]]) -> None:
         instance = cluster_of(pods, nodes=2, large=True)
-        best = best_of_all(instance, measure)
+        tried = all_ways(instance, {"balance": measure})
+        assert tried is not None
         solution = PatternsFirst(instance, balance=measure).solve("highs")
-        assert [solution.admitted.get(k, (0,))[0] for k in (1, 0)] == [-best[0], -best[1]]
-        assert solution.bound <= best[2] + 1e-6  # the bound holds, whether or not the gap closed
-        assert solution.objective >= best[2] - 1e-6
+        assert [n for n, _, _ in solution.admitted.values()] == tried[0]
+        assert solution.bound <= tried[1] + 1e-6  # the bound holds, whether or not the gap closed
+        assert solution.objective >= tried[1] - 1e-6
         if solution.status is Status.OPTIMAL:
-            assert solution.objective == pytest.approx(best[2], abs=2e-6)
+            assert solution.objective == pytest.approx(tried[1], abs=2e-6)
 
     check()
-
-
-@pytest.mark.parametrize("measure", list(MEASURES))
-def test_equal_nodes_taken_together_change_the_work_not_the_answer(measure: Any) -> None:
-    instance: Any = generate("pods-scale", nodes=6, pods=20, seed=4)
-    together, apart = (PatternsFirst(instance, balance=measure, aggregate=flag) for flag in (True, False))
-    one, other = (model.solve("highs", gap=0.01) for model in (together, apart))
-    assert one.admitted == other.admitted
-    for a, b in ((one, other), (other, one)):  # each bound holds for the other's answer
-        assert a.bound <= b.objective + 1e-6
-    assert len(NodeClasses.of_instance(instance).count) < 6
-    assert len(together.builder.pairs[0]) < len(apart.builder.pairs[0])
 
 
 def test_only_equal_nodes_are_one_class() -> None:
@@ -247,9 +225,8 @@ def test_the_limit_of_the_enumeration_is_told() -> None:
     law = np.array([0, -1.0, 1.0, 0.0, -5.0, 50.0])
     room, none, no_cards = np.full(4, 30.0), np.zeros(0), np.zeros(0, np.int64)
     order = np.arange(4)
-    met = np.zeros((3, 4), np.int64)
     arguments = (shape, room, none, no_cards, order, 0, 0.0, profit, order, law, 1e-6)
-    weak, best = (enumerate_patterns(*arguments, limit, met)[0] for limit in (5, 1_000_000))
+    weak, best = (enumerate_patterns(*arguments, limit)[0] for limit in (5, 1_000_000))
     assert best <= weak < np.inf
 
 

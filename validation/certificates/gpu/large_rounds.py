@@ -189,17 +189,8 @@ class Large:
 
     def table(self, task: Whole, node: Whole) -> Whole:
         """Cost of tasks on nodes in integer units."""
-        ways = self.costs.ways(self.unit, 1)
-        rows = np.full(len(self.cluster.names), -1)
-        rows[task] = np.arange(len(task))
-        by_rack = np.repeat(ways.beyond[task][:, None], int(self.costs.view.node_rack.max()) + 1, axis=1)
-        for table, (t, place, cost) in ((by_rack, ways.in_rack),):
-            mine = rows[t] >= 0
-            table[rows[t[mine]], place[mine]] = cost[mine]
-        found = by_rack[:, self.costs.view.node_rack]
-        t, place, cost = ways.on_node
-        found[rows[t[rows[t] >= 0]], place[rows[t] >= 0]] = cost[rows[t] >= 0]
-        return found[:, node]
+        found: Whole = self.costs.ways(self.unit, 1).table(task)[:, node]
+        return found
 
 
 def _holds(done: Fraction, row: Any, side: Fraction) -> bool:

@@ -94,10 +94,10 @@ class Ways:
         largest_cost = max(int(cost.max(initial=0)) for cost in (self.beyond, self.in_rack[2], self.on_node[2]))
         large = largest_cost + int(price.max())
         wide = large >= _WIDE or price.dtype == object or self.beyond.dtype == object
-        best = np.full(len(self.beyond), large, dtype=object if wide else np.int64)
         if not self.nearer_is_cheaper:
-            self._every_pair(best, chosen, need, gpus)
-            return best[chosen]
+            fits = need[chosen][:, None] <= memory
+            return np.where(fits, self.table(chosen)[:, node] + price, large).min(axis=1, initial=large)
+        best = np.full(len(self.beyond), large, dtype=object if wide else np.int64)
         mine = np.zeros(len(self.beyond), bool)
         mine[chosen] = True
         everywhere = chosen, np.zeros_like(chosen), self.beyond[chosen]
@@ -108,18 +108,19 @@ class Ways:
             np.minimum.at(best, task[open_][fits], cost[open_][fits] + least)
         return best[chosen]
 
-    def _every_pair(self, best: Whole, chosen: Integers, need: Floats, gpus: tuple[Integers, Floats, Whole]) -> None:
-        node, memory, price = gpus
-        for t in chosen.tolist():
-            cost = np.full(len(self.node_rack), self.beyond[t], dtype=self.beyond.dtype)
-            low, high = np.searchsorted(self.in_rack[0], [t, t + 1])
-            for rack, value in zip(self.in_rack[1][low:high].tolist(), self.in_rack[2][low:high].tolist(), strict=True):
-                cost[self.node_rack == rack] = value
-            low, high = np.searchsorted(self.on_node[0], [t, t + 1])
-            cost[self.on_node[1][low:high]] = self.on_node[2][low:high]
-            fits = memory >= need[t]
-            if fits.any():
-                best[t] = min(best[t], int((cost[node] + price)[fits].min()))
+    def table(self, chosen: Integers) -> Whole:
+        """(k, N) cost of tasks on all nodes."""
+        row = np.full(len(self.beyond), -1)
+        row[chosen] = np.arange(len(chosen))
+        by_rack = np.repeat(self.beyond[chosen][:, None], int(self.node_rack.max()) + 1, axis=1)
+        task, rack, cost = self.in_rack
+        mine = row[task] >= 0
+        by_rack[row[task[mine]], rack[mine]] = cost[mine]
+        found: Whole = by_rack[:, self.node_rack]
+        task, node, cost = self.on_node
+        mine = row[task] >= 0
+        found[row[task[mine]], node[mine]] = cost[mine]
+        return found
 
 
 def _least_price(
