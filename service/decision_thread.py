@@ -59,35 +59,21 @@ class _Job(NamedTuple, Generic[C]):
 class Worker(Generic[C]):
     """A core, its journal, and the thread that works on both.
 
-    Parameters
-    ----------
-    snapshots
-        Of the journal, which is read first: the core takes what it holds.
-    readers
-        Receive all that is put on disk, and answer questions.
-    epoch_s
-        Wall-clock time of the service's second 0; its time goes on while it is down.
-    every_s
-        Decide so long after the last decision when events have come; None: only when asked.
-    idle_s
-        Decide so long after the last decision even when none have come, as time alone may place what waits.
-    keep
-        Decisions that `decisions` remembers.
-    max_events
-        Events between two decisions; where more come, a decision is made first.
+    ``every_s``: decide so long after the last decision when events have come; None: only when asked. ``idle_s``: decide
+    so long after the last decision even when none have come, as time alone may place what waits.
     """
 
     def __init__(
         self,
-        snapshots: Snapshots[C],
+        snapshots: Snapshots[C],  # of the journal, which is read first: the core takes what it holds
         metrics: Metrics,
-        readers: ReaderProcess,
+        readers: ReaderProcess,  # receive all that is put on disk, and answer questions
         *,
-        epoch_s: float = 0.0,
+        epoch_s: float = 0.0,  # wall-clock time of the service's second 0; its time goes on while it is down
         every_s: float | None = None,
         idle_s: float | None = None,
-        keep: int = 1000,
-        max_events: int = 2000,
+        keep: int = 1000,  # decisions that `decisions` remembers
+        max_events: int = 2000,  # events between two decisions; where more come, a decision is made first
     ) -> None:
         self.metrics: Metrics
         self._snapshots, self.metrics, self.readers = snapshots, metrics, readers
@@ -128,10 +114,8 @@ class Worker(Generic[C]):
     def call(self, job: Callable[[C], Any], *, replicated: bool = True) -> Future[Any]:
         """Run a function on the thread; its result comes once all that it changed is on disk.
 
-        Parameters
-        ----------
-        replicated
-            Whether the result waits for an attached standby; it must if anyone may rely on it after a takeover.
+        ``replicated``: whether the result waits for an attached standby; it must if anyone may rely on it after a
+        takeover.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -183,10 +167,7 @@ class Worker(Generic[C]):
     def take(self, events: Sequence[Document], key: str = "") -> Taken:
         """Hand events to the core, up to the first that it refuses, and note them in one record.
 
-        Parameters
-        ----------
-        key
-            Names the request: one that comes again is not taken again but answered as it was.
+        ``key``: names the request: one that comes again is not taken again but answered as it was.
         """
         if key in self._answered:
             return self._answered[key]

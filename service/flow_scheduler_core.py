@@ -34,10 +34,7 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(ev.Event)
 class ClusterCore:
     """See `flowlex.service.scheduler_protocol.Core`.
 
-    Parameters
-    ----------
-    scheduler
-        Where everything happens.
+    ``scheduler``: where everything happens.
     """
 
     def __init__(self, scheduler: FlowScheduler) -> None:

@@ -31,14 +31,8 @@ __all__ = ["GpuCore"]
 class GpuCore:
     """See `flowlex.service.scheduler_protocol.Core`.
 
-    Parameters
-    ----------
-    policy
-        Of the rounds.
-    bandwidths
-        Rates until enough transfers are reported.
-    most_jobs
-        Jobs in a round, in order of arrival; the others queue. None: all.
+    ``policy``: of the rounds. ``bandwidths``: rates until enough transfers are reported. ``most_jobs``: jobs in a
+    round, in order of arrival; the others queue. None: all.
     """
 
     def __init__(self, policy: Policy, bandwidths: Bandwidths, most_jobs: int | None = None) -> None:
@@ -285,10 +279,7 @@ class GpuCore:
     def load(self, path: Path) -> GpuCore:
         """Take what `save` wrote.
 
-        Raises
-        ------
-        ValueError
-            The file is damaged.
+        Raises `ValueError`: the file is damaged.
         """
         try:
             document = json.loads(path.read_bytes())

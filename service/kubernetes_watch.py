@@ -38,12 +38,7 @@ _KNOWN = ("cpu", "memory", "nvidia.com/gpu")
 class PodPlacer:
     """Sends a scheduler what a watch stream says, each change once; the scheduler may know pods of an earlier run.
 
-    Parameters
-    ----------
-    scheduler
-        Of this cluster alone.
-    name
-        The ``schedulerName`` of the pods to place.
+    ``scheduler``: of this cluster alone. ``name``: the ``schedulerName`` of the pods to place.
     """
 
     def __init__(self, scheduler: Scheduler, name: str = "flowlex") -> None:
@@ -56,10 +51,8 @@ class PodPlacer:
     def take(self, event: Item) -> None:
         """Take one watch event.
 
-        Raises
-        ------
-        ValueError
-            The watch ended with another error than 410, or a pod asks for a resource that this example does not know.
+        Raises `ValueError`: the watch ended with another error than 410, or a pod asks for a resource that this example
+        does not know.
         """
         item, kind = event["object"], event["type"]
         if kind == "ERROR":

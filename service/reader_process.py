@@ -49,14 +49,8 @@ Deliver = Callable[[bytes | Exception], None]
 class Follower:
     """A core that goes the way of the service's, and answers questions.
 
-    Parameters
-    ----------
-    folder
-        Of the service.
-    load
-        Makes the core of a state, or (None) of nothing.
-    end
-        Position in the log to begin with.
+    ``folder``: of the service. ``load``: makes the core of a state, or (None) of nothing. ``end``: position in the log
+    to begin with.
     """
 
     def __init__(self, folder: LogFolder, load: Callable[[Path | None], Core], end: Position) -> None:
@@ -130,10 +124,7 @@ def _json(found: BaseModel | Document | None) -> bytes:
 class ReaderProcess:
     """Readers in a process of their own; one that has ended is started anew with the next question.
 
-    Parameters
-    ----------
-    without
-        Goals of a saved state to go on without.
+    ``without``: goals of a saved state to go on without.
     """
 
     def __init__(self, without: Sequence[str] = ()) -> None:
@@ -230,9 +221,9 @@ def _main(folder: Path, end: Position, without: Sequence[str]) -> None:
 
     answers, turn = os.fdopen(os.dup(1), "wb"), threading.Lock()
     os.dup2(2, 1)  # what a goal or a solver prints is no answer
-    os.nice(10)  # decisions come first
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the service
     follower = Follower(LogFolder(folder), loader_of(folder, without), end)
+    os.nice(10)  # decisions come first, once it is there: on a busy machine it would take minutes to begin
     gc.collect()
     gc.freeze()  # what a cluster is made of is not looked through again
 

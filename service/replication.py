@@ -25,17 +25,9 @@ Deliver = Callable[[str], None]
 class Replication:
     """Holds answers back until the attached standby has their records.
 
-    Parameters
-    ----------
-    file
-        Holds the name of the attached standby; absent when there is none.
-    lease_s
-        Seconds of silence after which answers are refused instead of held.
-
-    Attributes
-    ----------
-    needed
-        What the standby must have before it may take over: all that may have been answered without it.
+    ``file``: holds the name of the attached standby; absent when there is none. ``lease_s``: seconds of silence after
+    which answers are refused instead of held. ``needed``: what the standby must have before it may take over: all that
+    may have been answered without it.
     """
 
     def __init__(self, file: Path, lease_s: float = 5.0) -> None:

@@ -39,14 +39,7 @@ health_router: APIRouter = APIRouter(tags=["service"], dependencies=[Depends(onl
 def create_app(worker: Worker[Any], store: Store, routes: APIRouter, title: str, settings: Settings) -> FastAPI:
     """Build the application; closing it takes a snapshot.
 
-    Parameters
-    ----------
-    worker
-        Runs already.
-    store
-        Of the tokens; the caller closes it.
-    routes
-        Of this kind of scheduler.
+    ``worker``: runs already. ``store``: of the tokens; the caller closes it. ``routes``: of this kind of scheduler.
     """
     service: Served[Any] = Served(worker, store, settings)
 

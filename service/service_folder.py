@@ -24,15 +24,8 @@ __all__ = ["cluster_loader", "gpu_loader", "loader_of", "read_cluster", "settled
 def settled(folder: Path, kind: str, options: dict[str, Any], given: set[str]) -> dict[str, Any]:
     """Options of a service: those of its first start; one that is given now and differs is refused.
 
-    Parameters
-    ----------
-    given
-        Names of the options that a person gave now.
-
-    Raises
-    ------
-    ValueError
-        The folder is another kind's, damaged, or was begun otherwise.
+    ``given``: names of the options that a person gave now. Raises `ValueError`: the folder is another kind's, damaged,
+    or was begun otherwise.
     """
     path = folder / "service.json"
     if not path.is_file():
@@ -84,10 +77,7 @@ def gpu_loader(options: dict[str, Any], without: Collection[str] = ()) -> Callab
 def read_cluster(path: Path) -> dict[str, Any]:
     """A flow-scheduling instance as a document.
 
-    Raises
-    ------
-    ValueError
-        The file holds another kind.
+    Raises `ValueError`: the file holds another kind.
     """
     instance = read_instance(path)
     if not isinstance(instance, FlowInstance):

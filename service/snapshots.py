@@ -34,21 +34,14 @@ def newest_readable(states: Iterable[tuple[int, Path | None]], load: Callable[[P
 class Snapshots(Generic[C]):
     """The states of a journal.
 
-    Parameters
-    ----------
-    load
-        Makes the core from a snapshot, or (None) from nothing.
-    every
-        Records after which a snapshot is due.
-    read_back
-        Starts a process that ends with 0 if a state can be read back; None reads it back in this one.
+    ``read_back``: starts a process that ends with 0 if a state can be read back; None reads it back in this one.
     """
 
     def __init__(
         self,
         journal: Journal,
-        load: Callable[[Path | None], C],
-        every: int = 10_000,
+        load: Callable[[Path | None], C],  # makes the core from a snapshot, or (None) from nothing
+        every: int = 10_000,  # records after which a snapshot is due
         read_back: Callable[[Path], subprocess.Popen[bytes]] | None = None,
     ) -> None:
         self.journal, self._load, self._every, self._read_back = journal, load, every, read_back

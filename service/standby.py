@@ -49,17 +49,9 @@ class NotComplete(Exception):
 class Follower:
     """Copies the folder of a service, and goes on copying its log.
 
-    Parameters
-    ----------
-    folder
-        Of the copy. What an earlier copy of the same service left is moved to ``replaced``.
-    client
-        With an admin's token of the service that is followed.
-
-    Attributes
-    ----------
-    complete
-        Whether all that was acknowledged is here. Once it is, it stays so: the service waits for this standby.
+    ``folder``: of the copy. What an earlier copy of the same service left is moved to ``replaced``. ``client``: with an
+    admin's token of the service that is followed. ``complete``: whether all that was acknowledged is here. Once it is,
+    it stays so: the service waits for this standby.
     """
 
     def __init__(self, folder: Path, client: TelemetryClient) -> None:
@@ -157,10 +149,7 @@ class Follower:
 
         A service that does not answer acknowledged nothing that is not here, and will not: it waits for this standby.
 
-        Raises
-        ------
-        NotComplete
-            The copy is not complete, and ``force`` is false.
+        Raises `NotComplete`: the copy is not complete, and ``force`` is false.
         """
         if not (self.complete or force):
             raise NotComplete(

@@ -33,10 +33,7 @@ class JournalError(Exception):
 class LogFolder:
     """States and logs of a folder, for whoever reads them.
 
-    Attributes
-    ----------
-    end
-        Number of the last log, and its bytes that are on disk for good; one value, as other threads read it.
+    ``end``: number of the last log, and its bytes that are on disk for good; one value, as other threads read it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,10 +60,7 @@ class LogFolder:
     def lines(self, since: int, end: Position | None = None) -> Iterator[tuple[int, int, dict[str, Any]]]:
         """Records from a state on, up to a position or to the last whole line: number of the log, length, record.
 
-        Raises
-        ------
-        JournalError
-            A line other than the last is damaged, or a log is missing.
+        Raises `JournalError`: a line other than the last is damaged, or a log is missing.
         """
         newest, size = (self.end[0], None) if end is None else end
         for number in range(since, newest + 1):
@@ -85,15 +79,7 @@ class LogFolder:
 class Journal(LogFolder):
     """The log of one service; one process at a time may have it open.
 
-    Parameters
-    ----------
-    folder
-        Made when absent.
-
-    Raises
-    ------
-    JournalError
-        Another process has the folder.
+    ``folder``: made when absent. Raises `JournalError`: another process has the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -111,10 +97,7 @@ class Journal(LogFolder):
     def read(self, since: int) -> Iterator[dict[str, Any]]:
         """Records since a state; afterwards the last log is open for `append`.
 
-        Raises
-        ------
-        JournalError
-            A line other than the last is damaged, or a log is missing.
+        Raises `JournalError`: a line other than the last is damaged, or a log is missing.
         """
         self.records = size = 0
         newest = self.end[0]
@@ -128,10 +111,7 @@ class Journal(LogFolder):
     def append(self, records: Iterable[dict[str, Any]]) -> bytes:
         """Put records on disk and return their lines; from then on they survive a kill and a power cut.
 
-        Raises
-        ------
-        OSError
-            The disk refuses. What was written of them is taken back.
+        Raises `OSError`: the disk refuses. What was written of them is taken back.
         """
         lines = [_line(record) for record in records]
         data = b"".join(lines)
@@ -161,10 +141,7 @@ class Journal(LogFolder):
 
         A state that cannot be written costs nothing: the state before and both logs lead to the same place.
 
-        Parameters
-        ----------
-        carried
-            First records of the new log: what the state does not hold.
+        ``carried``: first records of the new log: what the state does not hold.
         """
         self.records = 0
         self.end = (self.end[0] + 1, 0)

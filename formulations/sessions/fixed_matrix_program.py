@@ -26,14 +26,8 @@ _PERTURBATION = 20.0
 class BoundedProgram:
     """A program whose bounds and costs may change (see the module).
 
-    Parameters
-    ----------
-    arrays
-        The program; a minimisation without integers.
-    options
-        Of every solve, their time limit apart.
-    left
-        Seconds that the next solve may take; None where there is no limit.
+    ``arrays``: the program; a minimisation without integers. ``options``: of every solve, their time limit apart.
+    ``left``: seconds that the next solve may take; None where there is no limit.
     """
 
     def __init__(

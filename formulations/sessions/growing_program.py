@@ -33,21 +33,15 @@ _STATUS = {
 
 @dataclass(frozen=True)
 class Round:
-    """One solve.
+    """One solve."""
 
-    Attributes
-    ----------
-    status
-        ``optimal`` also when an integer program stopped at the gap that was asked for; ``error`` when HiGHS failed.
-    objective, bound
-        Minus infinity as a bound when there is none.
-    values, duals
-        (columns,), (rows,); None without an answer, and no duals of integer programs.
-    """
-
+    # ``optimal`` also when an integer program stopped at the gap that was asked for; ``error`` when HiGHS
+    # failed
     status: Status
+    # Minus infinity as a bound when there is none
     objective: float
     bound: float
+    # (columns,), (rows,); None without an answer, and no duals of integer programs
     values: Floats | None
     duals: Floats | None
 

@@ -43,25 +43,15 @@ class StageWeights:
 
 
 class Rules:
-    """Goals made ready for one cluster.
-
-    Parameters
-    ----------
-    goals
-        At most one of each kind.
-    wait_cost
-        Cost of a waiting task; None makes running come before all other costs.
-    order
-        Ranks of the goals; None adds their costs up as they are.
-    """
+    """Goals made ready for one cluster."""
 
     def __init__(
         self,
-        goals: Iterable[Goal],
-        wait_cost: float | None,
+        goals: Iterable[Goal],  # at most one of each kind
+        wait_cost: float | None,  # cost of a waiting task; None makes running come before all other costs
         scale: Scale,
         tasks: Iterable[TaskView],
-        order: StrictOrder | None = None,
+        order: StrictOrder | None = None,  # ranks of the goals; None adds their costs up as they are
     ) -> None:
         tasks = list(tasks)
         self.goals: tuple[Goal, ...] = tuple(goal.prepare(tasks) for goal in goals)
@@ -85,7 +75,10 @@ class Rules:
         self._forbidding = [goal for goal in self.goals if _overrides(goal, "forbids")]
         #: Whether the arcs of every task depend on every machine, as own goals are asked about each.
         self.asks_each: bool = bool(self._forbidding) or any(is_foreign(goal) for goal, _ in self._pricing)
-        self._locality = self._alone()
+        local = [goal for goal, _ in self._pricing if not isinstance(goal, Placement)]
+        alone = [goal for goal in local if isinstance(goal, DataLocality)]
+        #: Data locality, if nothing else says where tasks without constraints go, or for what.
+        self._locality = alone[0] if alone and alone == local == self._spotting and not self.asks_each else None
         self.shares: FairShares | None = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
         self.priority: Priority | None = next((goal for goal in self.goals if isinstance(goal, Priority)), None)
         if wait_cost is not None and not wait_cost >= 0:
@@ -96,14 +89,6 @@ class Rules:
         if self.order is not None:
             self.order.within(self.wait_cost or 0, "wait_cost")
             self.order.within(self.credit, "Continuity")
-
-    def _alone(self) -> tuple[DataLocality, int, tuple[int, int, int]] | None:
-        """Data locality, its weight and costs, if nothing else says where tasks without constraints go, or for what."""
-        local = [(goal, weight) for goal, weight in self._pricing if not isinstance(goal, Placement)]
-        if self._forbidding or len(local) != 1 or self._spotting != [local[0][0]]:
-            return None
-        goal, weight = local[0]
-        return (goal, weight, goal.per_mb(self.scale)) if type(goal) is DataLocality else None
 
     def level(self, priority: int) -> int:
         """Importance of a job in the strict order; 0 when its waiting is an ordinary cost."""
@@ -205,12 +190,6 @@ class Rules:
 
     def moving(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
         """Costs of the arcs that do not depend on where the task runs."""
-        if self._locality is not None and not task.costs and not self.placing(task):
-            goal, weight, per_mb = self._locality
-            alone = goal.arcs(task, cluster, per_mb)
-            if self.order is not None:
-                self._ranked(alone[ANYWHERE], task)  # the largest
-            return alone if weight == 1 else {target: weight * cost for target, cost in alone.items()}
         targets = self._targets(task, cluster)
         spots = cluster.spots
         places = [(spots[t], t) if isinstance(t, str) else (t, None) for t in targets]
@@ -230,7 +209,7 @@ class Rules:
             for constraint in goal.constraints(task):
                 if any(tag.startswith(("rack:", "machine:")) for tag in constraint.resources):
                     return None
-        return self._locality[0]
+        return self._locality
 
     def _prices(self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView) -> list[int]:
         costs: list[int] | None = None

@@ -28,13 +28,7 @@ _EXACT = 2**52
 
 @dataclass(frozen=True, eq=False)
 class CountedProgram:
-    """The statement of classes, and everything by task and machine that greedy schedules need.
-
-    Attributes
-    ----------
-    base
-        All rows but those of capacities.
-    """
+    """The statement of classes, and everything by task and machine that greedy schedules need."""
 
     instance: FlowInstance
     rules: Rules
@@ -42,7 +36,7 @@ class CountedProgram:
     task_rules: TaskRules
     resources: Resources
     classes: Classes
-    base: Statement
+    base: Statement  # all rows but those of capacities
 
     @classmethod
     def of(
@@ -57,10 +51,7 @@ class CountedProgram:
     ) -> CountedProgram:
         """State an instance in counts of tasks, and of machines unless ``machines_alone``.
 
-        Raises
-        ------
-        ModelError
-            Costs add up to more than floating point holds exactly, or there are too many pairs.
+        Raises `ModelError`: costs add up to more than floating point holds exactly, or there are too many pairs.
         """
         resources = Resources.of(instance)
         classes = Classes.of(instance, rules, task_rules, schedule.views, resources, machines_alone=machines_alone)

@@ -17,15 +17,15 @@ def placements(schedule: ScheduleNetwork, instance: FlowInstance, flow: Integers
     """(T,) number of each task's machine, -1 for none: the flow is cut into paths, first those of tasks that stay."""
     s, blocks = schedule, schedule.network.arc_blocks
     found = np.full(len(s.views), -1, np.int64)
-    direct = s.runs[flow[blocks["runs"].slice] > 0]
+    direct = s.ends["runs"][flow[blocks["runs"].slice] > 0]
     found[direct[:, 0]] = direct[:, 1]
-    via = s.via[flow[blocks["via"].slice] > 0].tolist()
+    via = s.ends["via"][flow[blocks["via"].slice] > 0].tolist()
     #: Units from each group (number) to machines (number) and to other groups (-1 - number).
     units: defaultdict[int, dict[int, int]] = defaultdict(dict)
-    for name, ends, sign in (("offers", s.offers, 1), ("single file", s.singles, -1), ("blocks", s.steps, -1)):
-        sent = flow[blocks[name].slice] if len(ends) else np.zeros(0, np.int64)
-        for (group, head), count in zip(ends[sent > 0].tolist(), sent[sent > 0].tolist(), strict=True):
-            units[group][head if sign > 0 else -1 - head] = count
+    for name in ("offers", "single file", "blocks"):
+        sent = flow[blocks[name].slice] if name in blocks else np.zeros(0, np.int64)
+        for (group, head), count in zip(s.ends[name][sent > 0].tolist(), sent[sent > 0].tolist(), strict=True):
+            units[group][head if name == "offers" else -1 - head] = count
 
     def path(group: int, machine: int | None) -> list[tuple[int, int]]:
         """Arcs with units left from a group to a machine, any one when None; empty where there are none."""

@@ -23,14 +23,9 @@ __all__ = ["Greedy"]
 class Greedy:
     """What is left of machines, shares and rules while tasks take their places.
 
-    Parameters
-    ----------
-    program
-        Classes, kinds and costs.
-    tight
-        Large tasks come first, and take the machine that is left fullest; otherwise small ones, the cheapest machine.
-    stops
-        Tasks that may only stay or stop (`TaskView.held`), and stop; the others of these stay.
+    ``program``: classes, kinds and costs. ``tight``: large tasks come first, and take the machine that is left fullest;
+    otherwise small ones, the cheapest machine. ``stops``: tasks that may only stay or stop (`TaskView.held`), and stop;
+    the others of these stay.
     """
 
     def __init__(self, program: CountedProgram, *, tight: bool, stops: Collection[int] = ()) -> None:

@@ -22,18 +22,12 @@ _MOST = 2**31
 
 @dataclass(frozen=True, eq=False)
 class Resources:
-    """Amounts in whole units; an instance without capacities has no resources.
+    """Amounts in whole units; an instance without capacities has no resources."""
 
-    Attributes
-    ----------
-    names, units
-        (R,) resources that machines have capacities of, and what a unit of each is.
-    capacity, demand
-        (M, R) and (T, R) whole units, in the instance's order.
-    """
-
+    # (R,) resources that machines have capacities of, and what a unit of each is
     names: tuple[str, ...]
     units: tuple[Fraction, ...]
+    # (M, R) and (T, R) whole units, in the instance's order
     capacity: Integers
     demand: Integers
 
@@ -41,10 +35,7 @@ class Resources:
     def of(cls, instance: FlowInstance) -> Resources:
         """Read an instance; decimals count as they are written.
 
-        Raises
-        ------
-        ModelError
-            Amounts of a resource have too many digits between them.
+        Raises `ModelError`: amounts of a resource have too many digits between them.
         """
         count, units, columns = len(instance.machines), [], []
         for name in instance.resources:

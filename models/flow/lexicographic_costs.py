@@ -21,6 +21,7 @@ from math import prod
 import numpy as np
 
 from flowlex.formulations.program_arrays import Integers
+from flowlex.models.flow.goals.costs import Continuity
 from flowlex.models.flow.goals.goal_interface import Goal
 from flowlex.models.flow.goals.priority import LOWEST, Priority
 from flowlex.models.model_base import ModelError
@@ -35,24 +36,12 @@ _TOP_BOUND = 4 * (TOP_CLASS + 1)
 
 @dataclass(frozen=True)
 class StrictOrder:
-    """Which goals have a rank of their own, and how far each rank's cost can swing.
+    """Which goals have a rank of their own, and how far each rank's cost can swing."""
 
-    Attributes
-    ----------
-    goals
-        Index of each rank's goal. Explicit costs of tasks and ``wait_cost`` count with rank 0.
-    names
-        Name of each rank.
-    bounds
-        Most that the rank's cost changes along a simple cycle of the residual network.
-    limit
-        Largest cost of one arc in one rank.
-    """
-
-    goals: tuple[int, ...]
-    names: tuple[str, ...]
-    bounds: tuple[int, ...]
-    limit: int
+    goals: tuple[int, ...]  # index of each rank's goal. Explicit costs of tasks and ``wait_cost`` count with rank 0
+    names: tuple[str, ...]  # name of each rank
+    bounds: tuple[int, ...]  # most that the rank's cost changes along a simple cycle of the residual network
+    limit: int  # largest cost of one arc in one rank
 
     @classmethod
     def live(cls, goals: Sequence[Goal], limit: int, task_limit: int, *, lexicographic: bool) -> StrictOrder:
@@ -105,10 +94,7 @@ class StrictOrder:
     def divisors(self, limit: int, *, one_each: bool = False) -> tuple[int, ...]:
         """Weights at which the sum is cut into stages, each below ``limit`` along any path; the last is 1.
 
-        Raises
-        ------
-        ModelError
-            A rank does not even fit alone.
+        Raises `ModelError`: a rank does not even fit alone.
         """
         bounds, weights = (_TOP_BOUND, *self.bounds), (self.cycle + 1, *self.weights)
         cuts: list[int] = []
@@ -146,7 +132,7 @@ class StrictOrder:
 def _prices(goal: Goal) -> bool:
     kind = type(goal)
     said = (kind.price, kind.prices, kind.waiting)
-    return said != (Goal.price, Goal.prices, Goal.waiting)
+    return said != (Goal.price, Goal.prices, Goal.waiting) or isinstance(goal, Continuity)
 
 
 def _ranked(goals: Sequence[Goal]) -> list[int]:

@@ -8,8 +8,8 @@ network stays exact: what enters a block may run on any machine inside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 
 __all__ = ["Blocks", "Layout", "Path"]
 
@@ -22,11 +22,12 @@ _BITS = 5
 class _Numbers:
     """Whole numbers to be taken, the least first, and given back."""
 
-    def __init__(self, used: Iterable[int] = ()) -> None:
-        taken = set(used)
-        self._next = max(taken, default=-1) + 1
-        self._free = [n for n in range(self._next) if n not in taken]
-        heapify(self._free)
+    def __init__(self) -> None:
+        self._next, self._free = 0, list[int]()
+
+    @property
+    def used(self) -> int:
+        return self._next - len(self._free)
 
     def take(self) -> int:
         if self._free:
@@ -41,15 +42,9 @@ class _Numbers:
 class Layout:
     """Numbers of racks, and of machines in their rack; those of what has left are used again."""
 
-    def __init__(self, places: Mapping[str, tuple[str, int, int]] | None = None) -> None:
-        self.places: dict[str, tuple[str, int, int]] = dict(places or {})  # machine: rack, its number, number there
-        self._racks: dict[str, int] = {rack: number for rack, number, _ in self.places.values()}
-        self._numbers = _Numbers(self._racks.values())
-        inside: dict[str, list[int]] = {}
-        for rack, _, number in self.places.values():
-            inside.setdefault(rack, []).append(number)
-        self._inside = {rack: _Numbers(used) for rack, used in inside.items()}
-        self._count = {rack: len(used) for rack, used in inside.items()}
+    def __init__(self) -> None:
+        self.places: dict[str, tuple[str, int]] = {}  # machine: rack, number there
+        self._numbers, self._racks, self._inside = _Numbers(), dict[str, int](), dict[str, _Numbers]()
 
     def add(self, machine: str, rack: str) -> None:
         """Give a machine its place; one that stands in the rack already stays."""
@@ -58,23 +53,21 @@ class Layout:
                 return
             self.remove(machine)
         if rack not in self._racks:
-            self._racks[rack], self._inside[rack], self._count[rack] = self._numbers.take(), _Numbers(), 0
-        self._count[rack] += 1
-        self.places[machine] = (rack, self._racks[rack], self._inside[rack].take())
+            self._racks[rack], self._inside[rack] = self._numbers.take(), _Numbers()
+        self.places[machine] = rack, self._inside[rack].take()
 
     def remove(self, machine: str) -> None:
         """Forget a machine, and with its last machine a rack."""
-        rack, _, number = self.places.pop(machine)
+        rack, number = self.places.pop(machine)
         self._inside[rack].give(number)
-        self._count[rack] -= 1
-        if not self._count[rack]:
+        if not self._inside[rack].used:
             self._numbers.give(self._racks.pop(rack))
-            del self._inside[rack], self._count[rack]
+            del self._inside[rack]
 
     def path(self, machine: str) -> Path:
         """Steps from the whole cluster to a machine."""
-        _, rack, number = self.places[machine]
-        return (*_digits(rack), *_digits(number))
+        rack, number = self.places[machine]
+        return (*_digits(self._racks[rack]), *_digits(number))
 
     def holes(self, tags: Iterable[str]) -> set[Path]:
         """Paths of the machines and racks that are named and here."""

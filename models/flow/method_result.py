@@ -18,31 +18,17 @@ __all__ = ["FlowRun", "chosen_stage", "flow_of"]
 
 @dataclass(frozen=True, eq=False)
 class FlowRun(Run):
-    """What a method returns.
+    """What a method returns."""
 
-    Attributes
-    ----------
-    method
-        How it was solved, and why.
-    machine
-        (T,) number of each task's machine, -1 for none.
-    score
-        What was minimised.
-    stages, bounds
-        Value of each stage, and what it is at least, by name; empty where there are none.
-    weights
-        Weight of each stage in the objective; None where stages are solved one after the other.
-    prove
-        Makes the fields ``proof`` and ``duals`` of the solution.
-    """
-
-    method: str
-    machine: Integers
-    score: Score | None = None
+    method: str  # how it was solved, and why
+    machine: Integers  # (T,) number of each task's machine, -1 for none
+    score: Score | None = None  # what was minimised
+    # Value of each stage, and what it is at least, by name; empty where there are none
     stages: Mapping[str, int] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
+    # Weight of each stage in the objective; None where stages are solved one after the other
     weights: Mapping[str, int] | None = None
-    prove: Callable[[], dict[str, Any]] = dict
+    prove: Callable[[], dict[str, Any]] = dict  # makes the fields ``proof`` and ``duals`` of the solution
 
 
 def chosen_stage(stage: str | None, names: Iterable[str]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,12 +17,15 @@ from flowlex.models.flow.arc_costs import Rules, StageWeights, single_file
 from flowlex.models.flow.fair_share_demands import job_bounds
 from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.models.flow.goals.goal_interface import ClusterView, Spot, TaskView, task_views
-from flowlex.models.flow.machine_exclusions import Block, base_of
-from flowlex.models.flow.machine_tree import Blocks
+from flowlex.models.flow.machine_tree import Blocks, Path
 from flowlex.models.flow.preemption import hold
 from flowlex.models.flow.task_rules import TaskRules
 
 __all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "single_files"]
+
+
+#: Blocks of arcs, but for those of shares and preemptions.
+_BLOCKS = ("runs", "via", "waits", "offers", "single file", "blocks", "slots")
 
 
 @dataclass(frozen=True)
@@ -39,45 +43,34 @@ class Columns:
         return total
 
 
+class Block(NamedTuple):
+    """The machines of a spot inside a block."""
+
+    base: Spot
+    path: Path
+    once: str = ""  # as of `Spot`: blocks serve tasks that need not keep apart
+
+    def __str__(self) -> str:
+        return f"{self.base}, block {'.'.join(map(str, self.path))}"
+
+
 @dataclass(frozen=True)
 class ScheduleNetwork:
-    """The network with what its arcs mean.
+    """The network with what its arcs mean."""
 
-    Attributes
-    ----------
-    network
-        Costs are those of the ordinary stage; `Columns` hold all stages.
-    runs, via, offers
-        Blocks of arcs: task to machine, task to group, group to machine, each (count, 2) of indices.
-    singles
-        Arcs from a group to the group that is one machine in single file (`FlowJob.different_machines`).
-    steps
-        Arcs from groups that leave machines or racks out into blocks, and from block to block.
-    groups
-        Spots of the groups, and blocks.
-    gates
-        (G, 3) job of each arc through which running tasks of a job with a limit stop, its capacity, and how many tasks
-        of the job run beyond any share.
-    shares
-        (J, 2) least and most running tasks of each job.
-    views
-        Every task as goals see it.
-    cycle
-        Bound on the ordinary cost of any simple residual cycle.
-    """
-
-    network: FlowNetwork
+    network: FlowNetwork  # costs are those of the ordinary stage; `Columns` hold all stages
     columns: Columns
-    runs: Integers
-    via: Integers
-    offers: Integers
-    singles: Integers
-    steps: Integers
+    # (count, 2) positions of the ends of each arc, by block: runs (task to machine), via (task to group), offers (group
+    # to machine), single file (group to that of one machine, see `FlowJob.different_machines`), blocks (from groups
+    # that leave machines or racks out into blocks, and from block to block)
+    ends: Mapping[str, Integers]
     groups: tuple[Spot | Block, ...]
+    # (G, 3) job of each arc through which running tasks of a job with a limit stop, its capacity, and how many tasks of
+    # the job run beyond any share
     gates: Integers
-    shares: Integers
+    shares: Integers  # (J, 2) least and most running tasks of each job
     views: list[TaskView]
-    cycle: int
+    cycle: int  # bound on the ordinary cost of any simple residual cycle
     top_level: int
 
     def combined(self, weights: StageWeights) -> Integers:
@@ -95,66 +88,71 @@ def build_network(instance: FlowInstance, rules: Rules, task_rules: TaskRules) -
             views, jobs, cluster.machines, lambda v: rules.may_stay(v, rules.moving(v, cluster), cluster), task_rules
         )
         gates = np.array([(job_at[job], *each) for job, each in held.items()], np.int64).reshape(-1, 3)
-        group_at: dict[Spot | Block, int] = {}
-        arcs = _arcs_of_goals(instance, rules, views, cluster, group_at)
         gate_at = {job: len(jobs) + g for g, job in enumerate(gates[:, 0].tolist())}
+        arcs = _Arcs(instance, rules, views, cluster)
         for index, view in enumerate(views):
             at = job_at[view.job]
-            arcs["waits"].add(index, gate_at[at] if view.held else at, 1, rules.waiting(view))
-        bounds = job_bounds(instance, rules, views, cluster)
-        return _assemble(instance, rules, views, arcs, tuple(group_at), gates, bounds)
+            arcs.add("waits", index, gate_at[at] if view.held else at, 1, rules.waiting(view))
+        return _assemble(arcs, gates, job_bounds(instance, rules, views, cluster))
 
 
-def _arcs_of_goals(
-    instance: FlowInstance, rules: Rules, views: list[TaskView], cluster: ClusterView, group_at: dict[Spot | Block, int]
-) -> dict[str, _Arcs]:
-    """Arcs of tasks, groups and machines by block; groups are numbered in ``group_at`` as they come."""
-    arcs = {name: _Arcs() for name in ("runs", "via", "waits", "offers", "single file", "blocks", "slots")}
-    machine_at = {machine.name: index for index, machine in enumerate(instance.machines)}
-    for index, view in enumerate(views):
-        for target, cost in rules.offers(view, cluster).items():
-            if isinstance(target, str):
-                arcs["runs"].add(index, machine_at[target], 1, cost)
+class _Arcs:
+    """Arcs in the making, by block: ends, capacities, and costs of any size. Groups are numbered as they come."""
+
+    def __init__(self, instance: FlowInstance, rules: Rules, views: list[TaskView], cluster: ClusterView) -> None:
+        self.instance, self.rules, self.views, self.cluster = instance, rules, views, cluster
+        self.groups: dict[Spot | Block, int] = {}
+        self._arcs: dict[str, list[tuple[int, int, int]]] = {name: [] for name in _BLOCKS}
+        self.costs: dict[str, list[int]] = {name: [] for name in _BLOCKS}
+        self._machine = {machine.name: index for index, machine in enumerate(instance.machines)}
+        for index, view in enumerate(views):
+            for target, cost in rules.offers(view, cluster).items():
+                if isinstance(target, str):
+                    self.add("runs", index, self._machine[target], 1, cost)
+                else:
+                    self.add("via", index, self._group(target), 1, cost)
+        self._reach()
+        for index, machine in enumerate(instance.machines):
+            for capacity, cost in rules.slot_costs(machine):
+                self.add("slots", index, 0, capacity, cost)
+
+    def add(self, block: str, tail: int, head: int, capacity: int, cost: int = 0) -> None:
+        self._arcs[block].append((tail, head, capacity))
+        self.costs[block].append(cost)
+
+    def of(self, block: str) -> Integers:
+        """(count, 3) tail, head, capacity."""
+        return np.array(self._arcs[block], np.int64).reshape(-1, 3)
+
+    def _group(self, spot: Spot | Block) -> int:
+        return self.groups.setdefault(spot, len(self.groups))
+
+    def _reach(self) -> None:
+        """What groups reach: machines, other groups in single file, blocks; numbers those that are new."""
+        spots = [spot for spot in self.groups if isinstance(spot, Spot)]
+        slots = {name: machine.slots for name, machine in self.cluster.machines.items()}
+        members = self.cluster.members
+        ways = {spot: {m: None for m in members(spot) if slots[m]} for spot in spots if spot.base is None}
+        for spot, name, single in single_files(ways):
+            self.add("single file", self.groups[spot], self._group(single), 1)
+            ways[single] = {name: None}
+        for spot, machines in ways.items():
+            for name in machines:
+                self.add("offers", self.groups[spot], self._machine[name], 1 if spot.once else slots[name])
+        endless = len(self.views) + 1
+        for tail, head in _steps([spot for spot in spots if spot.base is not None], self.cluster):
+            at = self._group(tail)
+            if isinstance(head, str):
+                self.add("offers", at, self._machine[head], endless)
             else:
-                arcs["via"].add(index, group_at.setdefault(target, len(group_at)), 1, cost)
-    _reaches(group_at, cluster, machine_at, arcs, len(views) + 1)
-    for index, machine in enumerate(instance.machines):
-        for capacity, cost in rules.slot_costs(machine):
-            arcs["slots"].add(index, 0, capacity, cost)
-    return arcs
-
-
-def _reaches(
-    group_at: dict[Spot | Block, int],
-    cluster: ClusterView,
-    machine_at: dict[str, int],
-    arcs: dict[str, _Arcs],
-    endless: int,
-) -> None:
-    """What groups reach: machines, other groups in single file, blocks; numbers those that are new."""
-    offers, singles, steps = arcs["offers"], arcs["single file"], arcs["blocks"]
-    spots = [spot for spot in group_at if isinstance(spot, Spot)]
-    slots = {name: machine.slots for name, machine in cluster.machines.items()}
-    ways = {spot: {m: None for m in cluster.members(spot) if slots[m]} for spot in spots if base_of(spot) is None}
-    for spot, name, single in single_files(ways):
-        singles.add(group_at[spot], group_at.setdefault(single, len(group_at)), 1, 0)
-        ways[single] = {name: None}
-    for spot, machines in ways.items():
-        for name in machines:
-            offers.add(group_at[spot], machine_at[name], 1 if spot.once else slots[name], 0)
-    for tail, head in _steps([spot for spot in spots if base_of(spot) is not None], cluster):
-        at = group_at.setdefault(tail, len(group_at))
-        if isinstance(head, str):
-            offers.add(at, machine_at[head], endless, 0)
-        else:
-            steps.add(at, group_at.setdefault(head, len(group_at)), endless, 0)
+                self.add("blocks", at, self._group(head), endless)
 
 
 def _steps(holed: list[Spot], cluster: ClusterView) -> Iterator[tuple[Spot | Block, Block | str]]:
     """From groups that leave machines or racks out to blocks and machines, and from block to block or machine."""
     trees: dict[Spot, Blocks] = {}
     for spot in holed:
-        base = base_of(spot)
+        base = spot.base
         assert base is not None
         if base not in trees:
             tree = trees[base] = Blocks()
@@ -190,63 +188,29 @@ def single_files(ways: dict[Spot, dict[str, None]]) -> list[tuple[Spot, str, Spo
     return found
 
 
-class _Arcs:
-    """A block of arcs in the making: ends, capacities, and costs of any size."""
-
-    def __init__(self) -> None:
-        self._arcs: list[tuple[int, int, int]] = []
-        self.costs: list[int] = []
-
-    def add(self, tail: int, head: int, capacity: int, cost: int) -> None:
-        self._arcs.append((tail, head, capacity))
-        self.costs.append(cost)
-
-    @cached_property
-    def arcs(self) -> Integers:
-        """(count, 3) tail, head, capacity."""
-        return np.array(self._arcs, np.int64).reshape(-1, 3)
-
-
-def _assemble(
-    instance: FlowInstance,
-    rules: Rules,
-    views: list[TaskView],
-    arcs: dict[str, _Arcs],
-    groups: tuple[Spot | Block, ...],
-    gates: Integers,
-    bounds: Integers,
-) -> ScheduleNetwork:
-    network = _declared(instance, len(views), arcs, groups, gates, bounds)
+def _assemble(arcs: _Arcs, gates: Integers, bounds: Integers) -> ScheduleNetwork:
+    """Put the arcs together, with their costs; ``gates`` and ``bounds`` as in `ScheduleNetwork`."""
+    network, rules = _declared(arcs, gates, bounds), arcs.rules
     blocks, order = network.arc_blocks, rules.order
-    level = np.array([rules.level(j.priority) for j in instance.jobs], np.int64)
+    level = np.array([rules.level(j.priority) for j in arcs.instance.jobs], np.int64)
     levels, shortfall = np.zeros((2, network.arc_count), np.int64)
     levels[blocks["share"].slice] = levels[blocks["short"].slice] = level
     shortfall[blocks["short"].slice] = 1
     ranks = np.zeros((1 if order is None else len(order.names), network.arc_count), np.int64)
     for name in ("runs", "via", "waits", "slots"):
-        costs = arcs[name].costs
+        costs = arcs.costs[name]
         ranks[:, blocks[name].slice] = np.array([costs], np.int64) if order is None else order.columns(costs)
     columns = Columns(shortfall, levels, ranks)
     network = replace(network, cost=columns.ordinary)
-    runs, via, offers, singles, steps = (
-        arcs[name].arcs[:, :2] for name in ("runs", "via", "offers", "single file", "blocks")
-    )
+    ends = {name: arcs.of(name)[:, :2] for name in ("runs", "via", "offers", "single file", "blocks")}
     cycle, top = cycle_bound(network, network.cost), int(level.max(initial=0))
-    return ScheduleNetwork(
-        network, columns, runs, via, offers, singles, steps, groups, gates, bounds, views, cycle, top
-    )
+    return ScheduleNetwork(network, columns, ends, tuple(arcs.groups), gates, bounds, arcs.views, cycle, top)
 
 
-def _declared(
-    instance: FlowInstance,
-    tasks: int,
-    arcs: dict[str, _Arcs],
-    groups: tuple[Spot | Block, ...],
-    gates: Integers,
-    bounds: Integers,
-) -> FlowNetwork:
-    """All nodes and arcs, without costs; ``gates`` as in `ScheduleNetwork`."""
-    net, jobs = NetworkBuilder(instance.name), [j.name for j in instance.jobs]
+def _declared(arcs: _Arcs, gates: Integers, bounds: Integers) -> FlowNetwork:
+    """All nodes and arcs, without costs."""
+    instance, groups = arcs.instance, arcs.groups
+    net, jobs, tasks = NetworkBuilder(instance.name), [j.name for j in instance.jobs], len(arcs.views)
     task = net.nodes("task", tasks, supply=1, labels=[t.name for t in instance.tasks])
     job = waiting = net.nodes("unscheduled", len(jobs), labels=jobs)
     group = net.nodes("group", len(groups), labels=[str(g) for g in groups])
@@ -255,10 +219,9 @@ def _declared(
         gate = net.nodes("preempted", len(gates), labels=[jobs[j] for j in gates[:, 0]])
         waiting = np.concatenate((job, gate))
     sink = net.nodes("sink", 1, supply=-tasks)
-    ends = {"runs": (task, machine), "via": (task, group), "waits": (task, waiting), "offers": (group, machine)}
-    ends |= {"single file": (group, group), "blocks": (group, group), "slots": (machine, sink)}
-    for name, (tails, heads) in ends.items():
-        each = arcs[name].arcs
+    ends = (task, machine), (task, group), (task, waiting), (group, machine), (group, group), (group, group)
+    for name, (tails, heads) in zip(_BLOCKS, (*ends, (machine, sink)), strict=True):
+        each = arcs.of(name)
         if len(each) or name not in ("single file", "blocks"):
             net.arcs(name, tails[each[:, 0]], heads[each[:, 1]], upper=each[:, 2])
         if name == "waits" and len(gates):

@@ -32,18 +32,12 @@ _WEIGHT_LIMIT = 2**53
 
 @dataclass(frozen=True, eq=False)
 class NetworkMethod:
-    """An instance as one network.
-
-    Attributes
-    ----------
-    asked
-        ``auto``, ``weights`` or ``phases``.
-    """
+    """An instance as one network."""
 
     instance: FlowInstance
     rules: Rules
     schedule: ScheduleNetwork
-    asked: str
+    asked: str  # ``auto``, ``weights`` or ``phases``
 
     @cached_property
     def weigh(self) -> StageWeights:

@@ -46,12 +46,7 @@ def waiting_by_job(instance: FlowInstance, machine: Integers) -> list[int]:
 def score_of(jobs: Iterable[FlowJob], rules: Rules, waiting: Iterable[float], values: Mapping[str, int]) -> Score:
     """The score of a schedule.
 
-    Parameters
-    ----------
-    waiting
-        (J,) waiting tasks by job.
-    values
-        Shortfall (0 when left out) and cost of every rank by name.
+    ``waiting``: (J,) waiting tasks by job. ``values``: shortfall (0 when left out) and cost of every rank by name.
     """
     strict = rules.priority is not None and rules.priority.mode == "strict"
     classes: dict[int, float] = defaultdict(float)

@@ -28,10 +28,7 @@ def draw_network(model: FlowScheduling, flow: Integers | None = None, ax: Axes |
 
     Arc labels are costs (other than 0) and, where the lower bound is not 0, bounds.
 
-    Raises
-    ------
-    ModelError
-        The network has more than 80 vertices.
+    Raises `ModelError`: the network has more than 80 vertices.
     """
     network = model.schedule.network
     if network.node_count > _MOST:

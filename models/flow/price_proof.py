@@ -26,28 +26,16 @@ __all__ = ["Prices", "bounds_of", "combined_stages", "document_of", "duals_of", 
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Prices in the unit of the weighted sum of all stages.
+    """Prices in the unit of the weighted sum of all stages."""
 
-    Attributes
-    ----------
-    weights
-        Weight of each stage by name.
-    machine, job
-        (M,) price of a slot; (J,) price of waiting in the job's unscheduled vertex.
-    apart
-        Price of a machine for the tasks of a rule of different machines, by (rule, machine).
-    preempt
-        Price of one more preemption, by the position of the job.
-    cost
-        (A,) weighted cost of every arc.
-    """
-
-    weights: Mapping[str, int]
+    weights: Mapping[str, int]  # weight of each stage by name
+    # (M,) price of a slot; (J,) price of waiting in the job's unscheduled vertex
     machine: list[int]
     job: list[int]
+    # Price of a machine for the tasks of a rule of different machines, by (rule, machine)
     apart: Mapping[tuple[str, int], int]
-    preempt: Mapping[int, int]
-    cost: NDArray[Any]
+    preempt: Mapping[int, int]  # price of one more preemption, by the position of the job
+    cost: NDArray[Any]  # (A,) weighted cost of every arc
 
 
 def combined_stages(
@@ -89,16 +77,17 @@ def prices_of(
     machine = (potential[nodes["machine"].slice] - sink).copy()
     full = np.maximum(-reduced[arcs["offers"].slice], 0)
     single: dict[int, int] = defaultdict(int)
-    if len(schedule.singles):
+    if "single file" in arcs:
         into = np.maximum(-reduced[arcs["single file"].slice], 0)
-        for (_, g), more in zip(schedule.singles.tolist(), into.tolist(), strict=True):
+        for (_, g), more in zip(schedule.ends["single file"].tolist(), into.tolist(), strict=True):
             single[g] = max(single[g], more)
     apart: dict[tuple[str, int], int] = {}
     shared = np.array([not group.once for group in schedule.groups], bool)
-    open_to_all = shared[schedule.offers[:, 0]] if len(schedule.offers) else np.zeros(0, bool)
+    offers = schedule.ends["offers"]
+    open_to_all = shared[offers[:, 0]] if len(offers) else np.zeros(0, bool)
     extra = np.zeros_like(machine)
-    np.maximum.at(extra, schedule.offers[open_to_all, 1], full[open_to_all])
-    ways = zip(schedule.offers[~open_to_all].tolist(), full[~open_to_all].tolist(), strict=True)
+    np.maximum.at(extra, offers[open_to_all, 1], full[open_to_all])
+    ways = zip(offers[~open_to_all].tolist(), full[~open_to_all].tolist(), strict=True)
     for (g, m), more in ways:
         if more + single[g] > 0:
             key = (schedule.groups[g].once, m)

@@ -36,24 +36,15 @@ __all__ = ["Claims", "Places", "fair_shares", "guaranteed"]
 
 @dataclass(frozen=True, eq=False)
 class Claims:
-    """What jobs claim.
+    """What jobs claim."""
 
-    Attributes
-    ----------
-    count, least, most, weight
-        (J,) tasks that are here, that should and that may run, and weights.
-    queue
-        (J,) number of each job's queue, -1 for none.
-    rules
-        J tables: tasks by the rule of where they may run.
-    """
-
+    # (J,) tasks that are here, that should and that may run, and weights
     count: Integers
     least: Integers
     most: Integers
     weight: Integers
-    queue: Integers
-    rules: Sequence[Mapping[Hashable, int]]
+    queue: Integers  # (J,) number of each job's queue, -1 for none
+    rules: Sequence[Mapping[Hashable, int]]  # J tables: tasks by the rule of where they may run
 
     def cells(self) -> list[tuple[int, Hashable, int]]:
         """Job, rule and number of tasks that have both."""
@@ -88,10 +79,7 @@ def guaranteed(least: Integers, slots: int) -> Integers:
 def fair_shares(claims: Claims, queues: Sequence[Queue], places: Places, *, weighted: bool) -> Integers:
     """(J,) running tasks of each job; see the module.
 
-    Parameters
-    ----------
-    weighted
-        Whether weights count; all are 1 otherwise.
+    ``weighted``: whether weights count; all are 1 otherwise.
     """
     tree = _Tree(claims, queues, weighted)
     shares = tree.filled(places.total)

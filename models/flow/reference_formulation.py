@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -162,21 +162,9 @@ class _Builder:
         self.s.constrain("share", waiting[full], ">=", (self.count - most)[full], index)
         gated = np.flatnonzero([view.held for view in views])
         rows = self.schedule.gates[:, 0].tolist()
-        stops = self._sum((rows.index(int(self.job[t])), self.waits, t) for t in gated.tolist())
+        stops = _sums(len(rows), self.waits, ((rows.index(int(self.job[t])), t) for t in gated.tolist()))
         index = Index.of(job=[self.job_names[j] for j in rows])
-        self.s.constrain("preempted", stops(len(rows)), "<=", self.schedule.gates[:, 1], index)
-
-    @staticmethod
-    def _sum(terms: Any) -> Any:
-        """Sums of single variables by row, from (row, variables, position); to be called with the number of rows."""
-        listed = list(terms)
-
-        def made(rows: int) -> Expression:
-            row = np.array([r for r, _, _ in listed], np.int64)
-            column = np.array([of.column[k] for _, of, k in listed], np.int64)
-            return Expression(row, column, np.ones(len(listed)), np.zeros(rows))
-
-        return made
+        self.s.constrain("preempted", stops, "<=", self.schedule.gates[:, 1], index)
 
     def _apart(self) -> None:
         """Tasks that share ``different_machines`` run on different machines."""
@@ -185,10 +173,10 @@ class _Builder:
         terms = []
         for k, (t, m) in enumerate(zip(pairs.task.tolist(), pairs.machine.tolist(), strict=True)):
             if rule := self.views[t].apart:
-                terms.append((rows.setdefault((rule, m), len(rows)), self.x, k))
+                terms.append((rows.setdefault((rule, m), len(rows)), k))
         index = Index.of(rule=[rule for rule, _ in rows], machine=[self.names[m] for _, m in rows])
         most = self.classes.machines[[m for _, m in rows]]
-        self.s.constrain("apart", self._sum(terms)(len(rows)), "<=", most, index)
+        self.s.constrain("apart", _sums(len(rows), self.x, terms), "<=", most, index)
 
     def _capacities(self) -> int:
         """Rows ``capacity``, multiplied by the factor that makes them whole, which is returned."""
@@ -223,21 +211,20 @@ class _Builder:
             runs = s.variables("gang", Index.of(gang=[team.name for team in gangs]), upper=1, integer=True)
             of = [(g, k) for g, team in enumerate(gangs) for k in self._members(team.tasks)]
             count = self.classes.tasks[[k for _, k in of]]
-            both = [(row, self.waits, k) for row, (_, k) in enumerate(of)]
-            whole = [(row, runs, g) for row, (g, _) in enumerate(of)]
-            rows = self._sum(both)(len(of)) + self._sum(whole)(len(of)) * count
-            s.constrain("gang", rows, "==", count, Index.of(task=[self.tasks[k] for _, k in of]))
-            self._domains([team for team in gangs if team.domains], "gang_within", [runs[g] for g in range(len(gangs))])
+            waits = _sums(len(of), self.waits, ((row, k) for row, (_, k) in enumerate(of)))
+            whole = _sums(len(of), runs, ((row, g) for row, (g, _) in enumerate(of)))
+            s.constrain("gang", waits + whole * count, "==", count, Index.of(task=[self.tasks[k] for _, k in of]))
+            self._domains([team for team in gangs if team.domains], "gang_within", runs)
         self._domains([team for team in self.task_rules.teams if not team.whole], "within", None)
         limits = [each for each in self.task_rules.limits if each.most < len(each.tasks)]
         terms = [
-            (row, self.x, place)
+            (row, place)
             for row, limit in enumerate(limits)
             for k in self._members(limit.tasks)
             for place in self._inside.get((k, limit.tag), ())
         ]
         index = Index.of(spread=[each.spread for each in limits], domain=[each.tag for each in limits])
-        s.constrain("spread", self._sum(terms)(len(limits)), "<=", [each.most for each in limits], index)
+        s.constrain("spread", _sums(len(limits), self.x, terms), "<=", [each.most for each in limits], index)
 
     def _members(self, tasks: Sequence[str]) -> list[int]:
         """Classes of some tasks, each once; a rule is about all tasks of a class or none."""
@@ -254,7 +241,7 @@ class _Builder:
                 found[k, tag].append(at)
         return found
 
-    def _domains(self, teams: Sequence[Team], name: str, runs: list[Variables] | None) -> None:
+    def _domains(self, teams: Sequence[Team], name: str, runs: Variables | None) -> None:
         """The one domain that the tasks of a gang, or of an affinity, keep to."""
         if not teams:
             return
@@ -263,19 +250,20 @@ class _Builder:
         index = Index.of(**{kind: [teams[g].name for g, _ in pairs], "domain": [tag for _, tag in pairs]})
         chosen = self.s.variables(f"{kind}_domain", index, upper=1, integer=True)
         rows = [(p, k) for p, (g, _) in enumerate(pairs) for k in self._members(teams[g].tasks)]
-        inside = [(r, self.x, at) for r, (p, k) in enumerate(rows) for at in self._inside.get((k, pairs[p][1]), ())]
-        of = self._sum((r, chosen, p) for r, (p, _) in enumerate(rows))(len(rows))
+        inside = [(r, at) for r, (p, k) in enumerate(rows) for at in self._inside.get((k, pairs[p][1]), ())]
+        of = _sums(len(rows), chosen, ((r, p) for r, (p, _) in enumerate(rows)))
         labels = Index.of(domain=[pairs[p][1] for p, _ in rows], task=[self.tasks[k] for _, k in rows])
         most = of * self.classes.tasks[[k for _, k in rows]]
-        self.s.constrain(name, self._sum(inside)(len(rows)) - most, relation, 0, labels)  # type: ignore[arg-type]
-        total = self._sum((g, chosen, p) for p, (g, _) in enumerate(pairs))(len(teams))
+        here = _sums(len(rows), self.x, inside)
+        self.s.constrain(name, here - most, relation, 0, labels)  # type: ignore[arg-type]
+        total = _sums(len(teams), chosen, ((g, p) for p, (g, _) in enumerate(pairs)))
         mine = Index.of(**{kind: [team.name for team in teams]})
         if runs is None:
             self.s.constrain(f"{name}_one", total, "<=", 1, mine)
             return
         at = {team.name: g for g, team in enumerate(team for team in self.task_rules.teams if team.whole)}
-        one = self._sum((g, runs[at[team.name]], 0) for g, team in enumerate(teams))
-        self.s.constrain(f"{name}_one", total - one(len(teams)), "==", 0, mine)
+        one = _sums(len(teams), runs, ((g, at[team.name]) for g, team in enumerate(teams)))
+        self.s.constrain(f"{name}_one", total - one, "==", 0, mine)
 
     def _stages(self) -> list[Stage]:
         """Shortfall of shares, waiting tasks by class, costs by rank."""
@@ -302,6 +290,12 @@ class _Builder:
                 f"a cost beyond {_EXACT} of 1/{self.rules.scale.factor} cannot be stated; use larger units"
             )
         return found.astype(np.float64)
+
+
+def _sums(count: int, of: Variables, terms: Iterable[tuple[int, int]]) -> Expression:
+    """(count,) sums of single variables, from pairs of a row and a position."""
+    row, at = np.array(list(terms), np.int64).reshape(-1, 2).T
+    return Expression(row, of.column[at], np.ones(len(row)), np.zeros(count))
 
 
 class Size(NamedTuple):

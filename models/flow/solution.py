@@ -16,24 +16,14 @@ __all__ = ["FlowSolution", "Score"]
 
 @dataclass(frozen=True, order=True)
 class Score:
-    """What is minimised, in strict order.
+    """What is minimised, in strict order."""
 
-    Attributes
-    ----------
-    shortfall
-        Tasks that wait although the share of their job would let them run.
-    waiting
-        Tasks waiting by class, the most important first (one class when priority is not strict).
-    by_goal
-        Cost of each goal when the goals themselves are in strict order; empty when their sum is minimised.
-    cost
-        All other costs, in scaled integer units.
-    """
-
-    shortfall: int
+    shortfall: int  # tasks that wait although the share of their job would let them run
+    # Tasks waiting by class, the most important first (one class when priority is not strict)
     waiting: tuple[tuple[int, int], ...]
+    # Cost of each goal when the goals themselves are in strict order; empty when their sum is minimised
     by_goal: tuple[tuple[str, int], ...]
-    cost: int
+    cost: int  # all other costs, in scaled integer units
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,19 +40,12 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Classes of tasks and kinds of machines, numbered as their first members come.
+    """Classes of tasks and kinds of machines, numbered as their first members come."""
 
-    Attributes
-    ----------
-    task, machine
-        (T,) class of each task; (M,) kind of each machine.
-    pairs
-        Which classes may run on which kinds.
-    """
-
+    # (T,) class of each task; (M,) kind of each machine
     task: Integers
     machine: Integers
-    pairs: Pairs
+    pairs: Pairs  # which classes may run on which kinds
 
     @cached_property
     def first_task(self) -> Integers:

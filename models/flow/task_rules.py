@@ -43,21 +43,14 @@ class Limit:
 
 @dataclass(frozen=True)
 class TaskRules:
-    """Rules over several tasks.
+    """Rules over several tasks."""
 
-    Attributes
-    ----------
-    teams, limits
-        Gangs and affinities; what spreads allow in each domain.
-    inside
-        Machines in some domain of every rule over domains, by task with such a rule.
-    stated
-        Each rule with its tasks, and the domain of each machine if it is over domains.
-    """
-
+    # Gangs and affinities; what spreads allow in each domain
     teams: tuple[Team, ...] = ()
     limits: tuple[Limit, ...] = ()
+    # Machines in some domain of every rule over domains, by task with such a rule
     inside: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    # Each rule with its tasks, and the domain of each machine if it is over domains
     stated: tuple[tuple[GroupRule, tuple[str, ...], Mapping[str, str] | None], ...] = ()
 
     @classmethod

@@ -62,7 +62,7 @@ def machine(name):
 
 
 def until(condition):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.002)

@@ -11,7 +11,7 @@ from math import inf
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Machine
-from flowlex.models.flow.goals.goal_interface import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.flow.goals.goal_interface import ClusterView, Goal, Scale, Spot, TaskView
 from flowlex.models.model_base import ModelError
 
 __all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
@@ -68,21 +68,6 @@ class DataLocality(Goal):
         rack, far = (scale.units(value, what) * self.weight for value, what in self.real_costs())
         near = min(rack, far)
         return far, far - near, near
-
-    def arcs(self, task: TaskView, cluster: ClusterView, per_mb: tuple[int, int, int]) -> dict[str | Spot, int]:
-        """Costs of all arcs of a task that nothing else places or prices: `spots` and `prices` in one."""
-        if not task.task.data:
-            return {ANYWHERE: 0}
-        held, racks, total = _data(task, cluster)
-        (far, nearer, here), enough, of = per_mb, self._enough(total), cluster.racks
-        far *= total
-        found: dict[str | Spot, int] = {ANYWHERE: far}
-        for machine in self._best(held, enough):
-            found[machine] = far - nearer * racks[of[machine]] - here * held[machine]
-        for rack, size in racks.items():
-            if size >= enough:
-                found[Spot.of(rack)] = far - nearer * size
-        return found
 
     def read_elsewhere(self, machines: Sequence[str], rack: str, cluster: ClusterView) -> bool:
         """Whether none of the machines that hold a task's data is in a rack, and all may be among the best."""
@@ -230,16 +215,6 @@ class Continuity(Goal):
     def _credit(self, age: int, scale: Scale) -> int:
         base, rate = (scale.units(value, what) for value, what in self.real_costs())
         return (base + rate * age) * self.weight
-
-    def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
-        """Where it runs."""
-        return () if task.machine is None else (task.machine,)
-
-    def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
-        """Minus the credit for staying."""
-        if machine is None or task.machine != machine:
-            return 0
-        return -self.credit(task.elapsed_s, scale)
 
 
 @lru_cache(maxsize=2**10)

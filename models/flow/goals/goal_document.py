@@ -63,10 +63,7 @@ def _plain(value: Any) -> Any:
 def revived(document: Mapping[str, Any]) -> Goal:
     """The goal of a description.
 
-    Raises
-    ------
-    AbsentGoalError
-        Its code is not installed, or it has fields that no file can hold.
+    Raises `AbsentGoalError`: its code is not installed, or it has fields that no file can hold.
     """
     name = str(document["type"])
     try:

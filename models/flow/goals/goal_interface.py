@@ -57,6 +57,12 @@ class Spot(NamedTuple):
             lacks = frozenset(tag for tag in lacks if not tag.startswith("rack:"))
         return Spot(has, lacks, self.once or other.once)
 
+    @property
+    def base(self) -> Spot | None:
+        """The spot without the machines and racks that it leaves out; None when it leaves none out, or keeps apart."""
+        kept = frozenset(tag for tag in self.lacks if not tag.startswith(("machine:", "rack:")))
+        return None if self.once or kept == self.lacks else Spot(self.has, kept)
+
     def lacks_for_sure(self, tag: str) -> bool:
         """Whether no machine of the spot has the tag."""
         if tag in self.lacks:

@@ -134,12 +134,7 @@ def ask(instance: FlowInstance, goals: Iterable[Goal]) -> tuple[AskedGoal, ...]:
 class AskedGoal:
     """What one goal says of an instance; tasks and machines are named.
 
-    Attributes
-    ----------
-    name
-        Class of the goal, as in solution files.
-    prices
-        Whether it puts a price on anything.
+    ``name``: class of the goal, as in solution files. ``prices``: whether it puts a price on anything.
     """
 
     def __init__(self, goal: Goal, instance: FlowInstance) -> None:

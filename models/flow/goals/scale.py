@@ -20,10 +20,7 @@ _MOST = 2**53
 def common_scale(instance: FlowInstance, goals: Sequence[Goal], wait_cost: float | None) -> int:
     """The least factor that makes every cost whole (decimals are read as they are written).
 
-    Raises
-    ------
-    ModelError
-        A cost is not finite, or the factor would exceed 2^53; the cost and the factor are shown.
+    Raises `ModelError`: a cost is not finite, or the factor would exceed 2^53; the cost and the factor are shown.
     """
     factor = 1
     seen: set[float] = set()

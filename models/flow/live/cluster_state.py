@@ -32,24 +32,11 @@ _MACHINE_LIMIT = 2**18
 class LiveState:
     """Machines, jobs and tasks; every change goes to the network at once, the optimum waits for a step.
 
-    Attributes
-    ----------
-    network
-        A view of the state as a network.
-    method
-        How strict orders are kept.
-    costs
-        What its arcs cost.
-    preemptions
-        Which tasks may only stay or stop.
-    side_constraints
-        What the network does not hold.
-    steps, events
-        Decisions so far, and events since the last one.
-    decision
-        The last decision, where the network could not make it.
-    fresh, why
-        Tasks to be reported if they wait, and why tasks leave their machine, with the next step.
+    ``network``: a view of the state as a network. ``method``: how strict orders are kept. ``costs``: what its arcs
+    cost. ``preemptions``: which tasks may only stay or stop. ``side_constraints``: what the network does not hold.
+    ``steps``, ``events``: decisions so far, and events since the last one. ``decision``: the last decision, where the
+    network could not make it. ``fresh``, ``why``: tasks to be reported if they wait, and why tasks leave their machine,
+    with the next step.
     """
 
     def __init__(
@@ -328,15 +315,8 @@ class LiveState:
     def advance(self, now_s: float | None = None) -> None:
         """Let time pass and bring the network up to the events, without deciding yet.
 
-        Parameters
-        ----------
-        now_s
-            The new time in seconds, on the scheduler's own clock; None: time stands still.
-
-        Raises
-        ------
-        EventError
-            The time is not finite, or it lies before the present one.
+        ``now_s``: the new time in seconds, on the scheduler's own clock; None: time stands still. Raises `EventError`:
+        the time is not finite, or it lies before the present one.
         """
         if now_s is not None:
             if not now_s < inf:

@@ -27,12 +27,8 @@ _Place = str | tuple[str]
 def without_idle_changes(state: LiveState, changes: Changes, wanted: Mapping[str, str | None]) -> Changes:
     """Changes of an optimum with those left out that gain nothing.
 
-    Parameters
-    ----------
-    changes
-        Machine of each task that the optimum changes: (now, next).
-    wanted
-        Where tasks should rather be, at equal cost; the present place of tasks that are not named.
+    ``changes``: machine of each task that the optimum changes: (now, next). ``wanted``: where tasks should rather be,
+    at equal cost; the present place of tasks that are not named.
     """
     names = dict.fromkeys((*changes, *wanted))
     present = {name: changes[name] if name in changes else (state.tasks[name].machine,) * 2 for name in names}

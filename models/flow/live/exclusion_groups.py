@@ -21,14 +21,7 @@ __all__ = ["BlockTree", "ExclusionGroup"]
 class BlockTree:
     """Blocks of the machines of one spot, and the groups that enter them.
 
-    Parameters
-    ----------
-    spot
-        The machines.
-    wiring
-        What it shares with the network.
-    fits
-        Whether a task may run on a machine.
+    ``spot``: the machines. ``wiring``: what it shares with the network. ``fits``: whether a task may run on a machine.
     """
 
     def __init__(self, spot: Spot, wiring: Wiring, fits: Callable[[str, str], bool]) -> None:

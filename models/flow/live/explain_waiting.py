@@ -21,9 +21,7 @@ import numpy as np
 from flowlex.formulations.sessions.live_network import NetworkSession
 from flowlex.instances.input_errors import counted
 from flowlex.models.flow.live.cluster_state import LiveState
-from flowlex.models.flow.live.network_optimum import Optimum
-from flowlex.models.flow.live.residual_paths import Paths, Residual
-from flowlex.models.flow.live.session_choice import solved_costs
+from flowlex.models.flow.live.network_optimum import Optimum, Paths, Residual
 from flowlex.models.flow.live.task_records import EventError
 from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.waiting_reasons import CAPACITY_USED, SHARE_USED, TOO_LARGE, WORTH_MORE
@@ -94,19 +92,9 @@ class Explanation:
 def explain_task(optimum: Optimum, name: str, said: str, *, pending: bool, tied: bool) -> Explanation:
     """Explain why a task waits.
 
-    Parameters
-    ----------
-    said
-        Its reason as of the last step.
-    pending
-        Whether the next step may place it, if the network does.
-    tied
-        Whether rules, capacities or a full solve are in force, so that the network is not all there is.
-
-    Raises
-    ------
-    EventError
-        The task runs (or may with the next step).
+    ``said``: its reason as of the last step. ``pending``: whether the next step may place it, if the network does.
+    ``tied``: whether rules, capacities or a full solve are in force, so that the network is not all there is. Raises
+    `EventError`: the task runs (or may with the next step).
     """
     state, session = optimum.state, optimum.session
     task, wait_arc = state.tasks[name], state.network.tasks[name].wait_arc
@@ -134,7 +122,7 @@ def explain_task(optimum: Optimum, name: str, said: str, *, pending: bool, tied:
         )
     trail = _trail(residual, out, source, job)
     stops, moves = _displaced(state, residual, trail, name)
-    waiting = solved_costs(session, np.array([wait_arc]))[0]
+    waiting = int(session.costs(np.array([wait_arc]))[0])
     units = (int(out.distance[job]) - waiting) // state.rules.first + 1
     price = None if units > state.costs.order.limit else units
     machine = _first_place(optimum, residual, trail)

@@ -40,38 +40,25 @@ def _read(saved: tuple[str, Any]) -> tuple[str, GroupRule]:
 
 @dataclass(frozen=True)
 class FrozenState:
-    """References to what never changes: cheap to take; the instance is built when it is asked for.
-
-    Attributes
-    ----------
-    jobs
-        With the tasks and explicit costs that they have now.
-    preempted
-        By job, when tasks of it were preempted in the last hour.
-    places
-        By running task, its machine (which may be gone since the last step) and since when it runs there.
-    rules
-        In force by kind, some perhaps about places that are gone.
-    options
-        Of the scheduler.
-    fresh, why, steps, events, decision
-        As in `LiveState`.
-    """
+    """References to what never changes: cheap to take; the instance is built when it is asked for."""
 
     name: str
     now_s: float
     machines: tuple[Machine, ...]
     queues: tuple[Queue, ...]
-    jobs: tuple[FlowJob, ...]
-    preempted: Mapping[str, list[float]]
+    jobs: tuple[FlowJob, ...]  # with the tasks and explicit costs that they have now
+    preempted: Mapping[str, list[float]]  # by job, when tasks of it were preempted in the last hour
+    # By running task, its machine (which may be gone since the last step) and since when it runs there
     places: Mapping[str, tuple[str, float]]
+    # In force by kind, some perhaps about places that are gone
     rules: tuple[Annotated[tuple[str, GroupRule], BeforeValidator(_read)], ...]
+    # As in `LiveState`
     fresh: tuple[str, ...]
     why: Mapping[str, str]
     steps: int
     events: int
     decision: FullSolve | None
-    options: Mapping[str, Any]
+    options: Mapping[str, Any]  # of the scheduler
     goals: InstanceOf[tuple[Goal, ...]]
 
     @classmethod

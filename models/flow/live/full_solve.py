@@ -23,10 +23,7 @@ __all__ = ["audit_schedule", "priced", "solve_fully"]
 def solve_fully(state: LiveState, *, certify: bool) -> FlowSolution:
     """The best schedule of the present instance.
 
-    Raises
-    ------
-    ModelError
-        There is none within the limits of the solver; nothing has changed.
+    Raises `ModelError`: there is none within the limits of the solver; nothing has changed.
     """
     program = bool(state.side_constraints)
     solver = state.options["solver"] if program else {}
@@ -71,14 +68,9 @@ def audit_schedule(state: LiveState, waiting: Mapping[str, str]) -> FlowSolution
 
     What runs has its credit for staying by now, so that an optimum of the last step is one of the present instance.
 
-    Raises
-    ------
-    ModelError
-        The solver stopped at its limit with another schedule.
-    EventError
-        A task stopped within the limit of its job finds another place now.
-    CertificateError
-        The schedule does not stand up to the instance (a defect, never an input error).
+    Raises `ModelError`: the solver stopped at its limit with another schedule. Raises `EventError`: a task stopped
+    within the limit of its job finds another place now. Raises `CertificateError`: the schedule does not stand up to
+    the instance (a defect, never an input error).
     """
     fresh, instance = solve_fully(state, certify=False), FrozenState.of(state).instance
     running = {name: task.machine for name, task in state.tasks.items() if task.machine is not None}

@@ -19,10 +19,7 @@ __all__ = ["ArcCosts"]
 class ArcCosts:
     """Gives the arcs of tasks and machines the costs of the goals; refuses those beyond the limit of an order.
 
-    Parameters
-    ----------
-    constraints
-        Name the tasks of gangs without enough slots, which need no arcs.
+    ``constraints``: name the tasks of gangs without enough slots, which need no arcs.
     """
 
     def __init__(

@@ -6,46 +6,29 @@ its tasks run there, and those that ran there before stay there first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from flowlex.formulations.program_arrays import Integers
 from flowlex.models.flow.goals.goal_interface import Spot
 from flowlex.models.flow.live.network_parts import Session, TaskNode
-from flowlex.models.flow.machine_exclusions import hand_out
 
 __all__ = ["Arcs", "Assignment", "Owner", "Roster"]
 
 
 @dataclass(slots=True, eq=False)
 class Roster:
-    """The tasks of a group, or of several groups that share their blocks, by machine.
+    """The tasks of a group, or of several groups that share their blocks, by machine."""
 
-    Attributes
-    ----------
-    name
-        What messages call it.
-    units
-        How many tasks a flow sends to a machine.
-    fits
-        Whether a task may take a place on a machine; None: any may take any.
-    only
-        The machine of all its tasks, which its flow need not tell.
-    held
-        By machine its tasks, in order of arrival.
-    loose
-        Tasks without a machine.
-    changed
-        Machines to which the flow may send more or fewer than are held.
-    """
-
-    name: str
-    units: Callable[[str, Integers], int]
+    name: str  # what messages call it
+    units: Callable[[str, Integers], int]  # how many tasks a flow sends to a machine
+    # Whether a task may take a place on a machine; None: any may take any
     fits: Callable[[str, str], bool] | None = None
-    only: str | None = None
-    held: dict[str, dict[str, None]] = field(default_factory=dict)
-    loose: dict[str, None] = field(default_factory=dict)
-    changed: set[str] = field(default_factory=set)
+    only: str | None = None  # the machine of all its tasks, which its flow need not tell
+    held: dict[str, dict[str, None]] = field(default_factory=dict)  # by machine its tasks, in order of arrival
+    loose: dict[str, None] = field(default_factory=dict)  # tasks without a machine
+    changed: set[str] = field(default_factory=set)  # machines to which the flow may send more or fewer than are held
 
     def lose(self, machine: str) -> None:
         """A machine has gone: its tasks are loose."""
@@ -95,12 +78,8 @@ class Arcs:
 class Assignment:
     """The machine of each task, brought up to each optimum.
 
-    Parameters
-    ----------
-    arcs
-        The arcs, whose flow says where tasks go.
-    tasks
-        The tasks by name, as the network adds and removes them.
+    ``arcs``: the arcs, whose flow says where tasks go. ``tasks``: the tasks by name, as the network adds and removes
+    them.
     """
 
     def __init__(self, arcs: Arcs, tasks: Mapping[str, TaskNode]) -> None:
@@ -223,3 +202,53 @@ class Assignment:
     def _hold(self, roster: Roster, machine: str, name: str) -> None:
         roster.held.setdefault(machine, {})[name] = None
         self._tasks[name].machine = machine
+
+
+def hand_out(
+    tasks: Iterable[str], free: dict[str, int], held: Mapping[str, Iterable[str]], fits: Callable[[str, str], bool]
+) -> dict[str, str]:
+    """Assign every task to a machine that fits it and has a free slot; augmenting paths move other tasks where needed.
+
+    ``free``: units left by machine; used up. ``held``: tasks that have a machine already. Returns the new machine of
+    each of ``tasks``, and of those of ``held`` that made way. Raises `RuntimeError`: a task cannot be served; the flow
+    says that all can, so this is a defect.
+    """
+    found: dict[str, str] = {}
+    for task in tasks:
+        place = next((m for m, units in free.items() if units and fits(task, m)), None)
+        way = [(task, place)] if place is not None else _exchange(task, free, _now(held, found), fits)
+        found.update(way)
+        free[way[0][1]] -= 1
+    return found
+
+
+def _now(held: Mapping[str, Iterable[str]], found: Mapping[str, str]) -> dict[str, list[str]]:
+    """Tasks by machine, with what has been found since."""
+    there = {machine: [task for task in those if task not in found] for machine, those in held.items()}
+    for task, machine in found.items():
+        there.setdefault(machine, []).append(task)
+    return there
+
+
+def _exchange(
+    task: str, free: Mapping[str, int], there: Mapping[str, list[str]], fits: Callable[[str, str], bool]
+) -> list[tuple[str, str]]:
+    """Who moves where so that a task fits, the mover into a free place first."""
+    came: dict[str, tuple[str, str] | None] = {task: None}  # task: who takes its place, and where that is
+    queue, seen = deque([task]), set[str]()
+    while queue:
+        mover = queue.popleft()
+        for machine, those in there.items():
+            if machine in seen or not those or not fits(mover, machine):
+                continue
+            seen.add(machine)
+            for other in those:
+                came[other] = (mover, machine)
+                place = next((m for m, units in free.items() if units and fits(other, m)), None)
+                if place is not None:
+                    way = [(other, place)]
+                    while (step := came[way[-1][0]]) is not None:
+                        way.append(step)
+                    return way
+                queue.append(other)
+    raise RuntimeError(f"the flow has a place for task {task!r}, but none fits it")

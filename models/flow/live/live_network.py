@@ -13,7 +13,6 @@ from flowlex.models.flow.live.exclusion_groups import BlockTree, ExclusionGroup
 from flowlex.models.flow.live.live_assignment import Arcs, Assignment, Owner
 from flowlex.models.flow.live.machine_groups import Group, MachineGroup, MachineNode, SingleFile, Wiring
 from flowlex.models.flow.live.network_parts import JobBounds, JobNode, Session, Target, TaskNode
-from flowlex.models.flow.machine_exclusions import base_of
 
 __all__ = ["LiveNetwork"]
 
@@ -21,12 +20,7 @@ __all__ = ["LiveNetwork"]
 class LiveNetwork:
     """Tasks, jobs, machines and groups come, change and go.
 
-    Parameters
-    ----------
-    session
-        Keeps the network solved.
-    cluster
-        The machines, which the network hears of after the cluster.
+    ``session``: keeps the network solved. ``cluster``: the machines, which the network hears of after the cluster.
     """
 
     def __init__(self, session: Session, cluster: ClusterView) -> None:
@@ -104,7 +98,7 @@ class LiveNetwork:
             return group
         if spot.once:
             return self.single_file.group(spot)
-        if (base := base_of(spot)) is None:
+        if (base := spot.base) is None:
             return MachineGroup(spot, self._wiring)
         if base not in self.trees:
             self.trees[base] = BlockTree(base, self._wiring, self._fits)

@@ -20,22 +20,13 @@ __all__ = ["Group", "MachineGroup", "MachineNode", "SingleFile", "Wiring"]
 
 
 class Group:
-    """What tasks may have an arc to: a vertex whose units go on to machines.
+    """What tasks may have an arc to: a vertex whose units go on to machines."""
 
-    Attributes
-    ----------
-    spot, node
-        What it stands for, and its vertex.
-    roster
-        Which of its tasks run on which machine.
-    users
-        Tasks with an arc to it.
-    """
-
+    # What it stands for, and its vertex
     spot: Spot
     node: int
-    roster: Roster
-    users: int = 0
+    roster: Roster  # which of its tasks run on which machine
+    users: int = 0  # tasks with an arc to it
 
     def reach(self, machine: str) -> None:
         """Let it reach a machine that has come."""

@@ -20,19 +20,8 @@ __all__ = ["PreemptionLimits"]
 class PreemptionLimits:
     """The limits of all jobs.
 
-    Parameters
-    ----------
-    jobs, tasks, tasks_on
-        Of the state; the last by machine.
-    costs
-        Of the arcs, which change when a task is held.
-    side_constraints
-        Release tasks that break a rule.
-
-    Attributes
-    ----------
-    jobs
-        Those that limit preemptions, or did.
+    ``jobs``, ``tasks``, ``tasks_on``: of the state; the last by machine. ``jobs``: those that limit preemptions, or
+    did.
     """
 
     def __init__(
@@ -40,8 +29,8 @@ class PreemptionLimits:
         jobs: Mapping[str, LiveJob],
         tasks: Mapping[str, LiveTask],
         tasks_on: Mapping[str, Mapping[str, None]],
-        costs: ArcCosts,
-        side_constraints: SideConstraints,
+        costs: ArcCosts,  # of the arcs, which change when a task is held
+        side_constraints: SideConstraints,  # release tasks that break a rule
     ) -> None:
         self.jobs: dict[str, None] = {}
         self._jobs, self._tasks, self._tasks_on, self._costs = jobs, tasks, tasks_on, costs

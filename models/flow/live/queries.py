@@ -10,7 +10,6 @@ from flowlex.models.flow.live.explain_waiting import Explanation, explain_task
 from flowlex.models.flow.live.frozen_state import FrozenState
 from flowlex.models.flow.live.full_solve import audit_schedule, priced
 from flowlex.models.flow.live.network_optimum import Optimum
-from flowlex.models.flow.live.session_choice import solved_costs
 from flowlex.models.flow.live.task_records import EventError
 from flowlex.models.flow.objective_stages import score_of
 from flowlex.models.flow.solution import FlowSolution, Score
@@ -165,7 +164,7 @@ def _cost_by_goal(state: LiveState) -> list[int]:
     flow = state.session.flow
     slots = np.flatnonzero(flow)
     total = [0] * len(state.costs.order.names)
-    for cost, units in zip(solved_costs(state.session, slots), flow[slots].tolist(), strict=True):
+    for cost, units in zip(state.session.costs(slots).tolist(), flow[slots].tolist(), strict=True):
         if cost:
             total = [a + units * b for a, b in zip(total, state.costs.order.split(cost), strict=True)]
     return total

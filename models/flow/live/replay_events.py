@@ -46,38 +46,21 @@ class ReplayReport(Replayed):
 
 
 def replay_events(
-    events: Iterable[Part],
+    events: Iterable[Part],  # a log; a ``cluster`` event must come first, or the cluster begins empty
     goals: Iterable[Goal],
     *,
-    batch: int | None = None,
+    batch: int | None = None,  # step after this many events instead of at the log's ``step`` events
     on_step: Callable[[Delta], None] | None = None,
     scheduler: FlowScheduler | None = None,
-    certify: bool = True,
+    certify: bool = True,  # check every step in exact integers
     **options: Any,
 ) -> ReplayReport:
     """Feed a log to a scheduler.
 
-    Parameters
-    ----------
-    events
-        A log; a ``cluster`` event must come first, or the cluster begins empty.
-    batch
-        Step after this many events instead of at the log's ``step`` events.
-    scheduler
-        Go on with this one (`load_scheduler`); the log must then hold no cluster. A new one otherwise.
-    certify
-        Check every step in exact integers.
-    options
-        Of a new `FlowScheduler`.
-
-    Raises
-    ------
-    ModelError
-        A cluster in the log of a scheduler that has one, or options for it.
-
-    Notes
-    -----
-    A task that the log ends while it waits here (the log's own scheduler had placed it) is withdrawn and counted.
+    ``scheduler``: go on with this one (`load_scheduler`); the log must then hold no cluster. A new one otherwise.
+    ``options``: of a new `FlowScheduler`. Raises `ModelError`: a cluster in the log of a scheduler that has one, or
+    options for it. A task that the log ends while it waits here (the log's own scheduler had placed it) is withdrawn
+    and counted.
     """
     stream = iter(events)
     first = next(stream, None)

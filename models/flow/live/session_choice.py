@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.sessions.live_network import PATH_COST_LIMIT, NetworkSession, load_kernels
 from flowlex.formulations.sessions.staged_network import PhasedSession
 from flowlex.models.flow.lexicographic_costs import StrictOrder
@@ -12,7 +11,7 @@ from flowlex.models.flow.live.network_parts import Session
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import Certificate, Check
 
-__all__ = ["Method", "make_session", "plan_stages", "prove", "solved_costs"]
+__all__ = ["Method", "make_session", "plan_stages", "prove"]
 
 Method = Literal["auto", "weights", "phases"]
 
@@ -41,7 +40,7 @@ def make_session(divisors: tuple[int, ...], nodes: int, arcs: int) -> Session:
 def prove(session: Session, where: str) -> Certificate:
     """Check flow and potentials in exact integers; raises `CertificateError` where they do not prove an optimum."""
     found = session.violations()
-    stages = session.worst if isinstance(session, PhasedSession) else [found.reduced_costs]
+    stages = found.by_stage or (found.reduced_costs,)
     names = [f"stage {k}: " for k in range(1, len(stages) + 1)] if len(stages) > 1 else [""]
     checks = (
         Check("flow conservation at every vertex", not found.conservation, found.conservation),
@@ -52,12 +51,3 @@ def prove(session: Session, where: str) -> Certificate:
         ),
     )
     return Certificate("optimal", True, checks).require(where)
-
-
-def solved_costs(session: Session, slots: Integers) -> list[int]:
-    """Costs of arcs as last solved, put together again from the stages."""
-    if isinstance(session, NetworkSession):
-        found: list[int] = session.arcs()[3][slots].tolist()
-        return found
-    parts = (cost[slots].tolist() for cost in session.arcs()[3])
-    return [sum(d * p for d, p in zip(session.divisors, each, strict=True)) for each in zip(*parts, strict=True)]

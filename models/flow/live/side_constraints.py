@@ -58,10 +58,7 @@ class SideConstraints:
     def tie(self, rules: Iterable[GroupRule], *, known: bool = False) -> None:
         """Add rules, all or none of them; ``known``: they were in force before, so nothing is checked.
 
-        Raises
-        ------
-        EventError
-            A rule names what is not here, or contradicts another.
+        Raises `EventError`: a rule names what is not here, or contradicts another.
         """
         rules = tuple(rules)
         new = [(_kind(rule), rule.name) for rule in rules]

@@ -42,17 +42,9 @@ def load_scheduler(
 ) -> FlowScheduler:
     """Make the scheduler that was saved.
 
-    Parameters
-    ----------
-    goals
-        Those it was saved with, where files cannot hold them; None makes them again from the file.
-    without
-        Goals to go on without, as ``module:name``; others are made again.
-
-    Raises
-    ------
-    InstanceError
-        The file cannot be read, is damaged, was saved with other goals, or the code of a goal is not there.
+    ``goals``: those it was saved with, where files cannot hold them; None makes them again from the file. ``without``:
+    goals to go on without, as ``module:name``; others are made again. Raises `InstanceError`: the file cannot be read,
+    is damaged, was saved with other goals, or the code of a goal is not there.
     """
     try:
         with collector_paused():

@@ -44,24 +44,14 @@ class LiveJob:
 
 @dataclass(frozen=True)
 class FullSolve:
-    """What is kept of a decision made by a full solve.
+    """What is kept of a decision made by a full solve."""
 
-    Attributes
-    ----------
-    method
-        How it was solved.
-    best
-        Whether it is the optimum. It then stays so while nothing but time passes, as credits for staying only grow.
-    waiting
-        Reason by waiting task.
-    score
-        What was minimised; None where the decision was taken over from a log.
-    """
-
-    method: str
+    method: str  # how it was solved
+    # Whether it is the optimum. It then stays so while nothing but time passes, as credits for staying only
+    # grow
     best: bool = False
-    waiting: Mapping[str, str] = field(default_factory=dict)
-    score: Score | None = None
+    waiting: Mapping[str, str] = field(default_factory=dict)  # reason by waiting task
+    score: Score | None = None  # what was minimised; None where the decision was taken over from a log
     certificate: Certificate | None = field(default=None, compare=False)
 
     @classmethod

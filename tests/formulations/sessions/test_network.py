@@ -17,30 +17,35 @@ NONE = Violations(0, 0, 0)
 class Life:
     """Random nodes and arcs; every node has a dear outlet, so a flow always exists."""
 
+    outlet = 2**60, 50
+
     def __init__(self, session, seed):
         self.session, self.rng = session, np.random.default_rng(seed)
         self.nodes, self.arcs = [], {}
+
+    def cost(self):
+        return max(int(self.rng.integers(-3, 12)), 0)
 
     def change(self):
         rng, s = self.rng, self.session
         kind = rng.integers(0, 8)
         if kind == 0 or len(self.nodes) < 3:
             node = s.add_node()
-            s.add_arc(node, 0, 2**60, 50)
+            s.add_arc(node, 0, *self.outlet)
             self.nodes.append(node)
             s.add_supply(node, int(rng.integers(0, 3)))
             return
         a, b = (int(x) for x in rng.choice(self.nodes, 2))
         b = 0 if rng.random() < 0.3 else b
-        capacity, cost = int(rng.integers(0, 4)), int(rng.integers(-3, 12))
+        capacity, cost = int(rng.integers(0, 4)), self.cost()
         if kind <= 3 or not self.arcs:
-            self.arcs[s.add_arc(a, b, capacity, max(cost, 0) if a != b else 0)] = (a, b)
+            self.arcs[s.add_arc(a, b, capacity, cost if a != b else 0)] = (a, b)
             return
         slot = int(rng.choice(list(self.arcs)))
         if kind == 4:
-            s.change_arc(slot, *self.arcs[slot], capacity, max(cost, 0))
+            s.change_arc(slot, *self.arcs[slot], capacity, cost)
         elif kind == 5:
-            s.change_arc(slot, a, b, capacity, max(cost, 0))
+            s.change_arc(slot, a, b, capacity, cost)
             self.arcs[slot] = (a, b)
         elif kind == 6:
             del self.arcs[slot]

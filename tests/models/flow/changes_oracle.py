@@ -178,8 +178,11 @@ class Program:
         return self.machines[self.labels[column][1]["machine"]]
 
     @staticmethod
-    def fits(task, machine):
-        have = {*machine.labels, f"rack:{machine.rack}", f"machine:{machine.name}"}
+    def tags(machine):
+        return {*machine.labels, f"rack:{machine.rack}", f"machine:{machine.name}"}
+
+    def fits(self, task, machine):
+        have = self.tags(machine)
         return all(
             bool(have & {*c.resources}) == (c.kind == "required")
             for c in task.constraints
@@ -189,7 +192,7 @@ class Program:
     def price(self, task, machine, **_):
         job, each = self.tasks[task]
         stays = each.running is not None and each.running.machine == machine
-        has = {*self.machines[machine].labels}
+        has = self.tags(self.machines[machine])
         liked = sum(
             c.utility * (-1 if c.kind == "preferred" else 1)
             for c in each.constraints

@@ -27,10 +27,7 @@ class Groups:
     def of(cls, problem: Problem, classes: Mapping[str, list[str]], kinds: Mapping[str, list[str]]) -> Groups:
         """Read groups by name; machines are compared once their costs are known.
 
-        Raises
-        ------
-        ValueError
-            A name does not exist or stands twice, or two tasks of a class differ.
+        Raises `ValueError`: a name does not exist or stands twice, or two tasks of a class differ.
         """
         task = {each.task.name: t for t, each in enumerate(problem.tasks)}
         found = cls(_groups(classes, task), _groups(kinds, problem.machine))

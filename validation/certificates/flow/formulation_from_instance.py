@@ -90,10 +90,7 @@ def counted_bounds(
 ) -> Iterator[tuple[Check, str, int | None]]:
     """Of every stage with leaves: the check of its bound, and the bound; None once the budget is spent.
 
-    Raises
-    ------
-    ValueError
-        Tasks or machines of a stated group differ, or leaves name what does not exist.
+    Raises `ValueError`: tasks or machines of a stated group differ, or leaves name what does not exist.
     """
     stated = _Stated(problem, shares, Groups.of(problem, proof.classes, proof.machines))
     for each in proof.sizes:

@@ -50,12 +50,8 @@ class Task(NamedTuple):
 class Problem:
     """The instance under its goals: machines and jobs in its own order, tasks by class of equal constraints.
 
-    Attributes
-    ----------
-    tasks, classes
-        (T,) tasks, and where those of each class are among them.
-    waiting
-        By rank, (T,) what letting a task wait costs.
+    ``tasks``, ``classes``: (T,) tasks, and where those of each class are among them. ``waiting``: by rank, (T,) what
+    letting a task wait costs.
     """
 
     def __init__(

@@ -37,24 +37,12 @@ _PRESETS: dict[str, list[dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Goals:
-    """The goals of a solution file by kind, and the ranks in which their costs count.
+    """The goals of a solution file by kind, and the ranks in which their costs count."""
 
-    Attributes
-    ----------
-    by_kind
-        Fields of each goal, defaults filled in.
-    ranks
-        Names of the ranks: of the goals that price anything in strict order, else ``cost`` alone.
-    foreign
-        A goal that no file describes and that was not handed over; empty when all are known.
-    own
-        The goals of other packages.
-    """
-
-    by_kind: dict[str, dict[str, Any]]
-    ranks: tuple[str, ...]
-    foreign: str = ""
-    own: tuple[OwnGoal, ...] = ()
+    by_kind: dict[str, dict[str, Any]]  # fields of each goal, defaults filled in
+    ranks: tuple[str, ...]  # names of the ranks: of the goals that price anything in strict order, else ``cost`` alone
+    foreign: str = ""  # A goal that no file describes and that was not handed over; empty when all are known
+    own: tuple[OwnGoal, ...] = ()  # the goals of other packages
 
     @classmethod
     def of(cls, options: Mapping[str, Any], given: Sequence[OwnGoal] = ()) -> Goals:

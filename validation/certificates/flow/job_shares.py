@@ -115,10 +115,7 @@ def unfair(problem: Problem, share: list[int]) -> str:
 def stated_shares(problem: Problem) -> list[tuple[int, int]]:
     """Least and most running tasks of each job.
 
-    Raises
-    ------
-    ValueError
-        Shares of queues beside rules of placement, which have no simple order, or queues beside caps.
+    Raises `ValueError`: shares of queues beside rules of placement, which have no simple order, or queues beside caps.
     """
     asked, instance = problem.shares(), problem.instance
     if asked is None:

@@ -9,10 +9,8 @@ from flowlex import FlowScheduler, FlowScheduling
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts
-from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.models.flow.live.task_ages import TaskAges, elapsed_s
 from flowlex.models.flow.live.task_records import Delta
-from tests.seeds import seeds
 
 
 def machines(*slots: int) -> tuple[Machine, ...]:
@@ -70,31 +68,7 @@ def test_times_that_are_none_are_refused() -> None:
         Continuity(unit_s=float("inf"))
 
 
-# Saving never solves, a failed step can be repeated -------------------------------------------------------------
-@pytest.mark.parametrize("seed", seeds(2, 12))
-@pytest.mark.parametrize("options", [{}, {"lexicographic": True}, {"scale": 10, "cost_limit": 10**7}])
-def test_lives_saved_at_any_moment_go_on_alike(seed: int, options: dict, tmp_path) -> None:
-    rng = np.random.default_rng(seed)
-    goals = (FairShares(), Placement(), LoadSpread(), Continuity())
-    live = scheduler(2, 1, 2, goals=goals, **options)
-    now = 0.0
-    for turn in range(12):
-        waiting = list(live.state.tasks)
-        if waiting and rng.random() < 0.5:
-            live.cancel(task=str(rng.choice(waiting)))
-        if rng.random() < 0.7:
-            live.submit(job(f"j{turn}x", int(rng.integers(1, 5)), min_tasks=int(rng.integers(0, 3))))
-        if rng.random() < 0.3:
-            live.set_slots("m0", int(rng.integers(0, 4)))
-        if rng.random() < 0.5:
-            save_scheduler(live, tmp_path / "state.npz")
-            live = load_scheduler(tmp_path / "state.npz", goals)
-        if rng.random() < 0.6:
-            now += float(rng.integers(1, 90))
-            live.step(now)
-    step(live, now + 1, goals, **{name: value for name, value in options.items() if name != "cost_limit"})
-
-
+# A failed step can be repeated ------------------------------------------------------------------------------------
 def test_a_failed_step_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shares that are not refreshed make the step fail; with them refreshed the same step succeeds."""
     goals = (FairShares(), Placement())
@@ -191,25 +165,3 @@ def test_preferences_keep_their_fractions() -> None:
     instance = FlowInstance(name="x", machines=machines(1, 1), jobs=(FlowJob(name="a", tasks=(task,)),))
     solution = FlowScheduling(instance, goals=(Placement(),)).solve("network")
     assert solution.machine_of == {"t": "m1"}
-
-
-# Groups end with their last task ----------------------------------------------------------------------------------
-def test_groups_of_rules_end_with_their_tasks(tmp_path) -> None:
-    goals = (Placement(),)
-    live = scheduler(*[1] * 30, goals=goals)
-    step(live, 0.0, goals)
-    arcs = []
-    for turn in range(4):
-        rules = [Constraint(kind="forbidden", resources=(f"machine:m{k}",)) for k in range(10)]
-        tasks = tuple(FlowTask(name=f"t{turn}.{k}", constraints=(rule,)) for k, rule in enumerate(rules))
-        live.submit(FlowJob(name=f"j{turn}", tasks=tasks))
-        step(live, 2.0 * turn + 1, goals)
-        assert len(live.state.network.groups) == 10
-        if turn == 2:
-            save_scheduler(live, tmp_path / "state.npz")
-            live = load_scheduler(tmp_path / "state.npz", goals)
-        live.cancel(job=f"j{turn}")
-        step(live, 2.0 * turn + 2, goals)
-        assert not live.state.network.groups
-        arcs.append(live.state.session.arc_count)
-    assert arcs[0] == arcs[-1]  # what was given up is taken again
