@@ -18,8 +18,6 @@ from flowlex.cli.solve import solve
 from flowlex.cli.verify import verify
 from flowlex.cli.versions import print_versions
 
-__all__ = ["app"]
-
 app: typer.Typer = typer.Typer(
     name="flowlex",
     cls=FlowlexGroup,

@@ -22,8 +22,6 @@ from flowlex.cli.worker_pool import Finished
 from flowlex.instances.file_storage import write_atomically
 from flowlex.instances.input_errors import counted
 
-__all__ = ["LISTED", "Line", "print_json", "print_report", "print_summary", "trouble", "write_page"]
-
 #: Comparisons with more figures are turned on their side.
 _NARROW = 8
 #: Shorter runs list every instance instead.

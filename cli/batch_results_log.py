@@ -22,8 +22,6 @@ from typing import Any
 
 from flowlex.instances.file_storage import resolved, seen, write_atomically
 
-__all__ = ["Fingerprint", "Journal", "JournalError", "Record"]
-
 #: One line of results, see `flowlex.cli.result_record`.
 Record = dict[str, Any]
 

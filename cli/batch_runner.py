@@ -21,7 +21,6 @@ from flowlex.instances.file_storage import write_atomically
 if TYPE_CHECKING:
     from flowlex.cli.dask_batch import Cluster
 
-__all__ = ["Batch", "Job", "opened"]
 
 #: Runs of at most this many instances print each answer as a table.
 _DISPLAYED = 1

@@ -10,8 +10,6 @@ import typer
 from flowlex.cli.console_output import console, note, refuse_existing, rows_table, write_picture
 from flowlex.cli.options import ForceOption
 
-__all__ = ["claims"]
-
 
 def claims(
     names: Annotated[list[str] | None, typer.Argument(help="Claims to check; all when none is named.")] = None,

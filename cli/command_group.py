@@ -13,8 +13,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from flowlex.cli.console_output import complain
 
-__all__ = ["LAZY", "TASKS", "FlowlexGroup", "Lazy"]
-
 
 @dataclass(frozen=True)
 class Lazy:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__all__ = ["generators_starting", "kinds_starting", "settings_starting"]
-
 
 def kinds_starting(incomplete: str) -> list[str]:
     """Kinds of instances."""

@@ -19,24 +19,6 @@ if TYPE_CHECKING:
 
     from flowlex.instances.instance_base import Instance
 
-__all__ = [
-    "EVERY_S",
-    "PREVIEW_ROWS",
-    "Progress",
-    "cells",
-    "complain",
-    "console",
-    "facts_table",
-    "note",
-    "picture_suffix",
-    "printable",
-    "refuse_existing",
-    "rows_table",
-    "text_of",
-    "write_instance_output",
-    "write_output",
-    "write_picture",
-]
 
 #: A word of a cell that is longer than this may be broken.
 LONG_WORD = 24

@@ -28,8 +28,6 @@ from flowlex.cli.versions import different, versions
 from flowlex.cli.worker_pool import Finished, PoolError, failed, grace_s
 from flowlex.instances.instance_base import InstanceError
 
-__all__ = ["Cluster"]
-
 #: What Dask raises where the scheduler has gone.
 _LOST = (OSError, CancelledError, asyncio.CancelledError)
 _LOCAL = re.compile(r"local:([1-9]\d{0,3})")

@@ -19,8 +19,6 @@ from flowlex.cli.worker_pool import Finished, PoolError, SingleWorker, failed
 from flowlex.instances.file_storage import MAX_UNPACKED, location, read_packed
 from flowlex.instances.input_errors import InstanceError
 
-__all__ = ["TRIES", "PackedTask", "pack", "perform", "workers_died"]
-
 #: How often an instance is tried; it is tried again only when the worker that had it died.
 TRIES = 3
 _OUTPUT = "out"

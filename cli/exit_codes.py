@@ -15,7 +15,6 @@ from flowlex.cli.options import positive
 if TYPE_CHECKING:
     from flowlex.validation.unimodularity.proof_checks import Judged
 
-__all__ = ["EXIT_CODES", "UNREADABLE", "AcceptQuoted", "SearchLimit", "SearchSeed", "exit_code", "report_judgement"]
 
 UNREADABLE = "unreadable"
 #: Verdict on a file to exit code.

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flowlex.telemetry.http_client import TelemetryClient
 
-__all__ = ["NEEDS", "HandedIn", "Need", "running_service"]
 
 _START_S = 30.0
 

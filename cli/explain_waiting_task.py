@@ -9,8 +9,6 @@ import typer
 
 from flowlex.cli.console_output import console, facts_table
 
-__all__ = ["explain"]
-
 
 def explain(
     state: Annotated[Path, typer.Argument(help="Saved state of a live flow scheduler.", show_default=False)],

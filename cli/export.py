@@ -17,8 +17,6 @@ from flowlex.instances.input_errors import counted
 if TYPE_CHECKING:
     from flowlex.formulations.linear_program import LinearProgram
 
-__all__ = ["Format", "export", "legal_names", "program_bytes"]
-
 
 class Format(StrEnum):
     """File formats that solvers read."""

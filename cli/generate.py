@@ -11,8 +11,6 @@ from flowlex.cli.completion import generators_starting, settings_starting
 from flowlex.cli.console_output import complain, console, refuse_existing, rows_table, write_instance_output
 from flowlex.cli.options import ForceOption, parse_settings
 
-__all__ = ["generate"]
-
 
 def generate(
     name: Annotated[

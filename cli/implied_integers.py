@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
     from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 
-__all__ = ["integers"]
 
 #: Endings of model files that can be written again without the declarations.
 MODELS = (".mps", ".mps.gz", ".lp", ".lp.gz")

@@ -20,7 +20,6 @@ from flowlex.cli.options import ForceOption, SettingsOption, named_texts, parse_
 if TYPE_CHECKING:
     from flowlex.instances.instance_base import Instance
 
-__all__ = ["app"]
 
 _InstanceT = TypeVar("_InstanceT", bound="Instance")
 

@@ -21,8 +21,6 @@ import typer
 from flowlex.instances.file_storage import MAX_UNPACKED, is_url, read_head, read_most, resolved, write_atomically
 from flowlex.instances.input_errors import InstanceError
 
-__all__ = ["Inputs", "discover", "has_instance_name", "is_standard_input", "landing", "save_standard_input"]
-
 _SUFFIXES = (".json", ".min", ".dimacs", ".net")
 SOLUTION_SUFFIX = ".solution.json"
 #: Bytes of 255 that the ending, a number, and the name of the unfinished file leave.

@@ -16,7 +16,6 @@ from flowlex.instances.input_errors import counted
 if TYPE_CHECKING:
     from flowlex.instances.importers.kubernetes_bindings import Plan
 
-__all__ = ["bindings", "check_output", "write_plan"]
 
 _SUFFIXES = (".yaml", ".yml", ".json", ".sh")
 

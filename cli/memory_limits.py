@@ -12,8 +12,6 @@ from typing import Any
 from flowlex.instances.file_storage import is_url, seen
 from flowlex.instances.input_errors import InstanceError
 
-__all__ = ["explained", "memory_limit", "out_of_memory", "refuse_changed"]
-
 #: What libraries say that get no memory: those that end their process, the system's loader, HiGHS, Python.
 _NO_MEMORY = re.compile(
     r"MemoryError|memory allocation of \d+ bytes failed|bad_alloc|Cannot allocate memory|Memory limit reached"

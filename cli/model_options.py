@@ -10,8 +10,6 @@ import typer
 from flowlex.cli.completion import kinds_starting
 from flowlex.cli.console_output import console, note, rows_table
 
-__all__ = ["options"]
-
 
 def options(
     kind: Annotated[

@@ -14,7 +14,6 @@ from flowlex.cli.console_output import complain, note, write_output
 if TYPE_CHECKING:
     from flowlex.models.dimacs_stream import LiveOptimum
 
-__all__ = ["flow"]
 
 #: Bytes of one line that are read at most.
 _LINE = 2000

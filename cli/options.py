@@ -15,32 +15,6 @@ import typer
 
 from flowlex.cli.completion import settings_starting
 
-__all__ = [
-    "ChangesOption",
-    "Engine",
-    "EngineOption",
-    "ForceOption",
-    "GapOption",
-    "InstanceFile",
-    "LogOption",
-    "MemoryLimitOption",
-    "PolicyOption",
-    "SchedulerOption",
-    "SeedOption",
-    "SettingsOption",
-    "SolverOption",
-    "ThreadsOption",
-    "TimeLimitOption",
-    "check_scheduler",
-    "named_texts",
-    "parse_settings",
-    "place",
-    "positive",
-    "settings_of",
-    "typed",
-    "with_options",
-]
-
 
 class Engine(StrEnum):
     """Ways to solve: the same answer at different speed."""

@@ -25,8 +25,6 @@ from flowlex.cli.options import (
 )
 from flowlex.instances.input_errors import counted
 
-__all__ = ["study"]
-
 
 def study(
     context: typer.Context,

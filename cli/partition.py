@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from flowlex.cli.partition_dispatch import Finished
     from flowlex.instances.load import LoadPartitionInstance
 
-__all__ = ["run_partition"]
 
 #: A token that may write for every node; a command line would show it to others.
 WRITER_VARIABLE = "FLOWLEX_TELEMETRY_WRITER_TOKEN"

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-__all__ = ["Finished", "dispatch"]
-
 #: Bytes that a program may write to its log; more ends it.
 MAX_LOG_BYTES = 100_000_000
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from flowlex.instances.importers.kubernetes_objects import Cluster
     from flowlex.models.pods.solution import PlacementSolution
 
-__all__ = ["place"]
 
 #: Reasons printed of each sort; the others are summed up.
 _REASONS = 3

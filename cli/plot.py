@@ -18,8 +18,6 @@ from flowlex.cli.options import (
     with_options,
 )
 
-__all__ = ["plot"]
-
 
 @with_options(values=settings_of)
 def plot(

@@ -9,8 +9,6 @@ from rich import progress
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["progress_bar", "so_far"]
-
 #: What takes less shows nothing.
 _PATIENCE_S = 2.0
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from flowlex.models.flow.goals import Goal
     from flowlex.models.flow.live.scheduler import FlowScheduler
 
-__all__ = ["replay"]
 
 #: Options of the command that a log of transfers knows.
 _KNOWN = ("log", "settings", "write_log", "force")

@@ -24,8 +24,6 @@ from flowlex.simulation.experiments import experiments, papers
 from flowlex.simulation.experiments.statements_and_verdicts import Experiment
 from flowlex.simulation.reproduction_report import Measured, rows_of, write_report
 
-__all__ = ["reproduce"]
-
 
 def reproduce(
     chosen: Annotated[

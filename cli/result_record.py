@@ -37,7 +37,6 @@ from flowlex.instances.file_storage import json_value
 if TYPE_CHECKING:
     from flowlex.models.model_base import Solution
 
-__all__ = ["SOLVED", "Channel", "blank", "cut_off", "fill"]
 
 #: Statuses that come with an answer.
 SOLVED = ("optimal", "feasible", "simulated", "measured")

@@ -22,7 +22,6 @@ from flowlex.cli.options import ForceOption
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["example", "library", "schema"]
 
 _SOLUTION = "solution"
 _CHANGES = "changes"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from flowlex.service.decision_thread import Worker
     from flowlex.telemetry.http_client import TelemetryClient
 
-__all__ = ["app"]
 
 app: typer.Typer = typer.Typer(name="serve", help="Run a scheduler as a service.", no_args_is_help=True)
 

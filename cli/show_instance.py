@@ -7,8 +7,6 @@ from typing import Any
 from flowlex.cli.console_output import cells, console, facts_table, rows_table
 from flowlex.cli.options import InstanceFile, settings_of, with_options
 
-__all__ = ["show"]
-
 
 @with_options(values=settings_of)
 def show(file: InstanceFile, values: dict[str, Any]) -> None:

@@ -22,8 +22,6 @@ from flowlex.instances.files import read_instance
 from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.simulation_scenario import Scenario
 
-__all__ = ["simulate"]
-
 LOG_SUFFIX = ".run.jsonl.gz"
 
 

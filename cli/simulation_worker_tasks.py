@@ -12,8 +12,6 @@ from typing import Any
 from flowlex.cli.result_record import Channel
 from flowlex.instances.file_storage import json_value
 
-__all__ = ["measure_task", "simulate_task"]
-
 
 def simulate_task(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> None:
     """Run one policy with one seed: ``task`` has ``scenario`` (path), ``policy``, ``seed``, ``settings``, ``solution``.

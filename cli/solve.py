@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from flowlex.cli.batch_runner import Batch
     from flowlex.cli.worker_pool import Finished
 
-__all__ = ["solve", "with_progress"]
 
 _PATHS = (
     "Instance files, '-' for standard input, or folders: then every instance file directly in them "

@@ -13,8 +13,6 @@ from typing import Any
 from flowlex.cli.result_record import Channel
 from flowlex.cli.worker_pool import Finished, solve_all
 
-__all__ = ["distributed_subtasks", "divided", "subtask"]
-
 #: Status of a subtask that succeeded; it never reaches a journal.
 _DONE = "done"
 Perform = Callable[[list[dict[str, Any]]], Iterator[Finished]]

@@ -16,8 +16,6 @@ from flowlex.cli.options import ForceOption
 if TYPE_CHECKING:
     from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 
-__all__ = ["tu"]
-
 
 class Method(StrEnum):
     """How to decide; see `flowlex.validation.unimodularity.check`."""

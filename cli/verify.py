@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from flowlex.instances.instance_base import Instance
     from flowlex.validation.certificates import Certificate
 
-__all__ = ["verify"]
-
 
 def verify(
     solution: Annotated[

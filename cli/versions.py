@@ -7,8 +7,6 @@ from functools import cache
 
 import typer
 
-__all__ = ["different", "print_versions", "versions"]
-
 _PACKAGES = ("flowlex", "numpy", "scipy", "networkx", "pandas", "pulp", "highspy", "pylmcf", "pydantic")
 
 

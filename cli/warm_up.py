@@ -10,8 +10,6 @@ import typer
 
 from flowlex.cli.console_output import console, rows_table
 
-__all__ = ["warm_up"]
-
 
 def _networks() -> None:
     from flowlex.instances import generate

@@ -28,8 +28,6 @@ from flowlex.cli.console_output import note
 from flowlex.cli.memory_limits import out_of_memory
 from flowlex.cli.result_record import blank, cut_off
 
-__all__ = ["Cancelled", "Finished", "Listener", "PoolError", "SingleWorker", "failed", "grace_s", "solve_all"]
-
 _START_S = 120.0
 #: Seconds that compiling loops may take before a process counts as hung.
 _COMPILE_S = 600.0

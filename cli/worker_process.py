@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from flowlex.instances.instance_base import Instance
     from flowlex.models.model_base import Solution
 
-__all__ = ["main", "run_task"]
 
 _PR_SET_PDEATHSIG = 1
 #: The kind of an instance, where its file begins.

@@ -13,17 +13,6 @@ from flowlex.telemetry.response_models import refuse
 from flowlex.telemetry.service_context import Service
 from flowlex.telemetry.tokens_and_rights import Identity, Role
 
-__all__ = [
-    "Admin",
-    "Agent",
-    "Anybody",
-    "Reader",
-    "ServiceDep",
-    "only_known_parameters",
-    "refuse_other_node",
-    "require",
-]
-
 _BEARER = HTTPBearer(auto_error=False, description="A token made by `flowlex telemetry token create`.")
 
 

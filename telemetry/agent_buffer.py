@@ -11,8 +11,6 @@ from pathlib import Path
 from flowlex.telemetry.request_documents import Sample
 from flowlex.telemetry.service_clock import boot, boot_s
 
-__all__ = ["ForeignJournal", "Journal"]
-
 
 class ForeignJournal(Exception):
     """The journal belongs to another node: a copied file, as in a cloned image."""

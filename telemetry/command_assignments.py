@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from flowlex.telemetry.registrations import AgentRow
 from flowlex.telemetry.request_documents import Assignment, Assignments, Registration
 
-__all__ = ["Plan", "assignments_of"]
-
 
 class Plan:
     """Who runs what.

@@ -24,8 +24,6 @@ from pydantic import JsonValue
 from flowlex.telemetry.collectors.collector_command import COMMANDS
 from flowlex.telemetry.request_documents import MAX_ERROR_CHARS, MAX_VALUE_BYTES, encode_value
 
-__all__ = ["SHIPPED", "CommandRefused", "Run", "allowed_programs", "find_program", "run_command"]
-
 #: The folder of the shipped collectors and processors: one program, which gets the name of the command first.
 SHIPPED = Path(__file__).resolve().parent / "commands"
 _DISPATCHER = SHIPPED / "dispatch"

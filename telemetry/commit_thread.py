@@ -24,8 +24,6 @@ from flowlex.telemetry.sample_writes import SequenceConflict
 from flowlex.telemetry.service_clock import Clock
 from flowlex.telemetry.store import Store
 
-__all__ = ["UNAVAILABLE", "BusyError", "Writer"]
-
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 

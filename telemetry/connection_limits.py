@@ -14,8 +14,6 @@ from typing import Any
 from uvicorn.config import HTTP_PROTOCOLS
 from uvicorn.importer import import_from_string
 
-__all__ = ["ConnectionLimits", "Connections"]
-
 
 @dataclass(frozen=True)
 class ConnectionLimits:

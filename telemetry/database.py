@@ -12,8 +12,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from flowlex.telemetry.database_tables import META, VERSION
 
-__all__ = ["Database", "SchemaError"]
-
 #: The version of the schema in `flowlex.telemetry.database_tables`.
 SCHEMA = "1"
 #: How long a statement waits for a lock that another process holds, in seconds.

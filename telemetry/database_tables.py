@@ -11,20 +11,6 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-__all__ = [
-    "AGENT",
-    "CLOCK",
-    "META",
-    "REGISTRATION",
-    "ROLLUP",
-    "SAMPLE",
-    "SERIES",
-    "SOURCE",
-    "STATE",
-    "TOKEN",
-    "VERSION",
-]
-
 META = sa.MetaData()
 _ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 

@@ -32,8 +32,6 @@ from flowlex.telemetry.request_documents import (
     WriteBatch,
 )
 
-__all__ = ["Backoff", "Refused", "TelemetryClient", "Unreachable", "replace_token"]
-
 _LOG = logging.getLogger(__name__)
 DocumentT = TypeVar("DocumentT", bound=BaseModel)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")

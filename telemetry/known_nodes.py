@@ -17,8 +17,6 @@ from flowlex.telemetry.request_documents import AgentHello, Assignments, Heartbe
 from flowlex.telemetry.service_clock import Clock
 from flowlex.telemetry.store import Store
 
-__all__ = ["Roster"]
-
 #: What is older is read from the database again, in seconds.
 FRESH_S = 3.0
 

@@ -21,8 +21,6 @@ from flowlex.telemetry.command_runner import SHIPPED, allowed_programs, run_comm
 from flowlex.telemetry.http_client import Backoff, Refused, TelemetryClient, Unreachable, replace_token
 from flowlex.telemetry.request_documents import AgentHello, Assignment, Assignments, Heartbeat, Sample
 
-__all__ = ["Agent", "AgentSettings", "JournalInUse"]
-
 _LOG = logging.getLogger(__name__)
 
 

@@ -6,8 +6,6 @@ import json
 from html import escape
 from typing import Any
 
-__all__ = ["api_page"]
-
 _STYLE = "body { font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto } pre { overflow-x: auto }"
 
 

@@ -11,8 +11,6 @@ import sqlalchemy as sa
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.database_tables import ROLLUP, SERIES
 
-__all__ = ["LatestRow", "Reader", "RollupRow", "SampleRow", "TooMuch"]
-
 #: Most series one history read follows, and how many of them one statement merges.
 MAX_SERIES, MERGED = 2_000, 200
 #: A page ends after so many characters of values.

@@ -12,8 +12,6 @@ from flowlex.telemetry.database import Database
 from flowlex.telemetry.database_tables import AGENT, REGISTRATION, TOKEN
 from flowlex.telemetry.request_documents import Registration
 
-__all__ = ["AgentRow", "DuplicateRegistration", "Registry", "TokenRow"]
-
 
 class DuplicateRegistration(Exception):
     """The data name is registered already."""

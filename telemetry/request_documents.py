@@ -17,41 +17,6 @@ from pydantic import (
     model_validator,
 )
 
-__all__ = [
-    "MAX_BATCH",
-    "MAX_ERROR_CHARS",
-    "MAX_VALUE_BYTES",
-    "NAME",
-    "AgentHello",
-    "AgentState",
-    "Aggregate",
-    "Aggregates",
-    "Assignment",
-    "Assignments",
-    "DataName",
-    "Heartbeat",
-    "HistoryAnswer",
-    "Holder",
-    "Inputs",
-    "NoValue",
-    "NodeInputs",
-    "NodeName",
-    "ProgramName",
-    "Reading",
-    "Readings",
-    "Registered",
-    "Registration",
-    "Running",
-    "Sample",
-    "StoredSample",
-    "TokenInfo",
-    "TokenRequest",
-    "TokenSecret",
-    "WriteAnswer",
-    "WriteBatch",
-    "encode_value",
-]
-
 #: Longest value, as JSON text.
 MAX_VALUE_BYTES = 65_536
 #: Most samples in one write.

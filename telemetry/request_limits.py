@@ -11,8 +11,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flowlex.telemetry.prometheus_metrics import HttpMetrics
 
-__all__ = ["BodyLimit", "HostLimit", "Observed", "RateLimit"]
-
 
 class RateLimit:
     """Token buckets by key: ``rate`` requests per second, ten seconds' worth at once."""

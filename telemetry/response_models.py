@@ -12,19 +12,6 @@ from pydantic import BaseModel
 from flowlex.telemetry.read_queries import LatestRow, SampleRow
 from flowlex.telemetry.service_clock import Clock
 
-__all__ = [
-    "BAD_BODY",
-    "ERRORS",
-    "NOT_FOUND",
-    "Ages",
-    "Invalid",
-    "Problem",
-    "known",
-    "no_value_text",
-    "refuse",
-    "sample_text",
-]
-
 T = TypeVar("T")
 
 

@@ -25,8 +25,6 @@ from flowlex.telemetry.sample_writes import SequenceConflict
 from flowlex.telemetry.service_context import Service, Settings
 from flowlex.telemetry.store import Store
 
-__all__ = ["HANDLERS", "create_app", "equip"]
-
 _LOG = logging.getLogger(__name__)
 
 

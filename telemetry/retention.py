@@ -12,8 +12,6 @@ import sqlalchemy as sa
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.database_tables import ROLLUP, SAMPLE, SERIES, SOURCE, STATE
 
-__all__ = ["ROLLUP_STEPS", "Upkeep"]
-
 #: Samples of one step, and of one on a full disk.
 CHUNK, FEW = 5_000, 100
 #: Set aside beside a SQLite database: deleting writes a log first, also on a full disk.

@@ -27,8 +27,6 @@ from flowlex.telemetry.response_models import ERRORS, Ages, Problem, known, no_v
 from flowlex.telemetry.retention import ROLLUP_STEPS
 from flowlex.telemetry.service_context import Service
 
-__all__ = ["router"]
-
 router: APIRouter = APIRouter(
     prefix="/v1", tags=["data"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
 )

@@ -29,8 +29,6 @@ from flowlex.telemetry.response_models import BAD_BODY, ERRORS, NOT_FOUND, Ages,
 from flowlex.telemetry.routes_data import heavy
 from flowlex.telemetry.service_context import Service
 
-__all__ = ["router"]
-
 _CONFLICT: dict[int | str, Any] = {409: {"model": Problem, "description": "Exists already, or another name"}}
 
 router: APIRouter = APIRouter(prefix="/v1", responses=ERRORS, dependencies=[Depends(only_known_parameters)])

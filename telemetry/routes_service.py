@@ -18,8 +18,6 @@ from flowlex.telemetry.request_documents import Holder, TokenInfo, TokenRequest,
 from flowlex.telemetry.response_models import ERRORS, NOT_FOUND, Problem, known, refuse
 from flowlex.telemetry.tokens_and_rights import Role, new_token, rotated
 
-__all__ = ["Health", "health_router", "page_router", "router"]
-
 health_router: APIRouter = APIRouter(
     tags=["service"], dependencies=[Depends(only_known_parameters)], responses={422: ERRORS[422]}
 )

@@ -14,8 +14,6 @@ from flowlex.telemetry.database import Database
 from flowlex.telemetry.database_tables import SAMPLE, SERIES, SOURCE
 from flowlex.telemetry.request_documents import Sample, encode_value
 
-__all__ = ["Batch", "SampleWriter", "SequenceConflict"]
-
 #: Known series and sources are kept in memory; at so many they are forgotten and looked up again.
 MAX_KNOWN = 500_000
 

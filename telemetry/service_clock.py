@@ -13,8 +13,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Clock", "boot", "boot_s"]
-
 
 def boot() -> str:
     """Return what names this boot of the machine."""

@@ -19,8 +19,6 @@ from flowlex.telemetry.store import Store
 from flowlex.telemetry.stored_clock import MAX_SKEW_S
 from flowlex.telemetry.tokens_and_rights import TokenBook
 
-__all__ = ["Service", "Settings"]
-
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 DAY_S = 86_400.0

@@ -9,8 +9,6 @@ from flowlex.telemetry.retention import Upkeep
 from flowlex.telemetry.sample_writes import SampleWriter
 from flowlex.telemetry.stored_clock import ClockMarks
 
-__all__ = ["Store"]
-
 
 class Store:
     """A database (see `Database`) and its parts.

@@ -11,8 +11,6 @@ from flowlex.telemetry.database import Database
 from flowlex.telemetry.database_tables import AGENT, CLOCK, SERIES
 from flowlex.telemetry.service_clock import Clock, boot, boot_s
 
-__all__ = ["MAX_SKEW_S", "ClockMarks"]
-
 _LOG = logging.getLogger(__name__)
 #: A larger difference between two clocks, in seconds, is reported.
 MAX_SKEW_S = 5.0

@@ -19,8 +19,6 @@ from flowlex.telemetry.registrations import TokenRow
 from flowlex.telemetry.service_clock import Clock
 from flowlex.telemetry.store import Store
 
-__all__ = ["Identity", "Role", "TokenBook", "digest", "new_token", "rotated"]
-
 #: A revoked token is refused after at most this long.
 CACHE_S = 2.0
 #: An exchanged token stays good so long, so that an answer that got lost locks nobody out.

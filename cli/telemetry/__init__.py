@@ -12,8 +12,6 @@ from flowlex.cli.telemetry.queries import list_, register, remove, show, unregis
 from flowlex.cli.telemetry.server import migrate, serve
 from flowlex.cli.telemetry.tokens import token_app
 
-__all__ = ["app"]
-
 app: typer.Typer = typer.Typer(name="telemetry", help="The node information service.", no_args_is_help=True)
 app.add_typer(token_app)
 for _command in (serve, migrate, agent, register, unregister, show, remove):

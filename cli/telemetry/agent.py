@@ -21,8 +21,6 @@ from flowlex.cli.telemetry.telemetry_options import (
 if TYPE_CHECKING:
     from flowlex.telemetry.http_client import TelemetryClient
 
-__all__ = ["agent"]
-
 
 def agent(
     node: Annotated[str, typer.Option(help="Name of this node.")],

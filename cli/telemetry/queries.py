@@ -16,8 +16,6 @@ from flowlex.cli.telemetry.telemetry_options import client_for, pairs
 if TYPE_CHECKING:
     from flowlex.telemetry.request_documents import Readings
 
-__all__ = ["list_", "register", "remove", "show", "unregister"]
-
 
 @with_options(client=client_for("admin"))
 def register(

@@ -16,8 +16,6 @@ import typer
 from flowlex.cli.options import with_options
 from flowlex.cli.telemetry.telemetry_options import DEFAULT_DATABASE, LOOPBACK, Database, explained, log_to_stderr
 
-__all__ = ["Listening", "first_tokens", "listen", "listening", "migrate", "serve"]
-
 
 class Listening(NamedTuple):
     """Where and how a service listens."""

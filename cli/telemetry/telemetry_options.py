@@ -16,26 +16,6 @@ import typer
 from flowlex.cli.console_output import note
 from flowlex.cli.input_files import landing
 
-__all__ = [
-    "DEFAULT_DATABASE",
-    "DEFAULT_SERVER",
-    "LOOPBACK",
-    "TOKEN_VARIABLE",
-    "Authority",
-    "Database",
-    "Roles",
-    "Server",
-    "TokenFile",
-    "authority",
-    "client_for",
-    "explained",
-    "log_to_stderr",
-    "pairs",
-    "snapshot",
-    "stored",
-    "token_of",
-]
-
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 TOKEN_VARIABLE = "FLOWLEX_TELEMETRY_TOKEN"
 

@@ -19,8 +19,6 @@ from flowlex.cli.telemetry.telemetry_options import (
     stored,
 )
 
-__all__ = ["token_app"]
-
 token_app: typer.Typer = typer.Typer(
     name="token", help="Make, list and revoke tokens (in the database).", no_args_is_help=True
 )

@@ -6,8 +6,6 @@ import json
 import sys
 from importlib import import_module
 
-__all__ = ["COMMANDS", "NO_INPUT", "NO_SOURCE", "Unfit", "main", "seconds_of"]
-
 #: Module of each shipped command; the function has the command's name.
 COMMANDS: dict[str, str] = {
     "access_cost": "derived_data",

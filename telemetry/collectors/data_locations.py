@@ -14,8 +14,6 @@ from typing import Any
 
 from flowlex.telemetry.collectors.collector_command import NO_SOURCE, Unfit, seconds_of
 
-__all__ = ["hdfs_blocks", "items", "run_history", "scrape"]
-
 _MOST_BYTES = 16_000_000
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from flowlex.telemetry.collectors.collector_command import NO_INPUT, Unfit
 
-__all__ = ["access_cost", "cpu_performance", "normalised_performance", "processing_speed"]
-
 
 def _given() -> dict[str, Any]:
     given: dict[str, Any] = json.load(sys.stdin)

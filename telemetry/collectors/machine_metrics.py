@@ -16,17 +16,6 @@ import psutil
 
 from flowlex.telemetry.collectors.collector_command import NO_SOURCE, Unfit, seconds_of
 
-__all__ = [
-    "cpu_cores",
-    "cpu_free",
-    "disk_read_speed",
-    "disk_throughput",
-    "gpu_memory",
-    "memory_free",
-    "network_bandwidth",
-    "network_throughput",
-]
-
 GROUPS = Path("/sys/fs/cgroup")
 MB = 2**20
 
