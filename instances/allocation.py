@@ -92,50 +92,33 @@ class PairTable(Part):
 
 
 class Entity(Part):
-    """A user or group that owns jobs.
-
-    Parameters
-    ----------
-    weight
-        Its part of the cluster, relative to other entities.
-    inside
-        How its jobs share: ``fair`` by their weights, ``fifo`` the earliest first.
-    """
+    """A user or group that owns jobs."""
 
     name: Name
     weight: Positive = 1.0
+    """Its part of the cluster, relative to other entities."""
     inside: Literal["fair", "fifo"] = "fair"
+    """How its jobs share: ``fair`` by their weights, ``fifo`` the earliest first."""
 
 
 class AllocationJob(Part):
-    """A job; the order of jobs is the order in which they came.
-
-    Parameters
-    ----------
-    job_type
-        Its kind of training.
-    weight
-        Its claim, relative to other jobs.
-    steps_left
-        Steps until it is done; makespan, finish-time fairness and deadlines need it.
-    running_s
-        Seconds since it was submitted.
-    isolated_s
-        Seconds it would have run so far in a cluster of its own share (finish-time fairness).
-    entity
-        Whose it is.
-    deadline_s
-        Seconds from now until it must be done.
-    """
+    """A job; the order of jobs is the order in which they came."""
 
     name: Name
     job_type: Name
+    """Its kind of training."""
     weight: Positive = 1.0
+    """Its claim, relative to other jobs."""
     steps_left: Positive | None = None
+    """Steps until it is done; makespan, finish-time fairness and deadlines need it."""
     running_s: NonNegative = 0.0
+    """Seconds since it was submitted."""
     isolated_s: NonNegative = 0.0
+    """Seconds it would have run so far in a cluster of its own share (finish-time fairness)."""
     entity: Name | None = None
+    """Whose it is."""
     deadline_s: Positive | None = None
+    """Seconds from now until it must be done."""
 
 
 class Limit(Part):

@@ -244,30 +244,10 @@ class Step(Timed):
     event: Literal["step"] = "step"
 
 
-Event = Annotated[
-    Cluster
-    | Submit
-    | Finish
-    | Cancel
-    | AddMachine
-    | RemoveMachine
-    | SetSlots
-    | SetPriority
-    | SetCost
-    | UpdateShares
-    | SetPreemption
-    | Tie
-    | Untie
-    | Relabel
-    | SetQueues
-    | SetGoals
-    | Step
-    | Network
-    | Arrive
-    | Withdraw
-    | Sent,
-    Field(discriminator="event"),
-]
+_OfTasks = Submit | Finish | Cancel | SetPriority | SetCost | UpdateShares | SetPreemption | Tie | Untie
+_OfClusters = Cluster | AddMachine | RemoveMachine | SetSlots | Relabel | SetQueues | SetGoals | Step
+_OfTransfers = Network | Arrive | Withdraw | Sent
+Event = Annotated[_OfTasks | _OfClusters | _OfTransfers, Field(discriminator="event")]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Event)
 
 

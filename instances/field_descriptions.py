@@ -52,7 +52,7 @@ def _below_fields(cls: type) -> dict[str, str]:
         return {}
     assert isinstance(tree.body[0], ast.ClassDef)
     return {
-        field.target.id: inspect.cleandoc(text.value.value)
+        field.target.id: " ".join(text.value.value.split())
         for field, text in pairwise(tree.body[0].body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)

@@ -25,21 +25,7 @@ class Computation(Part):
 
 
 class Transfer(Part):
-    """Data that a computation waits for.
-
-    Attributes
-    ----------
-    feeds
-        The computation (of the same job) that cannot start before this transfer has arrived.
-    ready_s
-        When the data can be sent at the earliest, counted from the job's arrival.
-    deadline_s
-        Latest arrival counted from the job's arrival, when it is given from outside (coflow traces);
-        otherwise the model derives a latest arrival time from the DAG.
-    firm_s
-        Arrival that must be met even where windows are elastic, counted likewise; needs a ``deadline_s`` that is no
-        later. A live scheduler promises it.
-    """
+    """Data that a computation waits for."""
 
     name: Name
     size_mb: Positive
@@ -49,12 +35,18 @@ class Transfer(Part):
     receiver: Name
     """The machine that receives, another one."""
     feeds: Name
+    """The computation (of the same job) that cannot start before this transfer has arrived."""
     made_by: Name | None = None
     """The computation that makes the data; null when they are there from ``ready_s`` on. Plans count
     them from the end of that computation if all transfers before it are on time."""
     ready_s: NonNegative = 0.0
+    """When the data can be sent at the earliest, counted from the job's arrival."""
     deadline_s: Positive | None = None
+    """Latest arrival counted from the job's arrival, when it is given from outside (coflow traces); otherwise the model
+    derives a latest arrival time from the DAG."""
     firm_s: Positive | None = None
+    """Arrival that must be met even where windows are elastic, counted likewise; needs a ``deadline_s`` that is no
+    later. A live scheduler promises it."""
 
     @model_validator(mode="after")
     def _check(self) -> Transfer:

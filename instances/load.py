@@ -43,31 +43,21 @@ class RunRecord(Part):
 
 
 class LoadNode(Part):
-    """A worker; each capacity evaluation reads one of its figures.
-
-    Parameters
-    ----------
-    configuration
-        Computing power by the processor's configuration, in any unit (cores, GHz times cores).
-    cpu_free
-        Idle fraction of its CPUs.
-    performance
-        Performance by whatever evaluation made it, in any unit.
-    cpu_required
-        Fraction that the program needs.
-    history
-        Past runs of the program on this node.
-    true_items_per_s
-        What the node really does, for judging an evaluation; a scheduler does not know it.
-    """
+    """A worker; each capacity evaluation reads one of its figures."""
 
     name: Name
     configuration: NonNegative | None = None
+    """Computing power by the processor's configuration, in any unit (cores, GHz times cores)."""
     cpu_free: Share | None = None
+    """Idle fraction of its CPUs."""
     performance: NonNegative | None = None
+    """Performance by whatever evaluation made it, in any unit."""
     cpu_required: PositiveShare = 0.5
+    """Fraction that the program needs."""
     history: tuple[RunRecord, ...] = ()
+    """Past runs of the program on this node."""
     true_items_per_s: Positive | None = None
+    """What the node really does, for judging an evaluation; a scheduler does not know it."""
 
 
 class Block(Part):

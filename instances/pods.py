@@ -59,32 +59,8 @@ class Pod(Part):
     ----------
     gpu_memory_gb, gpu_share
         GPU memory on each card that it uses, in GB or as a share of a card (one of the two).
-    gpu_cards
-        How many cards it uses at once, each with that much memory.
-    gpu_compute
-        Share of the compute of each of these cards; the shares on a card sum to at most 1, whatever its memory.
-    priority
-        Larger is more important.
-    node_labels
-        The node must have these labels.
-    card_models
-        The node's cards must be of one of these models (empty: any).
-    resources
-        What it asks for of the `resources` of the instance, in integer units.
     gang, spreads, queue
         Names of the gang, the spreads and the queue that it belongs to.
-    node
-        Where it runs; null when it waits to be placed.
-    node_cards
-        Which cards of that node it uses, from 0; while it stays on the node it stays on them. Null: not known, and
-        it is assumed that pods of the node may be repacked on its cards.
-    move_cost
-        A running pod may move at this cost; null: it may not.
-    preempt_cost
-        A running pod may be stopped at this cost, for more important pods only; null: it may not. A gang of which one
-        pod may not be stopped is not stopped.
-    value
-        The value of placing it where admission is weighted by value.
     created_s, deleted_s
         When it came and went in a trace; ``flowlex replay`` lives through them, models place all pods at once.
     """
@@ -97,21 +73,34 @@ class Pod(Part):
     gpu_memory_gb: NonNegative = 0.0
     gpu_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
     gpu_cards: Annotated[int, Field(ge=1, le=64)] = 1
+    """How many cards it uses at once, each with that much memory."""
     gpu_compute: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
+    """Share of the compute of each of these cards; the shares on a card sum to at most 1, whatever its memory."""
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+    """Larger is more important."""
     node_labels: Labels = Field(default={})
+    """The node must have these labels."""
     tolerations: tuple[Name, ...] = ()
     """Taints that it tolerates; their order does not matter."""
     card_models: tuple[Name, ...] = ()
+    """The node's cards must be of one of these models (empty: any)."""
     resources: Amounts = Field(default={})
+    """What it asks for of the `resources` of the instance, in integer units."""
     gang: Name | None = None
     spreads: tuple[Name, ...] = ()
     queue: Name | None = None
     node: Name | None = None
+    """Where it runs; null when it waits to be placed."""
     node_cards: tuple[Annotated[int, Field(ge=0, lt=64)], ...] | None = None
+    """Which cards of that node it uses, from 0; while it stays on the node it stays on them. Null: not known, and it is
+    assumed that pods of the node may be repacked on its cards."""
     move_cost: NonNegative | None = None
+    """A running pod may move at this cost; null: it may not."""
     preempt_cost: Positive | None = None
+    """A running pod may be stopped at this cost, for more important pods only; null: it may not. A gang of which one
+    pod may not be stopped is not stopped."""
     value: NonNegative = 1.0
+    """The value of placing it where admission is weighted by value."""
     created_s: NonNegative | None = None
     deleted_s: NonNegative | None = None
 
