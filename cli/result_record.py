@@ -42,25 +42,23 @@ if TYPE_CHECKING:
 SOLVED = ("optimal", "feasible", "simulated", "measured")
 
 
+#: The keys of a record before it is finished, in their order.
+_KEYS = (
+    *("instance", "name", "kind", "model", "engine", "status", "objective", "bound", "gap", "certificate", "seconds"),
+    *("message", "explanation", "metrics", "solution", "cut_off"),
+)
+
+
 def blank(instance: str, engine: str) -> dict[str, Any]:
     """A record before anything is known."""
-    return {
+    return dict.fromkeys(_KEYS) | {
         "instance": instance,
-        "name": None,
-        "kind": None,
-        "model": None,
         "engine": engine,
         "status": "error",
-        "objective": None,
-        "bound": None,
-        "gap": None,
         "certificate": {"ok": None, "claim": None, "checks": 0, "failed": []},
-        "seconds": {"load": None, "compile": None, "solve": None, "check": None},
+        "seconds": dict.fromkeys(("load", "compile", "solve", "check")),
         "message": "",
-        "explanation": None,
         "metrics": {},
-        "solution": None,
-        "cut_off": None,
     }
 
 

@@ -35,6 +35,7 @@ __all__ = ["MAX_NODES", "format_dimacs", "looks_like_dimacs", "parse_dimacs"]
 MAX_NODES = 10_000_000
 _MANY_NODES = 100_000
 
+_COMMENTS = re.compile(r"(\s*c[^\n]*)*\s*")
 _FIRST_LINE = re.compile(r"p(\s|$)|[na]\s+[+-]?[0-9]")
 #: NumPy reads what does not fit into 64 bits as their largest number, so big ones get a closer look.
 _SAFE = 10**18
@@ -50,16 +51,8 @@ def looks_like_dimacs(text: str) -> bool:
 
     A JSON document never starts that way.
     """
-    start, commented = 0, False
-    while start < len(text):
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        line = text[start : min(end, start + 200)].strip()
-        if line and not line.startswith("c"):
-            return _FIRST_LINE.match(line) is not None
-        commented = commented or bool(line)
-        start = end + 1
-    return commented
+    start = len(_COMMENTS.match(text)[0])  # type: ignore[index]  # it matches any text
+    return _FIRST_LINE.match(text, start) is not None if start < len(text) else bool(text.strip())
 
 
 def parse_dimacs(text: str, name: str = "unnamed") -> NetworkInstance:
@@ -134,14 +127,7 @@ def format_dimacs(instance: Instance) -> str:
     comments = [f"c {line}".rstrip() for line in instance.comment.splitlines()]
     nodes = [f"n {node} {units}" for node, units in enumerate(instance.supply, 1) if units]
     upper = np.where(view.upper == UNBOUNDED, -1, view.upper)
-    rows = zip(
-        (view.tail + 1).tolist(),
-        (view.head + 1).tolist(),
-        view.lower.tolist(),
-        upper.tolist(),
-        view.cost.tolist(),
-        strict=True,
-    )
+    rows = np.column_stack([view.tail + 1, view.head + 1, view.lower, upper, view.cost]).tolist()
     arcs = [f"a {tail} {head} {low} {cap} {cost}" for tail, head, low, cap, cost in rows]
     return "\n".join([*comments, f"p min {view.supply.size} {view.tail.size}", *nodes, *arcs, ""])
 

@@ -112,17 +112,8 @@ class Registry:
         """Return all nodes by name."""
         with self._database.read() as connection:
             rows = connection.execute(sa.select(AGENT).order_by(AGENT.c.node)).all()
-        return [
-            AgentRow(
-                row.node,
-                json.loads(row.labels),
-                json.loads(row.programs),
-                json.loads(row.running),
-                row.buffered,
-                row.last_seen,
-            )
-            for row in rows
-        ]
+        texts = ("labels", "programs", "running")
+        return [AgentRow(**row._asdict() | {name: json.loads(getattr(row, name)) for name in texts}) for row in rows]
 
     # Tokens
 

@@ -7,7 +7,7 @@ so parameters: computing times, disk rate, replicas, the sizes of what tasks mak
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -108,6 +108,11 @@ def _gpu_node(name: str, rack: str, cards: Sequence[int] = ()) -> ClusterNode:
     memory = [{"gpu_gb": cards[k % len(cards)]} if cards else {} for k in range(2)]
     gpus = tuple(Place(name=f"{name}.gpu{k}", capacity={"gpu": 1, **more}) for k, more in enumerate(memory, 1))
     return ClusterNode(name=name, rack=rack, places=(*gpus, Place(name=f"{name}.cores", capacity={"core": 16})))
+
+
+def one_place(name: str, place: str, capacity: dict[str, int], **more: Any) -> ClusterNode:
+    """A node all of whose resources are one place."""
+    return ClusterNode(name=name, places=(Place(name=f"{name}.{place}", capacity=capacity),), **more)
 
 
 def _with_memory(job: ClusterJob, gb: int) -> ClusterJob:
@@ -233,12 +238,7 @@ def cluster_servers(
     rng = np.random.default_rng(seed)
     half = -(-servers // 2)
     nodes = tuple(
-        ClusterNode(
-            name=f"s{k:03}",
-            rack=f"rack{1 + (k >= half)}",
-            places=(Place(name=f"s{k:03}.slots", capacity={"slot": slots}),),
-        )
-        for k in range(servers)
+        one_place(f"s{k:03}", "slots", {"slot": slots}, rack=f"rack{1 + (k >= half)}") for k in range(servers)
     )
     names = [node.name for node in nodes]
     given = [int(part) for part in batch_priorities.split(",")] if batch_priorities else [0] * batches
@@ -290,12 +290,7 @@ def cluster_images(
     rng = np.random.default_rng(seed)
     half = -(-servers // 2)
     nodes = tuple(
-        ClusterNode(
-            name=f"s{k:02}",
-            rack=f"rack{1 + (k >= half)}",
-            labels=("gpu",) if k < half else (),
-            places=(Place(name=f"s{k:02}.slot", capacity={"slot": 1}),),
-        )
+        one_place(f"s{k:02}", "slot", {"slot": 1}, rack=f"rack{1 + (k >= half)}", labels=("gpu",) if k < half else ())
         for k in rng.permutation(servers).tolist()  # queues that take the first place must not find GPUs by chance
     )
     made = tuple(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
+from flowlex.instances.generators.cluster import one_place
 from flowlex.instances.generators.registry import Rate, Share, Size, generator
 
 __all__ = ["cluster_day", "cluster_pods", "cluster_queue", "cluster_random", "cluster_training"]
@@ -123,8 +124,7 @@ def cluster_pods(
     rng = np.random.default_rng(seed)
     sizes = ((24, 16, 64), (16, 12, 32), (16, 12, 32))
     nodes = tuple(
-        ClusterNode(name=f"node{k}", places=(Place(name=f"node{k}.all", capacity={"gpu_gb": g, "core": c, "gb": m}),))
-        for k, (g, c, m) in enumerate(sizes, 1)
+        one_place(f"node{k}", "all", {"gpu_gb": g, "core": c, "gb": m}) for k, (g, c, m) in enumerate(sizes, 1)
     )
     total_gb, mean_gb = sum(g for g, _, _ in sizes), 5.0
     arrivals = np.cumsum(rng.exponential(mean_gb * mean_s / (load * total_gb), pods)).tolist()
@@ -171,10 +171,7 @@ def cluster_day(
         A long task is as much likelier to be among them as it is longer; a uniform part of it is left.
     """
     rng = np.random.default_rng(seed)
-    nodes = tuple(
-        ClusterNode(name=f"m{k}", rack=f"r{k // 40}", places=(Place(name=f"m{k}.s", capacity={"slot": slots}),))
-        for k in range(machines)
-    )
+    nodes = tuple(one_place(f"m{k}", "s", {"slot": slots}, rack=f"r{k // 40}") for k in range(machines))
     sizes = _job_sizes(rng, tasks, tasks)
     mean_s = load * machines * slots * day_s / sum(sizes)
     moments = rng.random(4 * len(sizes)) * day_s
@@ -243,12 +240,7 @@ def cluster_training(
     """
     rng = np.random.default_rng(seed)
     nodes = tuple(
-        ClusterNode(
-            name=f"{kind}-{k}",
-            rack=f"rack-{kind}",
-            labels=(kind,),
-            places=(Place(name=f"{kind}-{k}.gpus", capacity={"gpu": gpus}),),
-        )
+        one_place(f"{kind}-{k}", "gpus", {"gpu": gpus}, rack=f"rack-{kind}", labels=(kind,))
         for kind in _FASTER
         for k in range(nodes_per_type)
     )

@@ -18,7 +18,7 @@ from flowlex.instances.importers.kubernetes_quotas_and_budgets import Budgets
 from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 
-__all__ = ["Plan", "manifests", "plan", "script"]
+__all__ = ["Plan", "manifests", "plan", "pod_of", "script"]
 
 
 @dataclass(frozen=True)
@@ -127,25 +127,22 @@ def plan(
     for pod in instance.pods:
         if pod.gang in held and pod.node is None and pod.name in placement:
             found.waits.setdefault(pod.name, f"a pod of its gang {pod.gang!r} has to wait")
-    placement = {name: node for name, node in placement.items() if name not in found.waits or name in _names(staying)}
+    stay = {pod.name for pod in staying}
+    placement = {name: node for name, node in placement.items() if name not in found.waits or name in stay}
     ordered, later = _ordered(instance, placement)
     found.waits.update(
         dict.fromkeys(later, "no order of bindings keeps its topology spread; the next placement takes it")
     )
     if not ordered:  # nothing takes the place of pods that stop
-        stopped = [item for item in found.items if _full(item) not in placement]
+        stopped = [item for item in found.items if pod_of(item) not in placement]
         found.waits.update(
-            (_full(item), "it goes on where it runs, as nothing is bound in its place") for item in stopped
+            (pod_of(item), "it goes on where it runs, as nothing is bound in its place") for item in stopped
         )
         found.items[:] = [item for item in found.items if item not in stopped]
     found.items.extend(replaced)
     for number, pod in enumerate(ordered):
         found.items.append(_binding(pod, placement[pod.name], cards, known.get(pod.name), now_ns + number))
     return found
-
-
-def _names(pods: Sequence[Pod]) -> set[str]:
-    return {pod.name for pod in pods}
 
 
 def _hinders(pod: Pod, placement: Mapping[str, str], staying: Sequence[Pod]) -> str | None:
@@ -246,8 +243,8 @@ def manifests(path: str | Path, instance: PodInstance, found: Plan, placement: M
         if kind == "Pod" and isinstance(item.get("metadata"), dict) and "name" in item["metadata"]
     }
     evicted = [item for item in found.items if item["kind"] == "Eviction"]
-    bound = {_full(item): item for item in found.items if item["kind"] == "Binding"}
-    gone = {_full(item) for item in evicted}
+    bound = {pod_of(item): item for item in found.items if item["kind"] == "Binding"}
+    gone = {pod_of(item) for item in evicted}
     moved = [pod.name for pod in instance.pods if pod.name in gone and pod.name in placement]
     items = list(evicted)
     for name in dict.fromkeys([*bound, *moved]):
@@ -267,5 +264,6 @@ def manifests(path: str | Path, instance: PodInstance, found: Plan, placement: M
     return Plan(items).document
 
 
-def _full(item: Mapping[str, Any]) -> str:
+def pod_of(item: Mapping[str, Any]) -> str:
+    """The pod that an Eviction or a Binding is about."""
     return f"{item['metadata']['namespace']}/{item['metadata']['name']}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from flowlex.instances.importers.kubernetes_bindings import Plan
+from flowlex.instances.importers.kubernetes_bindings import Plan, pod_of
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, Kind, KubePod
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft, Selection
 
@@ -18,7 +17,7 @@ def changed_since(found: Plan, before: Cluster, now: Cluster) -> dict[str, str]:
     wrong: dict[str, str] = {}
     used = {item["target"]["name"] for item in found.items if item["kind"] == "Binding"}
     for item in found.items:
-        old, new = was.get(name := _name(item)), pods.get(name)
+        old, new = was.get(name := pod_of(item)), pods.get(name)
         if old is None:
             wrong[name] = "it is not among the objects that the placement was made from"
         elif new is None:
@@ -39,7 +38,7 @@ def changed_since(found: Plan, before: Cluster, now: Cluster) -> dict[str, str]:
             wrong.setdefault(pod.name, f"it came to node {pod.node}")
         elif (old.requests, old.ports) != (pod.requests, pod.ports):
             wrong.setdefault(pod.name, f"what it uses of node {pod.node} changed")
-    ours = {_name(item) for item in found.items}
+    ours = {pod_of(item) for item in found.items}
     rules = _Rules(now, [pods[name] for name in sorted(ours & pods.keys()) if pods[name].node is None])
     for name in sorted((was.keys() | pods.keys()) - wrong.keys() - ours):
         old, new = was.get(name), pods.get(name)
@@ -87,10 +86,6 @@ class _Rules:
 def _place(pod: KubePod | None) -> tuple[str, Kind, bool] | None:
     """What rules of other pods see of a pod that runs."""
     return None if pod is None or pod.node is None else (pod.node, pod.kind, pod.ending)
-
-
-def _name(item: Mapping[str, Any]) -> str:
-    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
 
 
 def _version(pod: KubePod) -> str:

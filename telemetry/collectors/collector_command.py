@@ -8,22 +8,14 @@ from importlib import import_module
 
 #: Module of each shipped command; the function has the command's name.
 COMMANDS: dict[str, str] = {
-    "access_cost": "derived_data",
-    "cpu_cores": "machine_metrics",
-    "cpu_free": "machine_metrics",
-    "cpu_performance": "derived_data",
-    "disk_read_speed": "machine_metrics",
-    "disk_throughput": "machine_metrics",
-    "gpu_memory": "machine_metrics",
-    "hdfs_blocks": "data_locations",
-    "items": "data_locations",
-    "memory_free": "machine_metrics",
-    "network_bandwidth": "machine_metrics",
-    "network_throughput": "machine_metrics",
-    "normalised_performance": "derived_data",
-    "processing_speed": "derived_data",
-    "run_history": "data_locations",
-    "scrape": "data_locations",
+    name: module
+    for module, names in {
+        "data_locations": "hdfs_blocks items run_history scrape",
+        "derived_data": "access_cost cpu_performance normalised_performance processing_speed",
+        "machine_metrics": "cpu_cores cpu_free disk_read_speed disk_throughput gpu_memory memory_free "
+        "network_bandwidth network_throughput",
+    }.items()
+    for name in names.split()
 }
 #: Exit codes of sysexits.h: no input yet, and no such device on this node.
 NO_INPUT, NO_SOURCE = 66, 69
