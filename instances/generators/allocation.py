@@ -139,26 +139,17 @@ def gavel_like(
 ) -> AllocationInstance:
     """Jobs of the Gavel paper's mix on k80, p100 and v100, throughputs from stated distributions.
 
-    Parameters
-    ----------
-    jobs, gpus
-        How many jobs; GPUs of each of the three types.
-    models
-        Neural networks; each makes a job type for 1, 2, 4 and 8 GPUs. Steps/s on one k80 are log-uniform in 0.5..20;
-        p100 and v100 are a uniform 2..5 and 3..12 times as fast (the paper reports up to ten times); n GPUs bring n^u
-        times the speed, u uniform in 0.7..1.
-    entities
-        Users who share the jobs, in turn; 0 for none.
-    own
-        Every job is a job type of its own, so that no two have the same throughputs; ``models`` is not read, and pairs
-        come as one table per GPU type, to four digits.
-    sharing, least_gain
-        Pairs of job types that share GPUs; each keeps a uniform 40 to 100 % of its speed, and a pair is kept where
-        these fractions sum to over ``least_gain``.
-    arrivals, jobs_per_hour
-        ``together``, or a snapshot of a ``poisson`` process.
-    slack
-        Deadlines at so many times the duration at full speed; 0 for none.
+    - ``jobs``, ``gpus``: how many jobs; GPUs of each of the three types.
+    - ``models``: neural networks; each makes a job type for 1, 2, 4 and 8 GPUs. Steps/s on one k80 are log-uniform in
+      0.5..20; p100 and v100 are a uniform 2..5 and 3..12 times as fast (the paper reports up to ten times); n GPUs
+      bring n^u times the speed, u uniform in 0.7..1.
+    - ``entities``: users who share the jobs, in turn; 0 for none.
+    - ``own``: every job is a job type of its own, so that no two have the same throughputs; ``models`` is not read, and
+      pairs come as one table per GPU type, to four digits.
+    - ``sharing``, ``least_gain``: pairs of job types that share GPUs; each keeps a uniform 40 to 100 % of its speed,
+      and a pair is kept where these fractions sum to over ``least_gain``.
+    - ``arrivals``, ``jobs_per_hour``: ``together``, or a snapshot of a ``poisson`` process.
+    - ``slack``: deadlines at so many times the duration at full speed; 0 for none.
     """
     rng = np.random.default_rng([seed, 1])
     kinds: list[JobType] = []

@@ -46,30 +46,19 @@ def cluster_testbed(
 ) -> ClusterWorkload:
     """The GPU-assignment paper's testbed over time: 15 nodes of two GPUs in 4 racks, J1-J36 as graphs of tasks.
 
-    Parameters
-    ----------
-    seed
-        Order of jobs, replicas.
-    jobs, count
-        Names such as ``"J1,J9"``; else so many drawn at random from J1-J36 with replacement, dealt to the users in
-        turn; else, with both left out, all of J1-J36 once.
-    users
-        Whose queues the jobs join.
-    jobs_at_once
-        Jobs that run at a time.
-    replicas
-        Nodes that hold each shard.
-    aggregation
-        Uplink of each rack: 1 Gbit/s (``limited``) or 10 Gbit/s.
-    disk_mb_per_s, compute_s_per_gb
-        Disk of a node, seconds of computing per GB read (four times that for prime tests).
-    output_share
-        What a task makes, as a part of what it read.
-    shuffled
-        Jobs in random order, else as listed.
-    card_gb, task_gb
-        GB of the two GPUs of a node, and that the GPU tasks of one job after another need, in turn: ``"10,24"``,
-        ``"8,20,4"``. Both or neither (the paper's tasks all fit its GPUs).
+    - ``seed``: order of jobs, replicas.
+    - ``jobs``, ``count``: names such as ``"J1,J9"``; else so many drawn at random from J1-J36 with replacement, dealt
+      to the users in turn; else, with both left out, all of J1-J36 once.
+    - ``users``: whose queues the jobs join.
+    - ``jobs_at_once``: jobs that run at a time.
+    - ``replicas``: nodes that hold each shard.
+    - ``aggregation``: uplink of each rack: 1 Gbit/s (``limited``) or 10 Gbit/s.
+    - ``disk_mb_per_s``, ``compute_s_per_gb``: disk of a node, seconds of computing per GB read (four times that for
+      prime tests).
+    - ``output_share``: what a task makes, as a part of what it read.
+    - ``shuffled``: jobs in random order, else as listed.
+    - ``card_gb``, ``task_gb``: GB of the two GPUs of a node, and that the GPU tasks of one job after another need, in
+      turn: ``"10,24"``, ``"8,20,4"``. Both or neither (the paper's tasks all fit its GPUs).
     """
     require(bool(card_gb) == bool(task_gb), "give card_gb and task_gb both or neither: one is compared with the other")
     cards, needs = _amounts("card_gb", card_gb), _amounts("task_gb", task_gb)
@@ -222,18 +211,13 @@ def cluster_servers(
 ) -> ClusterWorkload:
     """Sirius' testbed over time: 20 servers of 24 slots in 2 racks, batches that read blocks, and a stream of queries.
 
-    Parameters
-    ----------
-    seed
-        Blocks, computing times (log-normal around their mean, spread 0.5), arrivals of queries (Poisson).
-    servers, slots
-        The cluster; the first half is rack 1.
-    batches, batch_tasks, batch_s, block_mb, replicas
-        Batches at time 0; each task reads one block.
-    queries, query_tasks, query_s, query_every_s
-        Jobs of priority 0 of short tasks without data, as TPC-H's.
-    batch_priorities
-        Such as ``"1,2,5"``; all 0 (as important as the queries) if not given.
+    - ``seed``: blocks, computing times (log-normal around their mean, spread 0.5), arrivals of queries (Poisson).
+    - ``servers``, ``slots``: the cluster; the first half is rack 1.
+    - ``batches``, ``batch_tasks``, ``batch_s``, ``block_mb``, ``replicas``: batches at time 0; each task reads one
+      block.
+    - ``queries``, ``query_tasks``, ``query_s``, ``query_every_s``: jobs of priority 0 of short tasks without data, as
+      TPC-H's.
+    - ``batch_priorities``: such as ``"1,2,5"``; all 0 (as important as the queries) if not given.
     """
     rng = np.random.default_rng(seed)
     half = -(-servers // 2)
@@ -278,14 +262,10 @@ def cluster_images(
 ) -> ClusterWorkload:
     """Image tasks on Sirius' testbed with one slot per server; the first half of the servers has GPUs.
 
-    Parameters
-    ----------
-    seed
-        Computing times.
-    tasks
-        10: each can have a GPU server; 20: half of them cannot at once.
-    compute_s, slow
-        Mean seconds on a GPU server, and how many times as long it takes on another (not printed in the paper).
+    - ``seed``: computing times.
+    - ``tasks``: 10: each can have a GPU server; 20: half of them cannot at once.
+    - ``compute_s``, ``slow``: mean seconds on a GPU server, and how many times as long it takes on another (not printed
+      in the paper).
     """
     rng = np.random.default_rng(seed)
     half = -(-servers // 2)

@@ -26,16 +26,10 @@ def cluster_queue(
 ) -> ClusterWorkload:
     """A queue of theory: Poisson arrivals, mean service one second, c servers: M/M/c, M/D/1, M/G/1.
 
-    Parameters
-    ----------
-    seed
-        Arrivals and services.
-    servers, load
-        c, and arrivals per second over c.
-    tasks
-        Arrivals in all, each a job of one task.
-    service
-        Law of the service time, with mean 1 s; ``uniform`` on (0, 2).
+    - ``seed``: arrivals and services.
+    - ``servers``, ``load``: c, and arrivals per second over c.
+    - ``tasks``: arrivals in all, each a job of one task.
+    - ``service``: law of the service time, with mean 1 s; ``uniform`` on (0, 2).
     """
     rng = np.random.default_rng(seed)
     arrivals = np.cumsum(rng.exponential(1.0 / (load * servers), tasks))
@@ -63,16 +57,9 @@ def cluster_random(
 ) -> ClusterWorkload:
     """A small cluster with random graphs of tasks, arrivals and, with ``outages``, nodes that fail and return.
 
-    Parameters
-    ----------
-    seed
-        Of everything.
-    nodes, jobs, most_tasks
-        Sizes; a node has one or two places.
-    outages
-        Chance of a node to fail once, for up to 20 s.
-    resource
-        What tasks take one of.
+    - ``nodes``, ``jobs``, ``most_tasks``: sizes; a node has one or two places.
+    - ``outages``: chance of a node to fail once, for up to 20 s.
+    - ``resource``: what tasks take one of.
     """
     rng = np.random.default_rng(seed)
     cluster = []
@@ -110,16 +97,11 @@ def cluster_pods(
 ) -> ClusterWorkload:
     """Three nodes whose GPU memory is shared in GB: pods of single digits arrive, run and leave.
 
-    Parameters
-    ----------
-    seed
-        Sizes, priorities, arrivals (Poisson), durations (exponential).
-    pods, load
-        How many, and the GPU memory they ask for per second over what the nodes have; above 1 a queue builds up.
-    mean_s
-        Mean duration.
-    priorities
-        Classes, 0 the most important.
+    - ``seed``: sizes, priorities, arrivals (Poisson), durations (exponential).
+    - ``pods``, ``load``: how many, and the GPU memory they ask for per second over what the nodes have; above 1 a queue
+      builds up.
+    - ``mean_s``: mean duration.
+    - ``priorities``: classes, 0 the most important.
     """
     rng = np.random.default_rng(seed)
     sizes = ((24, 16, 64), (16, 12, 32), (16, 12, 32))
@@ -153,22 +135,14 @@ def cluster_day(
 ) -> ClusterWorkload:
     """A day in the manner of the Google trace: heavy-tailed jobs and durations, arrivals that follow the sun.
 
-    Parameters
-    ----------
-    seed
-        Of everything. Job sizes follow a Pareto law of exponent 1.2, cut at a fiftieth of all tasks; durations are
-        log-normal with spread 1.5; arrivals are Poisson with a rate that swings by 40 % over the day.
-    machines, slots
-        The cluster; 40 machines to a rack.
-    tasks, load
-        How many, and the slots that they hold on average over those that there are.
-    day_s
-        When arrivals end.
-    priorities
-        Classes, 0 the most important.
-    begun
-        The day before was like it: jobs are under way at its beginning, with as many tasks as hold slots on average.
-        A long task is as much likelier to be among them as it is longer; a uniform part of it is left.
+    - ``seed``: of everything. Job sizes follow a Pareto law of exponent 1.2, cut at a fiftieth of all tasks; durations
+      are log-normal with spread 1.5; arrivals are Poisson with a rate that swings by 40 % over the day.
+    - ``machines``, ``slots``: the cluster; 40 machines to a rack.
+    - ``tasks``, ``load``: how many, and the slots that they hold on average over those that there are.
+    - ``day_s``: when arrivals end.
+    - ``priorities``: classes, 0 the most important.
+    - ``begun``: the day before was like it: jobs are under way at its beginning, with as many tasks as hold slots on
+      average. A long task is as much likelier to be among them as it is longer; a uniform part of it is left.
     """
     rng = np.random.default_rng(seed)
     nodes = tuple(one_place(f"m{k}", "s", {"slot": slots}, rack=f"r{k // 40}") for k in range(machines))
@@ -223,20 +197,12 @@ def cluster_training(
 ) -> ClusterWorkload:
     """Training jobs that keep checkpoints, on nodes of v100, p100 and k80.
 
-    Parameters
-    ----------
-    seed
-        Speeds, scales, lengths (exponential), arrivals (Poisson).
-    jobs, users
-        How many, dealt to the users in turn.
-    nodes_per_type, gpus
-        Nodes of each type, and GPUs of a node.
-    load
-        GPU seconds that jobs ask for per second, each counted at its mean speed over the types, over all GPUs.
-    mean_s
-        Mean seconds of a job on k80.
-    checkpoint_mb
-        Read at every start, from two nodes that hold it.
+    - ``seed``: speeds, scales, lengths (exponential), arrivals (Poisson).
+    - ``jobs``, ``users``: how many, dealt to the users in turn.
+    - ``nodes_per_type``, ``gpus``: nodes of each type, and GPUs of a node.
+    - ``load``: GPU seconds that jobs ask for per second, each counted at its mean speed over the types, over all GPUs.
+    - ``mean_s``: mean seconds of a job on k80.
+    - ``checkpoint_mb``: read at every start, from two nodes that hold it.
     """
     rng = np.random.default_rng(seed)
     nodes = tuple(

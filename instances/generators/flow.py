@@ -30,14 +30,10 @@ def flow_testbed(
 ) -> FlowInstance:
     """Sirius' testbed: 20 servers of 24 slots in 2 racks, GPUs in the first, with batch, service and image jobs.
 
-    Parameters
-    ----------
-    batch_jobs, batch_tasks
-        Batches (priority 2) and the tasks of each; every task reads one block with three replicas.
-    service_tasks
-        Tasks of the service (priority 0), one per machine at the least.
-    image_tasks
-        Tasks of the image job (priority 1), which gains from GPUs.
+    - ``batch_jobs``, ``batch_tasks``: batches (priority 2) and the tasks of each; every task reads one block with three
+      replicas.
+    - ``service_tasks``: tasks of the service (priority 0), one per machine at the least.
+    - ``image_tasks``: tasks of the image job (priority 1), which gains from GPUs.
     """
     rng = np.random.default_rng(seed)
     machines = tuple(
@@ -78,19 +74,12 @@ def flow_scale(
 ) -> FlowInstance:
     """A large cluster with heavy-tailed jobs as in the Google trace.
 
-    Parameters
-    ----------
-    machines, slots, machines_per_rack
-        The cluster; ``slots`` per machine.
-    tasks
-        Tasks in all. Job sizes follow a discrete Pareto law of exponent 1.2 (most jobs have one task, a few
-        hundreds), cut at a twentieth of all tasks.
-    replicas, blocks
-        Each task reads 1 to ``blocks`` blocks of 64 to 512 MB, each on ``replicas`` machines.
-    priorities
-        Classes 0 .. priorities - 1; middle ones are the commonest.
-    gpu_share
-        Share of machines with a ``gpu``; a twentieth of the jobs prefer one.
+    - ``machines``, ``slots``, ``machines_per_rack``: the cluster; ``slots`` per machine.
+    - ``tasks``: tasks in all. Job sizes follow a discrete Pareto law of exponent 1.2 (most jobs have one task, a few
+      hundreds), cut at a twentieth of all tasks.
+    - ``replicas``, ``blocks``: each task reads 1 to ``blocks`` blocks of 64 to 512 MB, each on ``replicas`` machines.
+    - ``priorities``: classes 0 .. priorities - 1; middle ones are the commonest.
+    - ``gpu_share``: share of machines with a ``gpu``; a twentieth of the jobs prefer one.
     """
     rng = np.random.default_rng(seed)
     labels = rng.random(machines) < gpu_share

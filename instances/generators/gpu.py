@@ -94,20 +94,12 @@ def gpu_testbed(
 ) -> GpuInstance:
     """The paper's testbed, 15 nodes with two 10 GB GPUs in 4 racks, while some of J1-J37 share it.
 
-    Parameters
-    ----------
-    seed
-        Chooses jobs, replicas and running tasks.
-    active
-        How many jobs are active, drawn from J1-J37; not used when ``jobs`` names them.
-    jobs
-        The active jobs by name, such as ``"J1,J9"``.
-    replicas
-        Nodes that hold each shard.
-    running
-        Share of the GPUs (0 to 1) that already run a task.
-    aggregation
-        ``"limited"`` (1 Gbit/s) or ``"unlimited"`` (10 Gbit/s) switch between the racks.
+    - ``seed``: chooses jobs, replicas and running tasks.
+    - ``active``: how many jobs are active, drawn from J1-J37; not used when ``jobs`` names them.
+    - ``jobs``: the active jobs by name, such as ``"J1,J9"``.
+    - ``replicas``: nodes that hold each shard.
+    - ``running``: share of the GPUs (0 to 1) that already run a task.
+    - ``aggregation``: ``"limited"`` (1 Gbit/s) or ``"unlimited"`` (10 Gbit/s) switch between the racks.
     """
     count = sum(TESTBED_RACKS)
     require(replicas <= count, f"replicas={replicas}: the testbed holds 1 to {count} replicas of a shard")
@@ -156,24 +148,14 @@ def gpu_scale(
 ) -> GpuInstance:
     """A cluster of any size; the defaults are the paper's largest case (2000 GPUs, 100 jobs).
 
-    Parameters
-    ----------
-    seed
-        Chooses job sizes, shard sizes, replicas, memories and running tasks.
-    gpus, gpus_per_node
-        GPUs in all and on each node (the last node may have fewer).
-    racks
-        The nodes are dealt out to them evenly.
-    jobs, tasks
-        Jobs, and tasks of all jobs together; each job has at least one.
-    replicas, shards
-        Nodes that hold each shard; shards that each task reads (0 is allowed).
-    running
-        Share of the GPUs (0 to 1) that already run a task.
-    mixed_memory
-        GPUs of 8 to 24 GB, equal on each node, and tasks of 4 to 20 GB; else 10 GB and 8 GB.
-    aggregation
-        As in the testbed.
+    - ``seed``: chooses job sizes, shard sizes, replicas, memories and running tasks.
+    - ``gpus``, ``gpus_per_node``: GPUs in all and on each node (the last node may have fewer).
+    - ``racks``: the nodes are dealt out to them evenly.
+    - ``jobs``, ``tasks``: jobs, and tasks of all jobs together; each job has at least one.
+    - ``replicas``, ``shards``: nodes that hold each shard; shards that each task reads (0 is allowed).
+    - ``running``: share of the GPUs (0 to 1) that already run a task.
+    - ``mixed_memory``: GPUs of 8 to 24 GB, equal on each node, and tasks of 4 to 20 GB; else 10 GB and 8 GB.
+    - ``aggregation``: as in the testbed.
     """
     count = -(-gpus // gpus_per_node)
     require(racks <= count, f"racks={racks}: {count} nodes fill 1 to {count} racks")
@@ -224,20 +206,12 @@ def gpu_random(
 ) -> GpuInstance:
     """A small irregular cluster for tests: mixed memory on a node, nodes without GPUs, tasks without shards.
 
-    Parameters
-    ----------
-    seed
-        Chooses everything that the other parameters bound.
-    nodes, racks
-        Nodes, each in one of at most so many racks.
-    gpus_per_node
-        Most GPUs of a node.
-    jobs, tasks
-        Jobs, and tasks of all jobs together.
-    shards, replicas
-        Most shards of a task, most replicas of a shard.
-    running
-        Share of the GPUs (0 to 1) that already run a task, as far as tasks fit them.
+    - ``seed``: chooses everything that the other parameters bound.
+    - ``nodes``, ``racks``: nodes, each in one of at most so many racks.
+    - ``gpus_per_node``: most GPUs of a node.
+    - ``jobs``, ``tasks``: jobs, and tasks of all jobs together.
+    - ``shards``, ``replicas``: most shards of a task, most replicas of a shard.
+    - ``running``: share of the GPUs (0 to 1) that already run a task, as far as tasks fit them.
     """
     require(jobs <= tasks, f"jobs={jobs}, tasks={tasks}: each job needs a task")
     rng = np.random.default_rng(seed)

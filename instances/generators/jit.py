@@ -60,35 +60,24 @@ def jit_cluster(
 ) -> JitInstance:
     """Training iterations of five networks on a cluster, arriving at random, with background copies.
 
-    Parameters
-    ----------
-    seed
-        Of everything random: arrivals, networks, senders and receivers, copies.
-    machines, rate_mbps
-        Number of machines, and the rate of each port in both directions.
-    jobs
-        Number of jobs.
-    mix
-        Networks to draw from in equal shares, joined by commas, or ``all`` (see `NETWORKS`).
-    arrivals_per_s
-        Rate of the Poisson process of arrivals.
-    copies
-        Number of background copies of 5, 10, 20, 30 or 40 Gbit, arriving while the jobs do.
-    slot_s, units_per_slot
-        Planning grid: the unit is what a port sends in one slot, divided by ``units_per_slot``.
-    batch, gflops
-        Samples of an iteration, and speed of a machine in Gflop/s; together they give the compute times.
-    placement
-        ``scatter``: a random sender and receiver for every transfer (the paper's words). ``worker``: one random
-        receiver per job, a random sender per transfer (a parameter-server job).
-    phase
-        ``iteration``: forward and backward pass and updates. ``forward``: the forward pass alone, which is what waits
-        for the parameters. ``exchange``: an iteration that also sends every gradient back to where its tensor came
-        from, as soon as the backward pass has computed it; the update waits for it.
-    computing
-        Seconds that a job computes, over those in which one port sends its transfers; then ``gflops`` has no effect.
-    scale_to_table
-        Scale the tensors of a network so that their total is the one printed in the paper's table.
+    - ``seed``: of everything random: arrivals, networks, senders and receivers, copies.
+    - ``machines``, ``rate_mbps``: number of machines, and the rate of each port in both directions.
+    - ``jobs``: number of jobs.
+    - ``mix``: networks to draw from in equal shares, joined by commas, or ``all`` (see `NETWORKS`).
+    - ``arrivals_per_s``: rate of the Poisson process of arrivals.
+    - ``copies``: number of background copies of 5, 10, 20, 30 or 40 Gbit, arriving while the jobs do.
+    - ``slot_s``, ``units_per_slot``: planning grid: the unit is what a port sends in one slot, divided by
+      ``units_per_slot``.
+    - ``batch``, ``gflops``: samples of an iteration, and speed of a machine in Gflop/s; together they give the compute
+      times.
+    - ``placement``: ``scatter``: a random sender and receiver for every transfer (the paper's words). ``worker``: one
+      random receiver per job, a random sender per transfer (a parameter-server job).
+    - ``phase``: ``iteration``: forward and backward pass and updates. ``forward``: the forward pass alone, which is
+      what waits for the parameters. ``exchange``: an iteration that also sends every gradient back to where its tensor
+      came from, as soon as the backward pass has computed it; the update waits for it.
+    - ``computing``: seconds that a job computes, over those in which one port sends its transfers; then ``gflops`` has
+      no effect.
+    - ``scale_to_table``: scale the tensors of a network so that their total is the one printed in the paper's table.
 
     Source: shared/papers/jit-bandwidth.md, "Workload". Speed, batch and arrival rate are not in the paper.
     """
@@ -204,20 +193,12 @@ def jit_random(
 ) -> JitInstance:
     """Small random jobs for tests: slots of one second, units of one MB, integer sizes.
 
-    Parameters
-    ----------
-    machines, jobs
-        How many.
-    transfers
-        Transfers per job; each feeds a computation of its own in a random DAG.
-    slots
-        Every window lies in slots ``0 .. slots - 1``.
-    capacity
-        Units per slot and port.
-    largest
-        Largest size in units.
-    deadlines
-        Give every transfer a window by ``ready_s`` and ``deadline_s``; otherwise the DAG decides.
+    - ``machines``, ``jobs``: how many.
+    - ``transfers``: transfers per job; each feeds a computation of its own in a random DAG.
+    - ``slots``: every window lies in slots ``0 .. slots - 1``.
+    - ``capacity``: units per slot and port.
+    - ``largest``: largest size in units.
+    - ``deadlines``: give every transfer a window by ``ready_s`` and ``deadline_s``; otherwise the DAG decides.
     """
     rng = np.random.default_rng(seed)
     names = [f"m{k}" for k in range(machines)]

@@ -28,16 +28,10 @@ def inference_cluster(
 ) -> LoadPartitionInstance:
     """Workers with different background load and run history, items in blocks with replicas.
 
-    Parameters
-    ----------
-    workers, items
-        Sizes; the master only assigns and is not among the nodes.
-    replicas
-        Nodes that hold each block (at most all).
-    block_items
-        Items in a block.
-    skew
-        0 spreads blocks evenly over the workers; 1 puts them all on few.
+    - ``workers``, ``items``: sizes; the master only assigns and is not among the nodes.
+    - ``replicas``: nodes that hold each block (at most all).
+    - ``block_items``: items in a block.
+    - ``skew``: 0 spreads blocks evenly over the workers; 1 puts them all on few.
     """
     rng = np.random.default_rng(seed)
     cores = rng.choice([4, 8, 16], workers)

@@ -28,18 +28,11 @@ def network_random(
 ) -> NetworkInstance:
     """A random network that has a flow: supplies are the balance of a random flow within the bounds.
 
-    Parameters
-    ----------
-    seed
-        Chooses everything.
-    nodes, arcs
-        Sizes; a few nodes may stay isolated, a few arcs be self-loops.
-    max_cost, max_capacity
-        Costs are up to ``max_cost`` in size, upper bounds up to ``max_capacity``.
-    negative, lower, parallel, unbounded
-        Shares of the arcs (0 to 1, each drawn for itself) with a negative cost, with a lower bound, that
-        repeat another arc, and without an upper bound (these never cost less than nothing, so that the
-        optimum is finite).
+    - ``nodes``, ``arcs``: sizes; a few nodes may stay isolated, a few arcs be self-loops.
+    - ``max_cost``, ``max_capacity``: costs are up to ``max_cost`` in size, upper bounds up to ``max_capacity``.
+    - ``negative``, ``lower``, ``parallel``, ``unbounded``: shares of the arcs (0 to 1, each drawn for itself) with a
+      negative cost, with a lower bound, that repeat another arc, and without an upper bound (these never cost less than
+      nothing, so that the optimum is finite).
     """
     rng = np.random.default_rng(seed)
     tail, head = rng.integers(0, nodes, (2, arcs))
@@ -76,18 +69,11 @@ def network_assignment(
     ``max_cost``), task to sink (waiting, more expensive than any place), machine to sink (``slots`` parallel arcs,
     each more expensive than the one before, so that load spreads).
 
-    Parameters
-    ----------
-    seed
-        Chooses machines and costs.
-    machines, tasks
-        Sizes.
-    choices
-        Different machines that each task may go to.
-    slots
-        Tasks that a machine takes.
-    max_cost
-        Largest cost of a task on a machine.
+    - ``seed``: chooses machines and costs.
+    - ``machines``, ``tasks``: sizes.
+    - ``choices``: different machines that each task may go to.
+    - ``slots``: tasks that a machine takes.
+    - ``max_cost``: largest cost of a task on a machine.
     """
     require(choices <= machines, f"choices={choices}: each of {tasks} tasks chooses among {machines} machines")
     rng = np.random.default_rng(seed)
@@ -134,16 +120,10 @@ def network_netgen(
     family NETGEN-8 with 2**12 nodes. Source: Klingman, Napier and Stutz, "NETGEN" (1974); reconstructed, so that
     the numbers differ from the original's.
 
-    Parameters
-    ----------
-    seed
-        Chooses everything.
-    nodes, arcs, sources, sinks, supply
-        Sizes; ``supply`` is the sum over all sources.
-    max_cost, max_capacity
-        Costs and capacities are drawn from 1 to these; an arc of a chain holds the supply that runs through it.
-    dear
-        Share of the chains' arcs that cost ``max_cost``, so that the flow they hold is a bad one.
+    - ``nodes``, ``arcs``, ``sources``, ``sinks``, ``supply``: sizes; ``supply`` is the sum over all sources.
+    - ``max_cost``, ``max_capacity``: costs and capacities are drawn from 1 to these; an arc of a chain holds the supply
+      that runs through it.
+    - ``dear``: share of the chains' arcs that cost ``max_cost``, so that the flow they hold is a bad one.
     """
     require(nodes >= sources + sinks, f"nodes={nodes}: {sources} sources and {sinks} sinks need as many")
     require(supply >= max(sources, sinks), f"supply={supply}: every source and sink needs a unit")

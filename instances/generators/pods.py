@@ -34,12 +34,9 @@ def kubeflow_testbed(
 
     The paper's own sizes are lost; those here are ours, drawn so that some pods have to wait.
 
-    Parameters
-    ----------
-    draws
-        ``mixed``: requests of usual sizes (cores run out first). ``digits``: single-digit integers on nodes that are
-        scarce of GPU memory, as the paper says; GPU pods want the label and CPU pods tolerate the taint that set GPU
-        and CPU nodes apart.
+    - ``draws``: ``mixed``: requests of usual sizes (cores run out first). ``digits``: single-digit integers on nodes
+      that are scarce of GPU memory, as the paper says; GPU pods want the label and CPU pods tolerate the taint that set
+      GPU and CPU nodes apart.
     """
     rng = np.random.default_rng(seed)
     if draws == "digits":
@@ -116,12 +113,8 @@ def pods_scale(
 ) -> PodInstance:
     """A cluster of a few node types and pods of a few shapes.
 
-    Parameters
-    ----------
-    running
-        Share of the pods that run already, wherever they fit first; half of those may move at a cost.
-    classes
-        Number of priorities.
+    - ``running``: share of the pods that run already, wherever they fit first; half of those may move at a cost.
+    - ``classes``: number of priorities.
     """
     rng = np.random.default_rng(seed)
     which = rng.choice(len(_NODE_TYPES), nodes, p=[t[-1] for t in _NODE_TYPES])
@@ -193,12 +186,8 @@ def openb_arrivals(
 ) -> PodInstance:
     """Pods of the openb trace in random order, with random copies, as they are submitted (all of priority 0).
 
-    Parameters
-    ----------
-    nodes, pods
-        ``openb_node_list_*.csv`` and ``openb_pod_list_*.csv``, plain or gzip.
-    load
-        GPUs that the pods ask for together, as a share of all GPUs; the last pod is the one that reaches it.
+    - ``nodes``, ``pods``: ``openb_node_list_*.csv`` and ``openb_pod_list_*.csv``, plain or gzip.
+    - ``load``: GPUs that the pods ask for together, as a share of all GPUs; the last pod is the one that reaches it.
     """
     trace = read_openb(nodes, pods)
     rng = np.random.default_rng(seed)

@@ -19,19 +19,11 @@ __all__ = ["csv_rows", "read_csv_tables"]
 def read_csv_tables(kind: str, paths: Mapping[str, str | Path], fields: Mapping[str, Any] | None = None) -> Instance:
     r"""Read an instance from CSV files.
 
-    Parameters
-    ----------
-    kind
-        The kind of instance.
-    paths
-        Table to file (plain or gzip, UTF-8, a header line, commas).
-    fields
-        The plain fields of the document, as numbers or text.
+    - ``kind``: the kind of instance.
+    - ``paths``: table to file (plain or gzip, UTF-8, a header line, commas).
+    - ``fields``: the plain fields of the document, as numbers or text.
 
-    Raises
-    ------
-    InstanceError
-        Names file, line and column of what is wrong.
+    `InstanceError`: names file, line and column of what is wrong.
 
     Examples
     --------

@@ -64,27 +64,17 @@ def google_trace_events(
 ) -> Iterator[Part]:
     """Yield the events of a trace in order of time, with a ``step`` every ``step_s`` seconds in which any happened.
 
-    Parameters
-    ----------
-    folder
-        Holds ``task_events/`` and ``machine_events/`` (each with its parts), and if present ``job_events/``,
-        ``machine_attributes/`` and ``task_constraints/``; or the parts themselves named after their table.
-    slots_per_unit
-        Slots of a machine with CPU capacity 1.0 (capacities are normalised in the trace).
-    until_s
-        Stop here.
-    different_machines
-        Keep the rule that tasks of a flagged job run on different machines (`FlowJob.different_machines`). It costs the
-        scheduler an arc per flagged job and machine; False leaves it out.
-    counts
-        Counts, by a few words each, what is left out or guessed; grows as the events are taken.
-    capacity_slots
-        Machines state their CPU and memory, and have so many slots each; a machine that changes leaves and comes back.
+    - ``folder``: holds ``task_events/`` and ``machine_events/`` (each with its parts), and if present ``job_events/``,
+      ``machine_attributes/`` and ``task_constraints/``; or the parts themselves named after their table.
+    - ``slots_per_unit``: slots of a machine with CPU capacity 1.0 (capacities are normalised in the trace).
+    - ``until_s``: stop here.
+    - ``different_machines``: keep the rule that tasks of a flagged job run on different machines
+      (`FlowJob.different_machines`). It costs the scheduler an arc per flagged job and machine; False leaves it out.
+    - ``counts``: counts, by a few words each, what is left out or guessed; grows as the events are taken.
+    - ``capacity_slots``: machines state their CPU and memory, and have so many slots each; a machine that changes
+      leaves and comes back.
 
-    Raises
-    ------
-    InstanceError
-        A missing table, or a damaged row (file and line are named).
+    `InstanceError`: a missing table, or a damaged row (file and line are named).
     """
     if slots_per_unit < 1 or not step_s > 0:
         raise InstanceError("slots_per_unit must be at least 1 and step_s positive")

@@ -61,23 +61,14 @@ def read_kubernetes(
 ) -> PodInstance:
     """Read the objects of a cluster as a pod-placement instance; pods are named ``namespace/name``.
 
-    Parameters
-    ----------
-    path
-        JSON documents with Node and Pod objects; ResourceQuota, PodGroup, PriorityClass, Namespace,
-        PersistentVolumeClaim, PersistentVolume and StorageClass objects are read where they are listed. Gzip too.
-    card_gb
-        Memory of cards of nodes without the label ``nvidia.com/gpu.memory`` (MiB).
-    preempt_below
-        Running pods of a lower priority may be stopped, at cost 1 each; None: none may.
-    scheduler
-        Waiting pods of these schedulers (``schedulerName``) are placed, ``any``: of all; None: of the default
-        scheduler, Volcano and the coscheduling plugin.
+    - ``path``: JSON documents with Node and Pod objects; ResourceQuota, PodGroup, PriorityClass, Namespace,
+      PersistentVolumeClaim, PersistentVolume and StorageClass objects are read where they are listed. Gzip too.
+    - ``card_gb``: memory of cards of nodes without the label ``nvidia.com/gpu.memory`` (MiB).
+    - ``preempt_below``: running pods of a lower priority may be stopped, at cost 1 each; None: none may.
+    - ``scheduler``: waiting pods of these schedulers (``schedulerName``) are placed, ``any``: of all; None: of the
+      default scheduler, Volcano and the coscheduling plugin.
 
-    Raises
-    ------
-    InstanceError
-        There is no list of objects, or no node in it that pods can use.
+    `InstanceError`: there is no list of objects, or no node in it that pods can use.
     """
     return instance_of(read_cluster(path), path, card_gb=card_gb, preempt_below=preempt_below, scheduler=scheduler)
 
