@@ -26,18 +26,6 @@ from flowlex.instances.instance_base import (
     require_unique,
 )
 
-__all__ = [
-    "AllocationArrays",
-    "AllocationInstance",
-    "AllocationJob",
-    "Entity",
-    "GpuType",
-    "JobType",
-    "Limit",
-    "PairTable",
-    "PairThroughput",
-]
-
 GpuCount = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 
 

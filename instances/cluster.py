@@ -13,8 +13,6 @@ from pydantic import Field, model_validator
 
 from flowlex.instances.instance_base import Instance, Name, NonNegative, Part, Positive, require_known, require_unique
 
-__all__ = ["ClusterJob", "ClusterNode", "ClusterTask", "ClusterWorkload", "Outage", "Place", "Read"]
-
 Amount = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 
 

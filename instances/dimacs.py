@@ -29,8 +29,6 @@ from flowlex.instances.files import TextFormat, register_text_format
 from flowlex.instances.instance_base import Instance, InstanceError
 from flowlex.instances.min_cost_flow import UNBOUNDED, NetworkInstance
 
-__all__ = ["MAX_NODES", "format_dimacs", "looks_like_dimacs", "parse_dimacs"]
-
 #: More nodes than this are refused, and many more than the lines name: a mistyped count must not exhaust the memory.
 MAX_NODES = 10_000_000
 _MANY_NODES = 100_000

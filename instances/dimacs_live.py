@@ -27,20 +27,6 @@ from typing import NamedTuple, NoReturn, TypeAlias
 
 from flowlex.instances.input_errors import InstanceError
 
-__all__ = [
-    "AddArc",
-    "Change",
-    "ChangeArc",
-    "NewNode",
-    "RemoveNode",
-    "Round",
-    "SetNode",
-    "check_bounds",
-    "read_line",
-    "refuse_line",
-    "rounds",
-]
-
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _LONGEST = 1000
 _TYPES = range(4)

@@ -23,35 +23,6 @@ from flowlex.instances.instance_base import Name, NonNegative, Part, Positive, r
 from flowlex.instances.jit import JitInstance, Job
 from flowlex.instances.jit import Machine as Port
 
-__all__ = [
-    "AddMachine",
-    "Arrive",
-    "Cancel",
-    "Cluster",
-    "Event",
-    "EventLog",
-    "Finish",
-    "Network",
-    "Relabel",
-    "RemoveMachine",
-    "Sent",
-    "SetCost",
-    "SetGoals",
-    "SetPreemption",
-    "SetPriority",
-    "SetQueues",
-    "SetSlots",
-    "Step",
-    "Submit",
-    "Tie",
-    "Timed",
-    "Untie",
-    "UpdateShares",
-    "Withdraw",
-    "events_of",
-    "write_event_log",
-]
-
 
 class Timed(Part):
     """What happens at a time."""

@@ -16,8 +16,6 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["rational", "rationals"]
-
 #: Digits and exponents are bounded: "1e999999999" is a short text and a number that fills the memory.
 _TEXT = re.compile(r"-?\d{1,4000}(/0*[1-9]\d{0,3999}|(\.\d{1,4000})?([eE][-+]?\d{1,3})?)")
 

@@ -26,8 +26,6 @@ from typing import Any
 from flowlex.instances.input_errors import InstanceError, did_you_mean, shortened
 from flowlex.instances.instance_base import Instance
 
-__all__ = ["added", "added_names", "instance_class", "kinds", "load_added", "owner"]
-
 #: Modules of our own kinds.
 _KINDS = {
     "allocation": "allocation",

@@ -9,8 +9,6 @@ import textwrap
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["describe", "parameters"]
-
 _HEAD = re.compile(r"(?:^|\n)(?:Parameters|Attributes)\n-{3,}\n")
 _NEXT = re.compile(r"\n\n\w[^\n]*\n-{3,}\n")
 

@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from flowlex.instances.field_descriptions import describe
 
-__all__ = ["Name", "NonNegative", "Part", "Positive"]
-
 #: A finite number greater than zero (sizes, rates, capacities); text and booleans are not numbers.
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 #: A finite number that may be zero (times, costs).

@@ -19,23 +19,6 @@ from typing import Any, BinaryIO, cast
 
 from flowlex.instances.input_errors import InstanceError
 
-__all__ = [
-    "MAX_UNPACKED",
-    "is_url",
-    "json_value",
-    "location",
-    "opened",
-    "read_bytes",
-    "read_head",
-    "read_most",
-    "read_packed",
-    "read_text",
-    "refuse_existing",
-    "resolved",
-    "seen",
-    "write_atomically",
-]
-
 #: What a gzip file may unfold to, in bytes: ten megabytes of it can hold ten thousand.
 MAX_UNPACKED = 1 << 30
 

@@ -18,18 +18,6 @@ from flowlex.instances.file_storage import location, read_text, write_atomically
 from flowlex.instances.input_errors import InstanceError, shortened
 from flowlex.instances.instance_base import Instance
 
-__all__ = [
-    "TextFormat",
-    "instance_bytes",
-    "instance_from_document",
-    "json_schema",
-    "read",
-    "read_instance",
-    "read_json",
-    "register_text_format",
-    "write_instance",
-]
-
 #: Escapes that can put into a string what no file can hold again.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 #: What pydantic calls by the names of Python types is an array or an object to the writer of a file.

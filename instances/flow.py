@@ -18,20 +18,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread, check_rules
 from flowlex.instances.instance_base import Instance, Name, NonNegative, Part, require_known, require_unique
 
-__all__ = [
-    "MOST_SLOTS",
-    "Block",
-    "Constraint",
-    "FlowInstance",
-    "FlowJob",
-    "FlowTask",
-    "Machine",
-    "Queue",
-    "RunningOn",
-    "Slots",
-    "check_queues",
-]
-
 Count = Annotated[int, Field(ge=0, le=10**9)]
 #: Slots of one machine; goals may price every slot apart, so this bounds memory.
 MOST_SLOTS = 100_000

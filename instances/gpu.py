@@ -28,8 +28,6 @@ from flowlex.instances.instance_base import (
     require_unique,
 )
 
-__all__ = ["Gpu", "GpuArrays", "GpuInstance", "Job", "Node", "Running", "Shard", "Task"]
-
 
 class Gpu(Part):
     """A GPU; its name is unique in the whole cluster."""

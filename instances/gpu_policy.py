@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-__all__ = ["GpuPolicy"]
-
 
 class GpuPolicy(StrEnum):
     """How fairness and running tasks are treated (Tang et al. 2022, section on policies).

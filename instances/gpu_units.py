@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuArrays, GpuInstance
 
-__all__ = ["ExactCosts", "largest_unit"]
-
 #: Whole numbers up to this are distinguished by floats that are a decimal fraction of them; sums stay in 64 bits.
 _DECIMAL = 2**51
 

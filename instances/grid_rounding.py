@@ -8,8 +8,6 @@ import numpy as np
 
 from flowlex.instances.array_types import Floats, Integers
 
-__all__ = ["WHOLE", "Rounding", "whole_above", "whole_below"]
-
 #: Relative slack below which a quotient counts as whole (0.3 / 0.1 is three units, not four).
 WHOLE = 1e-9
 

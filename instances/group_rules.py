@@ -14,22 +14,6 @@ from pydantic import Field, model_validator
 
 from flowlex.instances.instance_base import Name, NonNegative, Part, Positive, require_known
 
-__all__ = [
-    "RACK",
-    "Affinity",
-    "Gang",
-    "Labelled",
-    "PodGang",
-    "PodQueue",
-    "PodResource",
-    "PodSpread",
-    "Rule",
-    "TaskSpread",
-    "check_rules",
-    "domain_tags",
-    "members_of",
-]
-
 #: The key of racks; any other key of machines is that of a label ``key=value``.
 RACK = "rack"
 AtLeastOne: TypeAlias = Annotated[int, Field(ge=1)]

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = ["InstanceError", "counted", "did_you_mean", "first_fault", "shortened"]
-
 
 class InstanceError(ValueError):
     """Input that cannot be an instance: says which file, which place in it, and what is wrong.

@@ -23,7 +23,6 @@ from flowlex.instances.input_errors import InstanceError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Row", "Table", "frames_of", "instance_of_frames", "instance_of_rows", "tables_of"]
 
 Model = TypeVar("Model", bound=BaseModel)
 WHOLE = "instance"

@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 
 from flowlex.instances.instance_base import Name, NonNegative, Part, Positive, require_known, require_unique
 
-__all__ = ["BackgroundCopy", "Computation", "Job", "Transfer"]
-
 
 class Computation(Part):
     """A computation of a job; ``after`` names the computations of the job that must be done before it."""

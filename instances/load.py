@@ -27,8 +27,6 @@ from flowlex.instances.instance_base import (
     require_unique,
 )
 
-__all__ = ["Block", "Link", "LoadNode", "LoadPartitionArrays", "LoadPartitionInstance", "RunRecord"]
-
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 PositiveShare = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 

@@ -13,9 +13,6 @@ from pydantic import Field, model_validator
 from flowlex.instances.array_types import Integers, integers
 from flowlex.instances.instance_base import Instance, Name, read_only, require_unique
 
-__all__ = ["UNBOUNDED", "NetworkArrays", "NetworkInstance"]
-
-
 #: What ``NetworkArrays.upper`` holds for an arc without an upper bound: the largest 64-bit integer.
 UNBOUNDED = 2**63 - 1
 

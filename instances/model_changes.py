@@ -25,22 +25,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.field_types import Name, Part
 from flowlex.instances.input_errors import InstanceError, first_fault
 
-__all__ = [
-    "Bounds",
-    "Change",
-    "Changes",
-    "Constraint",
-    "Cost",
-    "Drop",
-    "Fix",
-    "Interval",
-    "Label",
-    "Relaxed",
-    "Term",
-    "Variable",
-    "read_changes",
-]
-
 
 def _exact(value: object) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Fraction)):

@@ -18,8 +18,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.instance_base import read_only
 from flowlex.instances.pod_sizes import Pairs, in_units
 
-__all__ = ["GANG", "MOST", "QUOTA", "SKEW", "SideRules", "side_rules"]
-
 #: Kinds of rules in `SideRules.what`.
 GANG, MOST, SKEW, QUOTA = range(4)
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.instance_base import read_only
 
-__all__ = ["ExactSizes", "Pairs", "exact_sizes", "in_units"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:

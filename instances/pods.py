@@ -23,8 +23,6 @@ from flowlex.instances.instance_base import Instance, read_only, require_known, 
 from flowlex.instances.pod_rule_arrays import SideRules, side_rules
 from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_sizes
 
-__all__ = ["ExactSizes", "LoadReading", "Pairs", "Pod", "PodArrays", "PodInstance", "PodNode", "fits_wishes"]
-
 LoadReading: TypeAlias = Literal["normalised", "raw", "equal", "cluster"]
 Labels = Annotated[dict[Name, str], Field(max_length=1000)]
 Amounts = Annotated[dict[Name, Annotated[int, Field(ge=0, le=2**53)]], Field(max_length=1000)]

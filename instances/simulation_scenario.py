@@ -8,8 +8,6 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from flowlex.instances.instance_base import Instance, Name, NonNegative, Part, Positive, require_unique
 
-__all__ = ["Decision", "PolicyChoice", "Scenario", "Workload"]
-
 #: A value in a file that a generator, a policy or a simulator gives its meaning.
 Value = bool | int | float | str | None | list[Any]
 Seed = Annotated[int, Field(ge=0, strict=True)]

@@ -28,8 +28,6 @@ from flowlex.instances.allocation import (
 from flowlex.instances.generators.registry import generator
 from flowlex.instances.instance_base import InstanceError
 
-__all__ = ["Workload", "draw_workload", "gavel_like"]
-
 Arrivals: TypeAlias = Literal["together", "poisson"]
 #: USD per GPU-hour; ours, of the order of public clouds' prices.
 PRICES = {"k80": 0.45, "p100": 1.46, "v100": 2.48}

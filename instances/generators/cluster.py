@@ -16,8 +16,6 @@ from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, Clus
 from flowlex.instances.generators.gpu import TESTBED_RACKS, PaperJob, paper_jobs
 from flowlex.instances.generators.registry import Count, Rate, Size, chosen, generator, require
 
-__all__ = ["cluster_images", "cluster_servers", "cluster_testbed"]
-
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 #: How much longer a kind of job computes per GB than a matrix product (the paper: prime tests use the GPU most).
 _INTENSITY = {"prime test": 4.0}

@@ -12,8 +12,6 @@ from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, Clus
 from flowlex.instances.generators.cluster import one_place
 from flowlex.instances.generators.registry import Rate, Share, Size, generator
 
-__all__ = ["cluster_day", "cluster_pods", "cluster_queue", "cluster_random", "cluster_training"]
-
 
 @generator("cluster-queue")
 def cluster_queue(

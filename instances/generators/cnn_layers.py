@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-__all__ = ["Layers", "Operation", "Shape"]
-
 #: Height, width, channels.
 Shape = tuple[int, int, int]
 

@@ -14,8 +14,6 @@ from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, Flo
 from flowlex.instances.generators.registry import Count, Share, Size, generator
 from flowlex.instances.instance_base import Part
 
-__all__ = ["event_stream", "flow_random", "flow_scale", "flow_testbed", "heavy_tailed_job"]
-
 _GPU = Constraint(kind="preferred", resources=("gpu",), utility=10)
 
 

@@ -19,18 +19,6 @@ from pydantic import Field
 from flowlex.instances.generators.registry import Count, Share, Size, chosen, generator, require
 from flowlex.instances.gpu import Gpu, GpuInstance, Job, Node, Running, Shard, Task
 
-__all__ = [
-    "TESTBED_RACKS",
-    "Aggregation",
-    "PaperJob",
-    "gpu_figure1",
-    "gpu_figure4",
-    "gpu_random",
-    "gpu_scale",
-    "gpu_testbed",
-    "paper_jobs",
-]
-
 Aggregation = Literal["limited", "unlimited"]
 
 _DISK_MB_PER_S = 200.0

@@ -11,8 +11,6 @@ from flowlex.instances.generators.neural_networks import NETWORKS, PAPER_TABLE, 
 from flowlex.instances.generators.registry import Count, Rate, Size, chosen, generator
 from flowlex.instances.jit import BackgroundCopy, Computation, JitInstance, Job, Machine, Transfer
 
-__all__ = ["COPY_GIGABITS", "jit_cluster", "jit_figure4", "jit_random", "network_job"]
-
 #: Sizes of the paper's background copies, Gbit.
 COPY_GIGABITS = (5, 10, 20, 30, 40)
 

@@ -13,8 +13,6 @@ from pydantic import Field
 from flowlex.instances.generators.registry import Share, Size, generator
 from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance, RunRecord
 
-__all__ = ["inference_cluster"]
-
 
 @generator("inference-cluster")
 def inference_cluster(

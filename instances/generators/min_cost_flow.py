@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from flowlex.instances.generators.registry import Count, Share, Size, generator, require
 from flowlex.instances.min_cost_flow import NetworkInstance
 
-__all__ = ["network_assignment", "network_netgen", "network_random"]
-
 
 @generator("network-random")
 def network_random(

@@ -19,8 +19,6 @@ from functools import cache
 
 from flowlex.instances.generators.cnn_layers import Layers, Operation
 
-__all__ = ["NETWORKS", "PAPER_TABLE", "Step", "TableRow", "forward", "iteration", "table"]
-
 NETWORKS = ("LeNet", "AlexNet", "VGG16", "InceptionV3", "ResNet152")
 
 

@@ -20,8 +20,6 @@ from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 
-__all__ = ["kubeflow_testbed", "openb_arrivals", "pods_scale"]
-
 
 @generator("kubeflow-testbed")
 def kubeflow_testbed(

@@ -16,21 +16,6 @@ from flowlex.instances.extensions import added, load_added, owner
 from flowlex.instances.input_errors import InstanceError, did_you_mean, first_fault
 from flowlex.instances.instance_base import Instance
 
-__all__ = [
-    "GENERATORS",
-    "Count",
-    "GeneratorSpec",
-    "Rate",
-    "Share",
-    "Size",
-    "all_generators",
-    "chosen",
-    "find",
-    "generate",
-    "generator",
-    "require",
-]
-
 #: Types of parameters; text from a command line is read as the number that it says.
 Count = Annotated[int, Field(ge=0)]
 Size = Annotated[int, Field(ge=1)]

@@ -29,8 +29,6 @@ from flowlex.instances.files import TextFormat, register_text_format
 from flowlex.instances.input_errors import InstanceError, first_fault
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 
-__all__ = ["parse_coflow_trace", "read_coflow_trace"]
-
 _Found = TypeVar("_Found")
 _FIRST = re.compile(r"\s*\d+[ \t]+\d+[ \t]*\r?\n")
 _REDUCER = re.compile(r"(?<!\S)\d+:[\d.]+(?!\S)")

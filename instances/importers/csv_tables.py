@@ -13,8 +13,6 @@ from flowlex.instances.file_storage import read_text
 from flowlex.instances.instance_base import Instance, InstanceError
 from flowlex.instances.instance_tables import WHOLE, Row, instance_of_rows
 
-__all__ = ["csv_rows", "read_csv_tables"]
-
 
 def read_csv_tables(kind: str, paths: Mapping[str, str | Path], fields: Mapping[str, Any] | None = None) -> Instance:
     r"""Read an instance from CSV files.

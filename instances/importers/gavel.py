@@ -19,8 +19,6 @@ from flowlex.instances.file_storage import read_bytes
 from flowlex.instances.generators.allocation import Workload, draw_workload
 from flowlex.instances.instance_base import InstanceError
 
-__all__ = ["read_gavel"]
-
 
 def read_gavel(
     path: str | Path,

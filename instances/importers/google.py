@@ -40,8 +40,6 @@ from flowlex.instances.file_storage import opened
 from flowlex.instances.flow import Constraint, FlowJob, FlowTask, Machine
 from flowlex.instances.instance_base import InstanceError, Part
 
-__all__ = ["google_trace_events"]
-
 #: Importance 12 (monitoring) becomes priority 0.
 _TOP = 12
 _END_OF_TIME = 2**63 - 1

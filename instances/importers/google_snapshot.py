@@ -14,8 +14,6 @@ from flowlex.instances.flow import FlowInstance, FlowJob, Machine
 from flowlex.instances.importers.google import google_trace_events
 from flowlex.instances.instance_base import InstanceError
 
-__all__ = ["google_snapshot"]
-
 
 def google_snapshot(
     folder: str | Path,

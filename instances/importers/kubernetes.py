@@ -35,15 +35,13 @@ from flowlex.instances.importers.kubernetes_quotas_and_budgets import (
     read_queues,
     read_scoped_quotas,
 )
-from flowlex.instances.importers.kubernetes_resources import gigabytes, quantity
+from flowlex.instances.importers.kubernetes_resources import gigabytes
 from flowlex.instances.importers.kubernetes_selectors import Taint, tolerates
 from flowlex.instances.importers.kubernetes_topology import read_affinity, read_anti_affinity, read_spreads
 from flowlex.instances.importers.kubernetes_volumes import count_attached, read_volumes
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft
 from flowlex.instances.input_errors import InstanceError, counted, first_fault
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
-
-__all__ = ["KubernetesWarning", "after", "instance_of", "movable_instance", "quantity", "read_kubernetes", "with_nodes"]
 
 #: So many different sets of nodes at most: each is a label of the nodes in it.
 _SETS = 500

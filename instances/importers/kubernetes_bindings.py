@@ -18,8 +18,6 @@ from flowlex.instances.importers.kubernetes_quotas_and_budgets import Budgets
 from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 
-__all__ = ["Plan", "manifests", "plan", "pod_of", "script"]
-
 
 @dataclass(frozen=True)
 class Plan:

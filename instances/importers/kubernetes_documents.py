@@ -12,8 +12,6 @@ from typing import Any, BinaryIO
 from flowlex.instances.file_storage import opened
 from flowlex.instances.instance_base import InstanceError
 
-__all__ = ["COMMAND", "objects_of"]
-
 COMMAND = "`kubectl get nodes,pods -A -o json` prints them"
 _CHUNK = 1 << 20
 #: Characters of one object at most, and of a YAML file, which is read whole.

@@ -17,8 +17,6 @@ from flowlex.instances.importers.kubernetes_resources import gigabytes
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft
 from flowlex.instances.pods import Pod
 
-__all__ = ["Cards", "card_notes", "cards_in_use", "cards_of_nodes"]
-
 GPU = "nvidia.com/gpu"
 _MODEL, _MEMORY, _CARDS_LABEL = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
 _MILLI, _COUNT = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count"

@@ -12,8 +12,6 @@ from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubePod
 from flowlex.instances.importers.kubernetes_resources import shown
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft
 
-__all__ = ["read_capacities"]
-
 _ANY = "0.0.0.0"
 #: Disks that pods name themselves, without a claim, and what tells two of them apart.
 _DISKS = {

@@ -19,8 +19,6 @@ from flowlex.instances.importers.kubernetes_selectors import Taint, matches_node
 from flowlex.instances.importers.kubernetes_versions import as_of, minor_version
 from flowlex.instances.instance_base import InstanceError
 
-__all__ = ["ANY_ERROR", "Cluster", "Kind", "KubeNode", "KubePod", "label_map", "read_cluster"]
-
 Item = Mapping[str, Any]
 _T = TypeVar("_T")
 #: What an object of another shape than Kubernetes documents raises when it is read.

@@ -16,8 +16,6 @@ from flowlex.instances.importers.kubernetes_resources import gigabytes, quantity
 from flowlex.instances.importers.kubernetes_selectors import selects
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft
 
-__all__ = ["Budgets", "evictable", "read_gangs", "read_queues", "read_scoped_quotas"]
-
 #: Labels and annotations that name a pod's group: the coscheduling plugin, Volcano, Kueue.
 _GROUPS = (
     "scheduling.x-k8s.io/pod-group",

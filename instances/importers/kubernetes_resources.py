@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Amounts", "allocatable", "gigabytes", "host_ports", "limits", "quantity", "requests", "shown"]
-
 Amounts = dict[str, int]
 
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Taint", "matches_node", "selects", "tolerates"]
-
 _OPERATORS = "In, NotIn, Exists, DoesNotExist"
 
 

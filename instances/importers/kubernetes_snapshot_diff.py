@@ -8,8 +8,6 @@ from flowlex.instances.importers.kubernetes_bindings import Plan, pod_of
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, Kind, KubePod
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft, Selection
 
-__all__ = ["changed_since"]
-
 
 def changed_since(found: Plan, before: Cluster, now: Cluster) -> dict[str, str]:
     """What no longer is as it was when the placement was made, by pod or node of the plan, and how it changed."""

@@ -16,8 +16,6 @@ from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubeNode, 
 from flowlex.instances.importers.kubernetes_selectors import tolerates
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft, Selection
 
-__all__ = ["read_affinity", "read_anti_affinity", "read_spreads"]
-
 #: So many pods of a side state their exclusion each by itself; more share one, which also keeps them apart.
 _SINGLE = 20
 Terms = tuple[Selection, ...]

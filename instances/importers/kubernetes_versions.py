@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["as_of", "minor_version"]
-
 Item = Mapping[str, Any]
 #: The minor version that is assumed where no node says it.
 _NEWEST = 34

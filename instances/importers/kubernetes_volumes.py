@@ -13,8 +13,6 @@ from flowlex.instances.importers.kubernetes_resources import quantity
 from flowlex.instances.importers.kubernetes_selectors import matches_node, selects
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft
 
-__all__ = ["count_attached", "read_volumes"]
-
 Item = Mapping[str, Any]
 _UNLIMITED = 2**31
 #: Names the node for which a volume is made.

@@ -16,8 +16,6 @@ from flowlex.instances.group_rules import PodResource, PodSpread
 from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, Kind, KubePod, label_map
 from flowlex.instances.importers.kubernetes_selectors import selects
 
-__all__ = ["Draft", "Selection"]
-
 HOST = "kubernetes.io/hostname"
 _T = TypeVar("_T")
 

@@ -18,8 +18,6 @@ from flowlex.instances.importers.csv_tables import csv_rows
 from flowlex.instances.input_errors import InstanceError, counted, first_fault
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 
-__all__ = ["UnknownModelWarning", "read_openb"]
-
 _Part = TypeVar("_Part", Pod, PodNode)
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")

@@ -14,8 +14,6 @@ from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, 
 from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.pods import Pod, PodInstance
 
-__all__ = ["flow_of_pods"]
-
 #: What a machine of Kubernetes runs at most.
 _PODS = 110
 _LOWEST = 1000

@@ -21,8 +21,6 @@ from pydantic import ValidationError
 from flowlex.instances.input_errors import InstanceError, first_fault
 from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance
 
-__all__ = ["DATA_NAMES", "from_telemetry"]
-
 #: What is read, by its data name in the service, and what it says.
 DATA_NAMES: dict[str, str] = {
     "items": "items that lie on the node: a number, or a list of {name, items, holders}",
