@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from flowlex.instances.importers.kubernetes import KubernetesWarning, quantity, read_kubernetes
+from flowlex.instances.importers.kubernetes import KubernetesWarning, read_kubernetes
 from flowlex.instances.importers.kubernetes_bindings import plan
+from flowlex.instances.importers.kubernetes_resources import quantity
 from flowlex.instances.instance_base import InstanceError
 from flowlex.models.pods.baselines import place
 
