@@ -1,4 +1,7 @@
 """Comparisons with peers: ``python -m benchmarks [NAME ...] [--quick] [--write]``.
 
-Every module here that has ``tables() -> list[tuple[str, list[dict[str, object]]]]`` (title, rows) is a benchmark.
+Every module here that has ``tables() -> Tables`` (title, rows) is a benchmark.
 """
+
+Row = dict[str, object]
+Tables = list[tuple[str, list[Row]]]

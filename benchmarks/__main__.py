@@ -17,12 +17,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import Row, Tables
+
 HERE = Path(__file__).resolve().parent
 README = HERE / "README.md"
 _PACKAGES = ("numpy", "scipy", "highspy", "pylmcf", "PuLP", "ortools", "linopy", "networkx")
-
-Row = dict[str, object]
-Tables = list[tuple[str, list[Row]]]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,14 +10,13 @@ with throughputs of their own every job is a job type. There, column generation 
 from __future__ import annotations
 
 import importlib
-import statistics
-import time
-from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
 
+from benchmarks import Row, Tables
 from benchmarks.allocation_plain import plain_max_min
+from benchmarks.peers import median_seconds
 from flowlex.formulations.program_arrays import Floats
 from flowlex.instances import AllocationInstance
 from flowlex.instances.generators import generate
@@ -26,13 +25,8 @@ from flowlex.models.allocation.job_aggregation import job_classes
 from flowlex.models.allocation.model import Allocation
 from flowlex.models.allocation.pair_pricing import PairPrices
 
-__all__ = ["tables"]
 
-Row = dict[str, object]
-
-
-def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(quick: bool = False) -> Tables:
     peers = [(24, False), (24, True)] if quick else [(100, False), (1000, False), (64, True), (128, True), (256, True)]
     exact = [(48, 64)] if quick else [(256, 32), (1024, 128), (4096, 512)]
     mixes = ("identical", "own weights")
@@ -63,22 +57,12 @@ def workload(jobs: int, gpus: int, mix: str = "identical", *, sharing: bool) -> 
     return made.model_copy(update={"jobs": tuple(weighed)})
 
 
-def _seconds(run: Callable[[], Any], times: int) -> tuple[float, Any]:
-    """Median of processor seconds, and the last answer."""
-    taken = []
-    for _ in range(times):
-        began = time.process_time()
-        answer = run()
-        taken.append(time.process_time() - began)
-    return statistics.median(taken), answer
-
-
 def _beside(jobs: int, sharing: bool, mix: str) -> Row:
     instance = workload(jobs, max(8, jobs // 8), mix, sharing=sharing)
     columns = run_columns(instance.arrays)
-    ours, solution = _seconds(lambda: Allocation(instance).solve("highs"), 5)
+    ours, solution = median_seconds(lambda: Allocation(instance).solve("highs"), 5)
     _gavel(workload(4, 8, sharing=sharing), run_columns(workload(4, 8, sharing=sharing).arrays))  # its imports
-    theirs, level = _seconds(lambda: _gavel(instance, columns), 3 if jobs <= 128 else 1)
+    theirs, level = median_seconds(lambda: _gavel(instance, columns), 3 if jobs <= 128 else 1)
     off = abs(level - solution.objective) / solution.objective
     if off > 1e-3:
         raise AssertionError(f"{jobs} jobs: cvxpy answers {level}, we {solution.objective}")
@@ -124,9 +108,9 @@ def _own(jobs: int) -> Row:
     made = cast(AllocationInstance, generate("gavel-like", jobs=jobs, gpus=jobs // 8, own=True, sharing=True, seed=1))
     view, pairs = made.arrays, np.array([table.beside for table in made.pair_tables])
     Allocation(workload(4, 8, sharing=True)).solve("highs")  # imports
-    taken, (level, columns) = _seconds(lambda: plain_max_min(view.speed, pairs, view.scale, view.count), 3)
+    taken, (level, columns) = median_seconds(lambda: plain_max_min(view.speed, pairs, view.scale, view.count), 3)
     fresh = [AllocationInstance.model_validate(made.model_dump()) for _ in range(3)]  # without views or fingerprint
-    ours, solution = _seconds(lambda: Allocation(fresh.pop()).solve("highs"), 3)
+    ours, solution = median_seconds(lambda: Allocation(fresh.pop()).solve("highs"), 3)
     off = abs(level - solution.objective) / level
     if off > 1e-6:
         raise AssertionError(f"{jobs} jobs: plain column generation answers {level}, we {solution.objective}")
@@ -143,7 +127,7 @@ def _own(jobs: int) -> Row:
 
 
 def _solved(instance: AllocationInstance, **options: Any) -> tuple[float, Any]:
-    return _seconds(lambda: Allocation(instance, **options).solve("highs"), 1)
+    return median_seconds(lambda: Allocation(instance, **options).solve("highs"), 1)
 
 
 def _exact(jobs: int, gpus: int, mix: str, quick: bool) -> list[Row]:

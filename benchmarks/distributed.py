@@ -22,18 +22,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import Row, Tables
 from flowlex.cli.batch_runner import Batch, Job
 from flowlex.cli.dask_batch import Cluster
 from flowlex.instances.files import write_instance
 from flowlex.instances.generators import generate
 
-__all__ = ["tables"]
 
-Row = dict[str, object]
-
-
-def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(quick: bool = False) -> Tables:
     sizes = [("small", 40, 5)] if quick else [("small", 2000, 5), ("large", 20, 3000)]
     workers = (2,) if quick else (2, 4)
     with tempfile.TemporaryDirectory() as name:

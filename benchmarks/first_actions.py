@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks import Row, Tables
+
 __all__ = ["actions", "tables"]
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -91,8 +93,6 @@ _PYTHON = (
     " m.with_constraint('few', m.variables['x'].sum() <= 2).solve()",
 )
 
-Row = dict[str, object]
-
 
 def actions() -> list[str]:
     """What is measured: command lines of ``flowlex`` and of ``python -c``."""
@@ -107,8 +107,7 @@ def actions() -> list[str]:
     return found
 
 
-def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(quick: bool = False) -> Tables:
     chosen = actions()[:3] if quick else actions()
     with tempfile.TemporaryDirectory() as folder:
         start = Path(folder, "start")

@@ -1,13 +1,13 @@
 """The live flow scheduler: milliseconds from events to differences, against solving anew.
 
-A step of n events withdraws n/2 random tasks and submits n/2 new ones (one task each, with data on up to six
-machines). Timed end to end: events in, difference out, with and without the exact certificate. Peers get the same
-network as arrays, ready made, and are timed from arrays to flows: OR-Tools (in its own process), pylmcf, and our own
-session started cold (paths, then cost scaling, then pylmcf). Every peer's cost must equal ours. The 99th percentile
-holds the second in which all tasks of the start grow a minute old together, which changes the cost of each. Clusters
-with slots to spare, nearly full ones, and full ones where tasks wait for each other. Full garbage collections wait
-(`collect_on_request`), as in `flowlex serve scheduler`. All times are processor times, of the peers, too, so that what
-else the machine does counts little.
+A step of n events withdraws n/2 random tasks and submits n/2 new ones (one task each, with data on up to six machines).
+Timed end to end: events in, difference out, with and without the exact certificate. Peers get the same network as
+arrays, ready made, and are timed from arrays to flows: OR-Tools (in its own process, the best of three), pylmcf, and
+our own session started cold (paths, then cost scaling, then pylmcf). Every peer's cost must equal ours. The 99th
+percentile holds the second in which all tasks of the start grow a minute old together, which changes the cost of each.
+Clusters with slots to spare, nearly full ones, and full ones where tasks wait for each other. Full garbage collections
+wait (`collect_on_request`), as in `flowlex serve scheduler`. All times are processor times, of the peers, too, so that
+what else the machine does counts little.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import Row, Tables
+from benchmarks.peers import measure, median_seconds, memory_mb
 from flowlex.formulations.engines import solve
 from flowlex.formulations.program_arrays import Integers, exact_dot
 from flowlex.formulations.sessions.live_network import NetworkSession
@@ -36,14 +38,11 @@ from flowlex.models.flow.live.scheduler import FlowScheduler
 
 __all__ = ["GOALS", "Life", "ortools", "tables", "use_processor_time"]
 
-Row = dict[str, object]
 GOALS = (Placement(), DataLocality(), Continuity(base=10, rate=10))
 _OPTIONS: dict[str, Any] = {"wait_cost": 20_000, "cost_limit": 100_000, "task_limit": 500_000}
-_PEER = Path(__file__).with_name("flow_ortools.py")
 
 
-def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(*, quick: bool = False) -> Tables:
     use_processor_time()
     if quick:
         small = {"machines": 200, "tasks": 400}
@@ -110,17 +109,8 @@ def _milliseconds(seconds: list[float]) -> tuple[float, float]:
     return round(float(np.median(ms)), 2), round(float(np.percentile(ms, 99)), 2)
 
 
-def _timed(function: Any, repeats: int = 3) -> tuple[float, Any]:
-    seconds, result = [], None
-    for _ in range(repeats):
-        started = time.process_time()
-        result = function()
-        seconds.append(time.process_time() - started)
-    return float(np.median(seconds)), result
-
-
 def ortools(session: NetworkSession, *, lowered: bool = False) -> tuple[float, int]:
-    """Median seconds of OR-Tools from scratch, and the cost.
+    """Least seconds of OR-Tools from scratch, and the cost.
 
     ``lowered``: costs of arcs that are dearer than all others together could ever cost are lowered to just that, which
     has the same optima and smaller numbers.
@@ -130,15 +120,14 @@ def ortools(session: NetworkSession, *, lowered: bool = False) -> tuple[float, i
     capacity = np.minimum(network.upper, total)
     cost = _lowered(network.cost, capacity) if lowered else network.cost
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "network.npz"
-        np.savez(path, tail=network.tail, head=network.head, cost=cost, supply=network.supply, capacity=capacity)
-        command = [sys.executable, str(_PEER), str(path), "3"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    if done.returncode:
-        raise RuntimeError(f"OR-Tools: {done.stderr.strip().splitlines()[-1:]}")
-    answer = json.loads(done.stdout)
+        path = str(Path(folder) / "network.npz")
+        arrays = {"tail": network.tail, "head": network.head, "cost": cost, "supply": network.supply}
+        np.savez(path, lower=0 * cost, upper=capacity, unit="1", constant="0", **arrays)
+        found = measure("benchmarks.gpu_assignment:ortools", most=3, path=path)
+    if found.error:
+        raise RuntimeError(f"OR-Tools: {found.error}")
     more = exact_dot(network.cost - cost, session.flow)  # zero unless costs were lowered
-    return float(np.median(answer["seconds"])), int(answer["cost"]) + more
+    return found.cpu_seconds, int(found.result["cost"]) + more
 
 
 def _lowered(cost: Integers, capacity: Integers) -> Integers:
@@ -162,8 +151,8 @@ def _against_peers(sizes: dict[str, int], steps: dict[int, int]) -> list[Row]:
         session.solve()
         ours = session.objective
         peer, cost = ortools(session)
-        cold, _ = _timed(lambda session=session: session.solve(cold=True))
-        pylmcf, outcome = _timed(lambda network=network: solve(network, "network"))
+        cold, _ = median_seconds(lambda session=session: session.solve(cold=True), 3)
+        pylmcf, outcome = median_seconds(lambda network=network: solve(network, "network"), 3)
         assert ours == session.objective == cost == outcome.objective, "the optima differ"
         life.scheduler.step()
         proven = _milliseconds([s["total"] for s in seconds])
@@ -224,12 +213,6 @@ def _grown(machines: int, tasks: int) -> None:
         "step ms": step,
         "p99": p99,
         "certificate ms": _milliseconds([s["check"] for s in seconds])[0],
-        "memory MB": _peak_megabytes(),
+        "memory MB": round(memory_mb()),
     }
     print(json.dumps(row))
-
-
-def _peak_megabytes() -> int:
-    """Most memory that this process held; `resource` would count what its parent held before it."""
-    status = Path("/proc/self/status").read_text()
-    return round(int(status.split("VmHWM:")[1].split()[0]) / 1024)

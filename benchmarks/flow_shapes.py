@@ -21,21 +21,18 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import Row, Tables
 from benchmarks.flow_scheduling import GOALS, Life, ortools, use_processor_time
 from flowlex.formulations.sessions.staged_network import PhasedSession
 from flowlex.instances.generators.flow import flow_scale
 from flowlex.models.flow.garbage_collection import collect_on_request
 from flowlex.models.flow.goals import Continuity, FairShares
 
-__all__ = ["tables"]
-
-Row = dict[str, object]
 #: Seconds of steps after which a shape ends.
 _MOST_S = 25.0
 
 
-def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(*, quick: bool = False) -> Tables:
     use_processor_time()
     machines, steps = (200, 1) if quick else (10_000, 100)
     spare = {"machines": machines, "tasks": 2 * machines}

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import Row, Tables
+
 from .peers import Measurement, measure
 
-__all__ = ["tables"]
-
-Row = dict[str, object]
 Answer = dict[str, Any]
 #: Title, function of this module, its options.
 Flows = list[tuple[str, str, dict[str, str]]]
@@ -30,8 +29,7 @@ _LP: Flows = [("PuLP's manual (lpSum, pulp.HiGHS)", "pulp_manual", {}), ("linopy
 _NETWORKX: Flows = [("networkx network_simplex", "networkx", {})]
 
 
-def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(*, quick: bool = False) -> Tables:
     if quick:
         tiny = {"generator": "gpu-scale", "gpus": 12, "tasks": 24, "jobs": 3, "racks": 2}
         return [("A few GPUs", _gpu(tiny, ("network",), _FLOW, dense=True))]
@@ -162,7 +160,7 @@ def _load(path: str) -> Answer:
 def _answer(net: Answer, cost: float) -> Answer:
     """The cost in the problem's own unit."""
     stated = round(cost) * Fraction(str(net["unit"])) + Fraction(str(net["constant"]))
-    return {"cost": float(stated), "arcs": len(net["tail"])}
+    return {"cost": int(stated) if stated.denominator == 1 else float(stated), "arcs": len(net["tail"])}
 
 
 def _shifted(net: Answer) -> tuple[Any, Any, int]:
@@ -194,17 +192,18 @@ def ortools(path: str) -> Callable[[], Answer]:
     from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
     net = _load(path)
+    capacity, supply, constant = _shifted(net)
+    tail, head = net["tail"].astype(np.int32), net["head"].astype(np.int32)
 
     def run() -> Answer:
-        capacity, supply, constant = _shifted(net)
         solver = SimpleMinCostFlow()
-        tail, head = net["tail"].astype(np.int32), net["head"].astype(np.int32)
         arcs = solver.add_arcs_with_capacity_and_unit_cost(tail, head, capacity, net["cost"])
         solver.set_nodes_supplies(np.arange(len(supply), dtype=np.int32), supply)
         status = solver.solve()
         assert status == solver.OPTIMAL, status
         flows = solver.flows(arcs)
-        return _answer(net, int((flows * net["cost"]).sum()) + constant)
+        assert solver.optimal_cost() == int((flows * net["cost"]).sum())
+        return _answer(net, solver.optimal_cost() + constant)
 
     return run
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import highspy
 import numpy as np
 
+from benchmarks import Row, Tables
 from benchmarks.textbook_models import MODELS
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.generators.registry import generate
@@ -27,9 +28,6 @@ from flowlex.validation.unimodularity.implied_integers.proof import ImpliedInteg
 from flowlex.validation.unimodularity.implied_integers.search import implied_integers
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of
 from flowlex.validation.unimodularity.named_matrix import NamedMatrix
-
-Row = dict[str, object]
-
 
 #: Sizes at which HiGHS has something to do.
 LARGER: dict[str, dict[str, int]] = {
@@ -75,7 +73,7 @@ OURS = (
 LIMIT_S = 20.0
 
 
-def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
+def tables(*, quick: bool = False) -> Tables:
     """Textbook models, hard ones, our own."""
     implied_integers(MODELS["fixed_charge"]())  # compile the loops before anything is timed
     rows = [compare(name, make(**({} if quick else LARGER[name]))) for name, make in MODELS.items()]

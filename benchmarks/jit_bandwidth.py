@@ -6,14 +6,12 @@ disturb each other. Times start when the instance object is there, and end with 
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-__all__ = ["measure", "tables"]
+from benchmarks import Row, Tables, peers
 
 #: 70 VGG16 jobs on 100 machines at 1 Gbit/s.
 BASE: dict[str, Any] = {"seed": 1, "jobs": 70, "mix": "VGG16", "gflops": 32.0, "machines": 100, "copies": 20}
@@ -28,11 +26,8 @@ TRACE = Path(__file__).parents[2] / "shared" / "data" / "coflow" / "FB2010-1Hr-1
 #: Seconds after which a peer is stopped; ours ends by itself a little earlier, with the levels proven until then.
 PATIENCE = 60
 
-Row = dict[str, object]
 
-
-def tables() -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables() -> Tables:
     return [
         *_sizes(),
         *_growth(),
@@ -42,7 +37,7 @@ def tables() -> list[tuple[str, list[Row]]]:
     ]
 
 
-def _sizes() -> list[tuple[str, list[Row]]]:
+def _sizes() -> Tables:
     """The paper's sizes, where ports bind, and overload."""
     return [
         (
@@ -72,7 +67,7 @@ def _sizes() -> list[tuple[str, list[Row]]]:
     ]
 
 
-def _growth() -> list[tuple[str, list[Row]]]:
+def _growth() -> Tables:
     """Jobs that arrive over time, and larger instances."""
     return [
         (
@@ -102,7 +97,7 @@ def _growth() -> list[tuple[str, list[Row]]]:
     ]
 
 
-def _facebook() -> list[tuple[str, list[Row]]]:
+def _facebook() -> Tables:
     if not TRACE.exists():
         return []
     return [
@@ -136,53 +131,33 @@ def measure(method: str, **changes: Any) -> Row:
     options = {key: changes[key] for key in OPTIONS if key in changes}
     made = BASE | {key: value for key, value in changes.items() if key not in options}
     row: Row = {"method": method, **{k: v for k, v in changes.items() if k != "copies"}}
-    command = [sys.executable, "-m", "benchmarks.jit_bandwidth", method, json.dumps([made, options])]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    except subprocess.TimeoutExpired:
-        return row | {"seconds": f"> {PATIENCE}", "answer": "stopped"}
-    except subprocess.CalledProcessError as error:
-        return row | {"seconds": "-", "answer": error.stderr.strip().splitlines()[-1][:160]}
-    answer: Row = json.loads(done.stdout.splitlines()[-1])
-    return row | answer
+    got = peers.measure(f"{__name__}:prepared", patience_s=PATIENCE, most=1, method=method, made=made, options=options)
+    if got.error:
+        return row | {"seconds": "-", "answer": got.error}
+    used = {"seconds": round(got.seconds, 3), "processor seconds": round(got.cpu_seconds, 3)}
+    return row | used | {"peak MB": round(got.peak_mb)} | got.result
 
 
-def _main(method: str, arguments: str) -> None:
-    import resource
-    import time
-
+def prepared(method: str, made: Any, options: Any) -> Callable[[], Row]:
+    """A method with its instance, everything imported by solving the smallest one."""
     from flowlex.instances.generators import generate
-    from flowlex.instances.generators import jit as _registers  # noqa: F401
+    from flowlex.instances.importers.coflow import read_coflow_trace
+    from flowlex.models.jit.model import JitBandwidth
 
-    made, options = json.loads(arguments)
     coflows = made.pop("coflows", None)
-    instance = generate("jit-cluster", **made) if coflows is None else _trace(**coflows)
+    instance = generate("jit-cluster", **made) if coflows is None else read_coflow_trace(TRACE, **coflows)
     methods: dict[str, Callable[..., Row]] = {
         "flowlex": _flowlex,
-        "pulp": lambda i, **o: _flowlex(i, "pulp", **o),
+        "pulp": partial(_flowlex, engine="pulp"),
         "in_step": _in_step,
         "live": _live,
-        "levels_intervals": lambda i, **o: _levels(i, "intervals", **o),
-        "levels_slots": lambda i, **o: _levels(i, "slots", **o),
+        "levels_intervals": partial(_levels, horizon="intervals"),
+        "levels_slots": partial(_levels, horizon="slots"),
         "linopy_largest": _linopy,
         "pulp_p4": _pulp_p4,
     }
-    _warm(instance)
-    started, used = time.perf_counter(), time.process_time()
-    row = methods[method](instance, **options)
-    seconds, used = time.perf_counter() - started, time.process_time() - used
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        json.dumps({"seconds": round(seconds, 3), "processor seconds": round(used, 3), "peak MB": round(memory)} | row)
-    )
-
-
-def _warm(instance: Any) -> None:
-    """Import everything once on the smallest instance; the measured instance is untouched."""
-    from flowlex.instances.generators import generate
-    from flowlex.models.jit.model import JitBandwidth
-
     JitBandwidth(generate("jit-figure4"), share=1.0).solve("highs")  # type: ignore[arg-type]
+    return lambda: methods[method](instance, **options)
 
 
 def _flowlex(instance: Any, engine: Any = "highs", **options: Any) -> Row:
@@ -222,13 +197,6 @@ def _live(instance: Any, **options: Any) -> Row:
             live.submit(job, job.arrival_s)
     p50, p99 = np.percentile(used, [50, 99]).tolist()
     return {"steps": len(used), "median ms": round(p50), "p99 ms": round(p99), "worst ms": round(max(used))}
-
-
-def _trace(**read: Any) -> Any:
-    """The Facebook hour; reading is not part of the time, but of the memory."""
-    from flowlex.instances.importers.coflow import read_coflow_trace
-
-    return read_coflow_trace(TRACE, **read)
 
 
 def _in_step(instance: Any, windows: Any = "strict") -> Row:
@@ -332,7 +300,3 @@ def _pulp_p4(instance: Any, **options: Any) -> Row:
     levels = {s: float(np.clip(loads - (s - 1), 0, 1).sum()) for s in range(1, problem.levels + 1)}
     text = ", ".join(f"{count:g} at {s}" for s, count in sorted(levels.items(), reverse=True) if count > 1e-6)
     return {"columns": len(model.variables()), "answer": f"{pulp.LpStatus[model.status]}: {text}"}
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1], sys.argv[2])

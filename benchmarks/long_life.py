@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import gc
 import time
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks import Row, Tables
 from flowlex.instances.generators.flow import flow_scale
 from flowlex.models.flow.live.scheduler import FlowScheduler
 
 from .flow_scheduling import Life
+from .peers import memory_mb
 
-__all__ = ["tables"]
-
-Row = dict[str, object]
 _STEP = 100
 
 
-def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(*, quick: bool = False) -> Tables:
     events, machines = (20_000, 100) if quick else (1_000_000, 1_000)
     title = f"{events:,} events, {machines} machines of 3 slots, {2 * machines} tasks, {_STEP} events a step"
     return [(title, _life(events, machines))]
@@ -55,14 +52,9 @@ def _row(scheduler: FlowScheduler, events: int, ms: list[float]) -> Row:
     session = scheduler.state.session
     return {
         "events": events,
-        "resident MB": round(_resident_mb(), 1),
+        "resident MB": round(memory_mb("VmRSS"), 1),
         "arc slots": len(session.flow),
         "tasks": len(scheduler.state.tasks),
         "median ms": round(float(np.median(ms)), 2),
         "p99 ms": round(float(np.percentile(ms, 99)), 2),
     }
-
-
-def _resident_mb() -> float:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import Row, Tables
+
 from .peers import Measurement, measure
 
-__all__ = ["tables"]
-
-Row = dict[str, object]
 _FLOWS = "benchmarks.gpu_assignment"
 #: Programs of more arcs are not handed to these engines: they would take minutes, or all the memory.
 _MOST_ARCS = {"highs": 300_000, "pulp": 50_000}
@@ -42,8 +41,7 @@ _TINY: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(*, quick: bool = False) -> Tables:
     rows = [_row(*shape) for shape in (_TINY if quick else _SHAPES)]
     what = "processor seconds, best run; the first run loads compiled loops; target: network at most 0.8 of OR-Tools"
     return [(f"Engine by shape of network ({what})", rows)]

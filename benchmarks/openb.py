@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks import Row, Tables
 from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.generators import generate
 from flowlex.instances.importers.openb import read_openb
@@ -26,7 +27,6 @@ from flowlex.models.pods.search.placement_policies import POLICIES
 
 __all__ = ["draw", "tables"]
 
-Row = dict[str, object]
 #: Where the trace lies; FLOWLEX_OPENB says otherwise.
 TRACE = Path(os.environ.get("FLOWLEX_OPENB", Path(__file__).parents[1].parent / "shared" / "data" / "openb"))
 #: Seconds for a whole placement.
@@ -37,8 +37,7 @@ PUBLISHED = {"random": 85.4, "dot-product": 90.6, "gpu-clustering": 91.7, "gpu-p
              "fgd": 95.2}  # fmt: skip
 
 
-def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(quick: bool = False) -> Tables:
     if not TRACE.is_dir():
         raise FileNotFoundError(f"{TRACE} is not there; set FLOWLEX_OPENB to the folder of the openb lists")
     seeds, seen = range(42, 43 if quick else 52), range(42, 43 if quick else 45)

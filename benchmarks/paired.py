@@ -27,6 +27,8 @@ from io import BytesIO
 from itertools import product
 from pathlib import Path
 
+from benchmarks import Tables
+
 __all__ = ["BEFORE", "cases", "main", "paired", "rows", "tables"]
 
 #: The last commit before variants were removed.
@@ -269,7 +271,7 @@ def _ratio(before: list[float], now: list[float]) -> float:
     return round(statistics.median(b / max(a, 1e-9) for a, b in zip(before, now, strict=True)), 3)
 
 
-def tables(*, quick: bool = False) -> list[tuple[str, list[dict[str, object]]]]:
+def tables(*, quick: bool = False) -> Tables:
     """The table, against `BEFORE`."""
     return [("Now against before, processor milliseconds by turns", rows(BEFORE, quick=quick, calls=2 if quick else 9))]
 

@@ -5,9 +5,6 @@ Where programs over pods and nodes are small enough, OR-Tools CP-SAT and plain H
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -15,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import Row, Tables
+from benchmarks.peers import measure
 from flowlex.cli.export import program_bytes
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import PodInstance
@@ -23,19 +22,14 @@ from flowlex.models.load.model import LoadPartition
 from flowlex.models.pods.baselines import compare
 from flowlex.models.pods.model import PodPlacement
 
-__all__ = ["tables"]
-
-Row = dict[str, object]
-_PEERS = Path(__file__).with_name("pods_peers.py")
-_NAMES = ("cp-sat", "highs")
+_NAMES = ("cp_sat", "highs")
 #: Seconds that ours and each peer get.
 LIMIT = 20
 #: Nodes and pods.
 SIZES = ((10, 50), (30, 150), (100, 500), (200, 1000), (1000, 5000))
 
 
-def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(quick: bool = False) -> Tables:
     sizes = SIZES[:1] if quick else SIZES
     return [
         (
@@ -78,16 +72,16 @@ def _testbed(seed: int) -> Row:
 def _growth(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
     rows: list[Row] = []
     for nodes, pods in sizes:
-        for measure in ("deviation", "max_load", "mean_absolute"):
+        for balance in ("deviation", "max_load", "mean_absolute"):
             instance = _instance("pods-scale", nodes=nodes, pods=pods, seed=1)
             started = time.perf_counter()
-            model = PodPlacement(instance, balance=measure)
+            model = PodPlacement(instance, balance=balance)
             solution = model.solve("highs", gap=0.01, time_limit_s=60)
             rows.append(
                 {
                     "nodes": nodes,
                     "pods": pods,
-                    "balance": measure,
+                    "balance": balance,
                     "columns": len(model.builder.pairs[0]) + len(model.builder.card_slots[0]),
                     "without aggregation": _columns_apart(instance),
                     "objective": solution.objective,
@@ -104,10 +98,10 @@ def _seeds(quick: bool) -> list[Row]:
     rows: list[Row] = []
     for seed in range(1, 2 if quick else 6):
         instance = _instance("pods-scale", nodes=20 if quick else 100, pods=100 if quick else 500, seed=seed)
-        for measure in ("deviation", "max_load", "mean_absolute"):
+        for balance in ("deviation", "max_load", "mean_absolute"):
             started = time.perf_counter()
-            solution = PodPlacement(instance, balance=measure).solve("highs", gap=0.01, time_limit_s=60)
-            row: Row = {"seed": seed, "balance": measure, "objective": solution.objective, "bound": solution.bound}
+            solution = PodPlacement(instance, balance=balance).solve("highs", gap=0.01, time_limit_s=60)
+            row: Row = {"seed": seed, "balance": balance, "objective": solution.objective, "bound": solution.bound}
             rows.append({**row, "gap": solution.gap, "seconds": time.perf_counter() - started})
     return rows
 
@@ -158,17 +152,17 @@ def _against_peers(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
 
 def _peer(model: PodPlacement, path: Path, name: str) -> Row:
     """What a peer placed, its largest load recomputed by us, and the bound that it states."""
-    command = [sys.executable, str(_PEERS), str(path), str(LIMIT), name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        return {"largest load": f"failed: {done.stderr.strip().splitlines()[-1][:80]}"}
-    found = json.loads(done.stdout)
-    cluster = None if found["values"] is None else model.builder.expand(np.array(found["values"]))
-    load = None if cluster is None else float(cluster.loads.max())
-    if cluster is not None:
+    got = measure(f"benchmarks.pods_peers:{name}", most=1, path=str(path), seconds=LIMIT)
+    if got.error:
+        return {"largest load": f"failed: {got.error[:80]}"}
+    values, bound = got.result
+    load = None
+    if values is not None:
+        cluster = model.builder.expand(np.array(values))
+        load = float(cluster.loads.max())
         placed = model.levels.total(cluster.node >= 0)
         assert placed == model.levels.total(model.levels.of >= 0), f"{name} leaves pods out"
-    return {"largest load": load, "bound": found["bound"], "seconds": found["seconds"]}
+    return {"largest load": load, "bound": bound, "seconds": got.seconds}
 
 
 def _columns_apart(instance: Any) -> int:

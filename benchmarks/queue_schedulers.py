@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks import Row, Tables
 from benchmarks.openb import TRACE
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place
 from flowlex.instances.generators import generate
@@ -33,7 +34,6 @@ from flowlex.simulation.policy_registry import Run, make_policy
 
 __all__ = ["draw", "openb_day", "tables"]
 
-Row = dict[str, object]
 DAY_S = 86_400.0
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "first come": ("FIFO", {}),
@@ -46,8 +46,7 @@ POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(*, quick: bool = False) -> Tables:
     return [(title, [_row(name, work) for name in POLICIES]) for title, work in _days(quick=quick)]
 
 

@@ -24,21 +24,19 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from benchmarks import Row, Tables
+from benchmarks.peers import memory_mb
 from flowlex.client import Refused, Scheduler
 from flowlex.instances.event_log import Cancel, Finish, Submit
 from flowlex.instances.files import write_instance
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 
-__all__ = ["tables"]
-
-Row = dict[str, object]
 _EVENTS = 50
 _READ = "import os; os.nice(15); from benchmarks.scheduler_readers import read; read({url!r}, {readers})"
 _SERVE = "from flowlex.cli import main; main()"
 
 
-def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(*, quick: bool = False) -> Tables:
     machines, steps, readers = (50, 5, 3) if quick else (10_000, 100, 50)
     size = f"{machines:,} machines, {2 * machines:,} slots"
     seconds = 5 if quick else 600
@@ -77,7 +75,10 @@ def _under_pressure(machines: int, seconds: int) -> list[Row]:
                 steps = {bound: count - before[bound] for bound, count in now.items()}
                 slowest = next(bound for bound, count in steps.items() if count == steps["+Inf"])
                 rows.append({"s": (turn + 1) // 2, "decisions": int(steps["+Inf"]), "all within s": slowest})
-                rows[-1] |= {"resident MB": _resident_mb(process.pid), "clients behind by s": round(late, 2)}
+                rows[-1] |= {
+                    "resident MB": round(memory_mb("VmRSS", process.pid)),
+                    "clients behind by s": round(late, 2),
+                }
                 late, before = 0.0, now
         scheduler.step()
         figures = httpx.get(f"{url}/metrics", timeout=60.0).text
@@ -90,10 +91,6 @@ def _decisions(url: str) -> dict[str, float]:
     """By seconds, how many decisions took at most so long."""
     text = httpx.get(f"{url}/metrics", timeout=60.0).text
     return {bound: float(count) for bound, count in re.findall(r'decision_seconds_bucket{le="(\S+?)"} (\S+)', text)}
-
-
-def _resident_mb(process: int) -> int:
-    return int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text())[0]) // 1024
 
 
 @contextmanager

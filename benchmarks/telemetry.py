@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["tables"]
+from benchmarks import Row, Tables
+from benchmarks.peers import memory_mb
 
 NODES, NAMES = 1_000, 20
 #: Every node writes its 20 values every 4 seconds; single values are read so often.
@@ -29,11 +30,8 @@ VALUES_PER_S, READS_PER_S = 5_000, 100
 SECONDS = float(os.environ.get("FLOWLEX_BENCH_SECONDS", "10"))
 ROWS = int(os.environ.get("FLOWLEX_BENCH_ROWS", "1000000"))
 
-Row = dict[str, object]
 
-
-def tables(quick: bool = False) -> list[tuple[str, list[Row]]]:
-    """Title and rows of every table."""
+def tables(quick: bool = False) -> Tables:
     seconds, rows = (2.0, 10_000) if quick else (SECONDS, ROWS)
     loaded, others, long = [], [], []
     for name, database in (("SQLite", _nothing), ("PostgreSQL", _postgres)):
@@ -101,7 +99,7 @@ def _under_load(name: str, database: str | None, seconds: float) -> tuple[Row, l
 
 def _measured(name: str, port: int, server: int, seconds: float) -> Row:
     """One row: what was accepted and how quickly single values were read, and what it cost whom."""
-    mb, spent, others = _resident_mb(server), _processor_s(server), _postgres_s()
+    mb, spent, others = round(memory_mb("VmRSS", server)), _processor_s(server), _postgres_s()
     writer, reader = _load("write", port, VALUES_PER_S, seconds), _load("read", port, READS_PER_S, seconds)
     written, read = _told(writer), _told(reader)
     values = written["rate"] * seconds
@@ -115,7 +113,7 @@ def _measured(name: str, port: int, server: int, seconds: float) -> Row:
         "worst": read["worst"],
         "write ms: median": 1e3 * written["median"],
         "p99 ": 1e3 * written["p99"],
-        "server's MB": f"{mb} -> {_resident_mb(server)}",
+        "server's MB": f"{mb} -> {round(memory_mb('VmRSS', server))}",
         "us of processor per value: server": (_processor_s(server) - spent) / values * 1e6,
         "PostgreSQL": (_postgres_s() - others) / values * 1e6 if name == "PostgreSQL" else "",
         "load": written["us per value"] + read["us per read"] * read["reads"] / values,
@@ -195,12 +193,6 @@ def _postgres_s() -> float:
         if process.info["name"] == "postgres" and process.info["cpu_times"]:
             total += sum(process.info["cpu_times"][:2])
     return total
-
-
-def _resident_mb(process: int) -> int:
-    import psutil
-
-    return int(psutil.Process(process).memory_info().rss // 2**20)
 
 
 def _reads(url: str, seconds: float) -> list[Row]:

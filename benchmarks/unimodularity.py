@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks import Row, Tables
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 
 #: Seconds CMR gets for one matrix.
 LIMIT = 20.0
-Row = dict[str, object]
 
 
-def tables(*, quick: bool = False) -> list[tuple[str, list[Row]]]:
+def tables(*, quick: bool = False) -> Tables:
     """All tables: title and rows; ``quick`` takes small matrices only."""
     check(examples.jit_matrix(examples.LEMMA_3_FLOWS, 3))  # compile the loops before anything is timed
     check(examples.network(20, 40))
@@ -62,15 +62,10 @@ def large() -> list[tuple[str, sp.csc_array]]:
         ("star of 1 000 two-edge legs", examples.star(1000, 2, 4000)),
         ("star of 1 000 two-edge legs, transposed", sp.csc_array(examples.star(1000, 2, 4000).T)),
         ("star of 500 ten-edge legs", examples.star(500, 10, 20000)),
-        ("network 10 000 x 220 000", network_of_machines()),
+        ("network 10 000 x 220 000", examples.network(10_000, 220_000, seed=1)),
         ("interval, one gapped column", examples.with_gap(interval)),
         ("network, one sign flipped", flipped(net)),
     ]
-
-
-def network_of_machines() -> sp.csc_array:
-    """A network matrix of the size of 10 000 machines, of short paths."""
-    return examples.network(10_000, 220_000, shape="random", seed=1)
 
 
 def sum_rows() -> list[Row]:
@@ -208,12 +203,3 @@ def ask(matrices: Sequence[Any]) -> list[dict[str, Any]]:
         verdict = {True: "tu", False: "not_tu", None: "error"}[answer["tu"]]
         answers.append({"verdict": verdict, "s": round(answer["seconds"], 4)})
     return answers + [{"verdict": "time-out", "s": f"> {LIMIT:.0f}"}] * (len(lines) - len(answers))
-
-
-if __name__ == "__main__":
-    for title, rows in tables():
-        print(f"\n### {title}\n")
-        print("| " + " | ".join(rows[0]) + " |")
-        print("| " + " | ".join("---" for _ in rows[0]) + " |")
-        for row in rows:
-            print("| " + " | ".join(str(value) for value in row.values()) + " |")

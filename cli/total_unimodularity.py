@@ -31,7 +31,6 @@ def tu(
     file: Annotated[Path, typer.Argument(help="A model, matrix, network or instance file.", show_default=False)],
     method: Annotated[Method, typer.Option("--method", help="auto: all steps; or one step alone.")] = Method.AUTO,
     time_limit: SearchLimit = 60.0,
-    bounds: Annotated[bool, typer.Option("--bounds", help="Take the variables' bounds as rows, too.")] = False,
     network_part: Annotated[
         bool, typer.Option("--network-part", help="Of large models, too: name the rows that keep it from a network.")
     ] = False,
@@ -69,8 +68,8 @@ def tu(
     from flowlex.validation.unimodularity.proof_types import Answer
 
     if stored is not None:
-        raise typer.Exit(_verify(stored, read_matrix(file, bounds=bounds), file, as_json, accept_quoted))
-    named = read_matrix(file, bounds=bounds)
+        raise typer.Exit(_verify(stored, read_matrix(file), file, as_json, accept_quoted))
+    named = read_matrix(file)
     verdict = check(
         named, method=method.value, time_limit=time_limit, network_part=network_part, seed=seed, progress=note
     )

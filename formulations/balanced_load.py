@@ -36,21 +36,13 @@ _SAFE = 2**62
 
 @dataclass(frozen=True, eq=False)
 class BalancedLoad:
-    """The least majorised spread of some items over the cells between neighbouring starts and stops. N cells.
+    """The least majorised spread of some items over the cells between neighbouring starts and stops. N cells."""
 
-    Attributes
-    ----------
-    edge
-        (N + 1,) first slot of every cell, and the end.
-    band
-        (N,) the load of every slot of a cell lies in ``band .. band + 1``; -1 where no item has its window. The slots
-        of ``band >= c`` are S_c, the proof that no spread puts less above c.
-    item, cell, amount
-        (entries,) the spread: positive amounts only. A cell's load is its total, slot by slot as even as can be.
-    """
-
-    edge: Integers
+    edge: Integers  # (N + 1,) first slot of every cell, and the end
+    #: (N,) the load of every slot of a cell lies in ``band .. band + 1``; -1 where no item has its window. The slots
+    #: of ``band >= c`` are S_c, the proof that no spread puts less above c.
     band: Integers
+    #: (entries,) the spread: positive amounts only. A cell's load is its total, slot by slot as even as can be.
     item: Integers
     cell: Integers
     amount: Integers
@@ -59,12 +51,8 @@ class BalancedLoad:
 def balance(start: Integers, stop: Integers, amount: Integers, also: Integers | None = None) -> BalancedLoad:
     """Spread items as evenly as possible (see the module); work grows with items, not with slots.
 
-    Parameters
-    ----------
-    start, stop, amount
-        (items,) int64; ``start < stop``, amounts positive.
-    also
-        More slots at which cells begin.
+    ``start``, ``stop``, ``amount``: (items,) int64; ``start < stop``, amounts positive.
+    ``also``: more slots at which cells begin.
     """
     if (start >= stop).any() or (amount <= 0).any():
         raise ValueError("every item needs a window of at least one slot and a positive amount")
@@ -80,7 +68,7 @@ def balance(start: Integers, stop: Integers, amount: Integers, also: Integers | 
     while len(left):
         clock = np.concatenate([[0], np.cumsum(np.where(free, length, 0))])
         begin, end = clock[first[left]], clock[last[left]]
-        a, b, total = _critical(begin, end, amount[left])
+        a, b, total = greatest_intensity(begin, end, amount[left])
         if total <= b - a:  # at most one a slot everywhere: what is left needs no further cutting
             used = np.zeros(len(length) + 1, np.int64)
             np.add.at(used, first[left], 1)
@@ -119,12 +107,8 @@ def check_total(amount: Integers) -> None:
 
 def greatest_intensity(start: Integers, stop: Integers, amount: Integers) -> tuple[int, int, int]:
     """The interval with the largest amount per slot confined to it: ``(first slot, end, amount)``."""
-    return _critical(start, stop, amount)
-
-
-def _critical(begin: Integers, end: Integers, amount: Integers) -> tuple[int, int, int]:
-    starts, row = np.unique(begin, return_inverse=True)
-    ends, column = np.unique(end, return_inverse=True)
+    starts, row = np.unique(start, return_inverse=True)
+    ends, column = np.unique(stop, return_inverse=True)
     confined = np.zeros((len(starts), len(ends)), np.int64)
     np.add.at(confined, (row, column), amount)
     confined = confined[::-1].cumsum(axis=0)[::-1].cumsum(axis=1)

@@ -24,23 +24,11 @@ __all__ = ["alternate", "decompose"]
 def decompose(left: Integers, right: Integers, amount: Integers, slots: int) -> Integers:
     """Split every edge's amount into ``slots`` integer parts.
 
-    Parameters
-    ----------
-    left, right
-        (edges,) node of each side; an edge may occur once only.
-    amount
-        (edges,) non-negative.
-    slots
-        Number of parts, L.
-
-    Returns
-    -------
-    (edges, slots) int64: rows sum to the amounts; entries of an edge, and sums at a node, differ by at most one.
-
-    Raises
-    ------
-    ValueError
-        An edge occurs twice, or the amounts sum to more than 64 bits hold.
+    ``left``, ``right``: (edges,) node of each side; an edge may occur once only.
+    ``amount``: (edges,) non-negative.
+    ``slots``: number of parts, L.
+    Returns: (edges, slots) int64: rows sum to the amounts; entries of an edge, and sums at a node, differ by at most
+    one. Raises `ValueError`: an edge occurs twice, or the amounts sum to more than 64 bits hold.
     """
     if len(np.unique(np.stack([left, right]), axis=1).T) < len(left):
         raise ValueError("an edge occurs twice; add its amounts first")

@@ -23,17 +23,9 @@ _NOTHING = 1e-12
 def whole_assignments(amount: Floats, capacity: Integers, length: float) -> list[tuple[float, Integers]] | None:
     """The mixture: weights that sum to ``length``, each with the (R,) column of every row (C where it is idle).
 
-    Parameters
-    ----------
-    amount
-        (R, C) amounts of every row in every column.
-    capacity
-        (C,) how many rows a column takes at once.
-
-    Returns
-    -------
-    list or None
-        None where rounding errors of the amounts leave no assignment.
+    ``amount``: (R, C) amounts of every row in every column.
+    ``capacity``: (C,) how many rows a column takes at once.
+    Returns: None where rounding errors of the amounts leave no assignment.
 
     Examples
     --------

@@ -55,10 +55,7 @@ class Scales:
 def scale_program(program: LinearProgram, free: tuple[str, ...] = ()) -> tuple[LinearProgram, Scales]:
     """The program with rows, the columns named ``free``, and the objective scaled; other columns keep their unit.
 
-    Parameters
-    ----------
-    free
-        Names of variables that have no unit of their own, bounded by 0 or nothing. Rows are scaled without them.
+    ``free``: names of variables that have no unit of their own, bounded by 0 or nothing. Rows are scaled without them.
     """
     loose = np.zeros(program.column_count, bool)
     for name in free:

@@ -30,43 +30,26 @@ _PRIMAL = 4
 
 @dataclass(frozen=True, eq=False)
 class Priced:
-    """What a pricing function returns.
+    """What a pricing function returns."""
 
-    Attributes
-    ----------
-    cost, matrix
-        (k,) objective coefficients and (rows, k) coefficients of columns to add, from 0 up without bound; none: k = 0.
-    bound
-        No answer of the whole program is better than this.
-    """
-
+    #: (k,) objective coefficients and (rows, k) coefficients of columns to add, from 0 up without bound; none: k = 0.
     cost: Floats
     matrix: scipy.sparse.csc_array
-    bound: float
+    bound: float  # no answer of the whole program is better than this
 
 
 @dataclass(frozen=True, eq=False)
 class Generated:
-    """The outcome of column generation.
+    """The outcome of column generation."""
 
-    Attributes
-    ----------
-    status
-        ``optimal``, that of the restricted program if it has no answer, or ``time_limit``.
-    values, duals
-        Of the first columns, then those that were added, in order; of the rows. Empty without answer.
-    objective, bound
-        Of the restricted program; the best bound proven for the whole program.
-    rounds
-        Programs solved.
-    """
-
-    status: Status
+    status: Status  # ``optimal``, that of the restricted program if it has no answer, or ``time_limit``
+    #: Of the first columns, then those that were added, in order; of the rows. Empty without answer.
     values: Floats
     duals: Floats
+    #: Of the restricted program; the best bound proven for the whole program.
     objective: float
     bound: float
-    rounds: int
+    rounds: int  # programs solved
 
 
 def generate_columns(
@@ -81,19 +64,10 @@ def generate_columns(
 ) -> Generated:
     """Solve a linear program over growing columns.
 
-    Parameters
-    ----------
-    first
-        The restricted program to begin with; it must have an answer.
-    price
-        From (rows,) duals to columns to add and a bound; it never returns a column twice.
-    gap
-        Stop when bound and value are within ``gap * max(1, |value|)``.
-
-    Raises
-    ------
-    EngineError
-        HiGHS fails on a restricted program, or there are more than ``max_rounds``.
+    ``first``: the restricted program to begin with; it must have an answer.
+    ``price``: from (rows,) duals to columns to add and a bound; it never returns a column twice.
+    ``gap``: stop when bound and value are within ``gap * max(1, |value|)``.
+    Raises `EngineError`: HiGHS fails on a restricted program, or there are more than ``max_rounds``.
     """
     began, sign = processor_seconds(), 1.0 if first.maximize else -1.0
     highs = quiet(threads=1, random_seed=seed, output_flag=log)

@@ -16,21 +16,11 @@ __all__ = ["InUnits", "common_unit"]
 
 @dataclass(frozen=True, eq=False)
 class InUnits:
-    """Numbers as integer multiples of a unit.
+    """Numbers as integer multiples of a unit."""
 
-    Attributes
-    ----------
-    whole
-        (n,) int64.
-    unit
-        What one stands for.
-    error
-        The largest distance of ``whole * unit`` from the number meant; 0 when nothing was rounded.
-    """
-
-    whole: Integers
-    unit: Fraction
-    error: Fraction
+    whole: Integers  # (n,) int64
+    unit: Fraction  # what one stands for
+    error: Fraction  # the largest distance of ``whole * unit`` from the number meant; 0 when nothing was rounded
 
     @property
     def exact(self) -> bool:

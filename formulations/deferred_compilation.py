@@ -55,10 +55,7 @@ def loop(function: Callable[..., Any]) -> Loop:
 class Loop:
     """A function that runs as plain Python or compiled; the answer is the same.
 
-    Attributes
-    ----------
-    py_func
-        The function as it is written.
+    ``py_func``: the function as it is written.
     """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -118,14 +115,9 @@ def run(
 ) -> Any:
     """Call a loop, compiled if that pays.
 
-    Parameters
-    ----------
-    function, arguments
-        What is called.
-    steps
-        About how many steps it takes.
-    compiling
-        Entered while the function is compiled or loaded, such as a clock that stands still.
+    ``function``, ``arguments``: what is called.
+    ``steps``: about how many steps it takes.
+    ``compiling``: entered while the function is compiled or loaded, such as a clock that stands still.
     """
     if function not in _ready and _plain_pays(function, steps):
         start = time.thread_time()
@@ -180,10 +172,7 @@ _work = _Work()
 def small_work(cells: int) -> Iterator[None]:
     """Let loops inside run as plain Python, if the input is small and no cache holds them.
 
-    Parameters
-    ----------
-    cells
-        About how large the input is: nodes times pods, or machines times tasks.
+    ``cells``: about how large the input is: nodes times pods, or machines times tasks.
     """
     if _work.small or cells > SMALL_CELLS:
         yield

@@ -43,25 +43,15 @@ _SAFE = 2**61
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Max-min fair shares of J jobs.
+    """Max-min fair shares of J jobs."""
 
-    Attributes
-    ----------
-    level
-        J exact fractions, the fair share if units could be split.
-    least, most
-        (J,) int64, floor and ceiling of the level: what an integer allocation may give.
-    group
-        (J,) int64, jobs that were stopped together (they share the odd units); jobs with an integer level form one.
-    group_total
-        (groups,) int64, units that each group gets in all.
-    """
-
-    level: tuple[Fraction, ...]
+    level: tuple[Fraction, ...]  # J exact fractions, the fair share if units could be split
+    #: (J,) int64, floor and ceiling of the level: what an integer allocation may give.
     least: Integers
     most: Integers
+    #: (J,) int64, jobs that were stopped together (they share the odd units); jobs with an integer level form one.
     group: Integers
-    group_total: Integers
+    group_total: Integers  # (groups,) int64, units that each group gets in all
 
     @property
     def total(self) -> int:
@@ -72,17 +62,11 @@ class Shares:
 def shares_of_claims(job: Integers, of: Integers, amount: Integers, units: Integers, held: Integers) -> Shares:
     """Share units out max-min fairly; everything that can be served is given out.
 
-    Parameters
-    ----------
-    job, of, amount
-        (K,) claims sorted by job, then by class: ``amount`` units of class ``of`` for ``job``, each pair once.
-    units, held
-        (C,) units by class; (J,) units that each job holds already, outside ``units``; its share counts them.
-
-    Raises
-    ------
-    ValueError
-        Units of a job that no 64-bit integer holds.
+    ``job``, ``of``, ``amount``: (K,) claims sorted by job, then by class: ``amount`` units of class ``of`` for ``job``,
+        each pair once.
+    ``units``, ``held``: (C,) units by class; (J,) units that each job holds already, outside ``units``; its share
+        counts them.
+    Raises `ValueError`: units of a job that no 64-bit integer holds.
     """
     if (np.bincount(job, weights=amount, minlength=len(held)) + held >= 2**62).any():
         raise ValueError("a job's demand and floor sum to more than 2**62; use a coarser unit")
@@ -200,24 +184,13 @@ def _stopped(ramps: _Ramps, job: Integers, held: Integers, low: Integers) -> Sha
 def whole_shares(least: ArrayLike, most: ArrayLike, weight: ArrayLike, units: int) -> Integers:
     """Integer units for each job, weighted max-min fair: the next unit goes where (share + 1) / weight is least.
 
-    Parameters
-    ----------
-    least, most
-        (J,) units of each job at least and at most, ``0 <= least <= most``.
-    weight
-        (J,) whole weights of at least 1.
-    units
-        Units there are. When the minima exceed them, every job gets its minimum all the same.
-
-    Raises
-    ------
-    ValueError
-        A weight below 1, or a job whose most is below its least.
-
-    Notes
-    -----
     Ties go to the earlier job. Levels are integers of ``2**-bits``: the k-th unit of a job of weight w lies at
     ``floor(k * 2**bits / w)``, and ``bits`` is so large that these integers are ordered as the fractions are.
+
+    ``least``, ``most``: (J,) units of each job at least and at most, ``0 <= least <= most``.
+    ``weight``: (J,) whole weights of at least 1.
+    ``units``: units there are. When the minima exceed them, every job gets its minimum all the same.
+    Raises `ValueError`: a weight below 1, or a job whose most is below its least.
     """
     low, high, w = (np.asarray(x, np.int64) for x in (least, most, weight))
     if (w < 1).any() or (low < 0).any() or (high < low).any():

@@ -30,7 +30,6 @@ from flowlex.formulations.node_arc_blocks import UNBOUNDED, Block, arc_columns, 
 from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays, exact_dot, frozen
 
 if TYPE_CHECKING:
-    import networkx as nx
     import pulp
 
 __all__ = ["UNBOUNDED", "Block", "FlowNetwork"]
@@ -162,17 +161,12 @@ class FlowNetwork:
         return self.arc_names()
 
     def describe_arc(self, arc: int) -> str:
-        """Name an arc by its two ends, for messages.
+        """Name an arc by its two ends, as in ``worker[0] -> sink[0]``.
 
         Parameters
         ----------
         arc
             Number of the arc, from 0.
-
-        Returns
-        -------
-        str
-            Names of tail and head, as in ``worker[0] -> sink[0]``.
         """
         return f"{self.node_names[self.tail[arc]]} -> {self.node_names[self.head[arc]]}"
 
@@ -189,17 +183,12 @@ class FlowNetwork:
         return scipy.sparse.csc_array((signs.ravel(), rows.ravel().astype(np.int64), pointer), shape=shape)
 
     def total_cost(self, flow: Integers) -> int:
-        """Return the exact cost of a flow, as a Python integer.
+        """The exact cost of a flow, without ``unit`` and ``constant``.
 
         Parameters
         ----------
         flow
             (A,) int64 units on each arc.
-
-        Returns
-        -------
-        int
-            ``cost @ flow``, without ``unit`` and ``constant``.
         """
         return exact_dot(self.cost, flow)
 
@@ -252,17 +241,12 @@ class FlowNetwork:
         return {name: values[block.slice] for name, block in self.arc_blocks.items()}
 
     def reduced_costs(self, potentials: Integers) -> Integers:
-        """Return ``cost - potential[tail] + potential[head]``: what one more unit on each arc would cost.
+        """(A,) ``cost - potential[tail] + potential[head]``: what one more unit on each arc would cost.
 
         Parameters
         ----------
         potentials
             (N,) int64 dual value of each node, in units of ``cost``.
-
-        Returns
-        -------
-        ndarray
-            (A,) int64, in units of ``cost``.
         """
         return self.cost - potentials[self.tail] + potentials[self.head]
 
@@ -302,23 +286,6 @@ class FlowNetwork:
 
         stated = replace(self.arrays(), cost=self.stated_cost(), offset=float(self.constant))
         return to_pulp(stated, self.name, self.column_names(), self.row_names())[0]
-
-    def to_networkx(self) -> nx.MultiDiGraph[int]:
-        """The same problem as a networkx graph: ``demand`` on nodes; ``lower``, ``capacity``, integer ``weight`` on
-        arcs.
-
-        Nodes are numbers; keys of arcs are their numbers here. An arc without capacity has no ``capacity``.
-        """
-        import networkx as nx
-
-        graph = nx.MultiDiGraph(name=self.name)
-        for node, (label, supply) in enumerate(zip(self.node_names, self.supply.tolist(), strict=True)):
-            graph.add_node(node, demand=-supply, name=label)
-        columns = (self.tail, self.head, self.lower, self.upper, self.cost)
-        for arc, (tail, head, low, high, cost) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
-            capacity = {} if high == UNBOUNDED else {"capacity": high}
-            graph.add_edge(tail, head, key=arc, lower=low, weight=cost, **capacity)
-        return graph
 
     def _float_upper(self) -> Floats:
         return np.where(self.upper == UNBOUNDED, np.inf, self.upper.astype(np.float64))

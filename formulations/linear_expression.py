@@ -71,9 +71,7 @@ class Expression:
         kept = new[self.row] >= 0
         return Expression(new[self.row[kept]], self.column[kept], self.value[kept], self.constant[chosen])
 
-    def __add__(self, other: Expression | Variables | ArrayLike) -> Expression:
-        if isinstance(other, Variables):
-            other = other.expression()
+    def __add__(self, other: Expression | ArrayLike) -> Expression:
         if not isinstance(other, Expression):
             return Expression(self.row, self.column, self.value, self.constant + _each(other, self.count))
         if other.count != self.count:
@@ -85,9 +83,7 @@ class Expression:
             self.constant + other.constant,
         )
 
-    def __sub__(self, other: Expression | Variables | ArrayLike) -> Expression:
-        if isinstance(other, Variables):
-            other = other.expression()
+    def __sub__(self, other: Expression | ArrayLike) -> Expression:
         return self + (other * -1.0 if isinstance(other, Expression) else -_each(other, self.count))
 
     def __rsub__(self, other: ArrayLike) -> Expression:
@@ -98,7 +94,7 @@ class Expression:
 
     def __mul__(self, factor: ArrayLike) -> Expression:
         """Multiply every expression by one number or by its own number."""
-        if isinstance(factor, Expression | Variables):
+        if isinstance(factor, Expression):
             raise TypeError("the product of two expressions is not linear")
         each = _each(factor, self.count)
         return Expression(self.row, self.column, self.value * each[self.row], self.constant * each)
@@ -150,8 +146,8 @@ class Expression:
         return Expression(keys[self.row], self.column, self.value, constant)
 
 
-class Variables:
-    """A vector of variables of one program; arithmetic turns it into an `Expression`.
+class Variables(Expression):
+    """A vector of variables of one program: one expression for each, of that variable alone.
 
     Attributes
     ----------
@@ -159,45 +155,18 @@ class Variables:
         (count,) int64, the columns of the program.
     """
 
-    __array_ufunc__ = None
-    __slots__ = ("column",)
-    column: Integers
+    __slots__ = ()
 
     def __init__(self, column: Integers) -> None:
-        self.column = column
-
-    def __len__(self) -> int:
-        return len(self.column)
+        count = len(column)
+        super().__init__(np.arange(count), column, np.ones(count), np.zeros(count))
 
     def __repr__(self) -> str:
         return f"<{len(self)} variables>"
 
     def __getitem__(self, which: Any) -> Variables:
-        """The variables of an index array, mask or slice."""
+        """The variables of an index array, mask or slice; one may be chosen several times."""
         return Variables(np.atleast_1d(self.column[which]))
-
-    def expression(self) -> Expression:
-        """One expression per variable."""
-        count = len(self.column)
-        return Expression(np.arange(count), self.column, np.ones(count), np.zeros(count))
-
-    def __add__(self, other: Expression | Variables | ArrayLike) -> Expression:
-        return self.expression() + other
-
-    def __sub__(self, other: Expression | Variables | ArrayLike) -> Expression:
-        return self.expression() - other
-
-    def __rsub__(self, other: ArrayLike) -> Expression:
-        return self.expression() * -1.0 + other
-
-    def __mul__(self, factor: ArrayLike) -> Expression:
-        return self.expression() * factor
-
-    def __neg__(self) -> Expression:
-        return self.expression() * -1.0
-
-    __radd__ = __add__
-    __rmul__ = __mul__
 
     def repeated(self, count: int) -> Variables:
         """A single variable in each of so many rows.
@@ -215,27 +184,6 @@ class Variables:
         if len(self) != 1:
             raise ValueError(f"only a single variable can be repeated, there are {len(self)}")
         return Variables(np.repeat(self.column, count))
-
-    def sum(self) -> Expression:
-        """The sum of all variables."""
-        return self.expression().sum()
-
-    def sum_by(self, key: ArrayLike, groups: int | None = None) -> Expression:
-        """Sum the variables that share a key (see `Expression.sum_by`).
-
-        Parameters
-        ----------
-        key
-            (count,) integers in ``0 .. groups - 1``, one per variable.
-        groups
-            Number of sums; the largest key plus one when omitted. A group without members is zero.
-
-        Raises
-        ------
-        ValueError
-            A key is not an integer or outside the range, or the number of keys is not the number of variables.
-        """
-        return self.expression().sum_by(key, groups)
 
 
 def _each(value: ArrayLike, count: int) -> Floats:

@@ -172,7 +172,7 @@ class LinearProgram:
     def constrain(
         self,
         name: str,
-        expression: Expression | Variables,
+        expression: Expression,
         relation: Relation,
         rhs: ArrayLike,
         *,
@@ -196,13 +196,12 @@ class LinearProgram:
         check_declared(self.name, "constraints", name, self.rows)
         if relation not in ("<=", ">=", "=="):
             raise ValueError(f"{name}: unknown relation {relation!r}; one of <=, >=, ==")
-        rows = expression.expression() if isinstance(expression, Variables) else expression
-        self._check_terms(name, rows)
-        labels = check_labels(name, rows.count, labels)
-        right = _broadcast(rhs, rows.count, f"right-hand sides of {name}") - rows.constant
+        self._check_terms(name, expression)
+        labels = check_labels(name, expression.count, labels)
+        right = _broadcast(rhs, expression.count, f"right-hand sides of {name}") - expression.constant
         if not np.isfinite(right).all():
             raise ValueError(f"{name}: row {int(np.argmin(np.isfinite(right)))} has no finite right-hand side")
-        block = ConstraintBlock(name, self.row_count, rows, relation, frozen(right), labels)
+        block = ConstraintBlock(name, self.row_count, expression, relation, frozen(right), labels)
         self.constraint_blocks[name] = block
         return block
 
@@ -264,7 +263,7 @@ class LinearProgram:
         program._objective, program.maximizing = self._objective, self.maximizing
         return program
 
-    def minimize(self, expression: Expression | Variables) -> None:
+    def minimize(self, expression: Expression) -> None:
         """Set the objective, to be minimised.
 
         Parameters
@@ -274,7 +273,7 @@ class LinearProgram:
         """
         self._set_objective(expression, maximizing=False)
 
-    def maximize(self, expression: Expression | Variables) -> None:
+    def maximize(self, expression: Expression) -> None:
         """Set the objective, to be maximised.
 
         Parameters
@@ -284,14 +283,15 @@ class LinearProgram:
         """
         self._set_objective(expression, maximizing=True)
 
-    def _set_objective(self, expression: Expression | Variables, *, maximizing: bool) -> None:
-        row = expression.expression() if isinstance(expression, Variables) else expression
-        if row.count != 1:
-            raise ValueError(f"{self.name}: an objective has one row, this expression has {row.count}; use .sum()")
-        self._check_terms("objective", row)
-        if not np.isfinite(row.constant[0]):
-            raise ValueError(f"objective: the constant {row.constant[0]} is not finite")
-        self._objective = row
+    def _set_objective(self, expression: Expression, *, maximizing: bool) -> None:
+        if expression.count != 1:
+            raise ValueError(
+                f"{self.name}: an objective has one row, this expression has {expression.count}; use .sum()"
+            )
+        self._check_terms("objective", expression)
+        if not np.isfinite(expression.constant[0]):
+            raise ValueError(f"objective: the constant {expression.constant[0]} is not finite")
+        self._objective = expression
         self.maximizing = maximizing
 
     def _check_terms(self, name: str, expression: Expression) -> None:

@@ -48,28 +48,18 @@ def exact_dot(a: Integers, b: Integers) -> int:
 
 @dataclass(frozen=True)
 class LinearProgramArrays:
-    """A program ready for a solver: optimise ``cost @ x + offset``, ``row_lower <= A x <= row_upper``.
+    """A program ready for a solver: optimise ``cost @ x + offset``, ``row_lower <= A x <= row_upper``."""
 
-    Attributes
-    ----------
-    matrix
-        (m, n) CSC, duplicates summed, no stored zeros.
-    row_lower, row_upper
-        (m,), infinite where a row has no such side.
-    column_lower, column_upper, cost
-        (n,).
-    integrality
-        (n,) bool.
-    """
-
-    matrix: scipy.sparse.csc_array
+    matrix: scipy.sparse.csc_array  # (m, n) CSC, duplicates summed, no stored zeros
+    #: (m,), infinite where a row has no such side.
     row_lower: Floats
     row_upper: Floats
+    #: (n,).
     column_lower: Floats
     column_upper: Floats
     cost: Floats
     offset: float
-    integrality: Booleans
+    integrality: Booleans  # (n,) bool
     maximize: bool
 
     @property

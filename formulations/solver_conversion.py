@@ -37,15 +37,8 @@ def to_pulp(
 ) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
     """Lower arrays to a PuLP problem; its variables come in the order of the columns (PuLP sorts its own list).
 
-    Parameters
-    ----------
-    minimizing
-        State a maximisation as the minimisation of its negative.
-
-    Raises
-    ------
-    ValueError
-        A row has two different sides, or none; PuLP holds one relation a row.
+    ``minimizing``: state a maximisation as the minimisation of its negative.
+    Raises `ValueError`: a row has two different sides, or none; PuLP holds one relation a row.
     """
     flip = minimizing and arrays.maximize
     direction = pulp.LpMaximize if arrays.maximize and not flip else pulp.LpMinimize
@@ -70,10 +63,7 @@ def to_pulp(
 def from_pulp(problem: pulp.LpProblem, variables: Sequence[pulp.LpVariable] | None = None) -> LinearProgramArrays:
     """Read a PuLP problem into solver arrays, in one pass over its nonzeros.
 
-    Parameters
-    ----------
-    variables
-        The columns in order; PuLP's own order (by name) when omitted.
+    ``variables``: the columns in order; PuLP's own order (by name) when omitted.
     """
     chosen = problem.variables() if variables is None else variables
     constraints = list(problem._constraints.values())

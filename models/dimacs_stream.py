@@ -55,30 +55,15 @@ class _Arc:
 
 @dataclass(frozen=True)
 class LiveOptimum:
-    """The optimum of a round.
+    """The optimum of a round."""
 
-    Attributes
-    ----------
-    round
-        Its number.
-    objective
-        Least cost, exact; None when no flow satisfies the network.
-    flows
-        (tail, head, flow) of each arc with flow, in the file's node numbers.
-    reason
-        Why there is no flow; empty otherwise.
-    certificate
-        Of the optimum: feasibility and reduced costs in exact integers; None without one.
-    seconds
-        From the changes of the round to the optimum.
-    """
-
-    round: int
-    objective: int | None
-    flows: tuple[tuple[int, int, int], ...]
-    reason: str = ""
+    round: int  # its number
+    objective: int | None  # least cost, exact; None when no flow satisfies the network
+    flows: tuple[tuple[int, int, int], ...]  # (tail, head, flow) of each arc with flow, in the file's node numbers
+    reason: str = ""  # why there is no flow; empty otherwise
+    #: Of the optimum: feasibility and reduced costs in exact integers; None without one.
     certificate: Certificate | None = None
-    seconds: float = 0.0
+    seconds: float = 0.0  # from the changes of the round to the optimum
 
 
 class LiveFlow:
@@ -113,10 +98,7 @@ class LiveFlow:
     def solve(self, changes: Round) -> LiveOptimum:
         """Take the changes of a round and bring the flow to minimum cost; after an error the object is of no use.
 
-        Raises
-        ------
-        InstanceError
-            A line does not fit the network as it is; the line is named.
+        Raises `InstanceError`: a line does not fit the network as it is; the line is named.
         """
         started = time.perf_counter()
         if changes.nodes is not None:

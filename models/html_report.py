@@ -66,14 +66,9 @@ def html_report(
 ) -> str:
     """One page that a browser shows without network; the same answer gives the same page.
 
-    Parameters
-    ----------
-    title, facts, certificate
-        What stands above, beside and below.
-    picture
-        An SVG file; empty for a page without picture.
-    frame
-        The table of the answer; None for a page without one.
+    ``title``, ``facts``, ``certificate``: what stands above, beside and below.
+    ``picture``: an SVG file; empty for a page without picture.
+    ``frame``: the table of the answer; None for a page without one.
     """
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(_said(value))}</td></tr>" for name, value in facts.items())
     return _PAGE.format(

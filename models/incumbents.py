@@ -19,10 +19,7 @@ _PAUSE_S, _SHARE = 1.0, 0.1
 class Offers:
     """Makes answers and hands them on.
 
-    Parameters
-    ----------
-    hand_on
-        Makes a solution of a run, and tells who wants to know.
+    ``hand_on``: makes a solution of a run, and tells who wants to know.
     """
 
     hand_on: Callable[[Any], None]

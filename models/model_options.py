@@ -93,10 +93,7 @@ def check_option(cls: type, name: str, value: Any) -> Any:
     One rule in Python, on the command line and in batches: a truth value is True or False, or one of the words
     ``true`` and ``false``. Others (``no``, ``1``) would be guesses, and Python holds the text ``"no"`` to be true.
 
-    Raises
-    ------
-    ModelError
-        It cannot be that type; names the option, the value and the choices.
+    Raises `ModelError`: it cannot be that type; names the option, the value and the choices.
     """
     if name == "changes":
         return read_changes(value)

@@ -66,10 +66,7 @@ _OWN = {
 def model_class(kind: str) -> type[Model[Any, Any, Any]]:
     """The model class for a kind of instance.
 
-    Raises
-    ------
-    ModelError
-        No model solves that kind, or the package that offers one is broken; names it.
+    Raises `ModelError`: no model solves that kind, or the package that offers one is broken; names it.
     """
     found = EntryPoint(kind, _OWN[kind], _GROUP).load() if kind in _OWN else _added(kind)
     return typing.cast(type[Model[Any, Any, Any]], found)
@@ -99,10 +96,7 @@ def model_options(kind: str) -> dict[str, Any]:
 def read_options(kind: str, options: typing.Mapping[str, Any]) -> dict[str, Any]:
     """Read options of a kind's model as their declared types.
 
-    Raises
-    ------
-    ModelError
-        Unknown kind, option or value.
+    Raises `ModelError`: unknown kind, option or value.
     """
     cls = model_class(kind)
     require_known(cls, options)

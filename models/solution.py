@@ -57,24 +57,13 @@ class Seconds:
 
 @dataclass(frozen=True, eq=False)
 class Stated:
-    """An answer of a statement that was solved as it stands.
+    """An answer of a statement that was solved as it stands."""
 
-    Attributes
-    ----------
-    method
-        How it was solved.
-    values
-        Values that are not 0, by variable and label; None without an answer.
-    proof
-        Leaves of every stage, in names and labels.
-    slack
-        Distance of every row from its side, by name and label.
-    """
-
-    method: str
+    method: str  # how it was solved
+    #: Values that are not 0, by variable and label; None without an answer.
     values: Mapping[str, Mapping[str, int | float]] | None
-    proof: Mapping[str, Any] = field(repr=False)
-    slack: Mapping[str, Dual] = field(repr=False)
+    proof: Mapping[str, Any] = field(repr=False)  # leaves of every stage, in names and labels
+    slack: Mapping[str, Dual] = field(repr=False)  # distance of every row from its side, by name and label
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,21 +12,13 @@ __all__ = ["Replayed", "histogram"]
 
 @dataclass(kw_only=True)
 class Replayed:
-    """What a replay did; a scheduler's own adds what its steps decided.
+    """What a replay did; a scheduler's own adds what its steps decided."""
 
-    Attributes
-    ----------
-    steps, events
-        How many.
-    milliseconds
-        Time of every step.
-    refused
-        Events that did not fit, with their number in the log and the reason; they were left out.
-    """
-
+    #: How many.
     steps: int = 0
     events: int = 0
-    milliseconds: list[float] = field(default_factory=list)
+    milliseconds: list[float] = field(default_factory=list)  # time of every step
+    #: Events that did not fit, with their number in the log and the reason; they were left out.
     refused: list[tuple[int, str]] = field(default_factory=list)
 
     def histogram(self, bins: int = 12) -> list[tuple[float, float, int]]:

@@ -41,23 +41,14 @@ class Violation:
 
 @dataclass(frozen=True)
 class Program:
-    """What the asserts and the mutants work on.
-
-    Attributes
-    ----------
-    rows, columns
-        Their names in order, and their families.
-    arrays
-        Matrix, sides, bounds and integrality; its objective is that of the first stage.
-    stages
-        The objectives, the first first; at least one.
-    """
+    """What the asserts and the mutants work on."""
 
     name: str
+    #: Their names in order, and their families.
     rows: Names
     columns: Names
-    arrays: LinearProgramArrays
-    stages: tuple[Stage, ...]
+    arrays: LinearProgramArrays  # matrix, sides, bounds and integrality; its objective is that of the first stage
+    stages: tuple[Stage, ...]  # the objectives, the first first; at least one
 
     def row(self, name: str) -> Integers:
         """Indices of a row or of a family of rows."""
@@ -92,11 +83,8 @@ class Program:
     def point(self, values: Any) -> Floats:
         """Values of all columns.
 
-        Parameters
-        ----------
-        values
-            A number per column in order; or a mapping from columns (names, or PuLP variables) to numbers and from
-            families to one number for each member, where columns left out are zero.
+        ``values``: a number per column in order; or a mapping from columns (names, or PuLP variables) to numbers and
+            from families to one number for each member, where columns left out are zero.
         """
         if not isinstance(values, Mapping):
             point = np.asarray(values, np.float64)

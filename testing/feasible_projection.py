@@ -72,10 +72,7 @@ class Projection:
 def projections(a: Program, b: Program, on: Any) -> tuple[Projection, Projection]:
     """Two programs seen through the same columns.
 
-    Parameters
-    ----------
-    on
-        Columns or families of columns of ``a``, which ``b`` must have as well; all columns when None.
+    ``on``: columns or families of columns of ``a``, which ``b`` must have as well; all columns when None.
     """
     names = [on] if isinstance(on, str) else list(a.columns.names if on is None else on)
     if not names:

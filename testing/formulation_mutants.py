@@ -17,21 +17,11 @@ __all__ = ["Mutant", "mutants_of"]
 
 @dataclass(frozen=True)
 class Mutant:
-    """A typical mistake, by names alone, so that it can be made in every instance.
+    """A typical mistake, by names alone, so that it can be made in every instance."""
 
-    Attributes
-    ----------
-    family
-        Family of rows or columns, one row or column, or an objective.
-    operator
-        What is done to it, such as ``drop`` or ``side + 1``.
-    term
-        Family of columns whose terms change, where the operator changes terms.
-    """
-
-    family: str
-    operator: str
-    term: str = ""
+    family: str  # family of rows or columns, one row or column, or an objective
+    operator: str  # what is done to it, such as ``drop`` or ``side + 1``
+    term: str = ""  # family of columns whose terms change, where the operator changes terms
 
     def __str__(self) -> str:
         return f"{self.family}: {self.operator}{f' of {self.term}' if self.term else ''}"
@@ -53,10 +43,7 @@ class Mutant:
 def mutants_of(program: Program, *, single: bool = False) -> Iterator[Mutant]:
     """All mutants that change a program.
 
-    Parameters
-    ----------
-    single
-        Also one for each row and column alone.
+    ``single``: also one for each row and column alone.
     """
     rows, columns = ([*names.families, *(names.names if single else ())] for names in (program.rows, program.columns))
     candidates = [Mutant(family, operator) for family in rows for operator in _OF_ROWS]

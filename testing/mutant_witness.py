@@ -32,12 +32,8 @@ class Change:
 def judge(before: Program, after: Program, on: Iterable[str] = ()) -> Change:
     """Compare a program with its mutant.
 
-    Parameters
-    ----------
-    before, after
-        The program as it was built, and with the mistake.
-    on
-        Columns or families that are answers; the others are auxiliary. All when empty.
+    ``before``, ``after``: the program as it was built, and with the mistake.
+    ``on``: columns or families that are answers; the others are auxiliary. All when empty.
     """
     try:
         return _optimum(before, after) or _answers(before, after, tuple(on) or None) or Change("equivalent")

@@ -109,10 +109,7 @@ def formulation(
 class Record:
     """What passing tests build without mutants: which formulations, and their mutants.
 
-    Parameters
-    ----------
-    single
-        Whether single rows and columns are mutated, too.
+    ``single``: whether single rows and columns are mutated, too.
     """
 
     single: bool = False

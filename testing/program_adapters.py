@@ -62,18 +62,10 @@ class Staged:
 def program_of(source: Any, families: Iterable[str] = ()) -> Program:
     """Bring a source to the form that asserts and mutants work on.
 
-    Parameters
-    ----------
-    source
-        A PuLP problem, a `LinearProgram`, a `FlowNetwork`, `Staged`, a model of ours, the path of an MPS or LP file, a
-        model that HiGHS holds, or any object with ``compile()``.
-    families
-        Names of families of rows and columns, for sources that declare no blocks.
-
-    Raises
-    ------
-    TypeError
-        The source is none of these.
+    ``source``: a PuLP problem, a `LinearProgram`, a `FlowNetwork`, `Staged`, a model of ours, the path of an MPS or LP
+        file, a model that HiGHS holds, or any object with ``compile()``.
+    ``families``: names of families of rows and columns, for sources that declare no blocks.
+    Raises `TypeError`: the source is none of these.
     """
     families = tuple(families)
     match source:

@@ -62,10 +62,7 @@ class Names:
 def find(wanted: str, *where: Names) -> tuple[Names, Integers]:
     """Look a name up in some names, the first first.
 
-    Raises
-    ------
-    UnknownNameError
-        Nothing has the name; the message has the nearest known one.
+    Raises `UnknownNameError`: nothing has the name; the message has the nearest known one.
     """
     if not isinstance(wanted, str):
         raise TypeError(f"expected a name, got {wanted!r}")

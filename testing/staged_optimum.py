@@ -33,10 +33,7 @@ class Optimum:
 def optimise(program: Program, *stages: Stage) -> Optimum:
     """Solve a program, or its rows with other objectives.
 
-    Raises
-    ------
-    EngineError
-        HiGHS neither solves it within a minute nor shows that it cannot be solved.
+    Raises `EngineError`: HiGHS neither solves it within a minute nor shows that it cannot be solved.
     """
     arrays, values, wanted = program.arrays, list[float](), stages or program.stages
     for number, stage in enumerate(wanted, 1):

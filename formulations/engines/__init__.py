@@ -29,27 +29,15 @@ Gift: TypeAlias = Literal["duals", "bound", "exact integers"]
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to solve formulations, and what it can do.
+    """A way to solve formulations, and what it can do."""
 
-    Attributes
-    ----------
-    name
-        How `solve` is asked for it.
-    solves
-        Kinds of formulation it takes.
-    gives
-        What comes with an optimum: ``duals`` (not of integer programs), a proven ``bound``, ``exact integers`` (of any
-        size; engines without work in floating point).
-    options
-        Names of `SolveOptions` that it honours; the others are refused.
-    run
-        Solves a formulation of these kinds with such options. It never looks for reasons: `solve` does, in one place.
-    """
-
-    name: str
-    solves: frozenset[Kind]
+    name: str  # how `solve` is asked for it
+    solves: frozenset[Kind]  # kinds of formulation it takes
+    #: What comes with an optimum: ``duals`` (not of integer programs), a proven ``bound``, ``exact integers`` (of any
+    #: size; engines without work in floating point).
     gives: frozenset[Gift]
-    options: frozenset[str]
+    options: frozenset[str]  # names of `SolveOptions` that it honours; the others are refused
+    #: Solves a formulation of these kinds with such options. It never looks for reasons: `solve` does, in one place.
     run: Callable[[Any, SolveOptions], Outcome]
 
 

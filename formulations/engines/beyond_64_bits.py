@@ -37,10 +37,7 @@ def fits(network: FlowNetwork, cost: NDArray[Any]) -> bool:
 def solve_wide(network: FlowNetwork, cost: NDArray[Any], engine: str, options: SolveOptions | None = None) -> Outcome:
     """Solve a network with other costs, (A,) integers of any size.
 
-    Returns
-    -------
-    Outcome
-        Objective, duals and reduced costs are those of ``cost``: Python integers where 64 bits do not suffice.
+    Returns: objective, duals and reduced costs are those of ``cost``: Python integers where 64 bits do not suffice.
     """
     if fits(network, cost):
         return solve(replace(network, cost=cost.astype(np.int64)), engine, options)

@@ -160,16 +160,9 @@ def _round(r, factor, budget):
 def scale_costs(network: FlowNetwork, budget: int) -> tuple[Integers, Integers] | None:
     """Flow and potentials of a minimum-cost flow, optimal but for rounding (see the module).
 
-    Parameters
-    ----------
-    network
-        Without lower bounds; a missing capacity counts as what all supplies together can send.
-    budget
-        Arcs looked at beyond which to give up; a change of price counts as 50.
-
-    Returns
-    -------
-    (A,) flows that satisfy bounds and balance, and (N,) potentials; None past the budget or without any flow.
+    ``network``: without lower bounds; a missing capacity counts as what all supplies together can send.
+    ``budget``: arcs looked at beyond which to give up; a change of price counts as 50.
+    Returns: (A,) flows that satisfy bounds and balance, and (N,) potentials; None past the budget or without any flow.
     """
     nodes = network.node_count
     total = int(network.supply[network.supply > 0].sum())

@@ -55,17 +55,9 @@ def in_integers(network: FlowNetwork, outcome: Outcome, started: float) -> Outco
 def exact_potentials(network: FlowNetwork, flow: Integers, start: Integers, cost: Integers | None = None) -> Integers:
     """Integer potentials that prove ``flow`` optimal: shortest paths in the residual network.
 
-    Parameters
-    ----------
-    start
-        A guess, usually the solver's rounded duals; with a good one this only checks.
-    cost
-        (A,) costs to judge by, of any size; by default those of the network.
-
-    Raises
-    ------
-    EngineError
-        The residual network has a negative cycle, so the flow is not optimal.
+    ``start``: a guess, usually the solver's rounded duals; with a good one this only checks.
+    ``cost``: (A,) costs to judge by, of any size; by default those of the network.
+    Raises `EngineError`: the residual network has a negative cycle, so the flow is not optimal.
     """
     forward, backward = flow < network.upper, flow > network.lower
     tail = np.concatenate([network.tail[forward], network.head[backward]])
@@ -98,10 +90,7 @@ def check_floats(network: FlowNetwork) -> None:
 def check_magnitudes(network: FlowNetwork) -> None:
     """Refuse costs or capacities whose sums could leave 64 bits, naming the largest.
 
-    Raises
-    ------
-    EngineError
-        With the offending arc and the limit.
+    Raises `EngineError`: with the offending arc and the limit.
     """
     cost = np.abs(network.cost.astype(np.float64))
     if len(cost):

@@ -35,27 +35,14 @@ _LONGEST_WAIT_S = 1e6
 
 @dataclass(frozen=True)
 class NormalForm:
-    """The same problem as pylmcf wants it; ``flows`` turns its answer back.
-
-    Attributes
-    ----------
-    order
-        (K,) arcs of the network (loops left out) in pylmcf's order.
-    reverse
-        (A,) bool, arcs replaced by their reverse.
-    upper
-        (A,) finite capacities of the network's arcs.
-    number
-        (N,) pylmcf's number of each node.
-    tail, head, capacity, cost, supply
-        The normalised problem in pylmcf's numbers; the first four are (K,) in pylmcf's order.
-    """
+    """The same problem as pylmcf wants it; ``flows`` turns its answer back."""
 
     network: FlowNetwork
-    order: Integers
-    reverse: Booleans
-    upper: Integers
-    number: _Nodes
+    order: Integers  # (K,) arcs of the network (loops left out) in pylmcf's order
+    reverse: Booleans  # (A,) bool, arcs replaced by their reverse
+    upper: Integers  # (A,) finite capacities of the network's arcs
+    number: _Nodes  # (N,) pylmcf's number of each node
+    #: The normalised problem in pylmcf's numbers; the first four are (K,) in pylmcf's order.
     tail: _Nodes
     head: _Nodes
     capacity: Integers

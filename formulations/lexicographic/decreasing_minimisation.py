@@ -69,7 +69,7 @@ def minimize_levels(
     >>> base = LinearProgram("slots")
     >>> x = base.variables("x", 3, upper=4)
     >>> _ = base.constrain("amount", x.sum(), "==", 5)
-    >>> found = minimize_levels(LexicographicProgram(base, x.expression(), 4, np.ones(3)))
+    >>> found = minimize_levels(LexicographicProgram(base, x, 4, np.ones(3)))
     >>> sorted(found.values.tolist())
     [1.0, 2.0, 2.0]
     """

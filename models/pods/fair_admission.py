@@ -34,10 +34,10 @@ def least_shares(program: LinearProgram, builder: PlacementProgram, x: Variables
     scale = np.array([float(unit / weight) for unit, weight in zip(levels.unit, levels.weight, strict=False)])
     start = np.array([float(share) for share in levels.shares([0] * many)])
     share = program.variables("share", many)
-    program.constrain("share", share.expression() - builder.by_level(x)[:many] * scale, "==", start)
+    program.constrain("share", share - builder.by_level(x)[:many] * scale, "==", start)
     level, below = program.variables("level", most, lower=-np.inf), program.variables("below", most * many)
     k, q = np.repeat(np.arange(most), many), np.tile(np.arange(many), most)
-    program.constrain("fair", level[k].expression() - below - share[q], "<=", 0.0)
+    program.constrain("fair", level[k] - below - share[q], "<=", 0.0)
     return level * np.arange(1.0, most + 1) - below.sum_by(k, most)
 
 

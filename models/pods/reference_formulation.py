@@ -170,7 +170,7 @@ def _admission(program: LinearProgram, builder: PlacementProgram, chosen: _Place
             np.repeat(np.arange(many), len(mine)) * many + of[column], many * many
         )
         given = np.array([float(each * whole) for each in start])
-        program.constrain("fair", level[k].expression() - below - shares, "<=", given[q])
+        program.constrain("fair", level[k] - below - shares, "<=", given[q])
         sums = level * np.arange(1.0, many + 1) - below.sum_by(k, many)
         stages = [
             Stage(f"admission fair {n + 1}", sums[[n]], maximize=True, unit=Fraction(1, whole)) for n in range(many)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from flowlex.formulations.block_labels import block_labels
 from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram, VariableBlock
 from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Label, Relaxed, Term, Variable
@@ -21,7 +22,7 @@ from flowlex.models.solution import ModelError
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.variable_labels import Index, nearest
 
-__all__ = ["apply_changes", "sides_of"]
+__all__ = ["apply_changes", "kept_rows", "sides_of"]
 
 Row = tuple[Label, ...]
 #: Larger integers are not exact in double precision.
@@ -31,11 +32,8 @@ _EXACT = 2**53
 def apply_changes(statement: Statement, changes: Changes) -> Statement:
     """The statement with all changes made, in their order.
 
-    Raises
-    ------
-    ModelError
-        A name or label does not exist, a rule is over no variable, bounds contradict each other, or the model cannot
-        do without what is dropped.
+    Raises `ModelError`: a name or label does not exist, a rule is over no variable, bounds contradict each other,
+    or the model cannot do without what is dropped.
     """
     for each in changes:
         make: Callable[[Statement, Any], Statement] = _MAKE[type(each)]
@@ -153,20 +151,25 @@ def _drop(statement: Statement, change: Drop) -> Statement:
         if label not in texts:
             raise ModelError(f"{change.name}: " + nearest("row", label, texts))
     left = np.array([change.rows is not None and text not in change.rows for text in texts], bool)
-    program = statement.program.copy()
-    blocks, program.constraint_blocks = program.constraint_blocks, {}
-    program.rows = None
-    for name, block in blocks.items():
-        keep = left if name == change.name else np.ones(block.count, bool)
-        if keep.any():
-            labels = [text for text, stays in zip(statement.rows[name].texts(), keep, strict=True) if stays]
-            left_over = block.expression[keep]
-            rhs = block.rhs[keep] + left_over.constant
-            program.constrain(name, left_over, block.relation, rhs, labels=tuple(labels))
+    program = kept_rows(statement.program, {change.name: left})
     rows = {name: index for name, index in statement.rows.items() if name in program.constraint_blocks}
     if change.name in rows:
         rows[change.name] = index.take(left)
     return _copied(statement, program, rows=rows)
+
+
+def kept_rows(program: LinearProgram, keep: Mapping[str, Any]) -> LinearProgram:
+    """The program with some rows of the families in ``keep`` (True for those that stay), and all of the others."""
+    fewer = program.copy()
+    fewer.rows, fewer.constraint_blocks = None, {}
+    for name, block in program.constraint_blocks.items():
+        stays = np.broadcast_to(keep.get(name, True), block.count)
+        if stays.any():
+            left, labels = block.expression[stays], block.labels
+            if not stays.all():
+                labels = np.array(block_labels(block.count, labels))[stays]
+            fewer.constrain(name, left, block.relation, block.rhs[stays] + left.constant, labels=labels)
+    return fewer
 
 
 def _rebounded(

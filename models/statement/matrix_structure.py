@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.models.statement.apply_changes import kept_rows
 from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def structure_of(statement: Statement, time_limit: float = 10.0) -> Structure:
     if kind in ("network", "totally unimodular", "linear program") or not own:
         return Structure(kind, verdict)
     for count in range(len(own) + 1):
-        program = _without(statement.program, own[count:])
+        program = kept_rows(statement.program, dict.fromkeys(own[count:], False))
         _, found = _kind(program, time_limit)
         if found.answer == "not_tu":
             blame = f"with {own[count - 1]!r} no longer totally unimodular: " if count else "already without own rows: "
@@ -81,17 +82,6 @@ def _incidence(program: LinearProgram) -> bool:
     matrix = program.arrays().matrix
     entries, ends = np.diff(matrix.indptr), np.asarray(matrix.sum(axis=0)).ravel()
     return bool((np.abs(matrix.data) == 1).all() and (entries <= 2).all() and (ends[entries == 2] == 0).all())
-
-
-def _without(program: LinearProgram, names: list[str]) -> LinearProgram:
-    """The program without some families of rows."""
-    smaller = LinearProgram(program.name)
-    smaller.variable_blocks = dict(program.variable_blocks)
-    for name, block in program.constraint_blocks.items():
-        if name not in names:
-            rhs = block.rhs + block.expression.constant
-            smaller.constrain(name, block.expression, block.relation, rhs, labels=block.labels)
-    return smaller
 
 
 def _witness(verdict: Verdict) -> str:

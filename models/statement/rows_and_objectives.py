@@ -37,24 +37,12 @@ __all__ = ["LabelledRows", "Stage", "Statement"]
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One objective.
+    """One objective."""
 
-    Attributes
-    ----------
-    name
-        Its name in ``solution.stages``.
-    expression
-        One row over the columns of the statement; integer coefficients where the data are exact.
-    maximize
-        Whether more is better.
-    unit
-        What one unit of the expression is in the unit of the stage.
-    """
-
-    name: str
-    expression: Expression
-    maximize: bool = False
-    unit: Fraction = Fraction(1)
+    name: str  # its name in ``solution.stages``
+    expression: Expression  # one row over the columns of the statement; integer coefficients where the data are exact
+    maximize: bool = False  # whether more is better
+    unit: Fraction = Fraction(1)  # what one unit of the expression is in the unit of the stage
 
     def cost(self, columns: int) -> Floats:
         """(n,) coefficients to be minimised."""
@@ -95,34 +83,17 @@ class LabelledRows:
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """See the module.
+    """See the module."""
 
-    Attributes
-    ----------
-    program
-        Columns and rows. It has no objective: stages have.
-    columns, rows
-        Labels of variables and of rows, by name.
-    stages
-        The objectives in their order.
-    needed
-        Rows that cannot be dropped, with the reason.
-    own
-        Names of rows and variables that changes added.
-    declared
-        Names of rows that the model has in some instances; own rows have others.
-    scales
-        By what rows were multiplied, where it is not 1.
-    """
-
-    program: LinearProgram
+    program: LinearProgram  # columns and rows. It has no objective: stages have.
+    #: Labels of variables and of rows, by name.
     columns: dict[str, Index] = field(default_factory=dict)
     rows: dict[str, Index] = field(default_factory=dict)
-    stages: tuple[Stage, ...] = ()
-    needed: Mapping[str, str] = field(default_factory=dict)
-    own: frozenset[str] = frozenset()
-    declared: frozenset[str] = frozenset()
-    scales: Mapping[str, Fraction] = field(default_factory=dict)
+    stages: tuple[Stage, ...] = ()  # the objectives in their order
+    needed: Mapping[str, str] = field(default_factory=dict)  # rows that cannot be dropped, with the reason
+    own: frozenset[str] = frozenset()  # names of rows and variables that changes added
+    declared: frozenset[str] = frozenset()  # names of rows that the model has in some instances; own rows have others
+    scales: Mapping[str, Fraction] = field(default_factory=dict)  # by what rows were multiplied, where it is not 1
 
     def scale(self, name: str) -> Fraction:
         """By what the rows of a name were multiplied."""
@@ -145,9 +116,7 @@ class Statement:
         self.columns[name] = index
         return found
 
-    def constrain(
-        self, name: str, expression: Expression | Variables, relation: Relation, rhs: ArrayLike, index: Index
-    ) -> None:
+    def constrain(self, name: str, expression: Expression, relation: Relation, rhs: ArrayLike, index: Index) -> None:
         """Require ``expression relation rhs``, one row per member of the index; nothing where it has none."""
         if index.count:
             self.program.constrain(name, expression, relation, rhs, labels=index.columns())
@@ -172,10 +141,7 @@ class Statement:
     def stage(self, name: str) -> Stage:
         """A stage by name.
 
-        Raises
-        ------
-        ModelError
-            There is none; names the nearest.
+        Raises `ModelError`: there is none; names the nearest.
         """
         for each in self.stages:
             if each.name == name:

@@ -31,33 +31,15 @@ _SMALL = 5040
 
 @dataclass(frozen=True, eq=False)
 class StatementRun:
-    """The result of solving a statement: the outcome, and the data of a solution file.
+    """The result of solving a statement: the outcome, and the data of a solution file."""
 
-    Attributes
-    ----------
-    statement
-        What was solved.
-    outcome
-        Status, and values of all columns.
-    stages
-        Value of every stage, in its unit.
-    bounds
-        Proven bound of every stage; None where a stage before it is open.
-    proof
-        Leaves by stage, in names and labels.
-    method
-        How it was solved.
-    duals
-        Duals of the main stage by name of the rows, where a linear program proves it.
-    """
-
-    statement: Statement
-    outcome: Outcome
-    stages: Mapping[str, Fraction]
-    bounds: Mapping[str, Fraction | None]
-    proof: Mapping[str, Any]
-    method: str
-    duals: Mapping[str, Dual]
+    statement: Statement  # what was solved
+    outcome: Outcome  # status, and values of all columns
+    stages: Mapping[str, Fraction]  # value of every stage, in its unit
+    bounds: Mapping[str, Fraction | None]  # proven bound of every stage; None where a stage before it is open
+    proof: Mapping[str, Any]  # leaves by stage, in names and labels
+    method: str  # how it was solved
+    duals: Mapping[str, Dual]  # duals of the main stage by name of the rows, where a linear program proves it
 
     @property
     def answered(self) -> bool:
@@ -217,10 +199,8 @@ def feasible_run(statement: Statement, values: Floats) -> StatementRun:
 def read_values(statement: Statement, values: Mapping[str, Any] | Any) -> Floats:
     """Values of all columns from a solved PuLP problem, or by name; of integer columns to the solver's tolerance.
 
-    Raises
-    ------
-    ModelError
-        A name does not exist, a number is missing or not finite, or a value of an integer column is fractional.
+    Raises `ModelError`: a name does not exist, a number is missing or not finite, or a value of an integer column
+    is fractional.
     """
     program = statement.program
     if hasattr(values, "variablesDict"):

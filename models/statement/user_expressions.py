@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["LabelledVariables", "Rule", "Sum"]
-
-Scalar: TypeAlias = int | float | str | Fraction
 
 
 class _Comparable:

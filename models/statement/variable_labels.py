@@ -44,24 +44,13 @@ class Named(dict[str, T]):
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Labels of the members of a block.
+    """Labels of the members of a block."""
 
-    Attributes
-    ----------
-    levels
-        Level to its distinct labels, in the order of the instance.
-    codes
-        Level to (count,) positions in these labels.
-    count
-        How many members.
-    keys
-        The levels that identify members and make their names; the others follow from them (a task's job). All
-        levels when empty.
-    """
-
-    levels: Mapping[str, Sequence[Label]]
-    codes: Mapping[str, Integers]
-    count: int
+    levels: Mapping[str, Sequence[Label]]  # level to its distinct labels, in the order of the instance
+    codes: Mapping[str, Integers]  # level to (count,) positions in these labels
+    count: int  # how many members
+    #: The levels that identify members and make their names; the others follow from them (a task's job). All levels
+    #: when empty.
     keys: tuple[str, ...] = ()
 
     def named_by(self, *keys: str) -> Index:

@@ -6,8 +6,7 @@ import pytest
 from flowlex.formulations import Expression, LinearProgram, Variables
 
 
-def evaluate(expression: Expression | Variables, values: np.ndarray) -> list[float]:
-    e = expression.expression() if isinstance(expression, Variables) else expression
+def evaluate(e: Expression, values: np.ndarray) -> list[float]:
     out = e.constant.copy()
     np.add.at(out, e.row, e.value * values[e.column])
     return out.tolist()

@@ -22,29 +22,6 @@ def max_min_shares(demand: object, supply: object, floor: object = 0) -> Shares:
     return shares_of_claims(job, of, claims[job, of], np.atleast_1d(np.asarray(supply, np.int64)), held)
 
 
-def test_equal_jobs_share_equally() -> None:
-    shares = max_min_shares([4, 3, 2], 6)
-    assert shares.least.tolist() == shares.most.tolist() == [2, 2, 2]
-
-
-def test_a_small_demand_leaves_the_rest_to_the_others_and_odd_units_stay_open() -> None:
-    shares = max_min_shares([5, 1, 9], 8)
-    assert shares.level == (Fraction(7, 2), Fraction(1), Fraction(7, 2))
-    assert shares.least.tolist() == [3, 1, 3]
-    assert shares.most.tolist() == [4, 1, 4]
-    assert shares.total == 8
-
-
-def test_what_a_job_holds_already_counts() -> None:
-    assert max_min_shares([2, 2, 2], 4, floor=[3, 0, 0]).least.tolist() == [3, 2, 2]
-
-
-def test_a_scarce_upper_class_freezes_only_those_who_need_it() -> None:
-    shares = max_min_shares([[0, 3], [4, 0], [4, 0]], [4, 1])
-    assert shares.least.tolist() == [1, 2, 2]
-    assert shares.group_total.tolist() == [5]
-
-
 def test_nothing_to_share() -> None:
     assert max_min_shares([3, 4], 0).total == 0
     assert max_min_shares(np.zeros((0, 1)), 5).total == 0
@@ -98,22 +75,6 @@ def test_whole_shares_by_hand(
     least: list[int], most: list[int], weight: list[int], units: int, shares: list[int]
 ) -> None:
     assert whole_shares(least, most, weight, units).tolist() == shares
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_whole_shares_go_unit_by_unit_to_the_least_served(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    jobs = int(rng.integers(1, 90))
-    least, weight = rng.integers(0, 4, jobs), rng.integers(1, 1 + 10 ** int(rng.integers(1, 7)), jobs)
-    most, units = least + rng.integers(0, 9, jobs), int(rng.integers(0, 9 * jobs))
-    share = least.copy()
-    for _ in range(units - int(least.sum())):
-        level = [Fraction(int(s) + 1, int(w)) if s < m else None for s, m, w in zip(share, most, weight, strict=True)]
-        if all(x is None for x in level):
-            break
-        share[min((x, j) for j, x in enumerate(level) if x is not None)[1]] += 1
-    assert whole_shares(least, most, weight, units).tolist() == share.tolist()
 
 
 @settings(max_examples=60, deadline=None)

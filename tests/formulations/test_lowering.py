@@ -117,20 +117,6 @@ def test_unique_duals_are_the_same_from_every_solver(solver: str, maximise: bool
         assert outcome.reduced_costs == pytest.approx([0, 0], abs=1e-6)  # CBC writes eight digits
 
 
-def test_pulps_own_highs_agrees_on_the_compiled_problem(dense: Any) -> None:
-    """Compare with `pulp.HiGHS` as PuLP's manual has it."""
-    solved = 0
-    for seed in range(12):
-        lp, _ = dense(seed)
-        theirs, ours = lp.to_pulp(), solve(lp, "pulp")
-        theirs.solve(pulp.HiGHS(msg=False))
-        if ours.status == "optimal":
-            solved += 1
-            assert theirs.sol_status == pulp.LpSolutionOptimal
-            assert pulp.value(theirs.objective) == pytest.approx(ours.objective)
-    assert solved >= 4
-
-
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_network_lowers_to_the_same_arrays_by_both_ways(networks: Any, data: st.DataObject) -> None:

@@ -14,6 +14,7 @@ from flowlex.formulations import LinearProgram, solve
 from flowlex.validation.certificates import certify_program
 
 SEEDS = st.integers(0, 10**6)
+ENGINES = ("pulp", "highs")
 
 
 def by_scipy(data: dict[str, Any]) -> tuple[str, float | None]:
@@ -26,7 +27,11 @@ def by_scipy(data: dict[str, Any]) -> tuple[str, float | None]:
     return ("unbounded" if feasible.status == 0 else "infeasible"), None
 
 
-def check(dense: Any, seed: int, engine: str, integer: bool) -> None:
+@settings(max_examples=120, deadline=None)
+@given(SEEDS, st.sampled_from(ENGINES), st.booleans())
+@example(3111, "highs", False)  # presolve of HiGHS 1.15 calls this unbounded program infeasible
+@example(3111, "pulp", False)
+def test_random_programs(dense: Any, seed: int, engine: str, integer: bool) -> None:
     lp, data = dense(seed, integer=integer)
     status, optimum = by_scipy(data)
     outcome = solve(lp, engine)
@@ -41,32 +46,6 @@ def check(dense: Any, seed: int, engine: str, integer: bool) -> None:
         assert (outcome.infeasibility is not None) == (status == "infeasible")
 
 
-@settings(max_examples=40, deadline=None)
-@given(SEEDS)
-@example(3111)  # presolve of HiGHS 1.15 calls this unbounded program infeasible
-def test_linear_programs_by_highs(dense: Any, seed: int) -> None:
-    check(dense, seed, "highs", False)
-
-
-@settings(max_examples=40, deadline=None)
-@given(SEEDS)
-@example(3111)  # presolve of HiGHS 1.15 calls this unbounded program infeasible
-def test_linear_programs_by_pulp(dense: Any, seed: int) -> None:
-    check(dense, seed, "pulp", False)
-
-
-@settings(max_examples=25, deadline=None)
-@given(SEEDS)
-def test_integer_programs_by_highs(dense: Any, seed: int) -> None:
-    check(dense, seed, "highs", True)
-
-
-@settings(max_examples=20, deadline=None)
-@given(SEEDS)
-def test_integer_programs_by_pulp(dense: Any, seed: int) -> None:
-    check(dense, seed, "pulp", True)
-
-
 def with_limit(limit: float, maximise: bool) -> LinearProgram:
     lp = LinearProgram("limited")
     x = lp.variables("x", 2, upper=10)
@@ -76,7 +55,7 @@ def with_limit(limit: float, maximise: bool) -> LinearProgram:
     return lp
 
 
-@pytest.mark.parametrize("engine", ["pulp", "highs"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("maximise", [False, True])
 def test_duals_are_the_derivative_of_the_objective(engine: str, maximise: bool) -> None:
     step = 0.01
@@ -85,7 +64,7 @@ def test_duals_are_the_derivative_of_the_objective(engine: str, maximise: bool) 
     assert at.duals[0] > 0.5
 
 
-@pytest.mark.parametrize("engine", ["pulp", "highs"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("maximise", [False, True])
 def test_reduced_costs_are_the_derivative_at_a_bound(engine: str, maximise: bool) -> None:
     def bounded(upper: float) -> LinearProgram:

@@ -25,17 +25,8 @@ class _Solution(Protocol):
 def read_solution(path: str | Path) -> Any:
     """The document of a solution file, JSON or JSON compressed by gzip.
 
-    Parameters
-    ----------
-    path
-        The file.
-
-    Raises
-    ------
-    InstanceError
-        It cannot be read, or is no JSON.
-    SolutionError
-        It holds something else than a solution, such as an instance (of any format).
+    Raises `InstanceError`: it cannot be read, or is no JSON. Raises `SolutionError`: it holds something else
+    than a solution, such as an instance (of any format).
     """
     try:
         document = read_json(path)

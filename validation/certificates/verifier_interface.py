@@ -182,10 +182,7 @@ def require_solution(document: object) -> None:
 def read_document(document: object) -> Document:
     """Read plain data as a solution document.
 
-    Raises
-    ------
-    SolutionError
-        It is none; the message names the place and what is wrong.
+    Raises `SolutionError`: it is none; the message names the place and what is wrong.
     """
     require_solution(document)
     read: Document = read_as(Document, document, "")

@@ -53,20 +53,11 @@ Row = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class JitRule:
-    """What the theorem says of a set of transfers.
+    """What the theorem says of a set of transfers."""
 
-    Attributes
-    ----------
-    tu
-        Whether the matrix is totally unimodular.
-    reason
-        In words.
-    rows, columns
-        The odd closed walk when it is not: indices into `jit_matrix`; empty otherwise.
-    """
-
-    tu: bool
-    reason: str
+    tu: bool  # whether the matrix is totally unimodular
+    reason: str  # in words
+    #: The odd closed walk when it is not: indices into `jit_matrix`; empty otherwise.
     rows: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
 
@@ -74,17 +65,9 @@ class JitRule:
 def full_window_rule(flows: Sequence[Flow], slots: int) -> JitRule:
     """Decide a JIT matrix with full windows by the theorem, in time linear in the transfers.
 
-    Parameters
-    ----------
-    flows
-        Sender and receiver of every transfer, numbered from 0 on each side.
-    slots
-        At least 3.
-
-    Raises
-    ------
-    ValueError
-        With fewer slots, about which the theorem says nothing.
+    ``flows``: sender and receiver of every transfer, numbered from 0 on each side.
+    ``slots``: at least 3.
+    Raises `ValueError`: with fewer slots, about which the theorem says nothing.
     """
     if slots < LEAST_SLOTS:
         raise ValueError(f"the rule needs at least {LEAST_SLOTS} slots, not {slots}; use check()")

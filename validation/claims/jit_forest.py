@@ -21,10 +21,7 @@ __all__ = ["CLAIM", "agreement"]
 def agreement(samples: int, *, seed: int = 0, most_transfers: int = 9, most_slots: int = 5) -> dict[str, int]:
     """Compare rule and checker on random sets of transfers; every proof and refutation is verified.
 
-    Returns
-    -------
-    dict
-        Counts: ``tu``, ``not tu``, ``disagree``, ``unproven``.
+    Returns counts: ``tu``, ``not tu``, ``disagree``, ``unproven``.
     """
     generator = np.random.default_rng(seed)
     counts = {"tu": 0, "not tu": 0, "disagree": 0, "unproven": 0}

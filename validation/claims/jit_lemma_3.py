@@ -83,10 +83,7 @@ def failing_share(
 ) -> np.ndarray:
     """Share of random JIT matrices (full windows) that are not totally unimodular.
 
-    Returns
-    -------
-    (len(transfers), len(slots)) array
-        Every verdict is verified; an undecided one raises.
+    Every verdict is verified; an undecided one raises.
     """
     share = np.zeros((len(transfers), len(slots)))
     for row, count in enumerate(transfers):

@@ -22,14 +22,9 @@ NEVER = 10**6
 def waiting_by_class(cost: NDArray[np.int64], important: NDArray[np.bool_], gap: int) -> tuple[int, int]:
     """Tasks left waiting in the least-cost schedule: important ones, others.
 
-    Parameters
-    ----------
-    cost
-        (tasks, machines) cost in 0..omega, `NEVER` where the task cannot run.
-    important
-        (tasks,) which tasks are of the high class: waiting costs them one gap more.
-    gap
-        Weight of a step of priority.
+    ``cost``: (tasks, machines) cost in 0..omega, `NEVER` where the task cannot run.
+    ``important``: (tasks,) which tasks are of the high class: waiting costs them one gap more.
+    ``gap``: weight of a step of priority.
     """
     tasks = len(cost)
     wait = np.full((tasks, tasks), NEVER, np.int64)

@@ -49,23 +49,12 @@ def camion(
 ) -> Hole | None:
     """Look for a violating hole in random row and column orders.
 
-    Parameters
-    ----------
-    matrix
-        Canonical CSC array with entries -1, 0, 1.
-    orders
-        Number of passes; the first takes the columns as given, every second one works on the transpose.
-    seed
-        Of the random orders; the same seed finds the same hole.
-    seconds, visits
-        Stop after that much processor time, or after so many visits of entries in one pass.
-    clock
-        Raises `TimeIsUp` when its limit passes.
-
-    Returns
-    -------
-    Hole or None
-        None when no order found one, which proves nothing.
+    ``matrix``: canonical CSC array with entries -1, 0, 1.
+    ``orders``: number of passes; the first takes the columns as given, every second one works on the transpose.
+    ``seed``: of the random orders; the same seed finds the same hole.
+    ``seconds``, ``visits``: stop after that much processor time, or after so many visits of entries in one pass.
+    ``clock``: raises `TimeIsUp` when its limit passes.
+    Returns: None when no order found one, which proves nothing.
     """
     generator = np.random.default_rng(seed)
     start = time.thread_time()

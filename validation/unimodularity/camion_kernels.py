@@ -42,10 +42,8 @@ def _others(component, start, low, high, col_row):
 def _holes_from(start, k, missing, place, col_ptr, col_row, col_sign, row_ptr, row_col, tree, stop):
     """Search from one neighbour of the k-th column for ``missing`` others, breadth first among the columns before it.
 
-    Returns
-    -------
-    (far, near, work): two neighbours that close a violating cycle, (-1, -1) without one, (-2, -1) when ``stop[0]`` was
-    set; visits of edges.
+    Returns: (far, near, work): two neighbours that close a violating cycle, (-1, -1) without one, (-2, -1) when
+    ``stop[0]`` was set; visits of edges.
     """
     row_seen, col_seen, row_from, col_from, total, last, wanted, want_sign, queue = tree
     row_seen[start], row_from[start], last[start], total[start] = k, -1, start, 0
@@ -95,10 +93,8 @@ def camion_pass(rows, order, trusted, col_ptr, col_row, col_sign, row_ptr, row_c
     finds in the graph of the old ones closes a chordless cycle; its entries must sum to 0 mod 4. The first
     ``trusted`` columns are known to be totally unimodular and are added without a search.
 
-    Returns
-    -------
-    (status, hole_rows, hole_cols): status 1 a violation (rows and columns in the order of the cycle),
-    0 a complete pass that found none, -1 the budget of edge visits ran out, -2 ``stop[0]`` was set.
+    Returns: (status, hole_rows, hole_cols): status 1 a violation (rows and columns in the order of the cycle), 0 a
+    complete pass that found none, -1 the budget of edge visits ran out, -2 ``stop[0]`` was set.
     """
     cols = len(order)
     place = np.empty(cols, np.int64)

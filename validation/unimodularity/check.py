@@ -43,7 +43,6 @@ def check(
     time_limit: float = 60.0,
     orders: int = 200,
     seed: int = 0,
-    bounds: bool = False,
     network_part: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Verdict:
@@ -63,8 +62,6 @@ def check(
         Random orders of Camion's signing.
     seed
         Of everything random; the same seed gives the same verdict (times apart).
-    bounds
-        With programs: test the matrix with the variables' bounds as rows.
     network_part
         With programs that are not proven totally unimodular: find the rows without which they are a network
         (`Verdict.network`), however large the program. False: only up to 5000 nonzeros, where that takes no time.
@@ -85,7 +82,7 @@ def check(
     if not time_limit > 0 or orders < 1:
         raise ValueError("time_limit must be positive and orders at least 1")
     start = time.perf_counter()
-    named = constraints_of(source, bounds=bounds)
+    named = constraints_of(source)
     with Clock(time_limit, progress) as clock:
         return _Check(named, clock, method, orders, seed, network_part).verdict(start)
 

@@ -22,10 +22,7 @@ Number = int | Fraction
 def determinant(matrix: Any) -> Number:
     """Return the determinant of a square matrix (SciPy sparse or dense), exactly.
 
-    Raises
-    ------
-    ValueError
-        If the matrix is not square.
+    Raises `ValueError` if the matrix is not square.
     """
     array = sp.coo_array(matrix)
     if array.shape[0] != array.shape[1]:

@@ -170,18 +170,10 @@ def fano() -> sp.csc_array:
 def jit_matrix(flows: Iterable[Sequence[int]], slots: int) -> sp.csc_array:
     """Constraint matrix of the JIT bandwidth model with full windows (equations 4 to 6, bounds left out).
 
-    Parameters
-    ----------
-    flows
-        Sender and receiver of every transfer, numbered from 0 on each side.
-    slots
-        Number of time slots.
-
-    Returns
-    -------
-    csc_array
-        Rows: egress of sender i in slot t, then ingress of receiver j in slot t, then the demand of each
-        transfer. Columns: transfer by transfer, slot by slot. See `jit_row_names`.
+    ``flows``: sender and receiver of every transfer, numbered from 0 on each side.
+    ``slots``: number of time slots.
+    Rows: egress of sender i in slot t, then ingress of receiver j in slot t, then the demand of each transfer.
+    Columns: transfer by transfer, slot by slot. See `jit_row_names`.
     """
     pairs = np.asarray(list(flows), dtype=np.int64).reshape(-1, 2)
     senders, receivers = (int(side.max(initial=-1)) + 1 for side in pairs.T)
@@ -227,10 +219,7 @@ def two_sum(one: sp.csc_array, two: sp.csc_array) -> sp.csc_array:
 def three_sum(one: sp.csc_array, two: sp.csc_array) -> sp.csc_array:
     """Seymour's 3-sum of [A a a; c 0 1] and [1 0 b; d d B]: [A ab; dc B].
 
-    Raises
-    ------
-    ValueError
-        If the operands do not have these borders.
+    Raises `ValueError` if the operands do not have these borders.
     """
     left, right = one.toarray().astype(np.int64), two.toarray().astype(np.int64)
     border = np.array_equal(left[:-1, -2], left[:-1, -1]) and left[-1, -2:].tolist() == [0, 1]

@@ -29,15 +29,8 @@ LIMIT = 11
 def uncolourable_rows(matrix: sp.csc_array) -> tuple[int, ...] | None:
     """Return a smallest set of rows without an equitable bicolouring; None means totally unimodular.
 
-    Parameters
-    ----------
-    matrix
-        {-1, 0, 1} matrix with at most `LIMIT` rows, any number of columns.
-
-    Raises
-    ------
-    ValueError
-        If it has more rows.
+    ``matrix``: {-1, 0, 1} matrix with at most `LIMIT` rows, any number of columns.
+    Raises `ValueError` if it has more rows.
     """
     rows = int(matrix.shape[0])
     if rows > LIMIT:
@@ -70,11 +63,8 @@ def _sign_vectors(rows: int) -> NDArray[np.int8]:
 def square_part(matrix: sp.csc_array, rows: Sequence[int]) -> tuple[int, ...]:
     """Return as many columns as ``rows`` that make them a square submatrix of determinant +-2.
 
-    Parameters
-    ----------
-    rows
-        A set without an equitable bicolouring, all of whose proper subsets have one. Then columns can be
-        dropped one by one as long as no bicolouring appears, and exactly ``len(rows)`` remain.
+    ``rows``: a set without an equitable bicolouring, all of whose proper subsets have one. Then columns can be dropped
+        one by one as long as no bicolouring appears, and exactly ``len(rows)`` remain.
     """
     strip = matrix.tocsr()[list(rows)].toarray().astype(np.int64)
     even = np.flatnonzero((np.count_nonzero(strip, axis=0) % 2 == 0) & strip.any(axis=0))
@@ -110,17 +100,10 @@ class SplitFailure:
 def bicoloring_counterexample(matrix: sp.csc_array, red: Sequence[int]) -> SplitFailure | None:
     """Show that splitting every row set into its red rows and the others is not always equitable.
 
-    Parameters
-    ----------
-    red
-        The rows on one side of the fixed split that a proof uses for all subsets at once.
-
-    Returns
-    -------
-    SplitFailure or None
-        The smallest set that breaks the split (two rows and a column), or None if it works for every set.
-        A failure refutes the proof, not yet total unimodularity: that takes a set on which *no* split works
-        (`uncolourable_rows`).
+    ``red``: the rows on one side of the fixed split that a proof uses for all subsets at once.
+    Returns: the smallest set that breaks the split (two rows and a column), or None if it works for every set. A
+    failure refutes the proof, not yet total unimodularity: that takes a set on which *no* split works
+    (`uncolourable_rows`).
     """
     sign = np.full(int(matrix.shape[0]), -1, np.int64)
     sign[list(red)] = 1

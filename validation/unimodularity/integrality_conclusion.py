@@ -30,20 +30,12 @@ def conclude(
 ) -> str:
     """Say what follows for this program.
 
-    Parameters
-    ----------
-    named
-        The matrix with what is known of its program.
-    answer
-        Of the matrix as given.
-    scaled
-        Divisors of rows, and the answer for the divided matrix.
-    senses
-        Whether the rows' senses make it unimodular (`senses.Senses`), where that was looked at.
-    line
-        A line of the polyhedron: then it has no vertices.
-    steps
-        What was tried, for the advice when nothing was decided.
+    ``named``: the matrix with what is known of its program.
+    ``answer``: of the matrix as given.
+    ``scaled``: divisors of rows, and the answer for the divided matrix.
+    ``senses``: whether the rows' senses make it unimodular (`senses.Senses`), where that was looked at.
+    ``line``: a line of the polyhedron: then it has no vertices.
+    ``steps``: what was tried, for the advice when nothing was decided.
     """
     parts = [_left_out(named), _no_vertices(named, line), _follows(named, answer, scaled, senses, line)]
     if answer is Answer.UNDECIDED and not parts[-1]:

@@ -33,10 +33,8 @@ def write(value: Any) -> Any:
 def read(kind: type[T], document: Any) -> T:
     """Read what `write` made of a dataclass.
 
-    Raises
-    ------
-    ValueError
-        For a field that is unknown or missing, or a value of another type than the field: 6.9 and true are no integers.
+    Raises `ValueError` for a field that is unknown or missing, or a value of another type than the field: 6.9 and
+    true are no integers.
     """
     return cast("T", _read(kind, document))
 

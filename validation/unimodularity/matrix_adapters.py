@@ -25,10 +25,10 @@ from flowlex.validation.unimodularity.named_matrix import (
     program_matrix,
 )
 
-__all__ = ["constraints_of", "matrix_of", "read_matrix", "with_bounds"]
+__all__ = ["constraints_of", "matrix_of", "read_matrix"]
 
 
-def matrix_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
+def matrix_of(source: Any) -> NamedMatrix:
     """Bring ``source`` to the canonical form.
 
     Parameters
@@ -38,9 +38,6 @@ def matrix_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
         pandas ``DataFrame``, `NamedMatrix`, `LinearProgram`, `FlowNetwork`, a model with a ``formulation``,
         ``pulp.LpProblem``, ``highspy.Highs``, a networkx graph (its incidence matrix: +1 at the tail, -1 at the head of
         a directed edge; a minimum-cost flow if nodes have a ``demand``), an instance, or a path (see `read_matrix`).
-    bounds
-        Append one unit row per finite variable bound, as the polyhedron has it. (It never changes the
-        answer: unit rows keep total unimodularity. It changes what a picture shows.)
 
     Raises
     ------
@@ -49,11 +46,8 @@ def matrix_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
     InstanceError
         A file that cannot be read.
     """
-    named = source if isinstance(source, NamedMatrix) else _named(source)
-    return with_bounds(named) if bounds else named
-
-
-def _named(source: Any) -> NamedMatrix:
+    if isinstance(source, NamedMatrix):
+        return source
     if sp.issparse(source) or isinstance(source, np.ndarray | list | tuple):
         return NamedMatrix(canonical(source))
     if isinstance(source, str | Path):
@@ -68,13 +62,13 @@ def _named(source: Any) -> NamedMatrix:
     )
 
 
-def constraints_of(source: Any, *, bounds: bool = False) -> NamedMatrix:
+def constraints_of(source: Any) -> NamedMatrix:
     """Bring a program to its constraints: free rows are left out, and fixed columns become constants.
 
     A row without a finite side restricts nothing, and a column with equal bounds is a number. A column that is declared
-    integer and fixed at a fraction stays: no point meets both. Parameters and errors are those of `matrix_of`.
+    integer and fixed at a fraction stays: no point meets both. Errors are those of `matrix_of`.
     """
-    named = matrix_of(source, bounds=bounds)
+    named = matrix_of(source)
     program = named.program
     if program is None:
         return named
@@ -112,31 +106,6 @@ def _constants(by_row: Any, fixed: Any, value: Any) -> dict[int, Any]:
     return {row: exact(total) for row, total in sorted(found.items()) if total}
 
 
-def with_bounds(named: NamedMatrix) -> NamedMatrix:
-    """Append one unit row for every finite lower bound, then one for every finite upper bound."""
-    if named.program is None:
-        return named
-    columns, program = named.shape[1], named.program
-    chosen = [np.flatnonzero(np.isfinite(side)) for side in program.bounds]
-    unit = sp.eye_array(columns, format="csr", dtype=named.matrix.dtype)
-    stacked = sp.vstack([named.matrix.tocsr(), *(unit[indices] for indices in chosen)])
-
-    def rows() -> list[str]:
-        names = named.names_of_columns(range(columns))
-        base = list(named.names_of_rows(range(named.shape[0])))
-        return base + [
-            f"{kind}({names[index]})"
-            for kind, indices in zip(("lower", "upper"), chosen, strict=True)
-            for index in indices
-        ]
-
-    lower, upper = (np.full((2, len(indices)), np.inf) for indices in chosen)
-    lower[0], upper[1] = program.bounds[0, chosen[0]], program.bounds[1, chosen[1]]
-    upper[0] = -np.inf
-    sides = np.concatenate([program.sides, lower, upper], axis=1)
-    return replace(named, matrix=canonical(stacked), row_names=rows, program=replace(program, sides=sides))
-
-
 def _of_network(network: Any) -> NamedMatrix:
     arcs = len(network.tail)
     program = Program(
@@ -159,10 +128,6 @@ def _lazily(names: Any) -> Any:
     return names if callable(names) else lambda: list(names)
 
 
-def _of_program(program: Any) -> NamedMatrix:
-    return program_matrix(program.arrays(), program.row_names, program.column_names)
-
-
 def _of_pulp(problem: Any) -> NamedMatrix:
     from flowlex.formulations.solver_conversion import from_pulp
 
@@ -174,34 +139,24 @@ def _of_pulp(problem: Any) -> NamedMatrix:
     return program_matrix(from_pulp(problem), rows, lambda: [v.name for v in problem.variables()], jumps)
 
 
-def read_matrix(path: str | Path, *, bounds: bool = False) -> NamedMatrix:
+def read_matrix(path: str | Path) -> NamedMatrix:
     """Read the constraint matrix of a file: a model, a matrix, a network or an instance.
 
     What a reader would silently mend (HiGHS drops NaN coefficients, unknown rows and tiny values) is an error here: a
     proof about another matrix than the one in the file is worth nothing.
 
-    Parameters
-    ----------
-    path
-        See `FORMATS`; the kind follows from the name's ending, and by the content for everything else.
-    bounds
-        With models: also the variables' bounds, as unit rows.
-
-    Raises
-    ------
-    InstanceError
-        The file cannot be read or holds no matrix; names file, place and reason.
+    ``path``: see `FORMATS`; the kind follows from the name's ending, and by the content for everything else.
+    Raises `InstanceError`: the file cannot be read or holds no matrix; names file, place and reason.
     """
     from flowlex.instances.instance_base import InstanceError
 
     path = Path(path)
     try:
-        named = _of_file(path)
+        return _of_file(path)
     except InstanceError as error:
         raise error.at(path) from error.__cause__
     except ValueError as error:  # no matrix, or an instance that its model refuses
         raise InstanceError(str(error), path=path) from error
-    return with_bounds(named) if bounds else named
 
 
 def _of_file(path: Path) -> NamedMatrix:
@@ -276,7 +231,7 @@ def _of_model(model: Any) -> NamedMatrix:
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], NamedMatrix]], ...] = (
     (("formulation",), _of_model),
     (("incidence", "tail"), _of_network),
-    (("arrays", "row_names"), _of_program),
+    (("arrays", "row_names"), lambda it: program_matrix(it.arrays(), it.row_names, it.column_names)),
     (("getLp", "getModel"), _of_highs),
     (("lp_", "hessian_"), _of_highs),
     (("a_matrix_", "col_cost_"), _of_highs),

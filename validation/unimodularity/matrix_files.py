@@ -33,10 +33,7 @@ MOST_LINES = 2**31 - 1
 def parse_matrix(data: bytes, name: str) -> sp.csc_array | None:
     """The matrix in a file of SciPy, Matrix Market or CMR; None where the content is of no such kind.
 
-    Raises
-    ------
-    InstanceError
-        The file begins like one of these and is not; names the place and the reason.
+    Raises `InstanceError`: the file begins like one of these and is not; names the place and the reason.
     """
     if name.endswith(".npz"):
         return canonical(_npz(data))
@@ -53,10 +50,7 @@ def parse_matrix(data: bytes, name: str) -> sp.csc_array | None:
 def read_proof(path: Path, parse: Callable[[str], Proof], what: str) -> Proof:
     """Read what a command stored; ``what`` it should be is said where it is not.
 
-    Raises
-    ------
-    InstanceError
-        The file cannot be read, or ``parse`` refuses it.
+    Raises `InstanceError`: the file cannot be read, or ``parse`` refuses it.
     """
     try:
         return parse(read_bytes(path).decode())

@@ -49,35 +49,20 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Program:
-    """What stands around a constraint matrix, as far as conclusions need it.
+    """What stands around a constraint matrix, as far as conclusions need it."""
 
-    Attributes
-    ----------
-    sides
-        Lower and upper sides of the rows, (2, m); infinite where there is none.
-    bounds
-        Lower and upper bounds of the columns, (2, n).
-    integer
-        Which columns are declared integer, (n,).
-    cost, offset
-        Linear objective, to be minimised (n,), and its constant.
-    nonlinear
-        Why an optimum need not be a vertex of the polyhedron, e.g. ``"the objective is quadratic"``; empty for
-        a linear program.
-    constants
-        What fixed columns that were left out add to a row, exactly; the sides still include it.
-    left_out
-        What `sources.constraints_of` has left out.
-    """
-
-    sides: Floats
-    bounds: Floats
-    integer: NDArray[np.bool_]
+    sides: Floats  # lower and upper sides of the rows, (2, m); infinite where there is none
+    bounds: Floats  # lower and upper bounds of the columns, (2, n)
+    integer: NDArray[np.bool_]  # which columns are declared integer, (n,)
+    #: Linear objective, to be minimised (n,), and its constant.
     cost: Floats
+    #: Why an optimum need not be a vertex of the polyhedron, e.g. ``"the objective is quadratic"``; empty for a linear
+    #: program.
     nonlinear: str = ""
     offset: float = 0.0
+    #: What fixed columns that were left out add to a row, exactly; the sides still include it.
     constants: Mapping[int, int | Fraction] = field(default_factory=dict)
-    left_out: LeftOut = LeftOut()
+    left_out: LeftOut = LeftOut()  # what `sources.constraints_of` has left out
 
     @property
     def equations(self) -> NDArray[np.bool_]:
@@ -92,22 +77,13 @@ class Program:
 
 @dataclass(frozen=True)
 class NamedMatrix:
-    """A canonical matrix and how its rows and columns are called.
+    """A canonical matrix and how its rows and columns are called."""
 
-    Attributes
-    ----------
-    matrix
-        ``csc_array`` of ``int64`` when all entries are integers below 2**53, else ``float64``.
-    row_names, column_names
-        Functions giving all names (made only when a witness needs some).
-    program
-        Sides, bounds, integer declarations and objective, when the input knows them.
-    """
-
-    matrix: sp.csc_array
+    matrix: sp.csc_array  # ``csc_array`` of ``int64`` when all entries are integers below 2**53, else ``float64``
+    #: Functions giving all names (made only when a witness needs some).
     row_names: Callable[[], Sequence[str]] | None = None
     column_names: Callable[[], Sequence[str]] | None = None
-    program: Program | None = None
+    program: Program | None = None  # sides, bounds, integer declarations and objective, when the input knows them
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -41,22 +41,14 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Witness:
-    """A square submatrix whose determinant is not -1, 0 or 1.
+    """A square submatrix whose determinant is not -1, 0 or 1."""
 
-    Attributes
-    ----------
-    rows, columns
-        Zero-based indices, as many of one as of the other.
-    determinant
-        Exact; a `Fraction` only where the matrix has entries that are no integers.
-    kind
-        What it is: ``"entry"`` (1 x 1), ``"odd cycle"`` (two entries in each of its rows and columns, in one
-        cycle) or ``"submatrix"``.
-    """
-
+    #: Zero-based indices, as many of one as of the other.
     rows: tuple[int, ...]
     columns: tuple[int, ...]
-    determinant: Number
+    determinant: Number  # exact; a `Fraction` only where the matrix has entries that are no integers
+    #: What it is: ``"entry"`` (1 x 1), ``"odd cycle"`` (two entries in each of its rows and columns, in one cycle) or
+    #: ``"submatrix"``.
     kind: str
     row_names: tuple[str, ...] = ()
     column_names: tuple[str, ...] = ()

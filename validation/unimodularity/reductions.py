@@ -29,20 +29,14 @@ REASONS = ("zero", "unit", "equal", "opposite")
 
 @dataclass(frozen=True)
 class Reduction:
-    """What `reduce_matrix` removed and what is left.
+    """What `reduce_matrix` removed and what is left."""
 
-    Attributes
-    ----------
-    line, why, other
-        One operation each, in order: the line removed (a row number, or rows + a column number), the place of
-        its reason in `REASONS`, and for a unit line the line of its one entry, for a repeated one its twin.
-    rows, columns
-        Indices of what is left.
-    """
-
+    #: One operation each, in order: the line removed (a row number, or rows + a column number), the place of its
+    #: reason in `REASONS`, and for a unit line the line of its one entry, for a repeated one its twin.
     line: Integers
     why: Integers
     other: Integers
+    #: Indices of what is left.
     rows: Integers
     columns: Integers
 

@@ -134,10 +134,7 @@ def extend(
 ) -> tuple[Booleans, Booleans] | None:
     """Extend a split of some rows and columns (ranks adding up to 2) to all of them, X as small as possible.
 
-    Returns
-    -------
-    rows, columns of X, or None
-        None when some element fits on neither side.
+    Returns: None when some element fits on neither side.
     """
     rows, columns = x_rows.copy(), x_columns.copy()
     while True:

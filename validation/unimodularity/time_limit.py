@@ -32,12 +32,8 @@ class TimeIsUp(Exception):
 class Clock:
     """A limit in processor seconds of the thread that makes it, as a context; without one entered, nothing ever stops.
 
-    Parameters
-    ----------
-    seconds
-        The limit; infinite by default.
-    report
-        Called with one line about what is being tried, every second of waiting after the first `QUIET_S`.
+    ``seconds``: the limit; infinite by default.
+    ``report``: called with one line about what is being tried, every second of waiting after the first `QUIET_S`.
     """
 
     def __init__(self, seconds: float = np.inf, report: Callable[[str], None] | None = None) -> None:

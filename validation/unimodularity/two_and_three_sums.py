@@ -34,27 +34,18 @@ __all__ = ["Separation", "operands", "pivot", "separation_of", "two_sum_parts"]
 
 @dataclass(frozen=True)
 class Separation:
-    """A split of the rows and columns, and the entries that determine the low-rank parts (local indices).
+    """A split of the rows and columns, and the entries that determine the low-rank parts (local indices)."""
 
-    Attributes
-    ----------
-    rows, columns
-        True for those in X.
-    row, column
-        A nonzero entry of (Y rows, X columns).
-    other_row, other_column
-        With a 3-sum: a nonzero entry of (X rows, Y columns), after the pivot if there is one; else -1.
-    pivot
-        Entry to pivot on first, or None.
-    """
-
+    #: True for those in X.
     rows: Booleans
     columns: Booleans
+    #: A nonzero entry of (Y rows, X columns).
     row: int
     column: int
+    #: With a 3-sum: a nonzero entry of (X rows, Y columns), after the pivot if there is one; else -1.
     other_row: int = -1
     other_column: int = -1
-    pivot: tuple[int, int] | None = None
+    pivot: tuple[int, int] | None = None  # entry to pivot on first, or None
 
     def places(self) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
         """Rows and columns of the two operands of a 2-sum: X with the row of the entry, the rest with its column."""
@@ -150,10 +141,7 @@ def pivot(dense: NDArray[np.int64], row: int, column: int) -> NDArray[np.int64]:
 def operands(matrix: sp.csc_array, split: Separation, sign: int = 1) -> tuple[sp.csc_array, sp.csc_array]:
     """Return the two operands of the sum.
 
-    Raises
-    ------
-    ValueError
-        If the matrix is not the sum that the separation says.
+    Raises `ValueError` if the matrix is not the sum that the separation says.
     """
     if split.other_row < 0:
         return _two_operands(matrix, split)

@@ -53,30 +53,17 @@ Decide = Callable[[sp.csc_array], "Certificate | Witness | None"]
 
 @dataclass(frozen=True)
 class Senses:
-    """Whether every basis has determinant 0, 1 or -1.
+    """Whether every basis has determinant 0, 1 or -1."""
 
-    Attributes
-    ----------
-    answer
-        `Answer.TU`: they all have; `Answer.NOT_TU`: ``basis`` has not.
-    basis
-        Columns of M in the order of the rows: variables, then n + i for the slack of row i.
-    entries
-        With TU: row, column and value of the tableau X of the other columns (in ascending order).
-    certificate
-        With TU: proof for the rows of X whose basic variable is not free.
-    determinant
-        Of the basis, exact.
-    redundant
-        Equations left out, each with the multiples (row, factor) of other equations that it is the sum of; ``basis``
-        and ``entries`` speak of the other rows.
-    """
-
+    #: `Answer.TU`: they all have; `Answer.NOT_TU`: ``basis`` has not.
     answer: Answer = field(metadata={"key": "verdict"})
-    basis: tuple[int, ...]
-    determinant: Number
+    basis: tuple[int, ...]  # columns of M in the order of the rows: variables, then n + i for the slack of row i
+    determinant: Number  # of the basis, exact
+    #: With TU: row, column and value of the tableau X of the other columns (in ascending order).
     entries: tuple[tuple[int, int, int], ...] = ()
-    certificate: Certificate | None = None
+    certificate: Certificate | None = None  # with TU: proof for the rows of X whose basic variable is not free
+    #: Equations left out, each with the multiples (row, factor) of other equations that it is the sum of; ``basis``
+    #: and ``entries`` speak of the other rows.
     redundant: tuple[Combination, ...] = ()
 
     def __str__(self) -> str:
@@ -88,14 +75,9 @@ class Senses:
 def senses_of(named: NamedMatrix, matrix: sp.csc_array, clock: Clock, decide: Decide) -> Senses | None:
     """Look for a basis of determinant beyond +-1, or prove that there is none; None when that takes too long.
 
-    Parameters
-    ----------
-    named
-        Gives the senses of rows and the free columns.
-    matrix
-        Its matrix, integral (rows divided where that is needed).
-    decide
-        Certificate or witness of a {-1, 0, 1} matrix.
+    ``named``: gives the senses of rows and the free columns.
+    ``matrix``: its matrix, integral (rows divided where that is needed).
+    ``decide``: certificate or witness of a {-1, 0, 1} matrix.
     """
     if named.program is None or matrix.dtype != np.int64:
         return None

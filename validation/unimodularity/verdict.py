@@ -51,17 +51,10 @@ _TITLE = {Answer.TU: "totally unimodular", Answer.NOT_TU: "not totally unimodula
 
 @dataclass(frozen=True)
 class Scaled:
-    """What holds once rows are divided by a constant.
+    """What holds once rows are divided by a constant."""
 
-    Attributes
-    ----------
-    divisors
-        Constant of each row divided, exact.
-    answer, certificate, witness
-        Of the divided matrix.
-    """
-
-    divisors: Mapping[int, Number]
+    divisors: Mapping[int, Number]  # constant of each row divided, exact
+    #: Of the divided matrix.
     answer: Answer = field(metadata={"key": "verdict"})
     certificate: Certificate | None = None
     witness: Witness | None = None
@@ -144,10 +137,7 @@ class Verdict:
     def from_json(text: str) -> Verdict:
         """Read what `to_json` wrote.
 
-        Raises
-        ------
-        VerdictError
-            If the text is not a verdict.
+        Raises `VerdictError` if the text is not a verdict.
         """
         try:
             document = json.loads(text)

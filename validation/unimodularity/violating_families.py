@@ -35,30 +35,14 @@ _FAMILY = re.compile(r"[\[(]|_?\d+(?:[_,]\d+)*$")
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` found.
+    """What `explain` found."""
 
-    Attributes
-    ----------
-    families
-        Name and number of rows of each family.
-    verdicts
-        Verdict of every combination tried, by the names in it.
-    breaking
-        Smallest combinations that are not totally unimodular.
-    unimodular
-        Largest combinations that are.
-    undecided
-        Combinations that the time did not suffice for.
-    what
-        ``"rows"`` or ``"columns"``.
-    """
-
-    families: Mapping[str, int]
-    verdicts: Mapping[tuple[str, ...], Verdict]
-    breaking: tuple[tuple[str, ...], ...]
-    unimodular: tuple[tuple[str, ...], ...]
-    undecided: tuple[tuple[str, ...], ...] = ()
-    what: str = "rows"
+    families: Mapping[str, int]  # name and number of rows of each family
+    verdicts: Mapping[tuple[str, ...], Verdict]  # verdict of every combination tried, by the names in it
+    breaking: tuple[tuple[str, ...], ...]  # smallest combinations that are not totally unimodular
+    unimodular: tuple[tuple[str, ...], ...]  # largest combinations that are
+    undecided: tuple[tuple[str, ...], ...] = ()  # combinations that the time did not suffice for
+    what: str = "rows"  # ``"rows"`` or ``"columns"``
 
     def __str__(self) -> str:
         lines = [f"{name}: {count} {self.what}" for name, count in self.families.items()]
@@ -95,23 +79,12 @@ def explain(
 ) -> Explanation:
     """Test combinations of families, shares of the time for each.
 
-    Parameters
-    ----------
-    source
-        A model, a program or a matrix.
-    families
-        Indices by family; read from the names when left out.
-    by
-        Families of ``"rows"`` (constraints) or of ``"columns"`` (variables).
-    time_limit
-        Seconds for all combinations together.
-    options
-        Passed to `check`.
-
-    Raises
-    ------
-    MatrixError
-        If a family names a row or column that is not there, or if ``by`` is something else.
+    ``source``: a model, a program or a matrix.
+    ``families``: indices by family; read from the names when left out.
+    ``by``: families of ``"rows"`` (constraints) or of ``"columns"`` (variables).
+    ``time_limit``: seconds for all combinations together.
+    ``options``: passed to `check`.
+    Raises `MatrixError` if a family names a row or column that is not there, or if ``by`` is something else.
     """
     if by not in ("rows", "columns"):
         raise MatrixError(f"families are of rows or of columns, not of {by!r}")

@@ -206,7 +206,7 @@ class PlacementProgram:
         lp.constrain("card_link", y.sum_by(of_link, len(linked)) - x[linked] * wanted, "==", 0.0)
         several = np.flatnonzero(self.several)
         if len(several):  # no pod takes one card twice: at most one y per card and pod
-            spread = y[several].expression() - x[pair[several]]
+            spread = y[several] - x[pair[several]]
             lp.constrain("card_distinct", spread, "<=", 0.0)
 
     def by_level(self, x: Variables) -> Expression:

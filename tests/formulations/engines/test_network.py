@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,24 +63,6 @@ def test_random_networks(networks: Any, exact_optimum: Reference, data: st.DataO
     network = data.draw(networks)
     check(network, engine, exact_optimum)
     assert (infeasible_cut(network) is not None) == (exact_optimum(network)[0] == "infeasible")
-
-
-@pytest.mark.parametrize("engine", ["network", "highs", "pulp"])
-def test_a_graph_on_which_networkx_cycles_for_ever(engine: str, exact_optimum: Reference) -> None:
-    """networkx.network_simplex, the reference of earlier versions, never ends here (networkx 3.6)."""
-    network = FlowNetwork.from_arrays(
-        [1, 1, 0, 1, 1, 0, 1, 0],
-        [0, 0, 1, 0, 0, 1, 0, 1],
-        lower=[0, 1, 0, 0, 2, 2, 2, 1],
-        upper=[UNBOUNDED, 6, 3, UNBOUNDED, 3, UNBOUNDED, UNBOUNDED, 2],
-        cost=[-4, -5, -2, -3, 7, 1, 3, 6],
-        supply=[-3, 3],
-    )
-    assert exact_optimum(network)[0] == "unbounded"  # 1 -> 0 at -4 and 0 -> 1 at 1, both without capacity
-    check(network, engine, exact_optimum)
-    bounded = replace(network, upper=np.where(network.upper == UNBOUNDED, 9, network.upper))
-    assert exact_optimum(bounded) == ("optimal", -25)  # by trying all flows
-    check(bounded, engine, exact_optimum)
 
 
 def random_assignment(seed: int, tasks: int = 60, machines: int = 25) -> FlowNetwork:

@@ -80,7 +80,7 @@ def test_programs_grow_with_different_loads_not_with_units() -> None:
         base = LinearProgram("two")
         x = base.variables("x", 6, upper=10**6)
         base.constrain("amount", x.sum_by(np.arange(6) // 3, 2), "==", [100 * unit, 70 * unit + 1])
-        problem = LexicographicProgram(base, x.expression(), 10**6, np.ones(6), None, 170.0 * unit + 1)
+        problem = LexicographicProgram(base, x, 10**6, np.ones(6), None, 170.0 * unit + 1)
         found = minimize_levels(problem)
         assert found.values is not None
         assert sum(vector(problem, found.values)[:3]) == 100 * unit
@@ -119,7 +119,7 @@ def test_fractional_optimum_is_not_called_whole() -> None:
     base = LinearProgram("odd cycle")
     x = base.variables("x", 3, upper=1)
     base.constrain("edge", x[np.array([0, 1, 2])] + x[np.array([1, 2, 0])], ">=", 1.0)
-    problem = LexicographicProgram(base, x.expression(), 1, np.ones(3))
+    problem = LexicographicProgram(base, x, 1, np.ones(3))
     relaxed = minimize_levels(problem, integrality="lp")
     assert relaxed.stages[-1].value == pytest.approx(1.5)
     whole = minimize_levels(problem)
@@ -140,12 +140,12 @@ def test_lambda_form_is_the_function(slopes: list[int], share: float, width: int
     load = share * len(slopes) * width
     program = LinearProgram("one")
     w = program.variables("w", 1, lower=load, upper=load)
-    objective = lambda_representation(program, "lambda", w.expression(), points, values, width=width)
+    objective = lambda_representation(program, "lambda", w, points, values, width=width)
     program.minimize(objective)
     assert solve(program, "highs").objective == pytest.approx(width * np.interp(load / width, points, values))
     again = LinearProgram("two")
     w = again.variables("w", 1, lower=load, upper=load)
-    pieces = increments(again, "level", w.expression(), points, width=width)
+    pieces = increments(again, "level", w, points, width=width)
     total = pieces[0] * float(sorted(slopes)[0])
     for slope, piece in zip(sorted(slopes)[1:], pieces[1:], strict=True):
         total = total + piece * float(slope)
@@ -166,7 +166,7 @@ def test_lambda_form_refuses(points: list[int], values: list[float], message: st
     program = LinearProgram("x")
     w = program.variables("w", 1)
     with pytest.raises(ValueError, match=message):
-        lambda_representation(program, "lambda", w.expression(), points, values)
+        lambda_representation(program, "lambda", w, points, values)
 
 
 def test_copies_leave_the_base_alone() -> None:

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,44 +17,10 @@ from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.matrix_adapters import read_matrix
-from flowlex.validation.unimodularity.named_matrix import NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 from flowlex.validation.unimodularity.proof_types import Answer, VerdictError
 from flowlex.validation.unimodularity.verdict import Verdict, verification_error
-
-QUADRATIC = """NAME Q
-ROWS
- N  obj
- L  c1
-COLUMNS
-    MARKER                 'MARKER'                 'INTORG'
-    x         obj         -1.0   c1           1.0
-    y         obj         -1.0   c1           1.0
-    MARKER                 'MARKER'                 'INTEND'
-RHS
-    RHS       c1         1.0
-BOUNDS
- UP BND       x           4.0
- UP BND       y           4.0
-QUADOBJ
-    x x 2
-    y y 2
-ENDATA
-"""
-
-
-def program(matrix: Any, sides: Any, bounds: Any = (0, np.inf), integer: bool = True) -> NamedMatrix:
-    """A program whose rows have these (lower, upper) sides and whose columns all have the same bounds."""
-    held = canonical(matrix)
-    columns = int(held.shape[1])
-    return NamedMatrix(
-        held,
-        program=Program(
-            sides=np.array(sides, dtype=float).T,
-            bounds=np.repeat(np.array(bounds, dtype=float)[:, None], columns, axis=1),
-            integer=np.full(columns, integer),
-            cost=np.zeros(columns),
-        ),
-    )
+from tests.validation.unimodularity.small_programs import QUADRATIC, program
 
 
 def test_a_quadratic_objective_needs_its_integers(tmp_path: Path) -> None:
@@ -178,42 +143,6 @@ def test_decimals_are_read_as_the_rationals_they_stand_for(side: float, needed: 
     assert ("are not needed" in verdict.conclusion) != needed
     assert ("not integral when divided by 1/10" in verdict.conclusion) == needed
     assert verdict.verify(lp)
-
-
-def test_conclusions_hold_on_every_vertex_of_small_boxes() -> None:
-    """Where integers are said not to be needed, every vertex of the relaxation is integral (brute force)."""
-    generator = np.random.default_rng(1)
-    told = 0
-    for _ in range(150):
-        dense = generator.integers(-1, 2, (2, 3))
-        sides = [(b, b) if generator.random() < 0.4 else (-np.inf, b) for b in generator.integers(-1, 4, 2).tolist()]
-        named = program(dense * generator.choice([1, 1, 2]), sides, (0, 2))
-        if not dense.any() or "are not needed" not in check(named).conclusion:
-            continue
-        told += 1
-        for point in vertices(named):
-            assert np.allclose(point, np.rint(point)), (dense, sides, point)
-    assert told > 50
-
-
-def vertices(named: NamedMatrix) -> list[np.ndarray]:
-    """All vertices: every choice of as many tight rows and bounds as there are columns."""
-    assert named.program is not None
-    dense, (low, high), (lower, upper) = named.matrix.toarray(), named.program.sides, named.program.bounds
-    size = dense.shape[1]
-    tight = [(row, b) for row, *ends in zip(dense, low, high, strict=True) for b in set(ends) if np.isfinite(b)]
-    tight += [(unit, b) for unit, *ends in zip(np.eye(size), lower, upper, strict=True) for b in ends if np.isfinite(b)]
-    found = []
-    for chosen in combinations(tight, size):
-        square = np.array([row for row, _ in chosen], dtype=float)
-        if abs(np.linalg.det(square)) < 1e-9:
-            continue
-        point = np.linalg.solve(square, np.array([b for _, b in chosen], dtype=float))
-        ax = dense @ point
-        inside = np.all(ax >= low - 1e-9) and np.all(ax <= high + 1e-9)
-        if inside and np.all(point >= lower - 1e-9) and np.all(point <= upper + 1e-9):
-            found.append(point)
-    return found
 
 
 def test_forged_documents_are_refused() -> None:

@@ -64,8 +64,6 @@ def test_programs_keep_their_names_and_tell_of_needless_integers() -> None:
     assert "its 3 integer declaration(s) are not needed" in verdict.conclusion
     named = matrix_of(program())
     assert named.names_of_rows([1]) == ("second[0]",)
-    assert matrix_of(program(), bounds=True).shape == (8, 3)
-    assert check(program(), bounds=True).is_tu
 
 
 def test_fractional_sides_are_told() -> None:
@@ -81,7 +79,6 @@ def test_pulp_problems() -> None:
     assert verdict.is_tu
     assert verdict.verify(problem)
     assert "integer declaration" in verdict.conclusion
-    assert matrix_of(problem, bounds=True).shape == (8, 3)
 
 
 def test_unnamed_rows_of_pulp_have_names_in_witnesses() -> None:
@@ -199,7 +196,6 @@ def test_models_are_read(tmp_path: Path) -> None:
     assert named.names_of_columns([0, 1]) == ("X1", "X2")
     assert named.program is not None
     assert named.program.integer.tolist() == [True, False]
-    assert read_matrix(tmp_path / "a.mps", bounds=True).shape == (5, 2)
 
 
 SPACES = """NAME          SPACES

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,14 +17,15 @@ from typer.testing import CliRunner
 
 from benchmarks.textbook_models import MODELS
 from flowlex.cli.app import app
-from flowlex.formulations import solve
+from flowlex.formulations import SolveOptions
+from flowlex.formulations.engines.highs import solve_arrays
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
 from flowlex.validation.unimodularity.implied_integers.search import implied_integers
 from flowlex.validation.unimodularity.matrix_adapters import read_matrix
-from flowlex.validation.unimodularity.named_matrix import NamedMatrix, Program, canonical
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 from flowlex.validation.unimodularity.proof_types import VerdictError
-from tests.validation.unimodularity.test_conclusions import QUADRATIC, vertices
+from tests.validation.unimodularity.small_programs import QUADRATIC, program, vertices
 
 #: Declarations that the textbook models are known to do without (at least), and how many they have.
 KNOWN = {
@@ -48,9 +48,9 @@ KNOWN = {
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_textbook_models(name: str) -> None:
-    program = MODELS[name]()
-    found = implied_integers(program)
-    assert found.error(program) == ""
+    model = MODELS[name]()
+    found = implied_integers(model)
+    assert found.error(model) == ""
     assert found.declared == KNOWN[name][1]
     assert len(found.dropped) >= KNOWN[name][0], str(found)
     assert ImpliedIntegers.from_json(json.dumps(found.to_document())) == found
@@ -58,34 +58,13 @@ def test_textbook_models(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if KNOWN[name][0]])
 def test_the_optimum_stays_without_the_declarations(name: str) -> None:
-    program = MODELS[name]()
-    found = implied_integers(program)
-    relaxed = relax(program, found.dropped)
-    with_all, without = (solve(formulation, "highs", gap=0.0) for formulation in (program, relaxed))
+    model = MODELS[name]()
+    arrays = model.arrays()
+    kept = arrays.integrality.copy()
+    kept[list(implied_integers(model).dropped)] = False
+    exact = SolveOptions(gap=0.0)
+    with_all, without = (solve_arrays(each, exact) for each in (arrays, replace(arrays, integrality=kept)))
     assert with_all.objective == pytest.approx(without.objective, rel=1e-6)
-
-
-def relax(program: LinearProgram, columns: tuple[int, ...]) -> Any:
-    """The same program with these columns continuous."""
-    kept = program.arrays().integrality.copy()
-    kept[list(columns)] = False
-    other = LinearProgram("relaxed")
-    arrays = program.arrays()
-    parts = [
-        other.variables(f"v{k}", 1, lower=arrays.column_lower[k], upper=arrays.column_upper[k], integer=bool(kept[k]))
-        for k in range(len(kept))
-    ]
-    by_row = arrays.matrix.tocsr()
-    for row in range(by_row.shape[0]):
-        part = slice(int(by_row.indptr[row]), int(by_row.indptr[row + 1]))
-        terms = sum(parts[c].sum() * float(v) for c, v in zip(by_row.indices[part], by_row.data[part], strict=True))
-        if np.isfinite(arrays.row_lower[row]):
-            other.constrain(f"low{row}", terms, ">=", float(arrays.row_lower[row]))
-        if np.isfinite(arrays.row_upper[row]):
-            other.constrain(f"high{row}", terms, "<=", float(arrays.row_upper[row]))
-    objective = sum(parts[k].sum() * float(c) for k, c in enumerate(arrays.cost) if c)
-    (other.maximize if arrays.maximize else other.minimize)(objective)
-    return other
 
 
 def random_program(generator: np.random.Generator) -> NamedMatrix:
@@ -94,15 +73,9 @@ def random_program(generator: np.random.Generator) -> NamedMatrix:
     side = generator.choice([-1, 0, 1, 2, 3, 1.5], rows)
     equal = generator.random(rows) < 0.4
     lower = generator.integers(-1, 1, columns)
-    return NamedMatrix(
-        canonical(dense),
-        program=Program(
-            sides=np.stack([np.where(equal, side, -np.inf), side]),
-            bounds=np.stack([lower, lower + generator.integers(1, 3, columns)]).astype(float),
-            integer=generator.random(columns) < 0.8,
-            cost=np.zeros(columns),
-        ),
-    )
+    bounds = np.stack([lower, lower + generator.integers(1, 3, columns)], 1)
+    sides = np.stack([np.where(equal, side, -np.inf), side], 1)
+    return program(dense, sides, bounds, generator.random(columns) < 0.8)
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -146,10 +119,7 @@ def test_columns_in_no_row_follow_too() -> None:
     found = implied_integers(lp)
     assert found.dropped_names == ("x[0]", "x[1]", "idle[0]")
     assert found.error(lp) == ""
-    alone = NamedMatrix(
-        canonical([[2, 0]]),
-        program=Program(np.array([[-np.inf], [3.0]]), np.array([[0.0, 0], [1, 1]]), np.ones(2, bool), np.zeros(2)),
-    )
+    alone = program([[2, 0]], [(-np.inf, 3)], (0, 1))
     assert implied_integers(alone).error(alone) == ""
 
 
@@ -195,8 +165,8 @@ FORGERIES: list[tuple[str, Callable[[ImpliedIntegers], ImpliedIntegers]]] = [
 
 @pytest.mark.parametrize(("reason", "forge"), FORGERIES, ids=[reason for reason, _ in FORGERIES])
 def test_forged_proofs_are_refused(reason: str, forge: Callable[[ImpliedIntegers], ImpliedIntegers]) -> None:
-    program = MODELS["fixed_charge"]()
-    assert reason in forge(implied_integers(program)).error(program)
+    model = MODELS["fixed_charge"]()
+    assert reason in forge(implied_integers(model)).error(model)
 
 
 def test_documents_that_are_no_proof() -> None:

@@ -24,7 +24,7 @@ from flowlex.validation.unimodularity.network.network_matrix import network_matr
 from flowlex.validation.unimodularity.proof_checks import Standing
 from flowlex.validation.unimodularity.proof_types import Answer, Certificate, VerdictError
 from flowlex.validation.unimodularity.verdict import Verdict, judge
-from tests.validation.unimodularity.test_conclusions import QUADRATIC
+from tests.validation.unimodularity.small_programs import QUADRATIC
 
 
 def standings(verdict: Verdict, source: Any) -> dict[str, Standing]:

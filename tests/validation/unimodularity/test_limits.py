@@ -20,7 +20,6 @@ from flowlex.validation.unimodularity.proof_types import Answer
 from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
 
 ONE_VERDICT = """
-from flowlex.formulations import loops
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 verdict = check(examples.network(60, 150, seed=3), time_limit={limit})

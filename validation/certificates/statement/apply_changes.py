@@ -33,10 +33,7 @@ __all__ = ["change"]
 def change(statement: ExactStatement, changes: Changes) -> None:
     """Make all changes in their order.
 
-    Raises
-    ------
-    ValueError
-        A change names something that does not exist.
+    Raises `ValueError`: a change names something that does not exist.
     """
     for each in changes:
         apply: Callable[[ExactStatement, Any], None] = _APPLY[type(each)]

@@ -57,24 +57,14 @@ class Stage:
 
 @dataclass
 class ExactStatement:
-    """The statement of a kind of instance. Declared by `variables` and `row`, in any order.
+    """The statement of a kind of instance. Declared by `variables` and `row`, in any order."""
 
-    Attributes
-    ----------
-    main
-        The stage whose value is the objective of the solution.
-    needed
-        Rows that no change may drop.
-    tolerance
-        To what rows with fractions are kept, relative to the size of their numbers.
-    """
-
-    main: str
+    main: str  # the stage whose value is the objective of the solution
     blocks: dict[str, Variables] = field(default_factory=dict)
     rows: dict[str, Rows] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
-    needed: frozenset[str] = frozenset()
-    tolerance: float = 1e-7
+    needed: frozenset[str] = frozenset()  # rows that no change may drop
+    tolerance: float = 1e-7  # to what rows with fractions are kept, relative to the size of their numbers
     #: Names of variables that changes added.
     own: set[str] = field(default_factory=set)
 

@@ -147,10 +147,7 @@ def least(
 
     Without a stage: 0 where the leaves show that there is no answer at all.
 
-    Raises
-    ------
-    ValueError
-        The leaves leave something out, or speak of what does not exist.
+    Raises `ValueError`: the leaves leave something out, or speak of what does not exist.
     """
     if not leaves or not _covers([leaf.branches for leaf in leaves]):
         raise ValueError("the leaves leave something out")

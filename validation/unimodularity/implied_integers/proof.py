@@ -108,10 +108,7 @@ class ImpliedIntegers:
     def from_json(text: str) -> ImpliedIntegers:
         """Read the text of `to_document`.
 
-        Raises
-        ------
-        VerdictError
-            If it is something else.
+        Raises `VerdictError` if it is something else.
         """
         try:
             return read(ImpliedIntegers, json.loads(text))

@@ -1,9 +1,8 @@
 """Which integer declarations can be dropped? Search for a large block and for determined columns (see `proof`).
 
 A column can be in the block when its entries are +-1 once rows are divided by their content, its bounds and the
-sides of its rows are integral, and its rows hold no continuous column that cannot. The block is grown column by
-column: short columns first by `network_matrix`, which refuses what does not fit, or in halves of what is left by
-any quick proof of total unimodularity. The larger of the two is taken.
+sides of its rows are integral, and its rows hold no continuous column that cannot. The block is grown in halves of
+what is left, continuous and short columns first, by any quick proof of total unimodularity.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ from flowlex.validation.unimodularity.implied_integers.proof import (
     program_of,
 )
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of
-from flowlex.validation.unimodularity.named_matrix import NamedMatrix, bipartite, canonical, exact, ternary
-from flowlex.validation.unimodularity.network.network_matrix import network_matrix
+from flowlex.validation.unimodularity.named_matrix import NamedMatrix, bipartite, canonical, exact
 from flowlex.validation.unimodularity.row_scaling import divided, divisors_of
-from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
+from flowlex.validation.unimodularity.time_limit import Clock
 
 __all__ = ["implied_integers"]
 
@@ -134,21 +132,6 @@ class _Search:
         )
 
     def _block(self) -> Booleans:
-        """The larger of the blocks found; both hold whole components of what is not kept."""
-        nothing = np.zeros(self.named.shape[1], dtype=bool)
-        best = nothing
-        for grow in (self._by_network, self._by_halves):
-            try:
-                found = self._grown(grow)
-            except TimeIsUp:
-                break
-            if np.count_nonzero(found & self.program.integer) > np.count_nonzero(best & self.program.integer):
-                best = found
-            if np.array_equal(best & self.program.integer, self._candidates(nothing) & self.program.integer):
-                break
-        return best
-
-    def _grown(self, grow: Callable[[Integers], Booleans]) -> Booleans:
         """Grow a block; continuous columns refused spoil their rows, so the search starts again without those."""
         refused = np.zeros(self.named.shape[1], dtype=bool)
         while True:
@@ -156,7 +139,7 @@ class _Search:
             if not len(candidates):
                 return np.zeros_like(refused)
             accepted = np.zeros_like(refused)
-            accepted[candidates[grow(candidates)]] = True
+            accepted[candidates[self._by_halves(candidates)]] = True
             spoilt = self._candidates(refused) & ~accepted & ~self.program.integer
             if not spoilt.any():
                 accepted[self._alone(accepted)] = False
@@ -190,22 +173,11 @@ class _Search:
         useful = np.unique(mine[self.program.integer[columns]])
         return columns[~np.isin(mine, useful)]
 
-    def _order(self, candidates: Integers) -> Integers:
-        """Continuous columns first, then short ones: places in ``candidates``."""
-        length = np.diff(self.matrix.indptr)[candidates]
-        return np.lexsort((length, self.program.integer[candidates]))
-
-    def _by_network(self, candidates: Integers) -> Booleans:
-        self.clock.check(f"a network among {len(candidates)} columns")
-        part = ternary(canonical(self.matrix[:, candidates]))
-        found = network_matrix(part, partial=True, order=self._order(candidates), clock=self.clock)
-        assert found.accepted is not None
-        return found.accepted
-
     def _by_halves(self, candidates: Integers) -> Booleans:
         """Add halves of what is left as long as the whole is proven totally unimodular."""
         accepted = np.zeros(len(candidates), dtype=bool)
-        waiting = [self._order(candidates)]
+        length = np.diff(self.matrix.indptr)[candidates]
+        waiting = [np.lexsort((length, self.program.integer[candidates]))]
         proofs = 0
         while waiting and proofs < MOST_PROOFS and self.clock.left() > 0:
             chunk = waiting.pop()
@@ -220,7 +192,7 @@ class _Search:
         return accepted
 
     def _proven(self, columns: Integers) -> bool:
-        self.clock.check(f"a totally unimodular block of {len(columns)} columns")
+        self.clock.doing = f"a totally unimodular block of {len(columns)} columns"
         part = canonical(self.matrix[:, columns])
         rows = np.unique(part.indices)
         limit = max(0.01, min(self.clock.left(), 5.0))

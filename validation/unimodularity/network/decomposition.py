@@ -9,12 +9,12 @@ Members are joined by pairs of markers, one edge in each; gluing a pair either w
 member but a root knows the marker to its parent. A new column is a set of tree edges that must form a path.
 `reduce` collects the members it meets, drops those it crosses from end to end of their marker (the marker joins
 the path in the neighbour's place), and must be left with one member or a chain of them, from one end of the path to
-the other. `merging.merge` turns the chain into one graph, cutting polygons into the piece on the path and
+the other. `merge_members.merge` turns the chain into one graph, cutting polygons into the piece on the path and
 the rest; the ends of the path are then two of its nodes, and the new edge joins them.
 
 Two departures from Bixby and Wagner keep this short. Edges parallel in a graph are left there, as only two markers
 with the same ends can lose a realisation, and only when a path runs through both: they are split off then. And a
-column that does not fit changes nothing: it is refused and left out.
+column that does not fit changes nothing before it is refused.
 
 Layout: ``ed`` (member, node, node, mate) per edge: rows, then columns, then markers; ``mb`` (union-find parent,
 is graph, size, XOR, marker to the parent) per member; ``nd`` union-find of nodes; ``ct`` (members, nodes, markers,

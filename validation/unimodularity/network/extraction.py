@@ -38,27 +38,19 @@ LARGEST = 2**53
 
 @dataclass(frozen=True, eq=False)
 class Extraction:
-    """A network with the optimum of a program.
+    """A network with the optimum of a program."""
 
-    Attributes
-    ----------
-    network
-        The minimum-cost flow; arcs stand for columns (``flow``) and for rows that are no equations (``row``).
-    row_scales, column_scales
-        Row i says ``row_scales[i]`` times the network's equation; ``column_scales[j] * x[j]`` is a flow of the network
-        (where they are not 1).
-    flow_scale, cost_scale
-        One unit of x is ``flow_scale`` units of flow; a cost of 1 is ``cost_scale`` per unit of flow.
-    constant
-        What the objective has on top of the network's cost (of lower bounds moved to 0, and its own), in the program's
-        unit.
-    """
-
+    #: The minimum-cost flow; arcs stand for columns (``flow``) and for rows that are no equations (``row``).
     network: FlowNetwork
+    #: Row i says ``row_scales[i]`` times the network's equation; ``column_scales[j] * x[j]`` is a flow of the network
+    #: (where they are not 1).
     row_scales: dict[int, Number]
     column_scales: dict[int, Number]
+    #: One unit of x is ``flow_scale`` units of flow; a cost of 1 is ``cost_scale`` per unit of flow.
     flow_scale: int
     cost_scale: int
+    #: What the objective has on top of the network's cost (of lower bounds moved to 0, and its own), in the program's
+    #: unit.
     constant: Fraction
     shift: tuple[Fraction, ...]
     column_of_arc: Integers
@@ -98,11 +90,8 @@ class Extraction:
 def extract_network(source: Any, *, time_limit: float = 60.0) -> Extraction:
     """Make the minimum-cost flow that a program with a network matrix is.
 
-    Raises
-    ------
-    MatrixError
-        If the source is no linear program, if its matrix is no network matrix (the message names the rows that
-        stand in the way), or if its numbers cannot be made integers of a sensible size.
+    Raises `MatrixError` if the source is no linear program, if its matrix is no network matrix (the message names the
+    rows that stand in the way), or if its numbers cannot be made integers of a sensible size.
     """
     named = matrix_of(source)
     program = named.program

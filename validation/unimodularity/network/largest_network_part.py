@@ -50,22 +50,13 @@ _EXTENT = {
 
 @dataclass(frozen=True)
 class NetworkPart:
-    """Rows without which a program is a network.
+    """Rows without which a program is a network."""
 
-    Attributes
-    ----------
-    rest, rest_names
-        The rows left out.
-    extent
-        What is known of how few they are.
-    certificate
-        That the other rows, each divided by its content, are a network matrix.
-    """
-
+    #: The rows left out.
     rest: tuple[int, ...]
     rest_names: tuple[str, ...]
-    extent: Extent
-    certificate: Certificate
+    extent: Extent  # what is known of how few they are
+    certificate: Certificate  # that the other rows, each divided by its content, are a network matrix
 
     def __str__(self) -> str:
         kept = len(self.certificate.rows)
@@ -79,12 +70,8 @@ class NetworkPart:
 def network_part(source: Any, *, clock: Clock | None = None) -> NetworkPart | None:
     """Return the largest part by rows that is a network, as far as it can be found; None when no row is part of one.
 
-    Parameters
-    ----------
-    source
-        A program or a matrix.
-    clock
-        Ends the search; then the part found so far is the answer.
+    ``source``: a program or a matrix.
+    ``clock``: ends the search; then the part found so far is the answer.
     """
     named = matrix_of(source)
     signs, usable = unit_rows(named.matrix)

@@ -8,8 +8,6 @@ totally unimodular (Tutte 1965).
 then, and one two-colouring of rows and columns directs all arcs. By Camion's theorem the signs of a realisable
 support are unique up to negating lines, so if they do not fit this tree they fit none, and the matrix is not
 totally unimodular.
-
-A column that does not fit can be left out instead (``partial``): what remains is a network matrix.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Integers
 from flowlex.validation.unimodularity.network.orientation import orient
@@ -31,33 +28,20 @@ __all__ = ["NetworkResult", "network_matrix"]
 
 @dataclass(frozen=True)
 class NetworkResult:
-    """Answer of `network_matrix`.
+    """Answer of `network_matrix`."""
 
-    Attributes
-    ----------
-    status
-        ``"network"``; ``"no"``; or ``"wrong signs"`` (the support is realisable, the signs are not: not totally
-        unimodular, and `camion.hole_through` finds the hole).
-    transposed
-        Whether the transpose was asked for: then rows and columns change places below.
-    tree_tail, tree_head
-        Ends of the tree arc of every row; nodes are 0..number of rows.
-    arc_tail, arc_head
-        Ends of the arc of every column (of those accepted).
-    accepted
-        Which columns the network matrix has; all, unless ``partial``.
-    misfit
-        With wrong signs: the first column (row, if transposed) that does not fit those before it. With "no": the
-        column refused.
-    """
-
+    #: ``"network"``; ``"no"``; or ``"wrong signs"`` (the support is realisable, the signs are not: not totally
+    #: unimodular, and `camion.hole_through` finds the hole).
     status: str
-    transposed: bool
+    transposed: bool  # whether the transpose was asked for: then rows and columns change places below
+    #: Ends of the tree arc of every row; nodes are 0..number of rows.
     tree_tail: Integers | None = None
     tree_head: Integers | None = None
+    #: Ends of the arc of every column.
     arc_tail: Integers | None = None
     arc_head: Integers | None = None
-    accepted: NDArray[np.bool_] | None = None
+    #: With wrong signs: the first column (row, if transposed) that does not fit those before it. With "no": the column
+    #: refused.
     misfit: int = -1
 
     def data(self) -> dict[str, Any]:
@@ -66,50 +50,31 @@ class NetworkResult:
         return {"transposed": self.transposed, **{key: getattr(self, key).tolist() for key in ends}}
 
 
-def network_matrix(
-    matrix: sp.csc_array,
-    *,
-    transposed: bool = False,
-    partial: bool = False,
-    order: Integers | None = None,
-    clock: Clock | None = None,
-) -> NetworkResult:
+def network_matrix(matrix: sp.csc_array, *, transposed: bool = False, clock: Clock | None = None) -> NetworkResult:
     """Recognise a network matrix (or the transpose of one) and return its tree and arcs.
 
-    Parameters
-    ----------
-    matrix
-        Canonical CSC array with entries -1, 0, 1, of any shape, connected or not.
-    transposed
-        Look at the transpose.
-    partial
-        Leave out columns that do not fit instead of answering "no" or "wrong signs".
-    order
-        In which the columns are tried; the default goes along shared rows, which is quickest.
-    clock
-        Raises `TimeIsUp` when its limit passes.
+    ``matrix``: canonical CSC array with entries -1, 0, 1, of any shape, connected or not.
+    ``transposed``: look at the transpose.
+    ``clock``: raises `TimeIsUp` when its limit passes.
     """
     clock = clock or Clock()
     work = sp.csc_array(matrix.T) if transposed else matrix
     rows, columns = map(int, work.shape)
     ptr, idx, sign = (part.astype(np.int64) for part in (work.indptr, work.indices, work.data))
-    if order is None:
-        across = work.tocsr()
-        row_ptr, row_col = across.indptr.astype(np.int64), across.indices.astype(np.int64)
-        order = clock.run(column_order, rows, ptr, idx, row_ptr, row_col, steps=2 * work.nnz)
-    most = columns if partial else 0
+    across = work.tocsr()
+    row_ptr, row_col = across.indptr.astype(np.int64), across.indices.astype(np.int64)
+    order = clock.run(column_order, rows, ptr, idx, row_ptr, row_col, steps=2 * work.nnz)
     steps = 15 * (work.nnz + rows + columns)
-    status, accepted, one, two, refused = clock.run(realise, rows, ptr, idx, order, most, clock.stop, steps=steps)
+    status, one, two, refused = clock.run(realise, rows, ptr, idx, order, clock.stop, steps=steps)
     if status == 1:
         raise TimeIsUp
     if status == 2:
         return NetworkResult("no", transposed, misfit=int(refused))
     if status == 3:
         raise AssertionError("the realisation found is no tree; please report this matrix")
-    given = rows, columns, ptr, idx, sign, one, two, accepted, partial
-    code, misfit, fits, *arcs = clock.run(orient, *given, steps=steps)
+    code, misfit, *arcs = clock.run(orient, rows, columns, ptr, idx, sign, one, two, steps=steps)
     if code == 1:
         raise AssertionError("the realisation found is none; please report this matrix")
     if code == 2:
         return NetworkResult("wrong signs", transposed, misfit=int(misfit))
-    return NetworkResult("network", transposed, arcs[0], arcs[1], arcs[2][fits], arcs[3][fits], accepted=fits)
+    return NetworkResult("network", transposed, *arcs)

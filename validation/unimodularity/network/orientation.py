@@ -125,44 +125,35 @@ def _directed(rows, cols, parent, flip, child, one, two, arc_tail, arc_head):
 
 
 @loop
-def orient(rows, cols, ptr, idx, sign, one, two, accepted, partial):
+def orient(rows, cols, ptr, idx, sign, one, two):
     """Direct the edges of a realisation so that it gives the signs.
 
-    Only the ``accepted`` columns are looked at; with ``partial`` those whose signs do not fit the columns before
-    them are left out as well.
-
-    Returns ``(status, misfit, accepted, tree_tail, tree_head, arc_tail, arc_head)``: status 0 done, 1 some column
-    is no path, 2 the signs of column ``misfit`` fit no orientation of those before it.
+    Returns ``(status, misfit, tree_tail, tree_head, arc_tail, arc_head)``: status 0 done, 1 some column is no path,
+    2 the signs of column ``misfit`` fit no orientation of those before it.
     """
     nodes = rows + 1
     reached, enter, leave, child = _walk(rows, one, two)
     arc_tail = np.zeros(cols, np.int64)
     arc_head = np.zeros(cols, np.int64)
     if reached != nodes:
-        return 1, -1, accepted, one, two, arc_tail, arc_head
+        return 1, -1, one, two, arc_tail, arc_head
     odd = np.zeros(nodes, np.int64)
     parent = np.arange(rows + cols)
     flip = np.zeros(rows + cols, np.int64)  # parity to the parent
     asked = np.full(rows + cols, -1, np.int64)
     wanted = np.zeros(rows + cols, np.int64)
-    accepted = accepted.copy()
     for c in range(cols):
-        if not accepted[c]:
-            continue
         ends, arc_tail[c], arc_head[c] = _ends(ptr[c], ptr[c + 1], idx, one, two, odd)
         if ends != 2 and ptr[c + 1] > ptr[c]:
-            return 1, c, accepted, one, two, arc_tail, arc_head
+            return 1, c, one, two, arc_tail, arc_head
         # The column's rows must agree about its direction; rows of one class do so already or never will.
         start, stop = ptr[c], ptr[c + 1]
         if not _agree(c, start, stop, idx, sign, parent, flip, child, enter, leave, arc_tail[c], asked, wanted):
-            if not partial:
-                return 2, c, accepted, one, two, arc_tail, arc_head
-            accepted[c] = False
-            continue
+            return 2, c, one, two, arc_tail, arc_head
         for e in range(start, stop):
             a, _ = _top(parent, flip, idx[e])
             if a != rows + c:
                 parent[a] = rows + c
                 flip[a] = wanted[a]
     tree_tail, tree_head = _directed(rows, cols, parent, flip, child, one, two, arc_tail, arc_head)
-    return 0, -1, accepted, tree_tail, tree_head, arc_tail, arc_head
+    return 0, -1, tree_tail, tree_head, arc_tail, arc_head

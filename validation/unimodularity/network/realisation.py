@@ -173,12 +173,11 @@ def _add(edge, column, start, line, fresh, chain, joint, at, known, component, w
 
 
 @loop
-def realise(rows, ptr, idx, order, most_refused, stop):
+def realise(rows, ptr, idx, order, stop):
     """Find a tree with one edge per row in which the columns are paths.
 
-    Returns ``(status, accepted, one, two, refused)``: status 0 done, 1 stopped, 2 more than ``most_refused``
-    columns do not fit (``refused`` is the last of them), 3 an error of ours; ``accepted`` by column; the ends of
-    every row's edge.
+    Returns ``(status, one, two, refused)``: status 0 done, 1 stopped, 2 the column ``refused`` does not fit those
+    before it, 3 an error of ours; the ends of every row's edge.
     """
     cols = len(ptr) - 1
     size = 4 * (rows + cols) + 64
@@ -189,39 +188,28 @@ def realise(rows, ptr, idx, order, most_refused, stop):
     component, weight, known = np.arange(rows), np.ones(rows, np.int64), np.zeros(rows, np.bool_)
     slot, stamp = np.full(rows, -1, np.int64), np.full(rows, -1, np.int64)
     chain, joint = np.empty((64, 3), np.int64), np.empty((64, 2), np.int64)
-    accepted = np.zeros(cols, np.bool_)
-    refused = 0
     for turn in range(cols):
         if stop[0]:
-            return 1, accepted, component, component, -1
+            return 1, component, component, -1
         c = order[turn]
         column = idx[ptr[c] : ptr[c + 1]]
         if len(column) == 0:
-            accepted[c] = True
             continue
         start, line, fresh = _by_component(column, turn, known, component, slot, stamp)
         groups = len(start) - 1
         at = np.zeros(groups + 1, np.int64)  # the chains of the groups stand one behind the other
-        fits = True
         for g in range(groups):
             chain, joint = _grown(chain, at[g] + ct[0] + 2), _grown(joint, at[g] + ct[0] + 2)
             length = reduce(line[start[g] : start[g + 1]], ed, mb, nd, turn, work, chain[at[g] :], joint[at[g] :])
             at[g + 1] = at[g] + length
             if length == 0:
-                fits = False
-                break
-        if not fits:
-            refused += 1
-            if refused > most_refused:
-                return 2, accepted, component, component, c
-            continue
-        accepted[c] = True
+                return 2, component, component, c
         more = 8 * (at[groups] + groups + 2)  # a member of a chain makes at most so many members, nodes, markers
         mb, nd, ed = _grown(mb, ct[0] + more), _longer(nd, ct[1] + more), _grown(ed, ct[2] + more)
         work = _room(work, len(mb), len(nd), len(ed))
         _add(rows + c, column, start, line, fresh, chain, joint, at, known, component, weight, ed, mb, nd, ct, work)
     done, one, two = _glue(rows, cols, ed, mb, nd, ct, known, component)
-    return (0 if done else 3), accepted, one, two, -1
+    return (0 if done else 3), one, two, -1
 
 
 @loop
