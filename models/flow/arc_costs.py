@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from flowlex.instances.flow import Machine
 from flowlex.models.flow.goals.costs import Continuity, DataLocality
@@ -67,18 +67,20 @@ class Rules:
         self.first: int = 1 if self.order is None else self.order.weights[0]
         others = [(goal, w) for goal, w in weighted if not isinstance(goal, Continuity)]
         self._continuity = [(goal, w) for goal, w in weighted if isinstance(goal, Continuity)]
-        self._pricing = [(goal, w) for goal, w in others if _overrides(goal, "price") or _overrides(goal, "prices")]
+        pricing = [(goal, w) for goal, w in others if _overrides(goal, "price") or _overrides(goal, "prices")]
+        self._pricing = [(partial(check_prices, goal) if is_foreign(goal) else goal.prices, w) for goal, w in pricing]
         self._waiting = [(goal, w) for goal, w in weighted if _overrides(goal, "waiting")]
         self._slots = [(goal, w) for goal, w in weighted if _overrides(goal, "slot_costs")]
         self._spotting = [goal for goal, _ in others if _overrides(goal, "spots")]
         self._placing = [goal for goal in self.goals if isinstance(goal, Placement)]
         self._forbidding = [goal for goal in self.goals if _overrides(goal, "forbids")]
         #: Whether the arcs of every task depend on every machine, as own goals are asked about each.
-        self.asks_each: bool = bool(self._forbidding) or any(is_foreign(goal) for goal, _ in self._pricing)
-        local = [goal for goal, _ in self._pricing if not isinstance(goal, Placement)]
+        self.asks_each: bool = bool(self._forbidding) or any(is_foreign(goal) for goal, _ in pricing)
+        local = [goal for goal, _ in pricing if not isinstance(goal, Placement)]
         alone = [goal for goal in local if isinstance(goal, DataLocality)]
         #: Data locality, if nothing else says where tasks without constraints go, or for what.
         self._locality = alone[0] if alone and alone == local == self._spotting and not self.asks_each else None
+        self._per_mb = (0, 0, 0) if self._locality is None else self._locality.per_mb(scale)
         self.shares: FairShares | None = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
         self.priority: Priority | None = next((goal for goal in self.goals if isinstance(goal, Priority)), None)
         if wait_cost is not None and not wait_cost >= 0:
@@ -190,10 +192,10 @@ class Rules:
 
     def moving(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
         """Costs of the arcs that do not depend on where the task runs."""
+        if self._locality is not None and self.order is None and not task.costs and not self.placing(task):
+            return self._locality.arcs(task, cluster, self._per_mb)
         targets = self._targets(task, cluster)
-        spots = cluster.spots
-        places = [(spots[t], t) if isinstance(t, str) else (t, None) for t in targets]
-        found = dict(zip(targets, self._prices(task, places, cluster), strict=True))
+        found = dict(zip(targets, self._prices(task, list(targets.values()), cluster), strict=True))
         if not task.costs:
             return found
         for machine in task.costs.keys() & found.keys():
@@ -213,9 +215,8 @@ class Rules:
 
     def _prices(self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView) -> list[int]:
         costs: list[int] | None = None
-        for goal, weight in self._pricing if places else ():
-            say = check_prices if is_foreign(goal) else type(goal).prices
-            said = say(goal, task, places, cluster, self.scale)
+        for prices, weight in self._pricing if places else ():
+            said = prices(task, places, cluster, self.scale)
             if said is None:
                 continue
             if self.order is not None:
@@ -228,8 +229,8 @@ class Rules:
     def _ranked(self, units: int, task: TaskView) -> int:
         return units if self.order is None else self.order.within(units, f"task {task.task.name!r}")
 
-    def _targets(self, task: TaskView, cluster: ClusterView) -> list[str | Spot]:
-        """Machines and groups where a task may run, in an order that depends on nothing else."""
+    def _targets(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, tuple[Spot, str | None]]:
+        """Machines and groups where a task may run, with what goals are asked about, in an order of their own."""
         wanted: list[str | Spot] = [ANYWHERE]
         for goal in self._spotting:
             wanted += goal.spots(task, cluster)
@@ -237,19 +238,16 @@ class Rules:
         placing, left = self.placing(task), self.allowed(task, cluster)
         if placing or left is not None:
             wanted = list(self._placed(task, wanted, placing, left))
-        machines = cluster.machines
-        targets: dict[str | Spot, None] = {}
+        spots, found = cluster.spots, dict[str | Spot, tuple[Spot, str | None]]()
         for target in wanted:
             if isinstance(target, str):
-                if target in machines:
-                    targets[target] = None
-                continue
-            only = only_machine(target)
-            if only is None:
-                targets[target] = None
-            elif only in machines and cluster.meets(only, target):
-                targets[only] = None
-        return list(targets)
+                if target in spots:
+                    found[target] = spots[target], target
+            elif (only := only_machine(target)) is None:
+                found[target] = target, None
+            elif only in spots and cluster.meets(only, target):
+                found[only] = spots[only], only
+        return found
 
     def _placed(
         self, task: TaskView, wanted: Iterable[str | Spot], placing: list[Placement], left: Spot | None

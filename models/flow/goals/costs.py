@@ -11,7 +11,7 @@ from math import inf
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Machine
-from flowlex.models.flow.goals.goal_interface import ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.flow.goals.goal_interface import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
 from flowlex.models.model_base import ModelError
 
 __all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
@@ -44,11 +44,7 @@ class DataLocality(Goal):
 
     def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
         """Machines (the ``most`` best) and racks that hold enough of the data."""
-        if not task.task.data:
-            return ()
-        held, racks, total = _data(task, cluster)
-        enough = self._enough(total)
-        return [*self._best(held, enough), *(Spot.of(rack) for rack, size in racks.items() if size >= enough)]
+        return list(self.arcs(task, cluster, (0, 0, 0)))[1:]
 
     def _enough(self, total: int) -> int:
         """The least whole MB that is at least ``threshold`` of all."""
@@ -68,6 +64,21 @@ class DataLocality(Goal):
         rack, far = (scale.units(value, what) * self.weight for value, what in self.real_costs())
         near = min(rack, far)
         return far, far - near, near
+
+    def arcs(self, task: TaskView, cluster: ClusterView, per_mb: tuple[int, int, int]) -> dict[str | Spot, int]:
+        """Costs of all arcs of a task that nothing else places or prices: quicker than `prices` of its `spots`."""
+        if not task.task.data:
+            return {ANYWHERE: 0}
+        held, racks, total = _data(task, cluster)
+        (far, nearer, here), enough, of = per_mb, self._enough(total), cluster.racks
+        far *= total
+        found: dict[str | Spot, int] = {ANYWHERE: far}
+        for machine in self._best(held, enough):
+            found[machine] = far - nearer * racks[of[machine]] - here * held[machine]
+        for rack, size in racks.items():
+            if size >= enough:
+                found[Spot.of(rack)] = far - nearer * size
+        return found
 
     def read_elsewhere(self, machines: Sequence[str], rack: str, cluster: ClusterView) -> bool:
         """Whether none of the machines that hold a task's data is in a rack, and all may be among the best."""
@@ -97,10 +108,6 @@ class DataLocality(Goal):
                     saved += racks.get(tag, 0)
                 found.append(far - nearer * saved)
         return found
-
-    def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
-        """The price of one place."""
-        return next(iter(self.prices(task, ((spot, machine),), cluster, scale) or (0,)))
 
 
 def _data(task: TaskView, cluster: ClusterView) -> tuple[dict[str, int], dict[str, int], int]:

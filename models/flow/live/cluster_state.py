@@ -190,15 +190,11 @@ class LiveState:
             self.costs.mention(view)
             self.fresh[name] = None
         if rule:
-            for name in present if apart else ():
-                self._keep_apart(self.tasks[name], rule)
+            for task in (self.tasks[name] for name in present if apart):
+                if not task.apart:  # it is no longer alone with its rule
+                    task.apart = rule
+                    self.reprice(task)
             self.tasks_apart.setdefault(rule, {}).update(live.tasks)
-
-    def _keep_apart(self, task: LiveTask, rule: str) -> None:
-        """A task is no longer alone with its rule."""
-        if not task.apart:
-            task.apart = rule
-            self.reprice(task)
 
     def take_task(self, name: str) -> None:
         """Take a task out, and its job with the last one."""
@@ -269,7 +265,8 @@ class LiveState:
             self._prioritise(job, job.job.priority)
             raise
         job.job = job.job.model_copy(update={"priority": priority})
-        self.refresh_job(job)
+        old, new = self.network.jobs[job.job.name].bounds, self.bounds(job, 0, 0)
+        self.network.set_job(job.job.name, old._replace(wait_cost=new.wait_cost, short_cost=new.short_cost))
 
     def _prioritise(self, job: LiveJob, priority: int) -> None:
         for name in job.tasks:
@@ -295,12 +292,6 @@ class LiveState:
             live = self.jobs[name]
             live.share = low, high
             self.network.set_job(name, self.bounds(live, low, high))
-
-    def refresh_job(self, job: LiveJob) -> None:
-        """Bring one job's costs up to its priority."""
-        old = self.network.jobs[job.job.name].bounds
-        new = self.bounds(job, 0, 0)
-        self.network.set_job(job.job.name, old._replace(wait_cost=new.wait_cost, short_cost=new.short_cost))
 
     def limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
         """Set what preempting a job costs and how often it may happen; a refused cost leaves all as before."""

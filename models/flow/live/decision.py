@@ -136,5 +136,5 @@ def _put_in_force(
     waiting = [(name, queries.reason(name)) for name in state.fresh if state.tasks[name].machine is None]
     state.fresh.clear()
     state.why.clear()
-    state.side_constraints.settled()
+    state.side_constraints.unchecked.clear()
     return tuple(placed), tuple(moved), tuple(stopped), tuple(waiting)

@@ -30,11 +30,6 @@ class Roster:
     loose: dict[str, None] = field(default_factory=dict)  # tasks without a machine
     changed: set[str] = field(default_factory=set)  # machines to which the flow may send more or fewer than are held
 
-    def lose(self, machine: str) -> None:
-        """A machine has gone: its tasks are loose."""
-        self.loose.update(self.held.pop(machine, {}))
-        self.changed.discard(machine)
-
     def free_places(self, flow: Integers) -> dict[str, int]:
         """Places by machine that the flow has beyond the tasks held; tasks beyond the flow become loose."""
         free: dict[str, int] = {}
@@ -99,7 +94,8 @@ class Assignment:
 
     def lose(self, roster: Roster, machine: str) -> None:
         """Note that a machine of a roster has gone."""
-        roster.lose(machine)
+        roster.loose.update(roster.held.pop(machine, {}))
+        roster.changed.discard(machine)
         self._open[roster] = None
 
     def close(self, roster: Roster) -> None:

@@ -30,24 +30,12 @@ class LiveNetwork:
         self._arcs = Arcs(session)
         self._assignment = Assignment(self._arcs, self.tasks)
         self._wiring = Wiring(cluster, self._arcs, self._assignment)
+        self.machines: dict[str, MachineNode] = self._wiring.machines
+        self.groups: dict[Spot, Group] = self._wiring.groups
+        self.owners: list[Owner | None] = self._arcs.owners  # by arc
         self.single_file = SingleFile(self._wiring)
         self.trees: dict[Spot, BlockTree] = {}
         self._unused: dict[Spot, None] = {}  # groups that the last task may have left
-
-    @property
-    def machines(self) -> dict[str, MachineNode]:
-        """The machines by name."""
-        return self._wiring.machines
-
-    @property
-    def groups(self) -> dict[Spot, Group]:
-        """The groups by spot."""
-        return self._wiring.groups
-
-    @property
-    def owners(self) -> list[Owner | None]:
-        """The task, or the roster and machine, that each arc belongs to."""
-        return self._arcs.owners
 
     # Machines --------------------------------------------------------------------------------------------------
     def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:

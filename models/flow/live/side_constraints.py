@@ -196,10 +196,6 @@ class SideConstraints:
             return False
         return not self._resources or not self._overfull(changes, on)
 
-    def settled(self) -> None:
-        """A schedule that keeps everything is in force."""
-        self.unchecked.clear()
-
     def _overfull(self, changes: Changes, on: Mapping[str, Iterable[str]]) -> bool:
         comes: dict[str, list[str]] = {}
         for task, (_, machine) in changes.items():

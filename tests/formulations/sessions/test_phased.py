@@ -53,11 +53,7 @@ def test_changed_flows_are_told_once_and_wrong_ones_are_seen():
     session = PhasedSession((1000, 1))
     a, b = session.add_node(), session.add_node()
     session.add_supply(a, 2)
-    dear, cheap, out = (
-        session.add_arc(a, b, 5, 7001),
-        session.add_arc(a, b, 1, 6999),
-        session.add_arc(b, 0, 9, 0),
-    )
+    dear, cheap, out = (session.add_arc(a, b, 5, 7001), session.add_arc(a, b, 1, 6999), session.add_arc(b, 0, 9, 0))
     session.solve()
     assert session.parts(6999) == (7, -1)
     assert [x.tolist() for x in session.take_touched()] == [[dear, cheap, out], [0, 0, 0]]

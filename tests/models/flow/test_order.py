@@ -9,15 +9,7 @@ from flowlex.formulations.sessions.live_network import PATH_COST_LIMIT
 from flowlex.formulations.sessions.staged_network import PhasedSession
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models import ModelError
-from flowlex.models.flow.goals import (
-    Continuity,
-    DataLocality,
-    FairShares,
-    LoadSpread,
-    Placement,
-    Priority,
-    RandomCosts,
-)
+from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.session_choice import prove

@@ -101,6 +101,11 @@ FLOW: dict[str, dict[str, Change]] = {
         "rack as far": lambda units, *_: (units[0], 0, units[2]),
         "machine as the rack": lambda units, *_: (units[0], units[1], 0),
     },
+    f"{_FLOW}.goals.costs:DataLocality.arcs": {
+        "one dearer": _costs(lambda cost: cost + 1),
+        "free": _costs(lambda cost: 0),
+        "every second": _second,
+    },
     f"{_FLOW}.goals.costs:DataLocality.prices": {
         "one dearer": lambda costs, *_: costs and [cost + 1 for cost in costs],
         "free": lambda costs, *_: costs and [0] * len(costs),

@@ -10,15 +10,7 @@ from flowlex.instances.generators import generate
 from flowlex.instances.generators.flow import event_stream
 from flowlex.instances.instance_base import InstanceError
 from flowlex.models import ModelError
-from flowlex.models.flow.goals import (
-    Continuity,
-    DataLocality,
-    FairShares,
-    LoadSpread,
-    Placement,
-    Priority,
-    RandomCosts,
-)
+from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts
 from flowlex.models.flow.live.replay_events import replay_events
 from flowlex.models.flow.live.scheduler import EventError, FlowScheduler
 from flowlex.models.flow.live.session_choice import prove
