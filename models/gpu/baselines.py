@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,16 +72,14 @@ def greedy_delay(view: GpuArrays, costs: TransferCosts, thresholds: tuple[int, i
     limits = thresholds or (whole, 2 * whole)
     if not 0 <= limits[0] <= limits[1]:
         raise ValueError(f"thresholds must be two non-decreasing numbers of at least 0, got {limits}")
-    return _Offers(view, costs, view.task_running_gpu.copy(), limits).one_by_one()
+    return _Offers(view, costs, view.task_running_gpu.copy()).one_by_one(limits)
 
 
 class _Offers:
     """Free GPUs are offered until nobody takes any more."""
 
-    def __init__(
-        self, view: GpuArrays, costs: TransferCosts, gpu: Integers, thresholds: tuple[int, int] | None = None
-    ) -> None:
-        self.view, self.gpu, self.thresholds = view, gpu, thresholds
+    def __init__(self, view: GpuArrays, costs: TransferCosts, gpu: Integers) -> None:
+        self.view, self.gpu = view, gpu
         self.cost = costs.dense()
         self.cheapest = self.cost.min(axis=1)
         self.remote = costs.remote
@@ -116,9 +114,10 @@ class _Offers:
         self.running[job] += 1
         self.waiting[job] = self.waiting[job][self.waiting[job] != task]
 
-    def one_by_one(self) -> Integers:
+    def one_by_one(self, limits: tuple[int, int]) -> Integers:
         """Each free GPU in turn goes to the first job, in order of what they use, that takes it."""
-        free = self._free().tolist()
+        self.limits: tuple[int, int]
+        self.limits, free = limits, self._free().tolist()
         while free:
             left = [unit for unit in free if not self._offer(unit)]
             if len(left) == len(free) and not self._still_waiting_for_better(left):
@@ -129,46 +128,31 @@ class _Offers:
     def _offer(self, unit: int) -> bool:
         """Offer a GPU to the jobs in order of what they use; say whether one took it."""
         for job in np.argsort(self.running, kind="stable").tolist():
-            task = self._choose(job, unit)
-            if task is not None:
-                self._start(job, task, unit)
+            tasks = self._fitting(job, unit)
+            cost = self.cost[tasks, self.view.gpu_node[unit]]
+            good = self._accepted(job, tasks, cost)
+            if good.any():
+                self._start(job, int(tasks[good][np.argmin(cost[good])]), unit)
                 return True
+            self.declined[job] += len(tasks) > 0
         return False
-
-    def _choose(self, job: int, unit: int) -> int | None:
-        tasks = self._fitting(job, unit)
-        if not len(tasks):
-            return None
-        cost = self.cost[tasks, self.view.gpu_node[unit]]
-        if self.thresholds is not None:
-            tasks, cost = self._patient(job, tasks, cost)
-            if not len(tasks):
-                self.declined[job] += 1
-                return None
-        return int(tasks[np.argmin(cost)])
 
     def _fitting(self, job: int, unit: int) -> Integers:
         tasks: Integers = self.waiting[job]
         fits: Integers = tasks[self.view.task_memory[tasks] <= self.view.gpu_memory[unit]]
         return fits
 
-    def _patient(self, job: int, tasks: Integers, cost: Integers) -> tuple[Integers, NDArray[Any]]:
+    def _accepted(self, job: int, tasks: Integers, cost: Integers) -> NDArray[np.bool_]:
         """Tasks that would get a level the job still insists on: cheapest, then near its data, then any."""
-        assert self.thresholds is not None
-        first, second = self.thresholds
-        if self.declined[job] > second:
-            return tasks, cost
-        good = cost <= self.cheapest[tasks]
-        if self.declined[job] > first:
-            good |= cost < self.remote[tasks]
-        return tasks[good], cost[good]
+        first, second = self.limits
+        near = (cost < self.remote[tasks]) & (self.declined[job] > first)
+        good: NDArray[np.bool_] = near | (cost <= self.cheapest[tasks]) | (self.declined[job] > second)
+        return good
 
     def _still_waiting_for_better(self, free: list[int]) -> bool:
         """Whether some job declines now but will accept one of these GPUs after more offers."""
-        if self.thresholds is None:
-            return False
         return any(
-            self.declined[job] <= self.thresholds[1] + 1 and len(self._fitting(job, unit))
+            self.declined[job] <= self.limits[1] + 1 and len(self._fitting(job, unit))
             for job in range(len(self.waiting))
             for unit in free
         )

@@ -56,17 +56,8 @@ def defragment(
 ) -> Defragmentation:
     """Find at most so many moves of running pods that leave the most whole GPU cards idle; waiting pods stay out.
 
-    Parameters
-    ----------
-    instance
-        Its running pods with a ``move_cost`` may move.
-    moves
-        How many pods may move.
-
-    Raises
-    ------
-    ModelError
-        The running pods do not pack on their cards.
+    ``instance``: its running pods with a ``move_cost`` may move. ``moves``: how many pods may move. Raises
+    `ModelError`: the running pods do not pack on their cards.
     """
     running = tuple(
         pod.model_copy(update={"gang": None, "preempt_cost": None, "move_cost": None if pod.move_cost is None else 1.0})

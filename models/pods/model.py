@@ -34,7 +34,7 @@ from flowlex.models.pods.balance_phase import BalanceOutcome, BalanceProof, Bala
 from flowlex.models.pods.bounds.price_relaxation import Relaxation
 from flowlex.models.pods.fair_admission import FairAdmitting, least_shares
 from flowlex.models.pods.mathematical_equations import EQUATIONS
-from flowlex.models.pods.placement_proof import proof_document
+from flowlex.models.pods.placement_run import PlacementRun, proof_document, so_far
 from flowlex.models.pods.problem.admission_levels import Key, Levels, Ranking
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance
 from flowlex.models.pods.problem.integer_program import Groups, PlacementProgram
@@ -43,10 +43,8 @@ from flowlex.models.pods.problem.pod_value import ValueMeasure
 from flowlex.models.pods.problem.running_pods import check_running
 from flowlex.models.pods.reference_formulation import placement_statement, pods_of_values, with_squares, with_tangents
 from flowlex.models.pods.relocation_phase import fewest_moves, move_cost_of
-from flowlex.models.pods.search.annealing import Annealing
 from flowlex.models.pods.search.placement_steps import with_waiting
 from flowlex.models.pods.search_limits import SearchLimits
-from flowlex.models.pods.search_outcome import PlacementRun, so_far
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.models.solution import Solution
 from flowlex.models.statement.rows_and_objectives import Statement
@@ -235,7 +233,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         if first.cluster is None:
             assert first.failed is not None
             return PlacementRun(first.failed)
-        first, limits = self._topped_up(first, options, until), self.limits
+        limits = self.limits
         while True:
             found = self._evened(first, engine, options, until, limits)
             more = self._with_waiting(first, found.cluster)
@@ -251,17 +249,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
             found = replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE, message=message))
         return PlacementRun(found.outcome, first, found.proof, found.cluster)
-
-    def _topped_up(self, first: Admission, options: SolveOptions, until: float | None) -> Admission:
-        """With the pods that waited and for which annealing makes room, before bounds of the balance are sought."""
-        assert first.cluster is not None
-        search = Annealing(options.seed, self.limits.steps(len(first.cluster.node), options.max_steps), until=until)
-        while not first.proven and not (until and processor_seconds() >= until):
-            more = self._with_waiting(first, search.once(first.cluster, MEASURES["deviation"]))
-            if more is None:
-                break
-            first = more
-        return first
 
     def _with_waiting(self, first: Admission, even: Cluster) -> Admission | None:
         """Phase 1 with the pods that waited and fit into an evener cluster; None where that admits no more."""

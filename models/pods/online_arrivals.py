@@ -28,27 +28,15 @@ __all__ = ["ArrivalCurve", "Arrivals", "Life", "gpus_of", "live_through", "submi
 class Arrivals(Placing):
     """A cluster on which pods of an instance arrive and depart.
 
-    Parameters
-    ----------
-    instance
-        Its running pods are there from the start and stay where they are.
-    policy
-        One of `POLICIES`.
-    moves
-        At most so many placed pods move for an arrival that fits nowhere; each goes where the policy says.
+    - ``instance``: its running pods are there from the start and stay where they are.
+    - ``policy``: one of `POLICIES`.
+    - ``moves``: at most so many placed pods move for an arrival that fits nowhere; each goes where the policy says.
+    - Raises `ModelError`: there is no such policy, ``moves`` is negative, or the running pods do not pack.
 
-    Raises
-    ------
-    ModelError
-        There is no such policy, ``moves`` is negative, or the running pods do not pack.
-
-    Notes
-    -----
     A gang is placed when all of its pods have come and fit together; its pods, and those of a spread with a skew, do
     not move for others, and none moves for them.
 
-    Examples
-    --------
+
     >>> from flowlex.instances.generators import generate
     >>> live = Arrivals(generate("kubeflow-testbed"), "fgd")
     >>> live.arrive([0, 1]).tolist()

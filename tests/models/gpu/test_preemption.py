@@ -41,14 +41,6 @@ def test_exhaustive_search_finds_nothing_better(network: str, seed: int) -> None
     assert answer == best_by_hand(instance, Fraction(str(price)))
 
 
-@pytest.mark.slow
-@settings(max_examples=4000, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_exhaustive_search_finds_nothing_better_in_thousands(seed: int) -> None:
-    instance = random_round(seed)
-    assert found(instance) == best_by_hand(instance)
-
-
 def test_a_job_above_its_share_starts_nothing() -> None:
     """A runs two tasks of 8 GB on both large GPUs, B waits for 16 GB; the round after this one starts a third of A."""
     held = [task(f"a{i}", running=(f"n.{i}", 9.0 - i)) for i in range(2)]

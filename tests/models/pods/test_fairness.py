@@ -58,16 +58,21 @@ queued = st.lists(
 )
 
 
-@settings(max_examples=10, deadline=None)
-@given(queued, st.sampled_from(["value", "gpu", "fragmentation"]), st.sampled_from([1.0, 1.5, 3.0]))
-def test_no_placement_is_fairer(pods: Any, worth: Any, weight: float) -> None:
+@settings(max_examples=20, deadline=None)
+@given(
+    queued,
+    st.sampled_from(["value", "gpu", "fragmentation"]),
+    st.sampled_from([1.0, 1.5, 3.0]),
+    st.sampled_from(["fair", "weighted"]),
+)
+def test_no_placement_is_fairer_or_worth_more(pods: Any, worth: Any, weight: float, admission: str) -> None:
     made = [
         Pod(name=f"p{k}", cpu_cores=c, gpu_memory_gb=g, queue=q, value=v, gang="g" if gang and q == "u" else None)
         for k, (c, g, q, v, gang) in enumerate(pods)
     ]
     queues = (PodQueue(name="u", weight=weight), PodQueue(name="v"), PodQueue(name="w", gpus=0.5))
     instance = PodInstance(nodes=NODES, pods=tuple(made), queues=queues, gangs=(PodGang(name="g"),))
-    options: dict[str, Any] = {"admission": "fair", "worth": worth}
+    options: dict[str, Any] = {"admission": admission, "worth": worth}
     assert str(solved_by_all(instance, **options).certificate.claim) == "optimal"
 
 

@@ -18,19 +18,6 @@ from tests.models.pods.oracles import BySearch, solved
 NODES = (PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8), PodNode(name="b", cpu_cores=6, memory_gb=9))
 
 
-some = st.lists(
-    st.tuples(st.integers(1, 6), st.sampled_from([0, 0, 3, 5, 8]), st.sampled_from([0.0, 0.5, 1.0, 2.25])), max_size=6
-)
-
-
-@settings(max_examples=10, deadline=None)
-@given(some, st.sampled_from(["value", "gpu"]))
-def test_the_most_worth_of_all_placements(pods: Any, worth: Any) -> None:
-    made = [Pod(name=f"p{k}", cpu_cores=c, gpu_memory_gb=g, value=v) for k, (c, g, v) in enumerate(pods)]
-    solution = solved(PodInstance(nodes=NODES, pods=tuple(made)), admission="weighted", worth=worth)
-    assert str(solution.certificate.claim) == "optimal"
-
-
 @settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.sampled_from([None, 1.0, 2.5]), st.integers(0, 2)), max_size=3),

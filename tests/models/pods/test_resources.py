@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from flowlex.instances.group_rules import PodResource
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.validation.certificates import verify
-from tests.models.pods.oracles import solved
 
 
 def cluster(has: tuple[int, ...], asked: tuple[int, ...], **more: Any) -> PodInstance:
@@ -40,13 +38,6 @@ def test_a_node_gives_what_it_has() -> None:
 def test_a_domain_gives_what_it_has() -> None:
     instance = cluster((0, 0, 0), (1, 1, 1), resources=[PodResource(name="fpga", over="z", amount=2)])
     assert len(PodPlacement(instance).solve("highs").to_dict()["answer"]["placement"]) == 2
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_the_most_is_placed(seed: int) -> None:
-    rng = random.Random(seed)
-    instance = cluster(tuple(rng.randint(0, 3) for _ in range(3)), tuple(rng.randint(0, 3) for _ in range(5)))
-    solved(instance)
 
 
 def test_a_certificate_refuses_more_than_there_is() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from flowlex.formulations.solver_outcome import SolveOptions, Status
-from flowlex.instances.group_rules import PodGang, PodQueue, PodSpread
+from flowlex.instances.group_rules import PodGang, PodQueue, PodResource, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.group_rules import broken_rules
@@ -117,6 +117,8 @@ pod_strategy = st.tuples(
     st.sampled_from([None, None, "g", "h"]),
     st.sampled_from([(), (), ("s",), ("t",), ("s", "t")]),
     st.sampled_from([None, "u", "v"]),
+    st.sampled_from([0.0, 0.0, 0.5, 0.7]),
+    st.sampled_from([0, 0, 1, 2]),
 )
 gang_strategy = st.sampled_from([None, "node", "rack"])
 spread_strategy = st.tuples(
@@ -126,20 +128,31 @@ spread_strategy = st.tuples(
 
 def drawn(pods: Any, within: Any, spread: Any, quota: Any) -> PodInstance:
     made = [
-        Pod(name=f"p{k}", cpu_cores=c, gpu_memory_gb=g, priority=top, gang=gang, spreads=spreads, queue=queue)
-        for k, (c, g, top, gang, spreads, queue) in enumerate(pods)
+        Pod(
+            name=f"p{k}",
+            cpu_cores=c,
+            gpu_memory_gb=g,
+            gpu_compute=compute if g else 0,
+            priority=top,
+            gang=gang,
+            spreads=spreads,
+            queue=queue,
+            resources={"fpga": fpga} if fpga else {},
+        )
+        for k, (c, g, top, gang, spreads, queue, compute, fpga) in enumerate(pods)
     ]
     over, most, skew = spread
     return PodInstance(
-        nodes=RACKS,
+        nodes=tuple(node.model_copy(update={"resources": {"fpga": k % 3}}) for k, node in enumerate(RACKS)),
         pods=tuple(made),
+        resources=(PodResource(name="fpga"),),
         gangs=(PodGang(name="g", within=within), PodGang(name="h")),
         spreads=(PodSpread(name="s", over=over, most=most or 2, skew=skew), PodSpread(name="t", skew=1)),
         queues=(PodQueue(name="u", gpus=quota, cpu_cores=5.5), PodQueue(name="v", pods=1)),
     )
 
 
-@settings(max_examples=9, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(pod_strategy, max_size=5), gang_strategy, spread_strategy, st.sampled_from([0.5, 1.0]))
 def test_the_most_of_all_placements_under_rules(pods: Any, within: Any, spread: Any, quota: Any) -> None:
     solved(drawn(pods, within, spread, quota))

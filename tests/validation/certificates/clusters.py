@@ -7,15 +7,7 @@ from typing import Any
 import numpy as np
 
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, Queue, RunningOn
-from flowlex.models.flow.goals import (
-    Continuity,
-    DataLocality,
-    FairShares,
-    LoadSpread,
-    Placement,
-    Priority,
-    RandomCosts,
-)
+from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts
 
 __all__ = ["GOALS", "queued", "random_cluster"]
 

@@ -12,13 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations import UNBOUNDED, FlowNetwork, LinearProgram, Outcome, Status, solve
-from flowlex.validation.certificates import (
-    Certificate,
-    CertificateError,
-    Check,
-    certify_network,
-    certify_program,
-)
+from flowlex.validation.certificates import Certificate, CertificateError, Check, certify_network, certify_program
 
 
 @pytest.fixture

@@ -94,10 +94,11 @@ class Ways:
         largest_cost = max(int(cost.max(initial=0)) for cost in (self.beyond, self.in_rack[2], self.on_node[2]))
         large = largest_cost + int(price.max())
         wide = large >= _WIDE or price.dtype == object or self.beyond.dtype == object
-        if not self.nearer_is_cheaper:
-            fits = need[chosen][:, None] <= memory
-            return np.where(fits, self.table(chosen)[:, node] + price, large).min(axis=1, initial=large)
         best = np.full(len(self.beyond), large, dtype=object if wide else np.int64)
+        if not self.nearer_is_cheaper:
+            total = self.table(chosen)[:, node].astype(best.dtype) + price
+            least_of_all: Whole = np.where(need[chosen][:, None] <= memory, total, large).min(axis=1, initial=large)
+            return least_of_all
         mine = np.zeros(len(self.beyond), bool)
         mine[chosen] = True
         everywhere = chosen, np.zeros_like(chosen), self.beyond[chosen]
