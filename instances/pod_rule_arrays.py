@@ -45,6 +45,7 @@ class SideRules:
     counted: NDArray[np.bool_]
     of: NDArray[np.int64]  # (F,) rule of each domain
     names: tuple[str, ...]  # by rule, what a person calls it
+    keys: tuple[str, ...]  # by rule, ``node`` or the label whose values are its domains; empty: the cluster
 
     def has(self, *kinds: int) -> bool:
         """Whether there is a rule of one of these kinds."""
@@ -121,6 +122,7 @@ def side_rules(instance: Any, allowed: Pairs) -> SideRules:
             counted,
             np.repeat(np.arange(len(rules)), sizes),
             tuple(rule.name for rule in rules),
+            tuple(rule.key for rule in rules),
         )
     )
 

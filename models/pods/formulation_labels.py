@@ -9,7 +9,7 @@ import numpy as np
 
 from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, VariableBlock
 from flowlex.formulations.program_arrays import Integers
-from flowlex.instances.pod_rule_arrays import GANG, QUOTA, SKEW
+from flowlex.instances.pod_rule_arrays import GANG, SKEW
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.problem.integer_program import PlacementProgram
 from flowlex.models.statement.variable_labels import Index
@@ -100,27 +100,18 @@ def _nodes(instance: PodInstance) -> Index:
 def _domains(instance: PodInstance, builder: PlacementProgram, flat: Integers, level: str) -> Index:
     """Domains of gangs, spreads, quotas or resources, by number over all rules."""
     rules = builder.view.rules
-    quotas = int(((rules.what == QUOTA) & (rules.topology == 0)).sum())
-    keys = [*(gang.within for gang in instance.gangs), *_spread_keys(instance), *[None] * quotas]
-    keys += [resource.over for resource in instance.resources]
-    rule, domain = rules.of[flat].tolist(), (flat - rules.offset[rules.of[flat]]).tolist()
     columns: dict[str, list[str]] = {level: [], "resource" if level == "queue" else "domain": []}
-    for r, d in zip(rule, domain, strict=True):
+    for f in flat.tolist():
+        r = int(rules.of[f])
         before, name = rules.names[r].split("'", 1)
         columns[level].append(name[:-1])
         if level == "queue":
             columns["resource"].append(before.split(" ", 1)[0])
             continue
-        at = int(np.flatnonzero(rules.domain[rules.topology[r]] == d)[0])
-        where, key = instance.nodes[at], keys[r]
-        whole = rules.topology[r] == 0
-        columns["domain"].append("cluster" if whole else where.name if key == "node" else where.labels[str(key)])
+        where = instance.nodes[int(np.argmax(rules.domain[rules.topology[r]] == f - rules.offset[r]))]
+        key = rules.keys[r]
+        columns["domain"].append("cluster" if not key else where.name if key == "node" else where.labels[key])
     return Index.of(**columns)
-
-
-def _spread_keys(instance: PodInstance) -> list[str]:
-    """By rule, in the order of `side_rules`."""
-    return [s.over for s in instance.spreads for limit in (s.most, s.skew) if limit is not None]
 
 
 def row_labels(
@@ -163,15 +154,12 @@ def row_labels(
         **dict.fromkeys(("move_budget", "mean"), _ONE),
     }
 
-    def always(index: Index) -> Callable[[ConstraintBlock], Index]:
-        return lambda block: index
-
     def tangents(block: ConstraintBlock) -> Index:
         node, at = block.labels or ((), ())
         return Index.of(node=[instance.nodes[n].name for n in node], at=[str(each) for each in at])
 
     return {
-        **{name: always(index) for name, index in fixed.items()},
+        **{name: lambda block, index=index: index for name, index in fixed.items()},
         "tangent": tangents,
         "count": lambda block: _counted(instance, block),
         **{name: domains("spread") for name in ("spread", "skew", "emptiest")},

@@ -53,9 +53,7 @@ class Arrivals(Placing):
         start = running_cluster(instance.arrays, cards=cards)
         if start is None:
             raise ModelError("the running pods do not pack on their cards in falling order of size")
-        super().__init__(start, POLICIES[policy], seed)
-        self.moves, self.moved = moves, 0
-        self._dead = np.zeros((moves + 1, self.state.gpu.shape[0]), np.bool_)
+        super().__init__(start, POLICIES[policy], seed, moves)
 
     def arrive(self, pods: Sequence[int] | Integers) -> Integers:
         """Place pods in this order; return the (n,) node of each, -1 where it does not fit or its gang is not whole."""
@@ -69,13 +67,8 @@ class Arrivals(Placing):
         from flowlex.models.pods.search.ejection_chains import depart
 
         gone = np.asarray(pods, np.int64)
-        depart(self.state, self.scores, gone, self._dead)
+        depart(self.state, self.scores, gone, self.dead)
         self.freed(gone)
-
-    def _plain(self, pods: Integers) -> None:
-        from flowlex.models.pods.search.ejection_chains import arrive
-
-        self.moved += arrive(self.state, self.scores, self.policy, pods, self.moves, self._dead, self.rng)
 
 
 def gpus_of(view: PodArrays) -> Floats:

@@ -1,4 +1,4 @@
-"""Room for a pod that fits nowhere, by moving a few others in a chain (numba, cached on disk)."""
+"""Pods placed one after another by a policy, with room for one that fits nowhere by a chain of moves (numba)."""
 
 # numba infers the types; annotations would say nothing to it and little to a reader.
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -60,12 +60,15 @@ def _chain(s, t, policy, pod, moves, path, dead, rng):
 
 
 @njit(cache=True)
-def arrive(s, t, policy, pods, moves, dead, rng):
-    """Place pods in order, each with at most ``moves`` moves of others, or let it wait; return the moves made."""
+def arrive(s, t, policy, pods, moves, dead, rng, movable):
+    """Place pods in order, each with at most ``moves`` moves of others, or let it wait; return the moves made.
+
+    ``movable``: whether they may then move for others.
+    """
     total, path = 0, np.zeros(0, np.int64)
     for pod in pods:
         made = _chain(s, t, policy, pod, moves, path, dead, rng)
-        s.movable[pod] = made >= 0
+        s.movable[pod] = movable and made >= 0
         if made >= 0:
             if made:  # without moves there is only less room than before
                 dead[:] = False
@@ -82,4 +85,4 @@ def depart(s, t, pods, dead):
             take(s, pod)
             changed(s, t, pod, node, -1.0)
             s.node[pod], s.movable[pod] = -1, False
-            t.full[:], dead[:] = False, False
+            dead[:] = False

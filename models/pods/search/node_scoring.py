@@ -29,7 +29,7 @@ import numpy as np
 from flowlex.formulations.deferred_compilation import njit
 from flowlex.models.pods.search.ruin_and_recreate import fits, link, place, takes
 
-__all__ = ["changed", "choose", "place_all", "settle"]
+__all__ = ["changed", "choose", "settle"]
 
 FIRST, BEST, DOT, CLUSTERING, PACKING, FGD, KUBERNETES, RANDOM, EVEN = range(9)
 _INFINITE = 1e300
@@ -262,23 +262,3 @@ def changed(s, t, pod, node, sign):
     s.loads[node] += added
     t.total[0] += added
     t.version[node] += 1
-
-
-@njit(cache=True)
-def place_all(s, t, policy, pods, rng):
-    """Place pods in order, each where its score is least, or let it wait; return how many were placed.
-
-    ``t``: `flowlex.models.pods.search.placement_policies.Scores`, which remembers scores until a node changes.
-    """
-    placed, none = 0, np.zeros(0, np.int64)
-    for pod in pods:
-        ruled = s.rule_start[pod + 1] > s.rule_start[pod]
-        if t.full[s.row[pod]] and not ruled:
-            continue
-        spot = choose(s, t, policy, pod, none, rng)
-        if spot < 0:
-            t.full[s.row[pod]] |= not ruled  # until something leaves
-            continue
-        settle(s, t, policy, pod, spot, rng)
-        placed += 1
-    return placed

@@ -13,7 +13,7 @@ from flowlex.models.pods.problem.node_fill_state import Cluster
 
 __all__ = ["EVEN", "POLICIES", "Scores", "by_priority", "in_order", "workload"]
 
-#: Name to number in `place_all`.
+#: Name to number in `flowlex.models.pods.search.node_scoring`.
 POLICIES = {
     "first-fit": 0,
     "best-fit": 1,
@@ -68,9 +68,7 @@ class Scores(NamedTuple):
     cost: Floats
     known: NDArray[np.int32]
     version: NDArray[np.int32]
-    # full, total: (R,) kinds of pods that fit nowhere until a pod leaves; (1,) the sum of all loads
-    full: NDArray[np.bool_]
-    total: Floats
+    total: Floats  # (1,) the sum of all loads
 
     @classmethod
     def of(cls, cluster: Cluster) -> Scores:
@@ -89,7 +87,6 @@ class Scores(NamedTuple):
             np.zeros((rows_kept, nodes)),
             np.zeros((rows_kept, nodes), np.int32),
             np.ones(nodes, np.int32),
-            np.zeros(rows, np.bool_),
             np.array([cluster.loads.sum()]),
         )
 

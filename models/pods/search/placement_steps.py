@@ -45,14 +45,15 @@ def with_waiting(cluster: Cluster, level: Integers) -> Cluster:
 
 
 class Placing:
-    """A placement that grows; what it started from stays as it is."""
+    """A placement that grows, with so many moves of placed pods for one that fits nowhere; the start stays as it is."""
 
-    def __init__(self, start: Cluster, policy: int, seed: int = 0) -> None:
+    def __init__(self, start: Cluster, policy: int, seed: int = 0, moves: int = 0) -> None:
         self.view: PodArrays
         self.start, self.policy, self.view = start, policy, start.view
         self.scores: Scores
         self.state, self.scores = SearchState.of(start), Scores.of(start)
-        self.rng = np.random.default_rng(seed)
+        self.rng, self.moves, self.moved = np.random.default_rng(seed), moves, 0
+        self.dead = np.zeros((moves + 1, self.state.gpu.shape[0]), np.bool_)  # see `ejection_chains`
         self.alone: Booleans
         self.alone, self.skewed = tied(start.view), start.view.rules.members(SKEW)
 
@@ -69,10 +70,10 @@ class Placing:
         return [int(p) for p in pods[self.state.node[pods] >= 0]]
 
     def place(self, pods: Integers) -> None:
-        """Place pods in this order as `place_all` does, a gang when the first of its pods comes."""
+        """Place pods in this order by the policy, a gang when the first of its pods comes."""
         begin, done = 0, set[int]()
         for cut in np.flatnonzero(self.alone[pods]).tolist():
-            self._plain(pods[begin:cut])
+            self._arrive(pods[begin:cut], self.moves, movable=True)
             begin, gang = cut + 1, int(self.view.rules.gang[pods[cut]])
             if gang < 0:
                 self._one(pods[cut : cut + 1])
@@ -80,7 +81,7 @@ class Placing:
             elif gang not in done:
                 done.add(gang)
                 self._gang(gang, pods)
-        self._plain(pods[begin:])
+        self._arrive(pods[begin:], self.moves, movable=True)
 
     def freed(self, pods: Integers) -> None:
         """Note that these pods came or went: what spreads with a skew may take follows their emptiest domain."""
@@ -89,13 +90,15 @@ class Placing:
 
     def _one(self, pods: Integers) -> int:
         """Place pods in this order, none of which others move for; return how many were placed."""
-        from flowlex.models.pods.search.node_scoring import place_all
+        self._arrive(pods, 0, movable=False)
+        return int((self.state.node[pods] >= 0).sum())
 
-        return int(place_all(self.state, self.scores, self.policy, pods, self.rng)) if len(pods) else 0
+    def _arrive(self, pods: Integers, moves: int, *, movable: bool) -> None:
+        from flowlex.models.pods.search.ejection_chains import arrive
 
-    def _plain(self, pods: Integers) -> None:
-        """Place pods that come one by one."""
-        self._one(pods)
+        if len(pods):
+            known = self.state, self.scores, self.policy, pods, moves, self.dead, self.rng, movable
+            self.moved += int(arrive(*known))
 
     def _gang(self, gang: int, wanted: Integers) -> None:
         """Place all pods of a gang in the tightest domain that takes them, or none."""
@@ -115,7 +118,7 @@ class Placing:
                 self.freed(members)
             if (state.node[members] >= 0).all():
                 return
-            depart(state, self.scores, members, np.zeros((1, len(self.scores.full)), np.bool_))
+            depart(state, self.scores, members, self.dead)
             state.room[spot] = 0
             self.freed(members)
 
