@@ -1,8 +1,8 @@
 """Phase 1 of pod placement: as many pods as possible of each level, the most important first.
 
-Every policy of `flowlex.models.pods.search.placement_policies` places the pods once; ruin and recreate goes on from the
-best; a bound from prices of node classes says how many more there can be; where the program over single nodes is small,
-it closes what is left.
+Two policies of `flowlex.models.pods.search.placement_policies` place the pods, evenly and tightly; ruin and recreate
+goes on from the better one; a bound from prices of node classes says how many more there can be; where the program over
+single nodes is small, it closes what is left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flowlex.models.pods.bounds.price_relaxation import Prices, Relaxation
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.problem.running_pods import running_cluster
 from flowlex.models.pods.search.placement_policies import EVEN, POLICIES, in_order
-from flowlex.models.pods.search.placement_steps import Placing, place_by, tied
+from flowlex.models.pods.search.placement_steps import place_by, tied
 from flowlex.models.pods.search.search_state import SearchState
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ __all__ = ["Admission", "Admitting", "remaining"]
 
 #: Share of the time that admission may use, where time is limited.
 _SHARE = 0.6
-#: Of that time for first placements, so that most is left to improve the best; and the policies that are tried first.
-_FIRST_SHARE, _PROMISING = 0.25, ("fgd", "gpu-packing", "first-fit")
 #: Steps of ruin and recreate per pod that is to be placed, at least and at most; and of one call.
 _STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 300, 5_000, 500_000, 10_000
 #: Up to so many columns (pod on node) patterns and the integer program follow at once: they are faster than the search.
@@ -51,7 +49,6 @@ class Admission:
     admitted: tuple[int, ...] = ()
     most: tuple[int, ...] = ()
     prices: dict[int, Prices] = field(default_factory=dict)  # by level, what proves ``most``, where prices do
-    bounds: Relaxation | None = None
     # A placement that has them; None without an answer, with the outcome that says why in ``failed``
     cluster: Cluster | None = None
     failed: Outcome | None = None
@@ -138,24 +135,15 @@ class Admitting:
         return self._result(best, most)
 
     def _result(self, cluster: Cluster, most: list[int], prices: dict[int, Prices] | None = None) -> Admission:
-        return Admission(
-            self.count(cluster), tuple(most), dict(self.prices) if prices is None else prices, self.bounds, cluster
-        )
+        return Admission(self.count(cluster), tuple(most), dict(self.prices) if prices is None else prices, cluster)
 
     def _first(self, start: Cluster) -> Cluster:
-        """The even placement if it places all, else the best of the policies, the promising first."""
-        began = processor_seconds()
-        best = place_by(EVEN, start, in_order(self.levels.of, self.view.load.most()))
-        names = dict.fromkeys((*_PROMISING, *POLICIES))
-        for policy in (*(POLICIES[name] for name in names), EVEN):
-            late = self.until is not None and processor_seconds() - began > _FIRST_SHARE * (self.until - began)
-            if self.count(best) == self.wanted or late:
-                return best
-            trial = Placing(start, policy, self.options.seed)
-            trial.place(in_order(self.levels.of))
-            if self.levels.total(trial.state.node >= 0) > self.count(best):
-                best = trial.cluster()
-        return best
+        """The even placement if it places all, else what the tightest policy places where that is more."""
+        even = place_by(EVEN, start, in_order(self.levels.of, self.view.load.most()))
+        if self.count(even) == self.wanted:
+            return even
+        tight = place_by(POLICIES["fgd"], start, in_order(self.levels.of), seed=self.options.seed)
+        return max(even, tight, key=self.count)
 
     def _bound(self, found: tuple[int, ...]) -> list[int]:
         """The most of each level, given what was found of those above."""

@@ -20,7 +20,7 @@ from flowlex.models.model_base import ModelError
 from flowlex.models.pods.genetic_algorithm import Evolution, GeneticSettings, genetic
 from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
-from flowlex.models.pods.problem.running_pods import running_cluster
+from flowlex.models.pods.problem.running_pods import packed_running
 from flowlex.models.pods.search.placement_policies import EVEN, POLICIES, by_priority
 from flowlex.models.pods.search.placement_steps import place_by
 
@@ -33,7 +33,7 @@ BASELINES = (*POLICIES, "priority-queue", "whole-cards")
 
 
 @with_small_work
-def place(instance: PodInstance, policy: str, *, cards: bool = True, seed: int = 0) -> Cluster:
+def place(instance: PodInstance, policy: str, *, seed: int = 0) -> Cluster:
     """Place pods by priority, then as listed, each where a baseline says (`BASELINES`); what does not fit waits.
 
     Raises `ModelError`: there is no such policy, or the running pods do not pack on their cards.
@@ -41,14 +41,14 @@ def place(instance: PodInstance, policy: str, *, cards: bool = True, seed: int =
     if policy not in BASELINES:
         raise ModelError(f"there is no policy {policy!r}; there are: {', '.join(BASELINES)}")
     if policy == "whole-cards":
-        return _whole_cards(instance, cards)
-    start = _running(instance, cards)
+        return _whole_cards(instance)
+    start = packed_running(instance.arrays)
     return place_by(POLICIES.get(policy, EVEN), start, by_priority(instance.arrays), seed=seed)
 
 
-def _whole_cards(instance: PodInstance, cards: bool) -> Cluster:
+def _whole_cards(instance: PodInstance) -> Cluster:
     """Pods as submitted, each on the node with the best of Kubernetes' scores, alone on its cards."""
-    view, cluster = instance.arrays, _running(instance, True)
+    view, cluster = instance.arrays, packed_running(instance.arrays)
     size, whole = view.exact.card, view.exact.node.astype(np.float64)
     waiting = np.flatnonzero(view.running < 0)
     created = np.array([instance.pods[p].created_s or 0.0 for p in waiting.tolist()])
@@ -64,7 +64,7 @@ def _whole_cards(instance: PodInstance, cards: bool) -> Cluster:
         cluster.add(pod, node, np.flatnonzero(idle[node])[:many])
     if broken := broken_rules(view, cluster.node):
         raise ModelError(f"{broken[0]} cannot be kept by the baseline whole-cards, which knows no rules over pods")
-    return cluster if cards else Cluster.of(view, cluster.node, {}, cards=False)
+    return cluster
 
 
 def _kubernetes(whole: Floats, free: Floats) -> Floats:
@@ -72,13 +72,6 @@ def _kubernetes(whole: Floats, free: Floats) -> Floats:
     left = free / whole
     points: Floats = np.floor(100 * left).sum(axis=1) // 2 + np.floor(100 * (1 - np.abs(left[:, 0] - left[:, 1]) / 2))
     return points
-
-
-def _running(instance: PodInstance, cards: bool) -> Cluster:
-    start = running_cluster(instance.arrays, cards=cards)
-    if start is None:
-        raise ModelError("the running pods do not pack on their cards in falling order of size")
-    return start
 
 
 @with_small_work

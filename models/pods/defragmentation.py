@@ -18,11 +18,10 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pods import PodInstance
-from flowlex.models.model_base import ModelError
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.integer_program import Groups
 from flowlex.models.pods.problem.node_fill_state import Cluster
-from flowlex.models.pods.problem.running_pods import running_cluster
+from flowlex.models.pods.problem.running_pods import packed_running
 
 __all__ = ["Defragmentation", "Move", "defragment"]
 
@@ -65,9 +64,7 @@ def defragment(
         if pod.node is not None
     )
     instance = instance.model_copy(update={"pods": running, "gangs": ()})
-    start = running_cluster(instance.arrays, cards=True)
-    if start is None:
-        raise ModelError("the running pods do not pack on their cards in falling order of size")
+    start = packed_running(instance.arrays)
     before, effort = _idle(start), _effort(instance, start)
     bound = before + int((np.cumsum(np.sort(effort)) <= moves + 1e-9).sum())
     chosen, everyone = _movable(instance, start)

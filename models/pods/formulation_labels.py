@@ -116,8 +116,8 @@ def _domains(instance: PodInstance, builder: PlacementProgram, flat: Integers, l
 
 def row_labels(
     instance: PodInstance, builder: PlacementProgram, columns: dict[str, Index]
-) -> dict[str, Callable[[ConstraintBlock], Index]]:
-    """By name of the rows, what gives their labels."""
+) -> dict[str, Index | Callable[[ConstraintBlock], Index]]:
+    """By name of the rows, their labels, or what reads them off a block."""
     view, (pair, _) = builder.view, builder.card_slots
     names, stays = np.array([pod.name for pod in instance.pods], object), view.stays
     nodes = _nodes(instance)
@@ -159,7 +159,7 @@ def row_labels(
         return Index.of(node=[instance.nodes[n].name for n in node], at=[str(each) for each in at])
 
     return {
-        **{name: lambda block, index=index: index for name, index in fixed.items()},
+        **fixed,
         "tangent": tangents,
         "count": lambda block: _counted(instance, block),
         **{name: domains("spread") for name in ("spread", "skew", "emptiest")},

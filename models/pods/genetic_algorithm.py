@@ -13,7 +13,7 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
-from flowlex.models.pods.problem.running_pods import running_cluster
+from flowlex.models.pods.problem.running_pods import packed_running
 from flowlex.models.pods.relocation_phase import move_cost_of
 from flowlex.models.pods.search.placement_policies import POLICIES, by_priority
 from flowlex.models.pods.search.placement_steps import place_by
@@ -54,7 +54,6 @@ def genetic(
     admitted: NDArray[np.bool_] | None = None,
     *,
     seed: int = 0,
-    cards: bool = True,
     move_budget: float = 0.0,
     settings: GeneticSettings | None = None,
 ) -> Evolution:
@@ -70,13 +69,10 @@ def genetic(
     settings, rng = settings or GeneticSettings(), np.random.default_rng(seed)
     view = instance.arrays
     if admitted is None:
-        start = running_cluster(view, cards=cards)
-        admitted = (
-            view.running >= 0 if start is None else place_by(POLICIES["first-fit"], start, by_priority(view)).node >= 0
-        )
+        admitted = place_by(POLICIES["first-fit"], packed_running(view), by_priority(view)).node >= 0
     moving = (view.running >= 0) & np.isfinite(view.move_cost) & (view.move_cost <= move_budget)
     staying = np.flatnonzero((view.running >= 0) & admitted & ~moving)
-    base = _packed(Cluster(view, cards=cards), staying, view.running[staying])
+    base = _packed(Cluster(view), staying, view.running[staying])
     if base is None:
         raise ModelError("the running pods do not pack on their cards in falling order of size")
     people = _People(base, np.flatnonzero(admitted & ((view.running < 0) | moving)), move_budget, rng)

@@ -18,7 +18,7 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.problem.node_fill_state import Cluster
-from flowlex.models.pods.problem.running_pods import running_cluster
+from flowlex.models.pods.problem.running_pods import packed_running
 from flowlex.models.pods.search.placement_policies import POLICIES
 from flowlex.models.pods.search.placement_steps import Placing
 
@@ -43,17 +43,12 @@ class Arrivals(Placing):
     [0, 1]
     """
 
-    def __init__(
-        self, instance: PodInstance, policy: str = "fgd", *, moves: int = 0, cards: bool = True, seed: int = 0
-    ) -> None:
+    def __init__(self, instance: PodInstance, policy: str = "fgd", *, moves: int = 0, seed: int = 0) -> None:
         if policy not in POLICIES:
             raise ModelError(f"there is no policy {policy!r}; there are: {', '.join(POLICIES)}")
         if moves < 0:
             raise ModelError(f"moves must be at least 0, got {moves}")
-        start = running_cluster(instance.arrays, cards=cards)
-        if start is None:
-            raise ModelError("the running pods do not pack on their cards in falling order of size")
-        super().__init__(start, POLICIES[policy], seed, moves)
+        super().__init__(packed_running(instance.arrays), POLICIES[policy], seed, moves)
 
     def arrive(self, pods: Sequence[int] | Integers) -> Integers:
         """Place pods in this order; return the (n,) node of each, -1 where it does not fit or its gang is not whole."""

@@ -324,7 +324,7 @@ def _labelled(program: LinearProgram, instance: PodInstance, builder: PlacementP
     bounded = dict.fromkeys(("largest_load", "centre", "apart", "distance"), float(top))
     bounded |= {"emptiest": float(len(instance.pods)), "square": float(top * top)}
     columns = {name: columns[name] for name in program.variable_blocks}
-    rows = {name: label[name](block) for name, block in program.constraint_blocks.items()}
+    rows = {name: of(block) if callable(of := label[name]) else of for name, block in program.constraint_blocks.items()}
     named = LinearProgram(program.name)
     for name, block in program.variable_blocks.items():
         upper = np.full(block.count, bounded[name]) if name in bounded else block.upper

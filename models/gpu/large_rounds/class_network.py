@@ -36,7 +36,7 @@ class Network:
 
         Returns it with the costs of transfer and of stops, and what one unit of the first is in seconds.
         """
-        p, view, costs, model = Program(), self.view, self.costs, self.model
+        p, view, costs, model = Program("network"), self.view, self.costs, self.model
         racks, kinds = len(view.rack_names), len(self.kind_size)
         task, node, near = costs.on_node
         ok = self.row[task] >= 0
@@ -57,13 +57,13 @@ class Network:
         # Bounds that no task sets would take duals that belong to the rows of GPUs.
         self.to_place = p.columns(np.full(len(self.capacity), len(self.start)))
         row = self.row
-        p.rows("task", len(self.start), -np.inf, 1, (row[self.on_node.task], self.on_node.columns, 1),
+        p.require("task", len(self.start), "<=", 1, (row[self.on_node.task], self.on_node.columns, 1),
                (row[rack_task], self.in_rack, 1), (np.arange(len(self.start)), self.remote, 1))  # fmt: skip
-        p.rows("cluster", kinds, 0, 0, (self.kind, self.remote, 1), (k, self.to_rack, -1))
-        p.rows("rack", kinds * racks, 0, 0, (k * racks + r, self.to_rack, 1),
+        p.require("cluster", kinds, "==", 0, (self.kind, self.remote, 1), (k, self.to_rack, -1))
+        p.require("rack", kinds * racks, "==", 0, (k * racks + r, self.to_rack, 1),
                (self.kind[row[rack_task]] * racks + rack, self.in_rack, 1),
                (k2 * racks + self.rack_of_group[g2], self.to_group.columns, -1))  # fmt: skip
-        p.rows("group", len(self.group_size), 0, 0, (g2, self.to_group.columns, 1),
+        p.require("group", len(self.group_size), "==", 0, (g2, self.to_group.columns, 1),
                (self.group[self.place_gpu], self.to_place, -1))  # fmt: skip
         starts = (
             np.concatenate([self.on_node.columns, self.in_rack, self.remote]),
@@ -75,7 +75,7 @@ class Network:
         every = np.concatenate([starts[0], self.held])
         for step, (name, value) in enumerate(kept.items(), 1):
             columns = every if name == "running" else steps[model.step == step]
-            p.rows(f"stage {name}", 1, -np.inf, value, (np.zeros_like(columns), columns, -1))
+            p.require(f"stage {name}", 1, "<=", value, (np.zeros_like(columns), columns, -1))
         unit, transfer = self._transfer(p, [(self.on_node.columns, near), (self.in_rack, in_rack),
                                             (self.remote, costs.remote[self.start])])  # fmt: skip
         return p, transfer, cost_of(p, (self.held, -1)), unit

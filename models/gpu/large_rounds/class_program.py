@@ -11,19 +11,19 @@ because a bound over all pairs needs no more: each task takes the GPU that is be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 
-from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
+from flowlex.formulations.linear_expression import Expression
+from flowlex.formulations.linear_program import LinearProgram, Relation
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.models.gpu.large_rounds.user_written_rules import Rules
 from flowlex.models.gpu.reference_formulation import order_pairs
 from flowlex.models.gpu.round_eligibility import Round
 from flowlex.models.gpu.transfer_costs import TransferCosts
 
-__all__ = ["Kept", "Landing", "Program", "Refined", "classes", "cost_of"]
+__all__ = ["Landing", "Program", "Refined", "classes", "cost_of"]
 
 
 class Landing(NamedTuple):
@@ -34,47 +34,18 @@ class Landing(NamedTuple):
     gpu: Integers
 
 
-class Kept(NamedTuple):
-    """A stage: its name and the cost of every column, to be minimised."""
-
-    name: str
-    cost: Floats
-
-
-@dataclass(eq=False)
-class Program:
-    """Columns and rows, gathered block by block."""
-
-    upper: list[Integers] = field(default_factory=list)
-    blocks: dict[str, slice] = field(default_factory=dict)
-    _entries: list[tuple[Any, Any, Any]] = field(default_factory=list)
-    _sides: list[tuple[Any, Any]] = field(default_factory=list)
-    count: int = 0
-    height: int = 0
+class Program(LinearProgram):
+    """Integer columns and rows over them by number."""
 
     def columns(self, upper: Any) -> Integers:
-        """New integer columns from 0 to ``upper``."""
-        self.upper.append(np.asarray(upper, np.int64))
-        self.count += len(self.upper[-1])
-        return np.arange(self.count - len(self.upper[-1]), self.count)
+        """New columns from 0 to ``upper``."""
+        return self.variables(str(len(self.variable_blocks)), len(upper), upper=upper, integer=True).column
 
-    def rows(self, name: str, count: int, lower: Any, upper: Any, *entries: tuple[Any, Any, Any]) -> None:
+    def require(self, name: str, count: int, relation: Relation, side: Any, *entries: tuple[Any, Any, Any]) -> None:
         """New rows; ``entries`` are row, column and value."""
-        for row, column, value in entries:
-            row, column = np.asarray(row), np.asarray(column)
-            self._entries.append((row + self.height, column, np.broadcast_to(np.asarray(value, float), row.shape)))
-        self._sides.append((np.broadcast_to(lower, count), np.broadcast_to(upper, count)))
-        self.blocks[name] = slice(self.height, self.height + count)
-        self.height += count
-
-    def arrays(self) -> LinearProgramArrays:
-        """The program as arrays, without an objective."""
-        row, column, value = (np.concatenate([e[k] for e in self._entries]) for k in range(3))
-        matrix = scipy.sparse.coo_array((value, (row, column)), shape=(self.height, self.count)).tocsc()
-        matrix.eliminate_zeros()
-        low, high = (np.concatenate([s[k] for s in self._sides]).astype(float) for k in range(2))
-        n, upper = self.count, np.concatenate(self.upper).astype(float)
-        return LinearProgramArrays(matrix, low, high, np.zeros(n), upper, np.zeros(n), 0.0, np.ones(n, bool), False)
+        parts = zip(*(np.broadcast_arrays(*each) for each in entries), strict=True)
+        row, column, value = (np.concatenate(each) for each in parts)
+        self.constrain(name, Expression(row, column, value.astype(np.float64), np.zeros(count)), relation, side)
 
 
 class Refined:
@@ -102,23 +73,21 @@ class Refined:
         enough = self.view.task_memory[task] <= self.view.gpu_memory[gpu]
         return enough & (codes.upper[codes.task[task], codes.gpu[gpu]] > 0)
 
-    def fair(self) -> tuple[Program, list[Kept]]:
-        """Classes of tasks and of GPUs, and the stages up to the number of running tasks."""
-        p, view = Program(), self.view
+    def fair(self) -> tuple[Program, dict[str, Floats]]:
+        """Classes of tasks and of GPUs, and the costs of the stages up to the number of running tasks, by name."""
+        p, view = Program("classes"), self.view
         _, first, _, size = classes(view.task_job[self.start], self.task_kind[self.start])
         _, one, self.gpu_class, capacity = classes(self.gpu_kind)
         c, g = (each.ravel() for each in np.meshgrid(np.arange(len(first)), np.arange(len(one)), indexing="ij"))
         ok = self.fits(self.start[first][c], one[g])
         c, g = c[ok], g[ok]
         z = p.columns(size[c])
-        p.rows("task", len(size), -np.inf, size, (c, z, 1))
+        p.require("task", len(size), "<=", size, (c, z, 1))
         landing = Landing(z, self.start[first][c], one[g])
         held, steps = self.common(p, [landing], landing, [landing], (self.gpu_class, capacity))
-        stages = []
-        if len(steps):
-            last = int(self.step.max())
-            stages = [Kept(f"share_{k}", cost_of(p, (steps[self.step == k], -1))) for k in range(1, last + 1)]
-        return p, [*stages, Kept("running", cost_of(p, (z, -1), (held, -1)))]
+        last = int(self.step.max()) if len(steps) else 0
+        stages = {f"share_{k}": cost_of(p, (steps[self.step == k], -1)) for k in range(1, last + 1)}
+        return p, stages | {"running": cost_of(p, (z, -1), (held, -1))}
 
     def common(
         self,
@@ -139,39 +108,37 @@ class Refined:
         run = p.columns(codes.upper[codes.task[held], codes.gpu[own]])
         mine = Landing(run, held, own)
         used = ((place[each.gpu], each.columns, 1) for each in (*into, mine))
-        p.rows("gpu_out", len(capacity), -np.inf, capacity, *used)
+        p.require("gpu_out", len(capacity), "<=", capacity, *used)
         steps = p.columns(np.ones(len(self.step) if plan.policy.fair else 0))
         if len(steps):
             counted = ((view.task_job[each.task], each.columns, 1) for each in (starts, mine))
-            p.rows("share", jobs, 0, 0, *counted, (self.step_job, steps, -1))
+            p.require("share", jobs, "==", 0, *counted, (self.step_job, steps, -1))
         if not plan.policy.preemptive:
-            p.rows("running", len(held), 1, 1, (np.arange(len(held)), run, 1))
+            p.require("running", len(held), "==", 1, (np.arange(len(held)), run, 1))
         else:
             count = np.bincount(view.task_job[held], minlength=jobs)
-            p.rows("stops", jobs, count - plan.stoppable, np.inf, (view.task_job[held], run, 1))
+            p.require("stops", jobs, ">=", count - plan.stoppable, (view.task_job[held], run, 1))
             longer, shorter = (np.searchsorted(held, each) for each in self.order)
             n = np.arange(len(longer))
-            p.rows("order", len(n), 0, np.inf, (n, run[longer], 1), (n, run[shorter], -1))
+            p.require("order", len(n), ">=", 0, (n, run[longer], 1), (n, run[shorter], -1))
         self._own_rows(p, [*ruled, mine])
         return run, steps
 
     def _own_rows(self, p: Program, landings: Sequence[Landing]) -> None:
         for rule in self.rules.rules:
-            low = -np.inf if rule.relation == "<=" else rule.rhs
-            high = np.inf if rule.relation == ">=" else rule.rhs
             entries = []
             for (columns, task, gpu), term in ((each, term) for each in landings for term in rule.terms):
                 a, b = term.task[task], term.gpu[gpu]
                 some = (a >= 0) & (b >= 0)
                 entries.append((rule.row[a[some], b[some]], columns[some], float(term.coefficient)))
-            p.rows(f"own {rule.name}", len(rule.rhs), low, high, *entries)
+            p.require(f"own {rule.name}", len(rule.rhs), rule.relation, rule.rhs, *entries)
         codes = self.rules.codes
         forced = np.argwhere(codes.lower > 0)
         for number, (one, other) in enumerate(forced.tolist()):
             mine = [(codes.task[t] == one) & (codes.gpu[g] == other) for _, t, g in landings]
             chosen = [each.columns[m] for m, each in zip(mine, landings, strict=True)]
             entries = [(np.zeros_like(columns), columns, 1) for columns in chosen]
-            p.rows(f"forced {number}", 1, self._pairs(one, other), np.inf, *entries)
+            p.require(f"forced {number}", 1, ">=", self._pairs(one, other), *entries)
 
     def _pairs(self, a: int, b: int) -> int:
         """How many variables there are of tasks and GPUs of these codes."""
@@ -183,7 +150,7 @@ class Refined:
 
 
 def cost_of(p: Program, *parts: tuple[Integers, Any]) -> Floats:
-    cost = np.zeros(p.count)
+    cost = np.zeros(p.column_count)
     for columns, value in parts:
         cost[columns] += value
     return cost

@@ -67,9 +67,9 @@ def run_refined(
     started = processor_seconds()
     model = Refined(plan, costs, rules)
     program, stages = model.fair()
-    names = [stage.name for stage in stages]
+    names = [*stages]
     units = dict.fromkeys(names, Fraction(1))
-    first = solve_stages(program.arrays(), [stage.cost for stage in stages], replace(options, max_steps=1))
+    first = solve_stages(program.arrays(), [*stages.values()], replace(options, max_steps=1))
     write = _Writer(model, units)
     if first.values is None:
         return _no_answer(first, write, program, model.gpu_class, rules)
@@ -115,7 +115,8 @@ def _no_answer(found: StagesOutcome, write: _Writer, program: Program, place: In
         if len(found.empty) == 1:
             leaf = found.empty[0]
             proof = {"empty": [write.leaf(leaf, program, place)]}
-            names = tuple(n for n in names if np.abs(leaf.rows[program.blocks[f"own {n}"]]).max(initial=0) > 1e-9)
+            rows = program.split_rows(leaf.rows)
+            names = tuple(n for n in names if np.abs(rows[f"own {n}"]).max(initial=0) > 1e-9)
         text = f"No answer satisfies all rows; own rules that conflict: {', '.join(names) or 'bounds of x'}."
         outcome = replace(outcome, infeasibility=Infeasibility(text, names), message=text)
     return RefinedRun(outcome, None, {}, {}, proof, {}, {}, {})
@@ -188,7 +189,8 @@ class _Writer:
             texts = {labels[k]: text[y] for k, y in zip(some.tolist(), used[some].tolist(), strict=True)}
             if texts:
                 rows[name] = texts
-        mine = [float(leaf.rows[program.blocks[f"stage {n}"]][0]) for n in before if f"stage {n}" in program.blocks]
+        here = program.split_rows(leaf.rows)
+        mine = [float(here[f"stage {n}"][0]) for n in before if f"stage {n}" in here]
         both = zip(before, [*mine, *leaf.earlier.tolist()], strict=True) if before else ()
         earlier = {n: Fraction(round(e * grain), grain) * unit / self.units[n] for n, e in both if round(e * grain)}
         document: dict[str, Any] = {"own": leaf.own, "rows": rows}
@@ -198,17 +200,14 @@ class _Writer:
         self, rows: Floats, program: Program, place: Integers
     ) -> dict[str, tuple[Floats, Sequence[str], Fraction]]:
         """Multipliers of GPUs, jobs, orders and own rules with their labels, and what they are scaled by."""
-        view, one = self.model.view, Fraction(1)
-        found: dict[str, tuple[Floats, Sequence[str], Fraction]] = {}
-        for name, block in program.blocks.items():
-            if name == "gpu_out":
-                found[name] = rows[block][place], view.gpu_names, one
-            elif name in ("share", "stops"):
-                found[name] = rows[block], view.job_names, one
-            elif name == "order":
-                found[name] = rows[block], self.model.orders, one
+        view, one, given = self.model.view, Fraction(1), program.split_rows(rows)
+        labels = {"share": view.job_names, "stops": view.job_names, "order": self.model.orders}
+        found: dict[str, tuple[Floats, Sequence[str], Fraction]] = {
+            "gpu_out": (given["gpu_out"][place], view.gpu_names, one),
+            **{name: (given[name], of, one) for name, of in labels.items() if name in given},
+        }
         for rule in self.model.rules.rules:
-            found[rule.name] = rows[program.blocks[f"own {rule.name}"]], rule.labels, rule.scale
+            found[rule.name] = given[f"own {rule.name}"], rule.labels, rule.scale
         return found
 
     def duals(self, result: StageResult, program: Program, place: Integers, unit: float) -> dict[str, Dual]:

@@ -14,6 +14,7 @@ from math import ceil, floor
 
 import numpy as np
 
+from flowlex.formulations.linear_program import Relation
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.gpu import GpuArrays
 from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Fix, Label, Term
@@ -48,7 +49,7 @@ class Rule:
     """Rows of one's own."""
 
     name: str
-    relation: str
+    relation: Relation
     # What each pair counts; ``row[a, b]`` is the row of task code a and GPU code b, -1 where there is none
     terms: tuple[Selection, ...]
     row: Integers

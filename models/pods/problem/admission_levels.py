@@ -43,7 +43,6 @@ class Levels:
     # start, weight: of each queue, where admission is fair: the worth of what runs and goes on, and its weight
     start: tuple[Fraction, ...] = ()
     weight: tuple[Fraction, ...] = ()
-    ranking: Ranking = "lexicographic"
 
     @classmethod
     def of_instance(
@@ -82,7 +81,7 @@ class Levels:
             if level < 0 and pod.queue is not None:
                 start[queue[pod.queue]] += worth
         weight = tuple(rational(instance.queues[rank[1]].weight) for rank in fair)
-        return cls(keys, of, np.array(whole, np.int64), units, tuple(start[rank[1]] for rank in fair), weight, ranking)
+        return cls(keys, of, np.array(whole, np.int64), units, tuple(start[rank[1]] for rank in fair), weight)
 
     def shares(self, units: Sequence[int]) -> tuple[Fraction, ...]:
         """Of each queue that is treated fairly, the worth of its pods over its weight; ``units`` placed by level."""

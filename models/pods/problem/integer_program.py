@@ -134,13 +134,13 @@ class PlacementProgram:
         costs = self.view.move_cost[self.groups.first[self.pairs[0][self.moved]]]
         return math.lcm(*(rational(c).denominator for c in {*costs.tolist(), self.move_budget}))
 
-    def program(self, name: str, *, integer: bool = True) -> tuple[LinearProgram, Variables]:
+    def program(self, name: str) -> tuple[LinearProgram, Variables]:
         """The constraints without an objective, and x."""
         lp = LinearProgram(name, self.rows)
         view, groups = self.view, self.groups
         group, node = self.pairs
         size, pod = len(view.cards), groups.first[group]
-        x = lp.variables("x", len(group), upper=groups.count[group], integer=integer, labels=(pod, node))
+        x = lp.variables("x", len(group), upper=groups.count[group], integer=True, labels=(pod, node))
         running = view.stays[groups.first]
         placed = x.sum_by(group, len(groups.count))
         if (~running).any():
@@ -151,7 +151,7 @@ class PlacementProgram:
         self._hold(lp, "cpu", x, node, (view.cpu[pod], capacity[:, 1]), (exact.cpu[pod], exact.node[:, 0]))
         self._hold(lp, "memory", x, node, (view.memory[pod], capacity[:, 2]), (exact.memory[pod], exact.node[:, 1]))
         if self.cards:
-            self._cards(lp, x, integer=integer)
+            self._cards(lp, x)
         else:
             many = view.gpu_cards[pod]
             has = np.where(view.cards > 0, capacity[:, 0], 1.0)
@@ -188,13 +188,13 @@ class PlacementProgram:
             need, has = shared[0] / shared[1][row], np.ones(len(shared[1]))
         lp.constrain(name, (columns * need).sum_by(row, len(has)), "<=", has)
 
-    def _cards(self, lp: LinearProgram, x: Variables, *, integer: bool) -> None:
+    def _cards(self, lp: LinearProgram, x: Variables) -> None:
         view, (group, node) = self.view, self.pairs
         pair, card = self.card_slots
         if not len(pair):
             return
         of_pair = self.groups.first[group[pair]]
-        y = lp.variables("y", len(pair), upper=self.groups.count[group[pair]], integer=integer, labels=(of_pair, card))
+        y = lp.variables("y", len(pair), upper=self.groups.count[group[pair]], integer=True, labels=(of_pair, card))
         exact, many = view.exact, int(view.cards.sum())
         shared = view.gpu[of_pair, node[pair]], np.repeat(view.card_gb, view.cards)
         self._hold(lp, "card", y, card, shared, (exact.gpu[of_pair, node[pair]], np.repeat(exact.card, view.cards)))
@@ -239,7 +239,6 @@ class PlacementProgram:
         admitted: Sequence[int],
         points: list[Floats],
         *,
-        integer: bool = True,
         at_most: float | None = None,
     ) -> LinearProgram:
         """The program of phase 2, in percent; for ``deviation`` its objective is the sum of squares seen by tangents.
@@ -247,7 +246,7 @@ class PlacementProgram:
         ``admitted``: by level, the worth of the pods that have to be placed, in units. ``points``: tangent points: (N,)
         each. ``at_most``: the objective of a known answer, to cut off what is worse.
         """
-        program, x = self.program(name, integer=integer)
+        program, x = self.program(name)
         if admitted:
             self.keep(program, x, admitted)
         objective = measure.expression(program, self.loads(x), np.ones(len(self.view.cards)), points)

@@ -65,23 +65,17 @@ class Cluster:
         if not allowed or self.free[node, 0] < exact.cpu[pod] or self.free[node, 1] < exact.memory[pod]:
             return False
         many = int(self.view.gpu_cards[pod])
-        if not many:
-            return True
-        need = int(exact.gpu[pod, node]) * (1 if self.cards else many)
-        if self.home[pod] and self.view.running[pod] == node:
-            return self._home_fits(pod)
-        room = np.count_nonzero((self.card_free[node] >= need) & (self.compute_free[node] >= self.compute(pod)))
-        return bool(self.view.cards[node] and room >= (many if self.cards else 1))
+        enough = many if self.cards else 1
+        return not many or bool(self.view.cards[node] and np.count_nonzero(self._takes(pod, node)) >= enough)
 
-    def home_cards(self, pod: int) -> Integers:
-        """The cards that a running pod uses."""
-        return np.flatnonzero([int(self.view.home_cards[pod]) >> k & 1 for k in range(self.card_free.shape[1])])
-
-    def _home_fits(self, pod: int) -> bool:
-        """Whether the cards that a running pod uses have what it asks of them."""
-        node, on = int(self.view.running[pod]), self.home_cards(pod)
-        enough = self.card_free[node, on] >= int(self.view.exact.gpu[pod, node])
-        return bool((enough & (self.compute_free[node, on] >= self.compute(pod))).all())
+    def _takes(self, pod: int, node: int) -> Booleans:
+        """(K,) cards that take the pod now; at home only those that it uses there do, where these are known."""
+        view = self.view
+        need = int(view.exact.gpu[pod, node]) * (1 if self.cards else int(view.gpu_cards[pod]))
+        takes: Booleans = (self.card_free[node] >= need) & (self.compute_free[node] >= self.compute(pod))
+        if self.home[pod] and view.running[pod] == node:
+            takes &= np.array([int(view.home_cards[pod]) >> k & 1 > 0 for k in range(len(takes))])
+        return takes
 
     def copy(self) -> Cluster:
         """The same pods on the same cards, to be changed freely."""
@@ -93,18 +87,15 @@ class Cluster:
         return other
 
     def add(self, pod: int, node: int, on: Integers | None = None) -> None:
-        """Place a pod, on these cards, or else those that it uses there, or else the fullest cards that take it."""
+        """Place a pod, on these cards, or else on the fullest cards that take it."""
         exact, many = self.view.exact, int(self.view.gpu_cards[pod])
         if many:
             need = int(exact.gpu[pod, node]) * (1 if self.cards else many)
-            if on is None and self.home[pod] and self.view.running[pod] == node:
-                on = self.home_cards(pod)
-            elif on is None:
-                free = self.card_free[node]
+            if on is None:
+                free, wanted = self.card_free[node], many if self.cards else 1
                 order = np.lexsort((np.arange(len(free)), free))
-                enough = (free >= need) & (self.compute_free[node] >= self.compute(pod))
-                on = order[enough[order]][: many if self.cards else 1]
-                assert len(on) == (many if self.cards else 1)
+                on = order[self._takes(pod, node)[order]][:wanted]
+                assert len(on) == wanted
             self.card_free[node, on] -= need
             self.compute_free[node, on] -= self.compute(pod)
             self.used_cards[pod] = on

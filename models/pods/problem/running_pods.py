@@ -10,7 +10,7 @@ from flowlex.models.model_base import ModelError
 from flowlex.models.pods.problem.integer_program import stays
 from flowlex.models.pods.problem.node_fill_state import Cluster
 
-__all__ = ["check_running", "running_cluster"]
+__all__ = ["check_running", "packed_running", "running_cluster"]
 
 
 def running_cluster(view: PodArrays, *, cards: bool, all_of_it: bool = True) -> Cluster | None:
@@ -21,6 +21,14 @@ def running_cluster(view: PodArrays, *, cards: bool, all_of_it: bool = True) -> 
     cluster = Cluster(view, cards=cards)
     running = np.flatnonzero(view.running >= 0 if all_of_it else view.stays)
     return cluster if cluster.pack(running, view.running[running]) else None
+
+
+def packed_running(view: PodArrays) -> Cluster:
+    """What runs already, cards told apart; raises `ModelError` where it does not pack."""
+    cluster = running_cluster(view, cards=True)
+    if cluster is None:
+        raise ModelError("the running pods do not pack on their cards in falling order of size")
+    return cluster
 
 
 def check_running(instance: PodInstance, move_budget: float) -> None:

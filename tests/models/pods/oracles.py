@@ -1,7 +1,9 @@
-"""What tests of pod placement share: a model without integer programs, and a solution compared with all placements."""
+"""What tests of pod placement share: a model without integer programs, and what is asserted in several files."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.search_limits import SearchLimits
+from flowlex.validation.certificates import verify
 from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
 
 
@@ -27,3 +30,18 @@ def solved(instance: PodInstance, **options: Any) -> Any:
     assert [float(n) for n, _, _ in solution.admitted.values()] == pytest.approx([float(n) for n in tried[0]])
     assert solution.objective == pytest.approx(tried[1], abs=2e-6)
     return solution
+
+
+def rows_of(model: PodPlacement) -> set[str]:
+    """Names of the rows of the model's program, which are those of the equations that exist."""
+    rows = {name for name, block in model.formulation.constraint_blocks.items() if block.count}
+    assert rows == {each.name for each in model.equations if each.exists(model)}
+    return rows
+
+
+def failing(instance: PodInstance, change: Callable[[dict[str, Any]], object]) -> set[str]:
+    """Checks that fail where the answer of a true file is changed."""
+    document = json.loads(json.dumps(PodPlacement(instance).solve("highs").to_dict()))
+    assert verify(document, instance).ok
+    change(document["answer"])
+    return {check.name for check in verify(document, instance).checks if not check.ok}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations.solver_outcome import Status
+from flowlex.formulations.engines.highs import solve_arrays
+from flowlex.formulations.solver_outcome import SolveOptions, Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.bounds.gpu_card_patterns import fillings
@@ -179,20 +181,18 @@ def test_annealing_keeps_every_limit_and_is_seeded() -> None:
 
 @pytest.mark.parametrize("measure", list(MEASURES))
 def test_the_relaxation_over_classes_is_that_over_nodes(measure: Any) -> None:
-    from flowlex.formulations.engines import solve
-    from flowlex.formulations.solver_outcome import SolveOptions
-
     instance: Any = generate("pods-scale", nodes=12, pods=60, seed=3)
     model = PodPlacement(instance, balance=measure)
     admitted = model.levels.total(model.levels.of >= 0)
     sides = (0.0, 1.0, -1.0, 4.0, -4.0, 16.0, -16.0)
     points = [np.full(12, s) for s in sides]
-    nodes = model.builder.balance("nodes", MEASURES[measure], admitted, points, integer=False)
+    arrays = model.builder.balance("nodes", MEASURES[measure], admitted, points).arrays()
+    nodes = replace(arrays, integrality=np.zeros(len(arrays.cost), bool))
     kinds = len(model.bounds.classes.count)
     coarse = [np.full(kinds, s) for s in sides]
     found = model.bounds.even(MEASURES[measure], admitted, coarse, SolveOptions())
     assert found is not None
-    one, other = float(solve(nodes, "highs", SolveOptions()).objective or 0), found[0].bound
+    one, other = float(solve_arrays(nodes, SolveOptions()).objective or 0), found[0].bound
     assert other >= one * (1 - 1e-6) - 1e-6  # at least as strong, for its cards filled in whole ways
     assert other <= one * 1.2 + 1e-6
 

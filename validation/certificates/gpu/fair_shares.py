@@ -86,7 +86,7 @@ def fair_limits(
 
     ``kept`` tasks hold their GPUs and count; ``candidate`` tasks may run on the others.
     """
-    memory, supply, wanted = _claims(cluster, kept, candidate)
+    memory, supply, wanted = _claims(cluster, kept)
     asks = np.flatnonzero(candidate & (wanted < len(memory)))
     asks = asks[np.lexsort((wanted[asks], cluster.job_of[asks]))]
     edges = np.searchsorted(cluster.job_of[asks], np.arange(len(level) + 1)).tolist()
@@ -138,7 +138,7 @@ def _grouped(level: list[Fraction], stops: list[tuple[int, int]]) -> Limits:
 
 def most_tasks(cluster: Cluster, kept: Mask, candidate: Mask) -> int:
     """How many tasks can run."""
-    memory, supply, wanted = _claims(cluster, kept, candidate)
+    memory, supply, wanted = _claims(cluster, kept)
     asks = np.bincount(wanted[candidate], minlength=len(memory) + 1)
     total, spare = int(np.count_nonzero(kept)), 0
     for c in range(len(memory) - 1, -1, -1):
@@ -148,7 +148,7 @@ def most_tasks(cluster: Cluster, kept: Mask, candidate: Mask) -> int:
     return total
 
 
-def _claims(cluster: Cluster, kept: Mask, candidate: Mask) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
+def _claims(cluster: Cluster, kept: Mask) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
     """Memories of the free GPUs, how many have each, and (T,) which of them a task asks for: of the least that fits."""
     free = np.ones(len(cluster.gpu), bool)
     free[cluster.own[kept]] = False

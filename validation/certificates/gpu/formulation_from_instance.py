@@ -127,28 +127,16 @@ def _costs(
     statement: ExactStatement, cluster: Cluster, costs: Costs, columns: list[dict[int, int]], policy: GpuPolicy
 ) -> None:
     waiting = costs.waiting_s if policy.fair else Fraction(0)
-    nodes = sorted({int(n) for n in cluster.gpu_node})
-    on_node = {}
-    for node in nodes:
-        read = costs.levels(np.ones(len(cluster.names), bool), np.full(len(cluster.names), node))
-        on_node[node] = _seconds(costs, read, len(cluster.names))
+    reads = costs.ways(costs.unit_s, 1).table(np.arange(len(cluster.names)))
     terms: dict[int, Fraction] = {}
     constant = waiting * len(cluster.names)
     for t, mine in enumerate(columns):
         running = cluster.own[t] >= 0
         constant += costs.stop_s[t] if running else 0
         for g, column in mine.items():
-            price = -costs.stop_s[t] if running else on_node[int(cluster.gpu_node[g])][t]
+            price = -costs.stop_s[t] if running else int(reads[t, cluster.gpu_node[g]]) * costs.unit_s
             terms[column] = price - waiting
     statement.stage("transfer", terms, constant)
-
-
-def _seconds(costs: Costs, read: Any, tasks: int) -> list[Fraction]:
-    """Weighted seconds of each task, each shard read from its level."""
-    found = [Fraction(0)] * tasks
-    for task, level, size in zip(costs.view.shard_task.tolist(), read.tolist(), costs.size.tolist(), strict=True):
-        found[task] += size * costs.rates[level] / costs.per_mb
-    return found
 
 
 def fair_levels(cluster: Cluster) -> list[Fraction]:

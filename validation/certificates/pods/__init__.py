@@ -1,12 +1,6 @@
 """A pod placement, judged from its instance: see `solution_verifier`."""
 
 from flowlex.validation.certificates.pods.pod_sizes import balance_of
-from flowlex.validation.certificates.pods.solution_verifier import (
-    VERIFIER,
-    PlacementAnswer,
-    PlacementProof,
-    check_placement,
-    judge_placement,
-)
+from flowlex.validation.certificates.pods.solution_verifier import VERIFIER, check_placement
 
-__all__ = ["VERIFIER", "PlacementAnswer", "PlacementProof", "balance_of", "check_placement", "judge_placement"]
+__all__ = ["VERIFIER", "balance_of", "check_placement"]

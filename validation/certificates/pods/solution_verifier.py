@@ -38,7 +38,7 @@ from flowlex.validation.certificates.solution_document import Document
 from flowlex.validation.certificates.statement.verify_changed_model import in_measure
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
-__all__ = ["VERIFIER", "PlacementAnswer", "PlacementProof", "check_placement", "judge_placement"]
+__all__ = ["VERIFIER", "check_placement"]
 
 
 #: Steps of trying all ways to place few pods on few nodes.
@@ -76,16 +76,10 @@ class PlacementAnswer(Strict):
     admitted: dict[str, Admitted]
 
 
-def judge_placement(
-    instance: PodInstance,
-    answer: PlacementAnswer,
-    proof: PlacementProof,
-    options: Mapping[str, Any],
-    objective: float,
-    bound: float,
-    budget: Budget,
-) -> Finding:
-    """Recompute a placement and what is claimed of it; what is not proven when ``budget`` is spent is quoted."""
+def _judge_placement(claimed: Claimed, objective: float, bound: float) -> Finding:
+    """Recompute a placement and what is claimed of it; what is not proven when the budget is spent is quoted."""
+    instance, answer, proof, budget = claimed.instance, claimed.answer, claimed.proof, claimed.budget
+    options = claimed.document.options
     index = {node.name: n for n, node in enumerate(instance.nodes)}
     number = {pod.name: p for p, pod in enumerate(instance.pods)}
     strange = [name for name in (*answer.placement, *answer.cards) if name not in number]
@@ -125,7 +119,7 @@ def judge_placement(
         rational(objective),
         rational(bound),
         {"admission": _weighted(instance, where, options), "balance": rational(objective)},
-        _evenness(usage.loads()) | _metrics(instance, where, objective, bound, measure),
+        _metrics(instance, where, usage.loads(), objective, bound, measure),
         tolerance=TOLERANCE,
         gap=_gap(objective, bound),
     )
@@ -226,23 +220,22 @@ def _weighted(instance: PodInstance, where: NDArray[np.int64], options: Mapping[
     return total
 
 
-def _evenness(loads: NDArray[np.float64]) -> dict[str, float | int | Fraction | str]:
-    """Every measure of the loads, whichever was asked for."""
-    found = {name: balance_of(loads, name) for name in ("deviation", "max_load", "mean_absolute")}
-    return {**found, "sigma": found["deviation"], "largest_load": found["max_load"]}
-
-
 def _metrics(
-    instance: PodInstance, where: NDArray[np.int64], objective: float, bound: float, measure: str
+    instance: PodInstance,
+    where: NDArray[np.int64],
+    loads: NDArray[np.float64],
+    objective: float,
+    bound: float,
+    measure: str,
 ) -> dict[str, float | int | Fraction | str]:
     fresh = np.array([pod.node is None for pod in instance.pods], bool)
-    there = {pod.name for p, pod in enumerate(instance.pods) if where[p] >= 0}
-    moved = [
-        pod
-        for p, pod in enumerate(instance.pods)
-        if pod.node and pod.name in there and instance.nodes[where[p]].name != pod.node
-    ]
+    at = zip(instance.pods, where.tolist(), strict=True)
+    moved = [pod for pod, n in at if pod.node and n >= 0 and instance.nodes[n].name != pod.node]
+    found = {name: balance_of(loads, name) for name in ("deviation", "max_load", "mean_absolute")}
     return {
+        **found,
+        "sigma": found["deviation"],
+        "largest_load": found["max_load"],
         "admitted": int((where[fresh] >= 0).sum()),
         "waiting": int((where < 0).sum()),
         measure: objective,
@@ -263,9 +256,7 @@ def _judge(claimed: Claimed) -> Finding:
     objective, bound = (float(rational(0 if v is None else v)) for v in (document.objective, document.bound))
     if document.duals:
         return Finding("feasible", (Check("duals", False, len(document.duals), "pod placement has none"),))
-    finding = judge_placement(
-        claimed.instance, claimed.answer, claimed.proof, document.options, objective, bound, claimed.budget
-    )
+    finding = _judge_placement(claimed, objective, bound)
     short = [key for key, each in claimed.answer.admitted.items() if each.admitted != each.most]
     if document.status == "optimal" and short:
         told = Check("an optimum admits the most", False, len(short), f"level {short[0]} does not")
