@@ -174,12 +174,6 @@ def cmr_python() -> str | None:
     return os.environ.get("FLOWLEX_CMR_PYTHON") or here
 
 
-def cmr_many(matrices: Sequence[Any]) -> list[bool | None]:
-    """CMR's verdicts on many small matrices, in one process; None where it errs whatever the setting."""
-    known: dict[str, bool | None] = {"tu": True, "not_tu": False, "error": None}
-    return [known[answer["verdict"]] for answer in ask(matrices)]
-
-
 def ask(matrices: Sequence[Any]) -> list[dict[str, Any]]:
     """Ask CMR about matrices in one process; a matrix on which it is killed or fails counts as such."""
     python = cmr_python()

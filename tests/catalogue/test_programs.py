@@ -167,19 +167,3 @@ def test_programs(name: str, engine: str, options: dict[str, Any]) -> None:
     agrees(outcome, *PROGRAMS[name][5:])
     if outcome.status == "optimal":
         assert certify_program(program(name), outcome).ok
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_is_its_linear_program(name: str) -> None:
-    """Conservation and bounds as rows and columns, solved as a program like any other."""
-    net = network(name)
-    lp = LinearProgram(name)
-    upper = np.where(net.upper == UNBOUNDED, np.inf, net.upper.astype(float))
-    flow = lp.variables("flow", net.arc_count, lower=net.lower, upper=upper)
-    incidence = np.zeros((net.node_count, net.arc_count))
-    np.add.at(incidence, (net.tail, np.arange(net.arc_count)), 1)
-    np.add.at(incidence, (net.head, np.arange(net.arc_count)), -1)
-    for node in np.flatnonzero(incidence.any(axis=1)):
-        lp.constrain(f"node{node}", (flow * incidence[node]).sum(), "==", int(net.supply[node]))
-    lp.minimize((flow * net.cost).sum())
-    agrees(solve(lp, "highs"), *NETWORKS[name][2:])

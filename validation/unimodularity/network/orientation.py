@@ -1,159 +1,65 @@
-"""Loop of `network_matrix` that directs the edges of a realisation."""
+"""Directions for the edges of a realisation, so that its paths give the signs of a matrix."""
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
-# numba infers the types; annotations would say nothing to it and little to a reader.
 from __future__ import annotations
 
-import numpy as np
+from typing import TypeAlias
 
-from flowlex.formulations.deferred_compilation import loop
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+
+from flowlex.formulations.program_arrays import Booleans, Integers
 
 __all__ = ["orient"]
 
-
-@loop
-def _top(parent, flip, x):
-    """Root and parity of a line, with path compression."""
-    root, parity = x, np.int64(0)
-    while parent[root] != root:
-        parity ^= flip[root]
-        root = parent[root]
-    held = parity
-    while parent[x] != root and x != root:
-        step, own = parent[x], flip[x]
-        parent[x] = root
-        flip[x] = held
-        held ^= own
-        x = step
-    return root, parity
+Arcs: TypeAlias = tuple[Integers, Integers, Integers, Integers]
 
 
-@loop
-def _walk(rows, one, two):
-    """Walk a tree from node 0: nodes reached, when each was entered and left, and the lower end of every edge."""
-    nodes = rows + 1
-    degree = np.zeros(nodes + 1, np.int64)
-    for r in range(rows):
-        degree[one[r] + 1] += 1
-        degree[two[r] + 1] += 1
-    for v in range(nodes):
-        degree[v + 1] += degree[v]
-    near = np.empty(2 * rows, np.int64)
-    fill = degree[:-1].copy()
-    for r in range(rows):
-        near[fill[one[r]]] = r
-        fill[one[r]] += 1
-        near[fill[two[r]]] = r
-        fill[two[r]] += 1
-    enter = np.full(nodes, -1, np.int64)
-    leave = np.zeros(nodes, np.int64)
-    child = np.empty(rows, np.int64)
-    stack = np.empty(nodes, np.int64)
-    cursor = degree[:-1].copy()
-    stack[0] = 0
-    enter[0] = 0
-    clock = 1
-    depth = 1
-    while depth:
-        v = stack[depth - 1]
-        if cursor[v] < degree[v + 1]:
-            r = near[cursor[v]]
-            cursor[v] += 1
-            far = one[r] ^ two[r] ^ v
-            if enter[far] < 0:
-                enter[far] = clock
-                clock += 1
-                child[r] = far
-                stack[depth] = far
-                depth += 1
-        else:
-            leave[v] = clock
-            depth -= 1
-    return clock, enter, leave, child
+def orient(matrix: sp.csc_array, one: Integers, two: Integers) -> tuple[int, Arcs]:
+    """Direct the edges ``one``-``two`` of the rows' tree.
 
-
-@loop
-def _ends(start, stop, idx, one, two, odd):
-    """Count the nodes that an odd number of a column's edges meets; the first and the last; ``odd`` is 0 again."""
-    for e in range(start, stop):
-        odd[one[idx[e]]] ^= 1
-        odd[two[idx[e]]] ^= 1
-    count, first, last = 0, 0, 0
-    for e in range(start, stop):
-        for v in (one[idx[e]], two[idx[e]]):
-            if odd[v]:
-                odd[v] = 0
-                if count == 0:
-                    first = v
-                else:
-                    last = v
-                count += 1
-    return count, first, last
-
-
-@loop
-def _agree(c, start, stop, idx, sign, parent, flip, child, enter, leave, tail, asked, wanted):
-    """Whether a column's rows agree about its direction, which stands in ``wanted`` by class then."""
-    fits = True
-    for e in range(start, stop):
-        a, parity = _top(parent, flip, idx[e])
-        low = child[idx[e]]
-        parity ^= np.int64((sign[e] > 0) != (enter[low] <= enter[tail] < leave[low]))
-        if asked[a] != c:
-            asked[a] = c
-            wanted[a] = parity
-        fits = fits and wanted[a] == parity
-    return fits
-
-
-@loop
-def _directed(rows, cols, parent, flip, child, one, two, arc_tail, arc_head):
-    """Tails and heads of the tree's edges; arcs that run the other way are turned."""
-    tree_tail = np.empty(rows, np.int64)
-    tree_head = np.empty(rows, np.int64)
-    for line in range(rows + cols):
-        _, parity = _top(parent, flip, line)
-        if line < rows:
-            low = child[line]
-            high = one[line] ^ two[line] ^ low
-            tree_tail[line] = high if parity else low
-            tree_head[line] = low if parity else high
-        elif parity:
-            c = line - rows
-            arc_tail[c], arc_head[c] = arc_head[c], arc_tail[c]
-    return tree_tail, tree_head
-
-
-@loop
-def orient(rows, cols, ptr, idx, sign, one, two):
-    """Direct the edges of a realisation so that it gives the signs.
-
-    Returns ``(status, misfit, tree_tail, tree_head, arc_tail, arc_head)``: status 0 done, 1 some column is no path,
-    2 the signs of column ``misfit`` fit no orientation of those before it.
+    Where two edges of a column's path meet, the path arrives by one and leaves by the other. That says whether both run
+    from ``one`` to ``two`` or just one of them does.
+    Returns: the first column whose signs fit no directions of those before it (-1: all fit), then tails and heads of
+    the tree's arcs and of the columns' arcs.
     """
-    nodes = rows + 1
-    reached, enter, leave, child = _walk(rows, one, two)
-    arc_tail = np.zeros(cols, np.int64)
-    arc_head = np.zeros(cols, np.int64)
-    if reached != nodes:
-        return 1, -1, one, two, arc_tail, arc_head
-    odd = np.zeros(nodes, np.int64)
-    parent = np.arange(rows + cols)
-    flip = np.zeros(rows + cols, np.int64)  # parity to the parent
-    asked = np.full(rows + cols, -1, np.int64)
-    wanted = np.zeros(rows + cols, np.int64)
-    for c in range(cols):
-        ends, arc_tail[c], arc_head[c] = _ends(ptr[c], ptr[c + 1], idx, one, two, odd)
-        if ends != 2 and ptr[c + 1] > ptr[c]:
-            return 1, c, one, two, arc_tail, arc_head
-        # The column's rows must agree about its direction; rows of one class do so already or never will.
-        start, stop = ptr[c], ptr[c + 1]
-        if not _agree(c, start, stop, idx, sign, parent, flip, child, enter, leave, arc_tail[c], asked, wanted):
-            return 2, c, one, two, arc_tail, arc_head
-        for e in range(start, stop):
-            a, _ = _top(parent, flip, idx[e])
-            if a != rows + c:
-                parent[a] = rows + c
-                flip[a] = wanted[a]
-    tree_tail, tree_head = _directed(rows, cols, parent, flip, child, one, two, arc_tail, arc_head)
-    return 0, -1, tree_tail, tree_head, arc_tail, arc_head
+    rows, columns = matrix.shape
+    row, lengths = np.tile(matrix.indices.astype(np.int64), 2), np.diff(matrix.indptr)
+    column = np.tile(np.repeat(np.arange(columns), lengths), 2)
+    node = np.concatenate([one[row[: matrix.nnz]], two[row[: matrix.nnz]]])
+    arrives = np.tile(matrix.data > 0, 2) == np.repeat([False, True], matrix.nnz)  # if the edge runs one to two
+    order = np.argsort(column * (rows + 1) + node, kind="stable")
+    row, column, node, arrives = (each[order] for each in (row, column, node, arrives))
+    second = np.flatnonzero((column[1:] == column[:-1]) & (node[1:] == node[:-1])) + 1
+    first, end = second - 1, np.ones(len(order), bool)
+    end[first] = end[second] = False
+    if not np.array_equal(np.bincount(column[end], minlength=columns), np.where(lengths > 0, 2, 0)):
+        raise AssertionError("the realisation found is none; please report this matrix")
+    turned, misfit = _two_colours(rows, row[first], row[second], column[first], arrives[first] == arrives[second])
+    arrives ^= turned[row]
+    tail, head = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
+    tail[column[end & ~arrives]], head[column[end & arrives]] = node[end & ~arrives], node[end & arrives]
+    return misfit, (np.where(turned, two, one), np.where(turned, one, two), tail, head)
+
+
+def _two_colours(count: int, one: Integers, two: Integers, time: Integers, differ: Booleans) -> tuple[Booleans, int]:
+    """Colours of so many things by pairs that are alike or differ; the first time when no colours suit, or -1.
+
+    The times must not decrease. A forest of the earliest pairs gives colours that suit as long as any do.
+    """
+    if not len(one):
+        return np.zeros(count, bool), -1
+    low, high = np.minimum(one, two), np.maximum(one, two)
+    _, earliest = np.unique(low * count + high, return_index=True)
+    weight = 2.0 * time[earliest] + differ[earliest] + 1
+    forest = minimum_spanning_tree(
+        sp.csr_array((weight, (low[earliest], high[earliest])), shape=(count, count))
+    ).tocoo()
+    # Everything twice, once in either colour: a component holds what has one colour when its first thing has that.
+    (row, col), shift = forest.coords, count * (1 - forest.data.astype(np.int64) % 2)
+    both = np.concatenate([row, row + count]), np.concatenate([col + shift, col + count - shift])
+    cover = sp.coo_array((np.ones(2 * len(row)), both), shape=(2 * count, 2 * count))
+    _, component = connected_components(cover, directed=False)
+    colour = component[:count] > component[count:]
+    wrong = (colour[one] != colour[two]) != differ
+    return colour, int(time[wrong][0]) if wrong.any() else -1

@@ -21,38 +21,7 @@ from flowlex.validation.unimodularity.network.decomposition import (
 )
 from flowlex.validation.unimodularity.network.merge_members import hang, merge
 
-__all__ = ["column_order", "realise"]
-
-
-@loop
-def column_order(rows, ptr, idx, row_ptr, row_col):
-    """Columns in breadth-first order, so that each shares a row with one before it where it can."""
-    cols = len(ptr) - 1
-    order = np.empty(cols, np.int64)
-    queued = np.zeros(cols, np.bool_)
-    used = np.zeros(rows, np.bool_)
-    head = tail = 0
-    for start in range(cols):
-        if queued[start]:
-            continue
-        queued[start] = True
-        order[tail] = start
-        tail += 1
-        while head < tail:
-            c = order[head]
-            head += 1
-            for e in range(ptr[c], ptr[c + 1]):
-                r = idx[e]
-                if used[r]:
-                    continue
-                used[r] = True
-                for f in range(row_ptr[r], row_ptr[r + 1]):
-                    near = row_col[f]
-                    if near < cols and not queued[near]:
-                        queued[near] = True
-                        order[tail] = near
-                        tail += 1
-    return order
+__all__ = ["realise"]
 
 
 @loop
