@@ -2,7 +2,7 @@
 
 1. The network, which knows slots only, is solved. If its schedule keeps all rows, it is the best one.
 2. Otherwise greedy schedules give a first incumbent, and the relaxation says which sizes of slots its answer overfills;
-   rows for these are added (see `flowlex.models.flow.reference_formulation.with_sizes`).
+   rows for these join those of the capacities (see `flowlex.models.flow.reference_formulation.with_sizes`).
 3. The stages are minimised one after the other (`flowlex.formulations.lexicographic.objective_stages`). Counts are
    dealt to tasks and machines; if capacities keep them from fitting, a second program counts tasks machine by machine.
 
@@ -11,7 +11,7 @@ Where the program is large or stops at its limit, the schedule and the proven bo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -149,58 +149,44 @@ class _Search:
     def run(self, proposal: Integers) -> FlowRun:
         """Search with kinds of machines; where capacities leave a stage open, machine by machine too."""
         program = self.method.program
-        found = [self._solved(program, self._first(program, proposal))]
-        if found[0].outcome.status is Status.OPTIMAL or not program.capacities:
-            return found[0]
+        found = self._solved(program, self._first(program, proposal))
+        if found.outcome.status is Status.OPTIMAL or not program.capacities:
+            return found
         single = self.method.program_of(machines_alone=True)
-        if not self._large(single):
-            found.append(self._solved(single, found[0].machine, every=True, known=found[0].bounds))
-            if found[1].outcome.status is not Status.OPTIMAL:
-                found.append(
-                    self._solved(program, found[1].machine, nodes=0)
-                )  # kinds often bound better than machines do
-        return min(found, key=lambda each: (list(each.stages.values()), [-bound for bound in each.bounds.values()]))
+        both = [found] if self._large(single) else [found, self._solved(single, found.machine, known=found.bounds)]
+        return min(both, key=lambda each: (list(each.stages.values()), [-bound for bound in each.bounds.values()]))
 
     def _large(self, program: CountedProgram) -> bool:
         return bool(program.capacities) and program.base.program.column_count > _COLUMNS and not self.limited
 
-    def _solved(
-        self,
-        program: CountedProgram,
-        at: Integers,
-        *,
-        every: bool = False,
-        nodes: int | None = None,
-        known: Mapping[str, int] | None = None,
-    ) -> FlowRun:
-        """Minimise the stages from a schedule, with ``every`` capacity or those that the relaxation overfills."""
+    def _solved(self, program: CountedProgram, at: Integers, known: Mapping[str, int] | None = None) -> FlowRun:
+        """Minimise the stages from a schedule."""
         self.machines = {}
         start = self._known(program, at)
-        sizes = self._overfull(program, start, program.capacities if every else ())
+        sizes = self._overfull(program, start)
         statement, options = program.with_sizes(sizes), self.options
-        exact = every or not program.capacities
         left = None if self.until == inf else max(self.until - processor_seconds(), 0.1)
         columns, large = statement.program.column_count, self._large(program)
         leaves = options.max_steps or int(np.clip(_WORK // max(columns, 1), *_LEAVES))
         found = solve_stages(
             statement.program.arrays(),
             [stage.cost(columns) for stage in statement.stages],
-            replace(options, time_limit_s=left, max_steps=leaves if exact and not large else 1, offer=None),
+            replace(options, time_limit_s=left, max_steps=1 if large else leaves, offer=None),
             start=start,
             accept=lambda values: self._dealt(program, values),
-            nodes=0 if large else (options.max_steps or _NODES) if nodes is None else nodes,
+            nodes=0 if large else options.max_steps or _NODES,
             known=None if known is None else [float(bound) for bound in known.values()],
         )
         assert found.values is not None
         return self._left(program, statement, sizes, found, self.machines[found.values.tobytes()])
 
     def _first(self, program: CountedProgram, proposal: Integers) -> Integers:
-        """The best of some greedy schedules."""
+        """The better of two greedy schedules near the network's."""
         kind = np.where(proposal >= 0, program.classes.machine[proposal], -1)
         made = []
-        for near, tight in ((kind, False), (kind, True), (np.full_like(kind, -1), True)):
+        for tight in (False, True):
             greedy = Greedy(program, tight=tight)
-            greedy.deal(near)
+            greedy.deal(kind)
             made.append(greedy.fill())
         return min(made, key=lambda at: self._values(program, at))
 
@@ -226,9 +212,9 @@ class _Search:
         greedy = Greedy(program, tight=True, stops=stops)
         return self._known(program, greedy.at if greedy.deal(kind) else greedy.fill())
 
-    def _overfull(self, program: CountedProgram, start: Floats, sizes_known: Sequence[Size]) -> list[Size]:
-        """Sizes that the relaxation of some stage overfills, the stages before as in the schedule to start from."""
-        sizes = dict.fromkeys(sizes_known)
+    def _overfull(self, program: CountedProgram, start: Floats) -> list[Size]:
+        """Every capacity, and sizes that the relaxation of a stage overfills, the stages before as in the ``start``."""
+        sizes = dict.fromkeys(program.capacities)
         values = dict[str, Any]()
         for stage in program.base.stages:
             for _ in range(_ROUNDS):
