@@ -8,8 +8,10 @@ import os
 import re
 import subprocess
 import sys
+from decimal import Decimal
 from fractions import Fraction
 
+import highspy
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -104,6 +106,13 @@ def _two_rows_stated():
     return program
 
 
+def _two_rows_in_highs():
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.passModel(_two_rows_stated().to_highs())
+    return solver
+
+
 ROWS = [[1, 1], [1, -1]]
 #: What stands for a matrix, and whether it is totally unimodular: of ROWS the determinant is -2.
 MATRICES = {
@@ -111,14 +120,18 @@ MATRICES = {
     "NumPy": (lambda: np.array(ROWS), False),
     "object integers": (lambda: np.array(ROWS, dtype=object), False),
     "fractions": (lambda: [[Fraction(x) for x in row] for row in ROWS], False),
+    "decimals": (lambda: [[Decimal(x) for x in row] for row in ROWS], False),
     "SciPy": (lambda: scipy.sparse.csr_matrix(ROWS), False),
-    "frame": (lambda: pd.DataFrame(ROWS, columns=["a", "b"]), False),
+    "frame": (lambda: pd.DataFrame(ROWS, ["c", "d"], ["a", "b"]), False),
     "PuLP": (_two_rows_in_pulp, False),
+    "HiGHS": (_two_rows_in_highs, False),
+    "HiGHS model": (lambda: _two_rows_stated().to_highs(), False),
     "no rows": (lambda: pulp.LpProblem("empty"), True),
     "no entries": (lambda: np.zeros((0, 3)), True),
     "directed graph": (lambda: nx.DiGraph([("a", "b"), ("b", "c")]), True),
     "odd cycle": (lambda: nx.cycle_graph(3), False),
     "program": (_two_rows_stated, False),
+    "network": (lambda: flowlex.model_for(flowlex.generate("network-random")).formulation, True),
     "instance": (lambda: flowlex.generate("gpu-figure1"), True),
     "model": (lambda: flowlex.model_for(flowlex.generate("gpu-figure1")), True),
 }
@@ -128,7 +141,8 @@ MATRICES = {
 def test_one_line_checks_whatever_holds_a_matrix(name):
     make, unimodular = MATRICES[name]
     source = make()
-    assert flowlex.check(source).is_tu is unimodular
+    verdict = flowlex.check(source)
+    assert verdict.is_tu is unimodular and verdict.verify(source)
     found = flowlex.implied_integers(source)
     assert found.error(source) == "" and len(found.dropped) <= found.declared
 
@@ -146,8 +160,10 @@ def test_files_of_every_kind_are_checked_by_their_path(tmp_path):
     assert flowlex.check(tmp_path / "a.json").is_tu
 
 
-def test_unnamed_rows_of_pulp_have_names_in_witnesses():
-    assert set(flowlex.check(_two_rows_in_pulp()).witness.row_names) == {"_C1", "_C2"}
+@pytest.mark.parametrize(("name", "rows"), [("PuLP", {"_C1", "_C2"}), ("frame", {"c", "d"})])
+def test_witnesses_have_the_names_of_the_source(name, rows):
+    make, _ = MATRICES[name]
+    assert set(flowlex.check(make()).witness.row_names) == rows
 
 
 def test_a_path_tables_and_an_instance_are_solved_alike(tmp_path):

@@ -103,16 +103,6 @@ def test_names_labels_and_blocks() -> None:
     assert repr(lp) == "<integer program 'p': 4 columns, 3 rows>"
 
 
-def test_later_changes_of_the_callers_arrays_change_nothing() -> None:
-    lp = LinearProgram("p")
-    upper, rhs = np.array([1.0, 2.0]), np.array([3.0, 4.0])
-    x = lp.variables("x", 2, upper=upper)
-    lp.constrain("c", x, "<=", rhs)
-    upper[:], rhs[:] = 9, 9
-    assert lp.arrays().column_upper.tolist() == [1, 2]
-    assert lp.arrays().row_upper.tolist() == [3, 4]
-
-
 def test_mistakes_name_the_offender() -> None:
     lp = LinearProgram("p")
     x = lp.variables("x", 3)

@@ -75,6 +75,8 @@ def test_stored_proofs_are_checked_again(files: tuple[Path, Path], tmp_path: Pat
     assert "refused: " in result.output
     stored.write_text("{}")
     assert run("tu", bad, "--verify", stored).exit_code == 2
+    assert run("tu", bad, "--method", "sums", "-o", stored, "--force").exit_code == 3
+    assert run("tu", bad, "--verify", stored).exit_code == 3
 
 
 def test_pictures(files: tuple[Path, Path], tmp_path: Path) -> None:

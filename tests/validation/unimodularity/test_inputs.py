@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import gzip
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import highspy
 import networkx as nx
 import numpy as np
-import pandas as pd
-import pulp
 import pytest
 import scipy.io
 import scipy.sparse as sp
 
 import flowlex
-from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.instances.files import read_instance
 from flowlex.instances.instance_base import InstanceError
-from flowlex.instances.library import library
-from flowlex.models.registry import model_class, model_for
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of, read_matrix
@@ -72,45 +64,6 @@ def test_fractional_sides_are_told() -> None:
     assert "the side 1/2 of row 'half[0]' is not integral" in check(lp).conclusion
 
 
-def test_pulp_problems() -> None:
-    problem = program().to_pulp()
-    verdict = check(problem)
-    assert verdict.shape == (2, 3)
-    assert verdict.is_tu
-    assert verdict.verify(problem)
-    assert "integer declaration" in verdict.conclusion
-
-
-def test_unnamed_rows_of_pulp_have_names_in_witnesses() -> None:
-    problem = pulp.LpProblem("triangle")
-    x = [problem.add_variable(f"x{k}", 0, 4, cat="Integer") for k in range(3)]
-    for k in range(3):
-        problem += x[k] + x[(k + 1) % 3] <= 1
-    witness = check(problem).witness
-    assert witness is not None
-    assert sorted(witness.row_names) == ["_C1", "_C2", "_C3"]
-
-
-def test_one_line_takes_whatever_holds_a_matrix(tmp_path: Path) -> None:
-    """The odd cycle in every form: not totally unimodular, with a witness that verifies against the same form."""
-    dense = [[1, 1, 0], [0, 1, 1], [1, 0, 1]]
-    frame = pd.DataFrame(dense, index=["a", "b", "c"], columns=["x", "y", "z"])
-    rows = "a: x + y <= 1\n b: y + z <= 1\n c: x + z <= 1\n"
-    model = save(tmp_path, "m.lp", f"Minimize\n obj: x\nSubject To\n {rows}End\n")
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.readModel(str(model))
-    exact = [[Fraction(entry) for entry in row] for row in dense], np.array(dense, dtype=object)
-    decimals = [[Decimal(entry) for entry in row] for row in dense]
-    for source in (dense, frame, model, str(model), solver, nx.cycle_graph(3), decimals, *exact):
-        verdict = flowlex.check(source)
-        assert verdict.witness is not None, source
-        assert abs(verdict.witness.determinant) == 2
-        assert verdict.verify(source)
-    assert set(flowlex.check(frame).witness.row_names) == {"a", "b", "c"}
-    assert flowlex.implied_integers(model).declared == 0
-
-
 def test_directed_graphs_are_networks_and_flows_if_they_have_demands() -> None:
     graph = nx.DiGraph()
     graph.add_node("s", demand=-3)
@@ -123,22 +76,6 @@ def test_directed_graphs_are_networks_and_flows_if_they_have_demands() -> None:
     assert named.program.bounds.tolist() == [[0], [4]]
     assert "those of this program are integral" in flowlex.check(graph).conclusion
     assert matrix_of(nx.MultiDiGraph([(0, 1), (0, 1), (1, 1)])).matrix.toarray().tolist() == [[1, 1, 0], [-1, -1, 0]]
-
-
-def test_models_are_tested_by_their_formulation() -> None:
-    model_class("gpu-assignment")  # importing the model registers its kind of file
-    model = model_for(read_instance(library()["gpu-figure1"]))
-    verdict = check(model)
-    assert verdict.is_tu
-    assert verdict.verify(model)
-
-
-def test_flow_networks_bring_their_certificate() -> None:
-    network = FlowNetwork.from_arrays([0, 0, 1], [1, 2, 2], upper=[3, 2, 3], cost=[1, 5, 1], supply=[2, 0, -2])
-    verdict = check(network)
-    assert verdict.method == "network"
-    assert verdict.verify(network)
-    assert verdict.verify(network.to_linear_program())
 
 
 @pytest.mark.parametrize(

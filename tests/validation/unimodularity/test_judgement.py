@@ -7,11 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from flowlex.cli.app import app
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
@@ -115,22 +112,3 @@ def test_a_false_note_is_refused(tmp_path: Path) -> None:
     (tmp_path / "q.mps").write_text(QUADRATIC)
     quadratic = read_matrix(tmp_path / "q.mps")
     assert "the note should read" in replace(implied_integers(quadratic), note="").error(quadratic)
-
-
-def test_exit_codes_of_the_commands(tmp_path: Path) -> None:
-    """0 proven, 1 refused, 2 unreadable, 3 undecided."""
-    matrix, stored = tmp_path / "m.txt", tmp_path / "v.json"
-    dense = examples.network(60, 150).toarray().astype(int)
-    matrix.write_text("\n".join(["60 150", *(" ".join(map(str, row)) for row in dense.tolist())]))
-
-    def verified(document: dict[str, Any]) -> int:
-        stored.write_text(json.dumps(document))
-        return CliRunner().invoke(app, ["tu", str(matrix), "--verify", str(stored)]).exit_code
-
-    proven = check(np.array(dense)).to_document()
-    undecided = check(np.array(dense), time_limit=1e-9).to_document()
-    assert verified(proven) == 0
-    assert verified(proven | {"conclusion": "Nothing is integral."}) == 1
-    assert verified(proven | {"seconds": -5}) == 2
-    assert verified(undecided) == 3
-    assert verified(undecided | {"conclusion": proven["conclusion"]}) == 1
