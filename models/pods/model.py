@@ -166,8 +166,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     @cached_property
     def bounds(self) -> Relaxation:
         """Bounds on admission and balance."""
-        pairs, budget = self.builder.pairs, self.move_budget
-        return Relaxation(self.instance, self.groups, self.levels, pairs, cards=self.cards, move_budget=budget)
+        return Relaxation(self.instance, self.builder)
 
     def _formulate(self) -> LinearProgram:
         """The program of the stage that `stage` names."""

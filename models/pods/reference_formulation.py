@@ -18,7 +18,7 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.pods import Pod, PodInstance
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.formulation_labels import column_labels, row_labels
-from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance
+from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance, squares
 from flowlex.models.pods.problem.integer_program import PlacementProgram, partition
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
@@ -186,20 +186,10 @@ def _squares(
     program: LinearProgram, loads: Expression, unit: int, points: Collection[tuple[int, Fraction]]
 ) -> Expression:
     """Squares of the distances of loads from their centre, in squared percent, seen by tangents."""
-    size, centre = loads.count, program.variables("centre", 1)
-    square, distance = program.variables("square", size), program.variables("distance", size, lower=-np.inf)
-    program.constrain("distance", loads - (centre.repeated(size) + distance) * float(unit), "==", 0.0)
-    every = [(n, Fraction(sign * a)) for a in _TANGENTS for sign in (-1.0, 1.0) for n in range(size)]
+    every = [(n, Fraction(sign * a)) for a in _TANGENTS for sign in (-1.0, 1.0) for n in range(loads.count)]
     node, at = zip(*dict.fromkeys((*every, *points)), strict=True)
-    slope = np.array([float(each) for each in at])
-    program.constrain(
-        "tangent",
-        square[list(node)] - distance[list(node)] * (2 * slope),
-        ">=",
-        -(slope**2),
-        labels=(np.array(node), np.array([str(each) for each in at], object)),
-    )
-    return square.sum()
+    place, labels = np.array(node), (np.array(node), np.array([str(each) for each in at], object))
+    return squares(program, loads, place, np.array([float(each) for each in at]), float(unit), labels).sum()
 
 
 def with_tangents(

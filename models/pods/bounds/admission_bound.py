@@ -91,18 +91,8 @@ def most_by_patterns(
     quota = tuple(each for each in demand.quota if of[each[0][0]] < level)
     most = np.where(loose & (of > level), 0, demand.most)
     demand = replace(demand, most=most, quota=quota)
-    columns = _Worths(
-        instance.arrays,
-        demand,
-        cards=builder.cards,
-        measure=MEASURES["max_load"],
-        move_budget=builder.move_budget,
-        centre=0.0,
-        scale=1.0,
-        tolerance=1e-4,
-        steps=0,
-        until=until,
-    )
+    measure = MEASURES["max_load"]
+    columns = _Worths(instance.arrays, demand, builder.cards, measure, builder.move_budget, until=until)
     columns.worth = np.where(loose & (of == level), levels.worth[demand.pod], 0).astype(np.float64)
     columns.learn(np.where(levels.of > level, -1, node))
     chosen, value = None, float(enough)

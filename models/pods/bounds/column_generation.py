@@ -78,13 +78,13 @@ class Columns:
     measure: Measure
     move_budget: float
     # centre, scale: loads are stated as (u - centre) / scale
-    centre: float
-    scale: float
-    tolerance: float  # how far from proven a pattern's cost may be
+    centre: float = 0.0
+    scale: float = 1.0
+    tolerance: float = 1e-4  # how far from proven a pattern's cost may be
     # steps, pricing_steps: steps of the enumeration of patterns in all, where solving a master program counts as
     # `_MASTER`; and of one class at one set of prices
-    steps: int
-    until: float | None
+    steps: int = 0
+    until: float | None = None
     seed: int = 0
     pricing_steps: int = 1_000_000
 

@@ -21,7 +21,7 @@ worth at these prices itself, so it takes no list of fillings on trust.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -36,10 +36,9 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.bounds.gang_bounds import gangs_out, most_of_spreads
 from flowlex.models.pods.bounds.gpu_card_patterns import CardRows, Slots
 from flowlex.models.pods.bounds.row_aggregation import Choices, solve_by_cells
-from flowlex.models.pods.problem.admission_levels import Levels
 from flowlex.models.pods.problem.balance_measures import SCALE, Measure
 from flowlex.models.pods.problem.group_rules import shares
-from flowlex.models.pods.problem.integer_program import Groups, stays
+from flowlex.models.pods.problem.integer_program import PlacementProgram, stays
 from flowlex.models.pods.problem.node_and_pod_classes import NodeClasses
 
 __all__ = ["Prices", "Relaxation"]
@@ -99,25 +98,19 @@ class _Optimum(NamedTuple):
     duals: Floats
 
 
-@dataclass(eq=False)
 class Relaxation:
     """The programs of one instance."""
 
-    instance: PodInstance
-    groups: Groups
-    levels: InitVar[Levels]
-    pairs: InitVar[tuple[Integers, Integers]]  # group and node of what fits an empty node
-    cards: bool
-    move_budget: float
-
-    def __post_init__(self, levels: Levels, pairs: tuple[Integers, Integers]) -> None:
-        instance, groups, cards, move_budget = self.instance, self.groups, self.cards, self.move_budget
+    def __init__(self, instance: PodInstance, builder: PlacementProgram) -> None:
         view = self.view = instance.arrays
+        groups, levels, cards, move_budget = builder.groups, builder.levels, builder.cards, builder.move_budget
+        self.instance, self.groups, self.cards, self.move_budget = instance, groups, cards, move_budget
         self.level, self.worth = levels.of[groups.first], levels.worth[groups.first]
         self.fixed = stays(view, move_budget)
         self.classes = classes = NodeClasses.of_instance(instance, move_budget)
         may = np.zeros((len(groups.count), len(classes.count)), bool)
-        may[pairs[0], classes.of[pairs[1]]] = True
+        group, node = builder.pairs  # what fits an empty node
+        may[group, classes.of[node]] = True
         may[self.fixed[groups.first] >= 0] = False
         self.group, self.kind = np.nonzero(may)
         _, cell = np.unique(np.column_stack([may, self.level]), axis=0, return_inverse=True)

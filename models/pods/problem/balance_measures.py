@@ -11,11 +11,12 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.linear_expression import Expression
+from flowlex.formulations.block_labels import Labels
+from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.program_arrays import Floats, Integers
 
-__all__ = ["MEASURES", "SCALE", "Balance", "Measure", "to_measure", "to_objective"]
+__all__ = ["MEASURES", "SCALE", "Balance", "Measure", "squares", "to_measure", "to_objective"]
 
 #: Loads are stated in percent, so that their squares stay well above the solver's tolerances.
 SCALE = 100.0
@@ -137,12 +138,8 @@ class Deviation(Measure):
     def expression(
         self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
     ) -> Expression:
-        size, centre = len(weight), program.variables("centre", 1)
-        squares, distance = program.variables("square", size), program.variables("distance", size, lower=-np.inf)
-        program.constrain("distance", loads - (centre.repeated(size) + distance) * unit, "==", 0.0)
-        place, at = np.tile(np.arange(size), len(points)), np.concatenate(points)
-        program.constrain("tangent", squares[place] - distance[place] * (2.0 * at), ">=", -(at**2))
-        return (squares * weight).sum()
+        place, at = np.tile(np.arange(len(weight)), len(points)), np.concatenate(points)
+        return (squares(program, loads, place, at, unit) * weight).sum()
 
     def cost(self, load: float, low: float, high: float) -> float:
         return (load - low) * (load - high)
@@ -152,6 +149,17 @@ class Deviation(Measure):
 
     def narrow(self, gap: float) -> float:
         return max(1e-3, 0.3 * math.sqrt(gap))
+
+
+def squares(
+    program: LinearProgram, loads: Expression, place: Integers, at: Floats, unit: float, labels: Labels = None
+) -> Variables:
+    """Squares of the distances of loads from a centre, seen by the tangents of the loads in ``place`` at ``at``."""
+    size, centre = loads.count, program.variables("centre", 1)
+    square, distance = program.variables("square", size), program.variables("distance", size, lower=-np.inf)
+    program.constrain("distance", loads - (centre.repeated(size) + distance) * unit, "==", 0.0)
+    program.constrain("tangent", square[place] - distance[place] * (2.0 * at), ">=", -(at**2), labels=labels)
+    return square
 
 
 MEASURES: dict[Balance, Measure] = {"deviation": Deviation(), "max_load": MaxLoad(), "mean_absolute": MeanAbsolute()}

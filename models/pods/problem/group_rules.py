@@ -17,8 +17,8 @@ from flowlex.instances.pods import PodArrays
 __all__ = ["add_rules", "broken_rules", "may_use", "room", "rule_reason", "shares"]
 
 
-def counts(view: PodArrays, node: Integers) -> tuple[Integers, Integers]:
-    """(F,) what every domain of every rule holds, and (R,) pods of each rule that stand outside its domains."""
+def _counts(view: PodArrays, node: Integers) -> tuple[Integers, Integers, Integers]:
+    """(F,) what every domain of every rule holds and may hold, and (R,) pods of each rule that are outside of all."""
     rules = view.rules
     pod = np.repeat(np.arange(len(node)), np.diff(rules.start))
     held, outside = np.zeros(len(rules.of), np.int64), np.zeros(len(rules.what), np.int64)
@@ -29,7 +29,7 @@ def counts(view: PodArrays, node: Integers) -> tuple[Integers, Integers]:
     np.add.at(held, rules.offset[rule[there]] + domain[there], amount[there])
     strange = ~there & (node[pod] != view.running[pod])
     np.add.at(outside, rule[strange], 1)
-    return held, outside
+    return held, _slack(view) + np.where(rules.what == SKEW, _least(view, held), 0)[rules.of], outside
 
 
 def _least(view: PodArrays, held: Integers) -> Integers:
@@ -75,8 +75,7 @@ def room(view: PodArrays, node: Integers) -> Integers:
     A gang of which nothing is placed may take nothing anywhere.
     """
     rules = view.rules
-    held, _ = counts(view, node)
-    most = _slack(view) + np.where(rules.what == SKEW, _least(view, held), 0)[rules.of]
+    held, most, _ = _counts(view, node)
     closed = (rules.what[rules.of] == GANG) & (held == 0)
     return np.where(closed, 0, most - held)
 
@@ -86,8 +85,7 @@ def broken_rules(view: PodArrays, node: Integers) -> tuple[str, ...]:
     rules = view.rules
     if not len(rules.what):
         return ()
-    held, outside = counts(view, node)
-    most = _slack(view) + np.where(rules.what == SKEW, _least(view, held), 0)[rules.of]
+    held, most, outside = _counts(view, node)
     broken = outside > 0
     broken[rules.of[held > most]] = True
     some, whole = np.zeros(len(rules.what), np.bool_), np.zeros(len(rules.what), np.bool_)

@@ -81,19 +81,15 @@ class Demand:
         all_of = groups.count[free] * worth[free]
         wanted = [int(all_of[level[free] == k].sum()) for k in range(len(levels.keys))]
         whole = {-1, *(k for k, total in enumerate(wanted) if admitted[k] >= total)}
-        number: dict[tuple[object, bool], int] = {}
+        loose, pods = np.isin(level[free], list(whole)), groups.first[free]
+        like = (view.load.row, view.running, view.home_cards, view.move_cost)
+        kept = np.where(loose, -1, level[free]), np.where(loose, -1, worth[free])  # where priorities still matter
+        columns = [*(column[pods] for column in like), *kept, loose]
+        of, first, _ = partition(zip(*(column.tolist() for column in columns), strict=True))
         of_group = np.full(len(groups.count), -1)
-        for g in free.tolist():
-            p = int(groups.first[g])
-            loose = int(level[g]) in whole
-            like = (int(view.load.row[p]), int(view.running[p]), int(view.home_cards[p]), float(view.move_cost[p]))
-            key = *like, None if loose else (int(level[g]), int(worth[g]))
-            of_group[g] = number.setdefault((key, loose), len(number))
-        merged = np.array([key[1] for key in number], np.bool_)
-        most = np.zeros(len(number), np.int64)
-        np.add.at(most, of_group[free], groups.count[free])
-        pod_of = np.zeros(len(number), np.int64)
-        pod_of[of_group[free][::-1]] = groups.first[free][::-1]
+        of_group[free] = of
+        merged, pod_of = loose[first], pods[first]
+        most = np.bincount(of, groups.count[free]).astype(np.int64)
         quota = []
         for k, total in enumerate(wanted):
             if k not in whole:

@@ -86,7 +86,8 @@ class Placing:
     def freed(self, pods: Integers) -> None:
         """Note that these pods came or went: what spreads with a skew may take follows their emptiest domain."""
         if self.skewed[pods].any():
-            _refresh(self.view, self.state)
+            skew = (self.view.rules.what == SKEW)[self.view.rules.of]
+            self.state.room[skew] = room(self.view, self.state.node)[skew]
 
     def _one(self, pods: Integers) -> int:
         """Place pods in this order, none of which others move for; return how many were placed."""
@@ -121,12 +122,6 @@ class Placing:
             depart(state, self.scores, members, self.dead)
             state.room[spot] = 0
             self.freed(members)
-
-
-def _refresh(view: PodArrays, state: SearchState) -> None:
-    """What spreads with a skew may take follows their emptiest domain."""
-    skew = (view.rules.what == SKEW)[view.rules.of]
-    state.room[skew] = room(view, state.node)[skew]
 
 
 def _domains(view: PodArrays, state: SearchState, gang: int, members: Integers) -> list[int]:

@@ -143,10 +143,6 @@ FLOW: dict[str, dict[str, Change]] = {
 }
 
 
-def _tree(change: Change) -> Change:
-    return lambda node, *args: None if node is None else change(node, *args)
-
-
 def _units(change: Any) -> Change:
     """A change of the costs of shards by level."""
     return lambda cost, *_: change(*cost)

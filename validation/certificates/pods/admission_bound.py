@@ -70,9 +70,8 @@ def most_by_prices(people: Population, key: str, kept: Mapping[str, Fraction], p
         worth = price * float(level.worth / people.unit[level.key])
         parts.append(many * max(0.0, worth - least) if price else 0.0)
         sizes.append(many * (worth + (abs(least) if math.isfinite(least) else 0.0)))
-    parts.append(rent)
-    parts += [-max(0.0, proof.kept.get(k, 0.0)) * float(number / people.unit[k]) for k, number in kept.items()]
-    kept_too = (max(0.0, proof.kept.get(k, 0.0)) * float(number / people.unit[k]) for k, number in kept.items())
+    kept_too = [max(0.0, proof.kept.get(k, 0.0)) * float(number / people.unit[k]) for k, number in kept.items()]
+    parts += [rent, *(-each for each in kept_too)]
     total = math.fsum(parts) + _ROUNDING * math.fsum([*sizes, rent, *kept_too])
     unit = people.unit[key]
     return math.floor(total * (1 + 1e-12) + TOLERANCE) * unit if math.isfinite(total) else all_of_it
