@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.database_tables import ROLLUP, SERIES
+from flowlex.telemetry.request_documents import Aggregate
 
 #: Most series one history read follows, and how many of them one statement merges.
 MAX_SERIES, MERGED = 2_000, 200
@@ -49,18 +50,6 @@ class SampleRow(NamedTuple):
     unit: str
     exit_code: int
     error: str
-
-
-class RollupRow(NamedTuple):
-    """The numeric samples of one series in one minute or hour."""
-
-    name: str
-    node: str
-    start: int
-    samples: int
-    mean: float
-    least: float
-    most: float
 
 
 _S = SERIES.c
@@ -119,7 +108,7 @@ class Reader:
 
     def rollups(
         self, names: Sequence[str], nodes: Sequence[str], since: float, until: float, *, step: int, limit: int
-    ) -> tuple[list[RollupRow], bool]:
+    ) -> tuple[list[Aggregate], bool]:
         """Return the first ``limit`` aggregates that begin in ``since <= start <= until``, and whether more follow."""
         table = ROLLUP.c
         statement = sa.select(
@@ -128,8 +117,10 @@ class Reader:
         with self._stream() as connection:
             series = self._series(connection, names, nodes)
             statement = statement.where(table.series.in_(list(series))).order_by(table.start, table.series)
-            rows = [RollupRow(*series[row[0]], *row[1:]) for row in connection.execute(statement.limit(limit + 1))]
-        return rows[:limit], len(rows) > limit
+            rows = connection.execute(statement.limit(limit + 1)).all()
+        names = tuple(Aggregate.model_fields)
+        found = [Aggregate(**dict(zip(names, (*series[row[0]], *row[1:]), strict=True))) for row in rows[:limit]]
+        return found, len(rows) > limit
 
     def stored_names(self, names: Sequence[str]) -> set[str]:
         """Return which of these data names are stored on any node."""

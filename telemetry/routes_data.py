@@ -177,9 +177,8 @@ async def read_aggregates(
 
     def work() -> str:
         window = {"step": ROLLUP_STEPS[step], "limit": limit}
-        rows, truncated = service.store.reader.rollups(name, node, since, until, **window)
-        found = [row._asdict() for row in rows]
-        return json.dumps({"step": step, "aggregates": found, "truncated": truncated}, allow_nan=False)
+        found, truncated = service.store.reader.rollups(name, node, since, until, **window)
+        return Aggregates(step=step, aggregates=found, truncated=truncated).model_dump_json()
 
     return await heavy(service, work)
 
