@@ -24,6 +24,17 @@ from flowlex.instances.file_storage import read_bytes
 from flowlex.instances.instance_base import InstanceError
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """Two large instances, plain and packed."""
+    folder = tmp_path_factory.mktemp("large")
+    flow = generate("flow-scale", machines=5000, tasks=10_000)
+    network = generate("network-random", nodes=2000, arcs=200_000)
+    for name in ("flow.json", "flow.json.gz", "network.json", "network.json.gz"):
+        write_instance(flow if "flow" in name else network, folder / name)
+    return folder
+
+
 def piped(data: bytes, *words: str) -> Result:
     return CliRunner().invoke(app, ["solve", *words], input=data)
 
@@ -61,28 +72,22 @@ def test_an_instance_from_standard_input(run, write):
     assert empty.exit_code == 1 and "the file is empty" in json.loads(empty.stdout)["message"]
 
 
-def test_a_memory_limit_ends_one_instance(run, write, tmp_path):
+def test_a_memory_limit_ends_one_instance(run, write, large):
     write("a.json")
-    write_instance(generate("network-random", seed=1, nodes=2000, arcs=200_000), tmp_path / "big.json")
-    result = run("solve", "big.json", "a.json", "--memory-limit", 60, "--json")
+    result = run("solve", large / "network.json", "a.json", "--memory-limit", 60, "--json")
     assert result.exit_code == 1
-    big, small = sorted(
-        map(json.loads, result.stdout.splitlines()), key=lambda record: record["instance"], reverse=True
-    )
+    records = map(json.loads, result.stdout.splitlines())
+    small, big = sorted(records, key=lambda record: record["instance"] != "a.json")
     assert big["status"] == "error"
     assert "memory limit of 60 MB" in big["message"]
     assert small["status"] == "optimal"
 
 
 @pytest.mark.parametrize("limit", [20, 30, 60])
-def test_a_library_that_ends_its_process_for_lack_of_memory_is_no_riddle(run, write, tmp_path, monkeypatch, limit):
+def test_a_library_that_ends_its_process_for_lack_of_memory_is_no_riddle(run, monkeypatch, large, limit):
     """Plain and packed: one line each with the reason, and no backtrace that waits for itself."""
     monkeypatch.setenv("RUST_BACKTRACE", "1")
-    flow = generate("flow-scale", machines=5000, tasks=10_000)
-    network = generate("network-random", nodes=2000, arcs=200_000)
-    for name in ("flow.json", "flow.json.gz", "network.json", "network.json.gz"):
-        write_instance(flow if "flow" in name else network, tmp_path / "in" / name)
-    result = run("solve", "in", "--memory-limit", limit, "--json")
+    result = run("solve", large, "--memory-limit", limit, "--json")
     records = list(map(json.loads, result.stdout.splitlines()))
     assert result.exit_code == 1 and len(records) == 4
     known = f"needs more than the memory limit of {limit} MB"

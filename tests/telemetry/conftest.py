@@ -167,17 +167,20 @@ def guarded(sqlite_store: object) -> Iterator[object]:
 
 
 @pytest.fixture
-def line(api: object) -> object:
-    """A network line to the application that can be cut, before or after it works, and tampered with (``change``)."""
+def line_to() -> object:
+    """A network line to an application that can be cut, before or after it works, and tampered with (``change``)."""
     import httpx
 
     class Line(httpx.BaseTransport):
         cut, lose_answers, change = False, 0, staticmethod(lambda content: content)
 
+        def __init__(self, api: object) -> None:
+            self.api = api
+
         def handle_request(self, request: httpx.Request) -> httpx.Response:
             if self.cut:
                 raise httpx.ConnectError("cut", request=request)
-            answer = api.request(
+            answer = self.api.request(
                 request.method, str(request.url), content=request.read(), headers=dict(request.headers)
             )
             if self.lose_answers and request.url.path.endswith("/data"):
@@ -186,7 +189,12 @@ def line(api: object) -> object:
             content = self.change(answer.content)
             return httpx.Response(answer.status_code, headers=answer.headers, content=content, request=request)
 
-    return Line()
+    return Line
+
+
+@pytest.fixture
+def line(line_to: Callable[[object], object], api: object) -> object:
+    return line_to(api)
 
 
 @pytest.fixture

@@ -30,14 +30,6 @@ def sample(value: object, time: float = 1.0, **more: object) -> Sample:
     return Sample.model_validate({"name": "a", "time": time, "value": value, **more})
 
 
-def test_one_journal_copied_to_two_nodes_stores_both(client: TelemetryClient) -> None:
-    for node in ("w1", "w2"):
-        samples = [sample(f"{node} {i}", seq=i) for i in range(1, 12)]
-        answer = client.write(node, samples, source="cloned")
-        assert (answer.accepted, answer.stored) == (11, 11)
-    assert len(client.history(["a"], ["w2"]).samples) == 11
-
-
 def test_a_number_with_two_contents_is_refused_and_changes_nothing(store: Store) -> None:
     store.writer.write([("n", "j", [sample("first", seq=1)])], now=10.0)
     for again in (sample("second", seq=1), sample("first", seq=1, exit_code=3), sample("first", seq=1, name="b")):

@@ -66,21 +66,13 @@ def test_an_admin_makes_and_revokes_tokens(guarded: TestClient, sqlite_store: St
         assert guarded.request(method, path, headers=reader).status_code == 403
 
 
-def test_an_agent_exchanges_its_token_in_time(guarded: TestClient, sqlite_store: Store, tmp_path: Path) -> None:
-    import httpx
-
-    class Line(httpx.BaseTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            headers = dict(request.headers)
-            answer = guarded.request(
-                request.method, request.url.raw_path.decode(), content=request.read(), headers=headers
-            )
-            return httpx.Response(answer.status_code, content=answer.content, request=request)
-
+def test_an_agent_exchanges_its_token_in_time(
+    guarded: TestClient, line_to: Any, sqlite_store: Store, tmp_path: Path
+) -> None:
     path = tmp_path / "token"
     path.write_text(new_token(sqlite_store, Role.AGENT, node="w1", lasts_s=1_000))
     before = path.read_text()
-    with TelemetryClient("http://127.0.0.1", before, transport=Line()) as client:
+    with TelemetryClient("http://127.0.0.1", before, transport=line_to(guarded)) as client:
         agent = Agent("w1", client, tmp_path / "j.db", AgentSettings(folders=[], token_file=path))
         agent._renew_token()
         assert path.read_text() == before  # there is time
