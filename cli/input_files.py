@@ -51,7 +51,7 @@ def discover(paths: Iterable[Path]) -> Inputs:
             if _never_an_instance(member):
                 continue
             named, broken_link = has_instance_name(member), member.is_symlink() and not member.exists()
-            if (named and broken_link) or (member.is_file() and (named or _begins_like_dimacs(member))):
+            if (named and broken_link) or (member.is_file() and (named or _DIMACS.match(read_head(member)))):
                 files.setdefault(resolved(member), member)
             else:
                 left_out.append(member)
@@ -112,7 +112,3 @@ def _never_an_instance(path: Path) -> bool:
     ours = name == "results.jsonl" or name == "results.previous.jsonl"
     unfinished = name.startswith(".") or name.endswith((".part", SOLUTION_SUFFIX, f"{SOLUTION_SUFFIX}.gz"))
     return ours or unfinished or (path.is_dir() and not has_instance_name(path))
-
-
-def _begins_like_dimacs(path: Path) -> bool:
-    return _DIMACS.match(read_head(path)) is not None
