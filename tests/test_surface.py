@@ -57,6 +57,12 @@ def fresh(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
 
+def seconds(code: str) -> float:
+    before = os.times()
+    fresh(code)
+    return sum(os.times()[2:4]) - sum(before[2:4])  # user and system time of ended children
+
+
 def test_the_public_names_are_these_and_no_others():
     assert sorted(flowlex.__all__) == PUBLIC
     assert set(PUBLIC) <= set(dir(flowlex))
@@ -80,13 +86,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code):
     imported = set(json.loads(fresh(report + code).splitlines()[-1]))
     assert "flowlex" in imported
     assert imported & HEAVY == set()
-    seconds = []
-    for _ in range(5):
-        before = os.times()
-        fresh(code)
-        after = os.times()
-        seconds.append(sum(after[2:4]) - sum(before[2:4]))  # user and system time of ended children
-    assert min(seconds) < LIMITS[code]
+    assert any(seconds(code) < LIMITS[code] for _ in range(5))
 
 
 def _two_rows_in_pulp():
