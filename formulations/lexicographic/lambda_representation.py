@@ -68,12 +68,7 @@ def lambda_representation(
 
 
 def increments(
-    program: LinearProgram,
-    name: str,
-    load: Expression,
-    breakpoints: ArrayLike,
-    *,
-    width: ArrayLike = 1.0,
+    program: LinearProgram, name: str, load: Expression, breakpoints: ArrayLike, *, width: ArrayLike = 1.0
 ) -> list[Variables]:
     """Add the increment form of ``load`` and return one vector of variables per piece, lowest first.
 

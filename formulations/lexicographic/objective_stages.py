@@ -36,7 +36,6 @@ def solve_stages(
     options: SolveOptions | None = None,
     *,
     start: Floats | None = None,
-    seen: Callable[[Floats], None] | None = None,
     accept: Callable[[Floats], Floats | None] | None = None,
     nodes: int | None = None,
     known: Sequence[float] | None = None,
@@ -54,8 +53,6 @@ def solve_stages(
         ``seed``, ``threads``.
     start
         (n,) an answer to begin with; one that breaks a bound or a row is left out.
-    seen
-        Given each better answer as it is found.
     accept
         Where the program is a relaxation: makes an answer that holds beyond it of one that the program allows, maybe a
         worse one; None where it makes none. Bounds stay those of the program.
@@ -87,8 +84,6 @@ def solve_stages(
         results.append(result)
         if not result.proven and not message:
             message = f"stage {len(results)} is not proven: {result.value:g}, at least {result.bound:g}"
-        if seen is not None and program.best is not None:
-            seen(program.best)
     return StagesOutcome(
         Status.FEASIBLE if message else Status.OPTIMAL,
         program.best,

@@ -32,7 +32,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, Outcome, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance
-from flowlex.models.allocation.allocation_linear_program import Base, raised_program
+from flowlex.models.allocation.allocation_linear_program import Base, Columns, raised_program
 
 __all__ = [
     "FinishTimes",
@@ -107,6 +107,7 @@ class Raise:
     outcome: Outcome
     steps: tuple[Step, ...] = ()
     level: Floats | None = None
+    columns: Columns | None = None  # those of an answer that is not of the last program
 
 
 def quickest(instance: AllocationInstance) -> float:
@@ -155,15 +156,16 @@ def fill(
     level, full, many = np.zeros(len(labels)), np.zeros(len(labels), bool), master.base.many
     steps: list[Step] = []
     last: Outcome | None = None
+    columns = master.base.columns
     while True:
         speed = pace(full)
         rise_all = _raising(gain, speed, level, labels)
         outcome, program = master.solve(rise_all, Goal(unit, pace=speed * many, level=level * many))
         if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
             if last is not None and outcome.status is not Status.TIME_LIMIT:  # levels are within tolerances
-                return Raise(replace(last, status=Status.FEASIBLE), tuple(steps), level)
+                return Raise(replace(last, status=Status.FEASIBLE), tuple(steps), level, columns)
             return Raise(outcome, tuple(steps))
-        last = outcome
+        last, columns = outcome, master.base.columns
         prices = prices_of(program, outcome.duals)
         rise = max(float(outcome.values[-1]), 0.0)
         level = level + speed * rise

@@ -231,7 +231,7 @@ class PolicyProgram:
             once = self.policy in ("max_min", "makespan")
             raised = fill(master, self.gain, self.pace, labels, unit=self.unit, once=once)
         steps = raised.steps if raised.level is not None else ()
-        return Answer(raised.outcome, steps, raised.level, master.base.columns)
+        return Answer(raised.outcome, steps, raised.level, raised.columns or master.base.columns)
 
 
 def _filled(columns: Columns, share: Floats, needed: Floats, most: float, *, speed: bool) -> Floats:

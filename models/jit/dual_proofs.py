@@ -18,14 +18,7 @@ from flowlex.models.jit.slot_programs import Cells
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
 from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices, SchedulePart
 
-__all__ = [
-    "band_proofs",
-    "common_scale",
-    "highest_level",
-    "part_document",
-    "scaled",
-    "stage_proofs",
-]
+__all__ = ["band_proofs", "common_scale", "highest_level", "part_document", "scaled", "stage_proofs"]
 
 _SIDES = ("out", "in")
 #: Prices of programs with coefficients 0 and 1 are fractions with small denominators.
@@ -112,12 +105,7 @@ def stage_proofs(cells: Cells, load: Load, result: LexicographicResult) -> tuple
 
 
 def _stage_proof(
-    cells: Cells,
-    load: Load,
-    stage: Stage,
-    first: bool,
-    before_all: int | None,
-    bound: float | None,
+    cells: Cells, load: Load, stage: Stage, first: bool, before_all: int | None, bound: float | None
 ) -> LevelProof:
     machines, duals = len(cells.grid.out_units), stage.duals
     unit, cell, _ = cells.load_entries(load)

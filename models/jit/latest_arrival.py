@@ -38,7 +38,7 @@ from flowlex.instances.jit import JitInstance
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LatestArrival", "Rule", "latest_arrival_times"]
+__all__ = ["LatestArrival", "Rule", "latest_arrival_times", "makers"]
 
 Rule: TypeAlias = Literal["critical", "paper"]
 
@@ -121,7 +121,7 @@ def _transmission(instance: JitInstance, *, shared: bool) -> Floats:
     return np.asarray(arrays.size_mb / rate)
 
 
-def _makers(instance: JitInstance) -> list[int]:
+def makers(instance: JitInstance) -> list[int]:
     """Number of the computation that makes the data of every transfer; -1 where they are there."""
     found, first = [], 0
     for job in instance.jobs:
@@ -133,7 +133,7 @@ def _makers(instance: JitInstance) -> list[int]:
 
 def _propagate(instance: JitInstance, trans: Floats, rule: Rule) -> tuple[Integers, Floats, Floats, Floats]:
     """Topological position of every computation; of every transfer ``l_i``, when it is used, and when it is ready."""
-    arrays, maker = instance.arrays, _makers(instance)
+    arrays, maker = instance.arrays, makers(instance)
     count = len(arrays.computation_s)
     followers: list[list[int]] = [[] for _ in range(count)]
     made = [(tail, head) for tail, head in zip(maker, arrays.feeds.tolist(), strict=True) if tail >= 0]

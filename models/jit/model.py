@@ -200,7 +200,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return self._state_of(None)
 
     def _state_of(
-        self, members: Integers | None, *, elastic: bool | None = None, levels: bool | None = None, whole: bool = True
+        self, members: Integers | None, *, elastic: bool | None = None, levels: bool | None = None
     ) -> Statement:
         """The statement of some transfers, with the ports to themselves; of all when None."""
         return state_bandwidth(
@@ -208,7 +208,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             self.load,
             elastic=self.chosen_windows == "elastic" if elastic is None else elastic,
             levels=self.program == "P2" if levels is None else levels,
-            whole=whole and self.integrality != "lp",
+            whole=self.integrality != "lp",
             rows=self.declared(),
             members=members,
         )

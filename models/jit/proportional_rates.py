@@ -121,10 +121,7 @@ class ProportionalPlan:
 
 
 def proportional_plan(
-    instance: JitInstance,
-    lat: Rule = "critical",
-    time_limit_s: float | None = None,
-    windows: Windows = "strict",
+    instance: JitInstance, lat: Rule = "critical", time_limit_s: float | None = None, windows: Windows = "strict"
 ) -> ProportionalPlan:
     """The least largest load with every job's transfers of one window in step (see the module).
 

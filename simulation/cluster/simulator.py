@@ -277,14 +277,7 @@ class ClusterRun:
             lost_s = lost_s if task.computing is None else task.computing[0] - task.started_s
         self._release(task)
         self._rates_change()
-        self.log.add(
-            self.state.now_s,
-            "stop",
-            task=task.name,
-            job=task.job.name,
-            why=why,
-            lost_s=lost_s,
-        )
+        self.log.add(self.state.now_s, "stop", task=task.name, job=task.job.name, why=why, lost_s=lost_s)
 
     def _fail(self, task: LiveTask) -> None:
         self._halt(task, "failed")

@@ -140,13 +140,7 @@ class _Served(_Workers):
 
 
 def served(
-    seed: int,
-    quick: bool,
-    *,
-    service: Information,
-    drift: float = 0.01,
-    noise: float = 0.1,
-    interval_s: float = 10.0,
+    seed: int, quick: bool, *, service: Information, drift: float = 0.01, noise: float = 0.1, interval_s: float = 10.0
 ) -> Mapping[str, float]:
     """The closed loop: read the service, partition, dispatch, run, time, write the history, partition again."""
     numbers: dict[str, float] = {}

@@ -229,7 +229,7 @@ def _next_mark(net, marks):
 
 
 @njit(cache=True)
-def run_until_asked(net, kind, order, groups, until, marks, held, conserving, fair, every):
+def run_until_asked(net, kind, order, groups, until, marks, held, conserving, fair):
     """Carry out an instruction until the policy must be asked; returns why the loop ended.
 
     Parameters
@@ -244,8 +244,6 @@ def run_until_asked(net, kind, order, groups, until, marks, held, conserving, fa
         (G,) MB left of a group at which to stop, or empty.
     held, conserving, fair
         See `check`.
-    every
-        Whether the policy wants to see every end of a transfer, not only those of groups (or of pairs, none).
     """
     net.numbers[ENDED] = 0
     thorough = True
@@ -269,7 +267,7 @@ def run_until_asked(net, kind, order, groups, until, marks, held, conserving, fa
             net.clock[NOW] = until
             return ASK
         _pass(net, step)
-        if mark <= step + TOGETHER_S or _must_ask(net, kind, every):
+        if mark <= step + TOGETHER_S or _must_ask(net, kind):
             return ASK
         groups = _with_something(net, groups)
         order = groups if kind == FAIR else _with_something(net, order)
@@ -282,13 +280,13 @@ def _with_something(net, groups):
 
 
 @njit(cache=True)
-def _must_ask(net, kind, every):
+def _must_ask(net, kind):
     """Whether what ended must be seen outside: a computation has its data, or the policy waits for it."""
     if kind == RATES:
         return net.numbers[ENDED] > 0
     for k in range(net.numbers[ENDED]):
         f = net.ended[k]
-        if every or (net.feeds[f] >= 0 and not net.missing[net.feeds[f]]):
+        if net.feeds[f] >= 0 and not net.missing[net.feeds[f]]:
             return True
         if net.feeds[f] < 0 or (not net.numbers[PAIRS] and not net.alive[net.group[f]]):
             return True

@@ -10,8 +10,6 @@ something happens that the policy must see. Optional attributes of a policy:
     It promises max-min fair rates. Checked at every event.
 ``grouping`` (default ``coflow``)
     What ``in_order`` orders: coflows, or single transfers; ``pair`` makes ``fair()`` fast and serves nothing else.
-``every_end`` (default False)
-    It wants to be asked at every end of a transfer, also under an instruction.
 ``begin(traffic, rng)``
     Called once, with a random generator of its own.
 """

@@ -168,7 +168,6 @@ class _Running:
             answer.held,
             on_time and getattr(self.policy, "conserving", False),
             on_time and getattr(self.policy, "max_min", False),
-            getattr(self.policy, "every_end", False),
         )
         if code == STUCK:
             self._refuse(f"nothing is sent and nothing will happen, but {self._waiting()}")

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from flowlex.instances.instance_base import read_only
 from flowlex.instances.jit import JitInstance
+from flowlex.models.jit.latest_arrival import makers
 
 __all__ = ["Traffic"]
 
@@ -71,7 +72,7 @@ class Traffic:
                 coflow=_join(arrays.job, range(jobs, jobs + len(copies))),
                 size_mb=np.concatenate([arrays.size_mb, [c.size_mb for c in copies]]),
                 ready_s=np.concatenate([arrays.start_s, arrival]),
-                made_by=_join(_makers(instance), none),
+                made_by=_join(np.array(makers(instance), np.int64), none),
                 feeds=_join(arrays.feeds, none),
                 copy=np.arange(len(arrays.job) + len(copies)) >= len(arrays.job),
                 transfer_names=instance.transfer_names + tuple(c.name for c in copies),
@@ -119,16 +120,6 @@ class Traffic:
             arrays = self.instance.arrays
             due[: len(arrays.job)] = arrays.arrival_s[arrays.job] + arrays.deadline_s
         return due
-
-
-def _makers(instance: JitInstance) -> Ints:
-    """(F,) the computation that makes each transfer's data, numbered over the whole instance; -1 for none."""
-    made, count = list[int](), 0
-    for job in instance.jobs:
-        number = {computation.name: count + k for k, computation in enumerate(job.computations)}
-        made += [-1 if transfer.made_by is None else number[transfer.made_by] for transfer in job.transfers]
-        count += len(job.computations)
-    return np.array(made, np.int64)
 
 
 def _join(first: Ints, second: object) -> Ints:

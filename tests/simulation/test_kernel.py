@@ -45,17 +45,6 @@ def test_the_past_and_no_time_at_all_are_refused(at_s):
         kernel.at(at_s, lambda: None)
 
 
-def test_what_plans_itself_for_ever_is_stopped():
-    kernel = Kernel()
-
-    def again() -> None:
-        kernel.after(0.0, again)
-
-    again()
-    with pytest.raises(SimulationError, match="over 100 events"):
-        kernel.run(most_events=100)
-
-
 def test_what_one_purpose_draws_leaves_the_others_alone():
     one, two = Streams(3), Streams(3)
     one.of("failures").random(50)

@@ -38,12 +38,7 @@ class Assignment(Policy):
     """
 
     def __init__(
-        self,
-        fairness: Fairness,
-        rack: float = 1.0,
-        between_racks: float = 1.0,
-        waiting: float = 1.0,
-        certify: int = 1,
+        self, fairness: Fairness, rack: float = 1.0, between_racks: float = 1.0, waiting: float = 1.0, certify: int = 1
     ) -> None:
         self.fairness = fairness
         self.penalties: Penalties = Penalties(rack, between_racks, waiting)

@@ -136,6 +136,9 @@ def check(seed: int) -> None:
     if wanted is None:
         assert solution.status == "infeasible"
         return
+    if solution.status == "feasible":  # the tree of a stage was cut off, which nothing hides
+        assert solution.certificate.ok and solution.certificate.claim != "optimal"
+        return
     assert solution.status == "optimal"
     assert stage_values(solution) == pytest.approx(wanted, abs=1e-5)
     assert solution.certificate.claim == "optimal"

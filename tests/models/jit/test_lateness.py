@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.validation.certificates.verifier_interface import verify
+from tests.models.jit.test_unequal_ports import highest, truth
 from tests.touched import assert_refused
 
 
@@ -53,44 +51,12 @@ def overloaded(seed: int, slot_s: float = 1.0, stretch: int = 1, transfers: int 
 def slot_by_slot(instance: JitInstance, load: str) -> tuple[int, dict[int, int]]:
     """Least lateness, and number of loads of at least every level, by integer programs over slots of 1 s and 1 MB."""
     made = instance.jobs[0].transfers
-    until = int(max(f.deadline_s or 0 for f in made) + sum(f.size_mb for f in made)) + 2
-    columns = [
-        (f, t) for f in made for t in range(int(f.ready_s), until if f.firm_s is None else min(int(f.firm_s), until))
-    ]
-    capacity: dict[Any, float] = {("out", m.name): m.out_mbps / 8 for m in instance.machines}
-    capacity |= {("in", m.name): m.in_mbps / 8 for m in instance.machines}
-    members, loads = defaultdict(list), defaultdict(list)
-    for k, (f, t) in enumerate(columns):
-        sides = {"sender": (("out", f.sender), t), "receiver": (("in", f.receiver), t)}
-        for key in (*sides.values(), (f.name, None)):
-            members[key].append(k)
-        pair = ((f.sender, f.receiver), t)
-        for key in {"pair": [pair], "port": list(sides.values())}.get(load) or [sides[load]]:
-            loads[key].append(k)
-    sizes = {f.name: f.size_mb for f in made}
-    low = [sizes.get(key[0], 0.0) for key in members]
-    high = [sizes[key[0]] if key[0] in sizes else capacity[key[0]] for key in members]
-    top = int(max(capacity.values()))
-    count = len(columns) + top * len(loads)
-    rows: list[Any] = [np.isin(np.arange(count), some) for some in members.values()]
-    for n, some in enumerate(loads.values()):
-        row = np.isin(np.arange(count), some).astype(float)
-        row[len(columns) + n * top : len(columns) + (n + 1) * top] = -1
-        rows.append(row)
-        low.append(0.0)
-        high.append(0.0)
-    upper = np.r_[np.full(len(columns), np.inf), np.ones(count - len(columns))]
-    goals = [np.r_[[max(t + 1 - (f.deadline_s or 0), 0) for f, t in columns], np.zeros(count - len(columns))]]
-    goals += [(np.arange(count) - len(columns)) % top == s - 1 for s in range(top, 0, -1)]
-    found = []
-    for goal in goals:
-        cost = np.where((np.arange(count) < len(columns)) & (goal.dtype == bool), 0.0, goal)
-        limits = LinearConstraint(sparse.csr_array(np.array(rows, np.float64)), low, high)
-        answer = milp(cost, constraints=limits, integrality=np.ones(count), bounds=Bounds(0, upper))
-        assert answer.success, answer.message
-        found.append(round(answer.fun))
-        rows, low, high = [*rows, cost], [*low, 0.0], [*high, found[-1]]
-    return found[0], {s: n for s, n in zip(range(top, 0, -1), found[1:], strict=True) if n}
+    numbers = [(int(f.sender[1:]), int(f.receiver[1:]), int(f.size_mb), int(f.ready_s)) for f in made]
+    flows = [(*each, int(f.deadline_s or 0)) for each, f in zip(numbers, made, strict=True)]
+    ports = [(int(m.out_mbps / 8), int(m.in_mbps / 8)) for m in instance.machines]
+    found = truth(ports, flows, load, True, [f.firm_s for f in made])
+    assert found is not None
+    return found[0], {s: n for s, n in zip(range(highest(ports), 0, -1), found[1], strict=True) if n}
 
 
 @settings(max_examples=8, deadline=None)

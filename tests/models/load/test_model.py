@@ -184,10 +184,7 @@ def test_evaluations() -> None:
     [
         ({"capacity": "history"}, "node 'n0' has no run history"),
         ({"capacity": "cpu_load"}, "node 'n0' has no cpu_free"),
-        (
-            {"capacity": "speed"},
-            "capacity='speed'\\): Input should be 'configuration', .* or 'performance'",
-        ),
+        ({"capacity": "speed"}, "capacity='speed'\\): Input should be 'configuration', .* or 'performance'"),
         ({"capacity": lambda node: -1.0}, "capacity of node 'n0' is -1.0; it must be a number of at least 0"),
         ({"capacity": lambda node: float("nan")}, "capacity of node 'n0' is nan"),
         ({"capacity": lambda node: "fast"}, "capacity of node 'n0' is 'fast'; it must be a number of at least 0"),

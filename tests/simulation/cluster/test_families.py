@@ -278,10 +278,7 @@ def test_tasks_run_on_cards_with_memory_enough(name):
     ("given", "says"),
     [
         ({"card_gb": "10"}, "give card_gb and task_gb both or neither"),
-        (
-            {"card_gb": "10,x", "task_gb": "5"},
-            "card_gb='10,x': give integers of GB between commas, such as '10,24'",
-        ),
+        ({"card_gb": "10,x", "task_gb": "5"}, "card_gb='10,x': give integers of GB between commas, such as '10,24'"),
         ({"card_gb": "10", "task_gb": "11"}, "needs 1 gpu, 11 gpu_gb; no place has as much"),
     ],
 )

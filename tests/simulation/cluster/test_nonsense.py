@@ -161,10 +161,7 @@ def test_unknown_parameters_of_the_simulator_are_named(parameters, says):
         (lambda d: d["jobs"][0]["tasks"][0].update(after=["t5"]), "needs 't5', no earlier task"),
         (lambda d: d["jobs"][0]["tasks"][0].update(demand={"gpu": 2}), "needs 2 gpu; no place has as much"),
         (lambda d: d["jobs"][0]["tasks"][0].update(reads=[{"size_mb": 1.0}]), "a read names the nodes"),
-        (
-            lambda d: d["jobs"][0]["tasks"][0].update(reads=[{"size_mb": 1.0, "replicas": ["x"]}]),
-            "node 'x', which",
-        ),
+        (lambda d: d["jobs"][0]["tasks"][0].update(reads=[{"size_mb": 1.0, "replicas": ["x"]}]), "node 'x', which"),
         (lambda d: d["jobs"][0].update(arrival_s=-1.0), "greater than or equal to 0"),
         (lambda d: d["nodes"][0].update(outages=[{"from_s": 5.0, "until_s": 4.0}]), "outages must follow"),
         (lambda d: d["nodes"].append(d["nodes"][0]), "two nodes are named 'n'"),

@@ -44,37 +44,32 @@ def test_a_single_transfer_takes_its_size_over_the_slower_port(policy):
     assert ends(policy(), job("j", ("a", "b", 3)), rates={"a": 2}) == pytest.approx([3.0])
 
 
-def test_two_transfers_share_a_port_until_the_shorter_ends():
+BY_HAND = {
     # 1 MB/s halved: the 1 MB one ends at 2 s; the other has 2 MB left and the port to itself.
-    assert ends(Fair(), job("j", ("a", "b", 1)), job("k", ("a", "c", 3))) == pytest.approx([2.0, 4.0])
-
-
-def test_max_min_gives_what_a_bottleneck_leaves_to_others():
+    "two share a port until the shorter ends": (Fair, [job("j", ("a", "b", 1)), job("k", ("a", "c", 3))], [2, 4]),
     # b receives three transfers at a third each; a's other transfer has the two thirds that are left of a.
-    flows = [("a", "b", 1), ("c", "b", 1), ("d", "b", 1)]
-    assert ends(Fair(), job("j", *flows), job("k", ("a", "c", 4)))[:4] == pytest.approx([3.0, 3.0, 3.0, 5.0])
+    "max-min gives what a bottleneck leaves to others": (
+        Fair,
+        [job("j", ("a", "b", 1), ("c", "b", 1), ("d", "b", 1)), job("k", ("a", "c", 4))],
+        [3, 3, 3, 5],
+    ),
+    "one pair serves its transfers alike": (Fair, [job("j", ("a", "b", 1), ("a", "b", 1), ("a", "b", 2))], [3, 3, 4]),
+    "one that comes later": (Fair, [job("j", ("a", "b", 3)), job("k", ("a", "b", 2), at=1.0)], [5, 5]),
+    "the first before the second": (Fifo, [job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=1.0)], [3, 4]),
+    # At 1 s the first has 2 MB left, the second 1 MB: it goes first. At 2.5 s half a MB is left of the first.
+    "the shorter bottleneck passes": (Sebf, [job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=1.0)], [4, 2]),
+    "not before one with less left": (Sebf, [job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=2.5)], [3, 4]),
+    # The first falls into the second queue after 10 MB; the second, smaller, passes then, though it came later.
+    "who has sent much is demoted": (Aalo, [job("j", ("a", "b", 30)), job("k", ("a", "c", 5), at=1.0)], [35, 15]),
+    # On each port one long and one short coflow: whoever is last is paid for by the other.
+    "two ports": (Sincronia, [job("j", ("a", "b", 4)), job("k", ("a", "b", 1), ("c", "d", 1))], [5, 1, 1]),
+}
 
 
-def test_equal_transfers_on_one_pair_are_served_alike():
-    assert ends(Fair(), job("j", ("a", "b", 1), ("a", "b", 1), ("a", "b", 2))) == pytest.approx([3.0, 3.0, 4.0])
-
-
-def test_a_transfer_that_comes_later_halves_the_rate_from_then_on():
-    assert ends(Fair(), job("j", ("a", "b", 3)), job("k", ("a", "b", 2), at=1.0)) == pytest.approx([5.0, 5.0])
-
-
-def test_fifo_finishes_the_first_before_the_second():
-    assert ends(Fifo(), job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=1.0)) == pytest.approx([3.0, 4.0])
-
-
-def test_sebf_lets_the_shorter_remaining_bottleneck_pass():
-    # At 1 s the first has 2 MB left, the second 1 MB: it goes first.
-    assert ends(Sebf(), job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=1.0)) == pytest.approx([4.0, 2.0])
-
-
-def test_sebf_does_not_preempt_what_has_less_left():
-    # At 2.5 s half a MB is left of the first, less than the second's 1 MB.
-    assert ends(Sebf(), job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=2.5)) == pytest.approx([3.0, 4.0])
+@pytest.mark.parametrize("name", BY_HAND)
+def test_ends_by_hand(name):
+    policy, jobs, expected = BY_HAND[name]
+    assert ends(policy(), *jobs) == pytest.approx(expected)
 
 
 def test_madd_paces_a_coflow_by_its_bottleneck_and_the_next_has_the_rest():
@@ -86,17 +81,6 @@ def test_madd_paces_a_coflow_by_its_bottleneck_and_the_next_has_the_rest():
     assert sent[0] == pytest.approx(1.0)
     assert sent[2] == pytest.approx(1.0)
     assert sent[4 + 1] == pytest.approx(1.0)
-
-
-def test_d_clas_demotes_who_has_sent_much():
-    # The first falls into the second queue after 10 MB; the second, smaller, passes then, though it came later.
-    assert ends(Aalo(), job("j", ("a", "b", 30)), job("k", ("a", "c", 5), at=1.0)) == pytest.approx([35.0, 15.0])
-
-
-def test_sincronia_orders_two_ports():
-    # On each port one long and one short coflow: whoever is last is paid for by the other.
-    j, k = job("j", ("a", "b", 4)), job("k", ("a", "b", 1), ("c", "d", 1))
-    assert ends(Sincronia(), j, k) == pytest.approx([5.0, 1.0, 1.0])
 
 
 def test_computations_wait_for_data_and_for_each_other():

@@ -54,19 +54,13 @@ def refused(answer, **promises):
         (lambda s: Rates([0, 1], [1.0]), "it answered 2 transfers and 1 rates; give each transfer one rate"),
         (lambda s: Rates([0.5], [1.0]), "transfers are integers, it answered float64"),
         (lambda s: Rates([0], [1.0], until_s=0.0), "it wants to be asked again at 0.0 s, which is not later"),
-        (
-            lambda s: Rates([0, 1], [0.75, 0.75]),
-            "1.5 MB/s out of machine 'a', whose port carries 1; give less",
-        ),
+        (lambda s: Rates([0, 1], [0.75, 0.75]), "1.5 MB/s out of machine 'a', whose port carries 1; give less"),
         (lambda s: s.in_order([]), "its order leaves out 0; order all of state.coflows"),
         (lambda s: s.in_order([0, 0]), "its order has 0 twice"),
         (lambda s: Rates(None, None), "transfers are integers, it answered object"),
         (lambda s: Rates([0], [1.0], held=[3]), "it holds back [3]; there are 3 transfers, numbered from 0"),
         (lambda s: Rates([0], [1.0], held=[0.5]), "it holds back [0.5]; there are 3 transfers, numbered from 0"),
-        (
-            lambda s: s.in_order([0], stop_at_left_mb=[np.nan]),
-            "it marks coflow 0 with nan; give a number, or infinity",
-        ),
+        (lambda s: s.in_order([0], stop_at_left_mb=[np.nan]), "it marks coflow 0 with nan; give a number, or infinity"),
         (
             lambda s: s.in_order([0], "fair", stop_at_left_mb=[np.nan]),
             "it marks coflow 0 with nan; give a number, or infinity",

@@ -14,8 +14,8 @@ from flowlex.validation.certificates.statement.rational_linear_program import Ex
 __all__ = ["JitStatement", "state_jit"]
 
 
-def state_jit(instance: JitInstance, options: Mapping[str, Any], only: Collection[int] | None = None) -> ExactStatement:
-    """Units by transfer and slot, loads and their levels; ``only``: of some transfers, with the ports to themselves."""
+def state_jit(instance: JitInstance, options: Mapping[str, Any]) -> ExactStatement:
+    """Units by transfer and slot, loads and their levels."""
     return JitStatement(instance, options).state()
 
 
