@@ -259,9 +259,7 @@ class Balancing:
             if cluster is not None:
                 self._offer(cluster)
             still = outcome.status is not Status.OPTIMAL and self.bound - before <= 1e-3 * self.bound
-            if self.closed or self.late or cluster is None or still:
-                break
-            if not self.measure.curved:
+            if self.closed or self.late or cluster is None or still or not self.measure.curved:
                 break
 
     def _options(self, *, integer: bool) -> SolveOptions:

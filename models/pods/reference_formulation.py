@@ -15,7 +15,7 @@ from flowlex.formulations.processor_time import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import SolveOptions, Status
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.pods import Pod, PodInstance
+from flowlex.instances.pods import PodInstance
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.formulation_labels import column_labels, row_labels
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance, squares
@@ -117,7 +117,8 @@ class _Placed:
     def of(cls, program: LinearProgram, instance: PodInstance, builder: PlacementProgram, x: Variables) -> _Placed:
         """With variables and rows ``count`` where several pods are equal but for their names."""
         pod, node = builder.groups.first[builder.pairs[0]], builder.pairs[1]
-        like, first_pod, many = partition(equal.model_dump_json() for equal in map(_nameless, instance.pods))
+        alike = (each.model_dump_json(exclude={"name", "created_s"}) for each in instance.pods)
+        like, first_pod, many = partition(alike)
         key = like[pod] * len(instance.nodes) + node
         several = np.flatnonzero(many[like[pod]] > 1)
         _, at, of = np.unique(key[several], return_index=True, return_inverse=True)
@@ -138,10 +139,6 @@ class _Placed:
             used = (key[of] >= 0) & (weight[of] != 0)
             found = found + (variables[column[used]] * weight[of[used]].astype(np.float64)).sum_by(key[of[used]], size)
         return found
-
-
-def _nameless(pod: Pod) -> Pod:
-    return pod.model_copy(update={"name": "", "created_s": None})
 
 
 def _admission(program: LinearProgram, builder: PlacementProgram, chosen: _Placed) -> list[Stage]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,7 +62,7 @@ def shortfalls(solution: PlacementSolution) -> list[Shortfall]:
         key = (int(view.load.row[p]), int(view.rules.kind[p]))
         if key not in known:
             known[key] = _of_pod(solution, solution.cluster, p, left)
-        groups.setdefault(known[key].what, []).append(Shortfall((name,), *list(vars(known[key]).values())[1:]))
+        groups.setdefault(known[key].what, []).append(replace(known[key], pods=(name,)))
     found = [_joined(what, many) for what, many in groups.items()]
     return sorted(found, key=lambda each: -len(each.pods))
 

@@ -153,8 +153,8 @@ class Statement:
 
         These are rows named ``stages_before``, one for each.
         """
-        chosen = self.stages[0] if stage is None else self.stage(stage)
         program = LinearProgram(self.program.name)
+        chosen = self.stages[0] if stage is None else self.stage(stage)
         program.variable_blocks = dict(self.program.variable_blocks)
         program.constraint_blocks = dict(self.program.constraint_blocks)
         if before:

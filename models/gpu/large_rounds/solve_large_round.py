@@ -102,8 +102,9 @@ def run_refined(
     if restarted:
         message = f"{message} The start was not used: this method begins with fair shares.".lstrip()
     outcome = Outcome(Status.FEASIBLE if open_ else Status.OPTIMAL, "highs", message=message)
+    slack = _slack(second, found.values, rules)
     duals = write.duals(main, second, network.place, float(unit)) if main.proven else {}
-    return RefinedRun(outcome, gpu, values, bound, {"stages": proof}, duals, _values(model, gpu), _slack(model, gpu))
+    return RefinedRun(outcome, gpu, values, bound, {"stages": proof}, duals, _values(model, gpu), slack)
 
 
 def _no_answer(found: StagesOutcome, write: _Writer, program: Program, place: Integers, rules: Rules) -> RefinedRun:
@@ -156,15 +157,11 @@ def _values(model: Refined, gpu: Integers) -> dict[str, dict[str, int]]:
     return {name: each for name, each in document.items() if each}
 
 
-def _slack(model: Refined, gpu: Integers) -> dict[str, Dual]:
+def _slack(program: Program, values: Floats, rules: Rules) -> dict[str, Dual]:
     """Distance of every own row from its side."""
-    at, found = np.flatnonzero(gpu >= 0), {}
-    for rule in model.rules.rules:
-        activity = np.zeros(len(rule.rhs))
-        for term in rule.terms:
-            a, b = term.task[at], term.gpu[gpu[at]]
-            some = (a >= 0) & (b >= 0)
-            np.add.at(activity, rule.row[a[some], b[some]], float(term.coefficient))
+    found = {}
+    for rule in rules.rules:
+        activity = program.constraint_blocks[f"own {rule.name}"].expression.evaluate(np.rint(values))
         gap = activity - rule.rhs if rule.relation == ">=" else rule.rhs - activity
         found[rule.name] = Dual(gap / float(rule.scale), rule.labels)
     return found

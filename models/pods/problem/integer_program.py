@@ -255,17 +255,11 @@ class PlacementProgram:
         program.minimize(objective)
         return program
 
-    def counts(self, values: Floats) -> Integers:
-        """(K, N) pods of each group on each node, from the values of x."""
-        group, node = self.pairs
-        table = np.zeros((len(self.groups.count), len(self.view.cards)), np.int64)
-        table[group, node] = np.rint(values[: len(group)]).astype(np.int64)
-        return table
-
     def expand(self, values: Floats) -> Cluster | None:
         """Turn values of the columns (x, then y) into pods on nodes and cards; None where rounding let too much in."""
-        counts, view = self.counts(values), self.view
-        node = np.full(len(view.cpu), -1)
+        view, node = self.view, np.full(len(self.view.cpu), -1)
+        counts = np.zeros((len(self.groups.count), len(view.cards)), np.int64)
+        counts[self.pairs] = np.rint(values[: len(self.pairs[0])])
         for g in range(len(counts)):
             pods = np.flatnonzero(self.groups.of == g)
             places = np.repeat(np.arange(counts.shape[1]), counts[g])
