@@ -36,10 +36,9 @@ from flowlex.models.flow.goals.own_goals import AskedGoal, ask, is_foreign
 from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.mathematical_equations import EQUATIONS
-from flowlex.models.flow.method_result import FlowRun, chosen_stage
+from flowlex.models.flow.method_result import FlowRun, chosen_stage, score_of
 from flowlex.models.flow.network import ScheduleNetwork, build_network
 from flowlex.models.flow.network_method import NetworkMethod
-from flowlex.models.flow.objective_stages import score_of
 from flowlex.models.flow.program_method import ProgramMethod
 from flowlex.models.flow.reference_formulation import state_flow
 from flowlex.models.flow.solution import FlowSolution, Score

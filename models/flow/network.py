@@ -1,7 +1,8 @@
-"""The network of flow scheduling: vertices and arcs of an instance under its goals (Sirius, Quincy)."""
+"""The network of flow scheduling: vertices and arcs of an instance under its goals (Sirius, Quincy), and its answer."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +22,7 @@ from flowlex.models.flow.machine_tree import Blocks, Path
 from flowlex.models.flow.preemption import hold
 from flowlex.models.flow.task_rules import TaskRules
 
-__all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "single_files"]
+__all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "placements", "single_files"]
 
 
 #: Blocks of arcs, but for those of shares and preemptions.
@@ -92,37 +93,34 @@ def build_network(instance: FlowInstance, rules: Rules, task_rules: TaskRules) -
         arcs = _Arcs(instance, rules, views, cluster)
         for index, view in enumerate(views):
             at = job_at[view.job]
-            arcs.add("waits", index, gate_at[at] if view.held else at, 1, rules.waiting(view))
+            arcs.blocks["waits"].append((index, gate_at[at] if view.held else at, 1, rules.waiting(view)))
         return _assemble(arcs, gates, job_bounds(instance, rules, views, cluster))
 
 
 class _Arcs:
-    """Arcs in the making, by block: ends, capacities, and costs of any size. Groups are numbered as they come."""
+    """Arcs in the making, by block: tail, head, capacity, cost of any size. Groups are numbered as they come."""
 
     def __init__(self, instance: FlowInstance, rules: Rules, views: list[TaskView], cluster: ClusterView) -> None:
         self.instance, self.rules, self.views, self.cluster = instance, rules, views, cluster
         self.groups: dict[Spot | Block, int] = {}
-        self._arcs: dict[str, list[tuple[int, int, int]]] = {name: [] for name in _BLOCKS}
-        self.costs: dict[str, list[int]] = {name: [] for name in _BLOCKS}
+        self.blocks: dict[str, list[tuple[int, int, int, int]]] = {name: [] for name in _BLOCKS}
         self._machine = {machine.name: index for index, machine in enumerate(instance.machines)}
+        runs, via, slots = (self.blocks[name] for name in ("runs", "via", "slots"))
         for index, view in enumerate(views):
             for target, cost in rules.offers(view, cluster).items():
                 if isinstance(target, str):
-                    self.add("runs", index, self._machine[target], 1, cost)
+                    runs.append((index, self._machine[target], 1, cost))
                 else:
-                    self.add("via", index, self._group(target), 1, cost)
+                    via.append((index, self._group(target), 1, cost))
         self._reach()
         for index, machine in enumerate(instance.machines):
-            for capacity, cost in rules.slot_costs(machine):
-                self.add("slots", index, 0, capacity, cost)
+            slots += [(index, 0, capacity, cost) for capacity, cost in rules.slot_costs(machine)]
 
-    def add(self, block: str, tail: int, head: int, capacity: int, cost: int = 0) -> None:
-        self._arcs[block].append((tail, head, capacity))
-        self.costs[block].append(cost)
-
-    def of(self, block: str) -> Integers:
-        """(count, 3) tail, head, capacity."""
-        return np.array(self._arcs[block], np.int64).reshape(-1, 3)
+    @cached_property
+    def columns(self) -> dict[str, tuple[Integers, list[int]]]:
+        """By block, (count, 3) tail, head and capacity, and the costs."""
+        split = {name: list(zip(*arcs, strict=True)) or [()] * 4 for name, arcs in self.blocks.items()}
+        return {name: (np.array(ends, np.int64).T, list(costs)) for name, (*ends, costs) in split.items()}
 
     def _group(self, spot: Spot | Block) -> int:
         return self.groups.setdefault(spot, len(self.groups))
@@ -134,18 +132,18 @@ class _Arcs:
         members = self.cluster.members
         ways = {spot: {m: None for m in members(spot) if slots[m]} for spot in spots if spot.base is None}
         for spot, name, single in single_files(ways):
-            self.add("single file", self.groups[spot], self._group(single), 1)
+            self.blocks["single file"].append((self.groups[spot], self._group(single), 1, 0))
             ways[single] = {name: None}
         for spot, machines in ways.items():
-            for name in machines:
-                self.add("offers", self.groups[spot], self._machine[name], 1 if spot.once else slots[name])
+            at = self.groups[spot]
+            self.blocks["offers"] += [(at, self._machine[m], 1 if spot.once else slots[m], 0) for m in machines]
         endless = len(self.views) + 1
         for tail, head in _steps([spot for spot in spots if spot.base is not None], self.cluster):
             at = self._group(tail)
             if isinstance(head, str):
-                self.add("offers", at, self._machine[head], endless)
+                self.blocks["offers"].append((at, self._machine[head], endless, 0))
             else:
-                self.add("blocks", at, self._group(head), endless)
+                self.blocks["blocks"].append((at, self._group(head), endless, 0))
 
 
 def _steps(holed: list[Spot], cluster: ClusterView) -> Iterator[tuple[Spot | Block, Block | str]]:
@@ -198,11 +196,11 @@ def _assemble(arcs: _Arcs, gates: Integers, bounds: Integers) -> ScheduleNetwork
     shortfall[blocks["short"].slice] = 1
     ranks = np.zeros((1 if order is None else len(order.names), network.arc_count), np.int64)
     for name in ("runs", "via", "waits", "slots"):
-        costs = arcs.costs[name]
+        _, costs = arcs.columns[name]
         ranks[:, blocks[name].slice] = np.array([costs], np.int64) if order is None else order.columns(costs)
     columns = Columns(shortfall, levels, ranks)
     network = replace(network, cost=columns.ordinary)
-    ends = {name: arcs.of(name)[:, :2] for name in ("runs", "via", "offers", "single file", "blocks")}
+    ends = {name: arcs.columns[name][0][:, :2] for name in ("runs", "via", "offers", "single file", "blocks")}
     cycle, top = cycle_bound(network, network.cost), int(level.max(initial=0))
     return ScheduleNetwork(network, columns, ends, tuple(arcs.groups), gates, bounds, arcs.views, cycle, top)
 
@@ -221,7 +219,7 @@ def _declared(arcs: _Arcs, gates: Integers, bounds: Integers) -> FlowNetwork:
     sink = net.nodes("sink", 1, supply=-tasks)
     ends = (task, machine), (task, group), (task, waiting), (group, machine), (group, group), (group, group)
     for name, (tails, heads) in zip(_BLOCKS, (*ends, (machine, sink)), strict=True):
-        each = arcs.of(name)
+        each, _ = arcs.columns[name]
         if len(each) or name not in ("single file", "blocks"):
             net.arcs(name, tails[each[:, 0]], heads[each[:, 1]], upper=each[:, 2])
         if name == "waits" and len(gates):
@@ -246,3 +244,43 @@ def cycle_bound(network: FlowNetwork, cost: Integers) -> int:
         np.maximum.at(high, network.tail[part] - tasks.start, cost[part])
     slots = cost[blocks["slots"].slice]
     return int(sum((high - low).tolist())) + 2 * int(np.abs(slots).max(initial=0))
+
+
+def placements(schedule: ScheduleNetwork, instance: FlowInstance, flow: Integers) -> Integers:
+    """(T,) number of each task's machine, -1 for none: the flow is cut into paths, first those of tasks that stay."""
+    s, blocks = schedule, schedule.network.arc_blocks
+    found = np.full(len(s.views), -1, np.int64)
+    direct = s.ends["runs"][flow[blocks["runs"].slice] > 0]
+    found[direct[:, 0]] = direct[:, 1]
+    via = s.ends["via"][flow[blocks["via"].slice] > 0].tolist()
+    #: Units from each group (number) to machines (number) and to other groups (-1 - number).
+    units: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    for name in ("offers", "single file", "blocks"):
+        sent = flow[blocks[name].slice] if name in blocks else np.zeros(0, np.int64)
+        for (group, head), count in zip(s.ends[name][sent > 0].tolist(), sent[sent > 0].tolist(), strict=True):
+            units[group][head if name == "offers" else -1 - head] = count
+
+    def path(group: int, machine: int | None) -> list[tuple[int, int]]:
+        """Arcs with units left from a group to a machine, any one when None; empty where there are none."""
+        for head in (*units[group],) if machine is None or machine not in units[group] else (machine,):
+            if head >= 0 and machine in (None, head):
+                return [(group, head)]
+            if head < 0 and (rest := path(-1 - head, machine)):
+                return [(group, head), *rest]
+        return []
+
+    def send(task: int, arcs: list[tuple[int, int]]) -> None:
+        for group, head in arcs:
+            units[group][head] -= 1
+            if not units[group][head]:
+                del units[group][head]
+            found[task] = head
+
+    at = {machine.name: m for m, machine in enumerate(instance.machines)}
+    for task, group in via:
+        if (own := s.views[task].machine) is not None and (arcs := path(group, at[own])):
+            send(task, arcs)
+    for task, group in via:
+        if found[task] < 0:
+            send(task, path(group, None))
+    return found

@@ -16,10 +16,17 @@ from flowlex.formulations.program_arrays import Integers, exact_dot
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules, StageWeights
-from flowlex.models.flow.flow_to_assignment import placements
-from flowlex.models.flow.method_result import FlowRun, chosen_stage, flow_of
-from flowlex.models.flow.network import ScheduleNetwork
-from flowlex.models.flow.objective_stages import rank_names, score_of, stage_costs, waiting_by_job, waiting_levels
+from flowlex.models.flow.method_result import (
+    FlowRun,
+    chosen_stage,
+    flow_of,
+    rank_names,
+    score_of,
+    stage_costs,
+    waiting_by_job,
+    waiting_levels,
+)
+from flowlex.models.flow.network import ScheduleNetwork, placements
 from flowlex.models.flow.price_proof import bounds_of, combined_stages, document_of, duals_of, prices_of
 from flowlex.models.incumbents import offer
 from flowlex.models.model_base import ModelError

@@ -29,9 +29,8 @@ from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome
 from flowlex.models.flow.class_count_program import CountedProgram
 from flowlex.models.flow.greedy_schedules import Greedy
 from flowlex.models.flow.integer_resources import Resources
-from flowlex.models.flow.method_result import FlowRun, chosen_stage
+from flowlex.models.flow.method_result import FlowRun, chosen_stage, score_of, waiting_by_job
 from flowlex.models.flow.network_method import NetworkMethod
-from flowlex.models.flow.objective_stages import score_of, waiting_by_job
 from flowlex.models.flow.reference_formulation import Size
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.statement.rows_and_objectives import Statement

@@ -13,9 +13,8 @@ The proof of a solution file (all in the order and numbers of the instance's nod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,26 +31,6 @@ from flowlex.validation.certificates.statement.rational_linear_program import Ex
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
 __all__ = ["VERIFIER", "certify_network"]
-
-
-class _Network(Protocol):
-    """What is checked against: columns of arcs, supplies, and how to name an offender."""
-
-    @property
-    def tail(self) -> Integers: ...
-    @property
-    def head(self) -> Integers: ...
-    @property
-    def lower(self) -> Integers: ...
-    @property
-    def upper(self) -> Integers: ...
-    @property
-    def cost(self) -> Integers: ...
-    @property
-    def supply(self) -> Integers: ...
-    @property
-    def node_names(self) -> Sequence[str]: ...
-    def describe_arc(self, arc: int) -> str: ...
 
 
 def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
@@ -103,7 +82,7 @@ def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
     return Certificate("optimal", True, tuple(checks))
 
 
-def _overloaded(network: _Network, nodes: list[int]) -> Check:
+def _overloaded(network: FlowNetwork, nodes: list[int]) -> Check:
     """Whether the supply of a set of nodes, or of all others, exceeds what the arcs out of them can carry."""
     side = np.zeros(len(network.supply), bool)
     side[nodes] = True
@@ -111,7 +90,7 @@ def _overloaded(network: _Network, nodes: list[int]) -> Check:
     return Check("a cut is overloaded", shortage > 0, max(0, -shortage), f"{len(nodes)} nodes, short by {shortage}")
 
 
-def _shortage(network: _Network, inside: NDArray[np.bool_]) -> int:
+def _shortage(network: FlowNetwork, inside: NDArray[np.bool_]) -> int:
     leaving = network.upper[inside[network.tail] & ~inside[network.head]].tolist()
     entering = network.lower[~inside[network.tail] & inside[network.head]].tolist()
     if UNBOUNDED in leaving:
@@ -119,7 +98,7 @@ def _shortage(network: _Network, inside: NDArray[np.bool_]) -> int:
     return int(sum(network.supply[inside].tolist()) + sum(entering) - sum(leaving))
 
 
-def _primal(network: _Network, flow: Integers) -> list[Check]:
+def _primal(network: FlowNetwork, flow: Integers) -> list[Check]:
     excess = -_roomy(network.supply, np.abs(flow.astype(np.float64)).sum())
     np.add.at(excess, network.tail, flow)
     np.subtract.at(excess, network.head, flow)
@@ -127,8 +106,8 @@ def _primal(network: _Network, flow: Integers) -> list[Check]:
     above = np.where(flow > network.upper, flow - wide(network.upper), 0)
     return [
         _all_zero("flow conservation at every node", excess, lambda node: network.node_names[node]),
-        _all_zero("flow at least the lower bound", below, network.describe_arc),
-        _all_zero("flow at most the capacity", above, network.describe_arc),
+        _all_zero("flow at least the lower bound", below, _arcs_of(network)),
+        _all_zero("flow at most the capacity", above, _arcs_of(network)),
     ]
 
 
@@ -138,7 +117,7 @@ def _roomy(values: Integers, size: float) -> Integers:
     return values.copy() if total < 2.0**60 and values.dtype != object else values.astype(object)
 
 
-def _objective(network: _Network, flow: Integers, stated: float | int) -> Check:
+def _objective(network: FlowNetwork, flow: Integers, stated: float | int) -> Check:
     cost = dot(network.cost, flow)
     off = _distance(cost, stated)
     return Check("cost recomputed from the flow", not off, off, f"{cost} (stated {stated})")
@@ -158,7 +137,7 @@ def _distance(one: float | int, other: float | int) -> float | int:
 
 
 def _dual(
-    network: _Network, flow: Integers, potentials: Integers, objective: float | int
+    network: FlowNetwork, flow: Integers, potentials: Integers, objective: float | int
 ) -> tuple[Integers, list[Check]]:
     """Reduced costs, and whether they and the potentials prove the objective."""
     reduced = wide(network.cost) - potentials[network.tail] + potentials[network.head]
@@ -170,13 +149,13 @@ def _dual(
     off = _distance(dual, objective)
     detail = f"{dual}, primal {objective}" if off else f"{dual} = {objective}"
     return reduced, [
-        _all_zero("no arc with room has a negative reduced cost", cheaper_up, network.describe_arc),
-        _all_zero("no arc with flow to spare has a positive reduced cost", cheaper_down, network.describe_arc),
+        _all_zero("no arc with room has a negative reduced cost", cheaper_up, _arcs_of(network)),
+        _all_zero("no arc with flow to spare has a positive reduced cost", cheaper_down, _arcs_of(network)),
         Check("dual objective equals the cost", not off, off, detail),
     ]
 
 
-def _stated_reduced(network: _Network, reduced: Integers, stated: Integers) -> Check:
+def _stated_reduced(network: FlowNetwork, reduced: Integers, stated: Integers) -> Check:
     name = "reduced costs recomputed from the potentials"
     if np.shape(stated) != reduced.shape:
         return Check(name, False, detail=f"{len(reduced)} arcs, got shape {np.shape(stated)}")
@@ -184,8 +163,13 @@ def _stated_reduced(network: _Network, reduced: Integers, stated: Integers) -> C
     if not wrong.any():
         return Check(name, True)
     first = int(np.argmax(wrong))
-    detail = f"{network.describe_arc(first)}: {reduced[first]} (stated {stated[first]})"
+    detail = f"{_arcs_of(network)(first)}: {reduced[first]} (stated {stated[first]})"
     return Check(name, False, _distance(int(reduced[first]), stated[first]), detail)
+
+
+def _arcs_of(network: FlowNetwork) -> Callable[[int], str]:
+    """How an arc is named; of parallel arcs only the number tells."""
+    return lambda arc: f"arc {arc} ({network.describe_arc(arc)})"
 
 
 def _all_zero(name: str, violation: Integers, where: Callable[[int], str]) -> Check:
@@ -215,26 +199,15 @@ class FlowProof(Strict):
     ray: list[int] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class _Instance:
-    """An instance to check against; arcs and nodes are named by its own numbers."""
-
-    source: NetworkInstance
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.source.arrays, name)
-
-    @property
-    def node_names(self) -> Sequence[str]:
-        names, first = self.source.node_names, self.source.first_node
-        return names if names is not None else [str(first + node) for node in range(len(self.supply))]
-
-    def describe_arc(self, arc: int) -> str:
-        return f"arc {arc} ({self.node_names[self.tail[arc]]} -> {self.node_names[self.head[arc]]})"
+def _network_of(instance: NetworkInstance) -> FlowNetwork:
+    a = instance.arrays
+    return FlowNetwork.from_arrays(
+        a.tail, a.head, lower=a.lower, upper=a.upper, cost=a.cost, supply=a.supply, node_labels=instance.node_labels
+    )
 
 
 def _judge(claimed: Claimed) -> Finding:
-    network, proof, status = _Instance(claimed.instance), claimed.proof, claimed.document.status
+    network, proof, status = _network_of(claimed.instance), claimed.proof, claimed.document.status
     if status == "infeasible":
         return Finding("infeasible", (_no_flow(network, proof.cut),))
     if status == "unbounded":
@@ -266,7 +239,7 @@ def _judge(claimed: Claimed) -> Finding:
     potential = wide(potential)
     reduced, proven = _dual(network, flow, potential, cost)
     checks += proven
-    checks += _stated_duals(network, claimed.document.duals, potential, reduced)
+    checks += _stated_duals(claimed.instance, claimed.document.duals, potential, reduced)
     return Finding("optimal", tuple(checks), cost, cost, metrics=figures)
 
 
@@ -274,14 +247,14 @@ def _count(name: str, values: Integers, count: int) -> Check:
     return Check(name, len(values) == count, abs(len(values) - count), f"{len(values)} for {count}")
 
 
-def _no_flow(network: _Network, cut: list[int] | None) -> Check:
+def _no_flow(network: FlowNetwork, cut: list[int] | None) -> Check:
     nodes = len(network.supply)
     if cut is None or not all(0 <= node < nodes for node in cut):
         return Check("a cut of the instance's nodes", False, detail=f"{cut!s:.60}; nodes are 0 to {nodes - 1}")
     return _overloaded(network, cut)
 
 
-def _endless(network: _Network, point: list[int] | None, ray: list[int] | None) -> list[Check]:
+def _endless(network: FlowNetwork, point: list[int] | None, ray: list[int] | None) -> list[Check]:
     arcs = len(network.tail)
     if point is None or ray is None or len(point) != arcs or len(ray) != arcs:
         return [Check("a flow and a ray, one number per arc", False)]
@@ -294,13 +267,13 @@ def _endless(network: _Network, point: list[int] | None, ray: list[int] | None) 
     return [
         *_primal(network, start),
         _all_zero("the ray conserves flow at every node", left, lambda node: network.node_names[node]),
-        _all_zero("the ray uses arcs without upper bound", bounded, network.describe_arc),
+        _all_zero("the ray uses arcs without upper bound", bounded, _arcs_of(network)),
         Check("the ray costs less than nothing", gain > 0, max(0, -gain), f"{-gain} a unit"),
     ]
 
 
 def _stated_duals(
-    network: _Network, duals: dict[str, dict[str, Any]], potential: Integers, reduced: Integers
+    instance: NetworkInstance, duals: dict[str, dict[str, Any]], potential: Integers, reduced: Integers
 ) -> list[Check]:
     """The labelled duals are the potentials and the reduced costs, in the order and by the names of the instance."""
     true: dict[str, Integers] = {"node": potential, "flow": reduced}
@@ -309,7 +282,7 @@ def _stated_duals(
     for name in true.keys() & duals.keys():
         stated, wanted = list(duals[name].values()), true[name].tolist()
         same = stated == wanted or list(map(rational, stated)) == wanted
-        labels = list(network.node_names) if name == "node" else list(map(str, range(len(reduced))))
+        labels = instance.node_labels if name == "node" else list(map(str, range(len(reduced))))
         same = same and list(duals[name]) == labels
         checks.append(Check(f"duals of {name}", same, detail="" if same else "not those of the potentials, in order"))
     return checks

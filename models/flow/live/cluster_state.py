@@ -13,10 +13,9 @@ from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.goal_interface import ClusterView, Scale, TaskView
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.live.live_arc_costs import ArcCosts
-from flowlex.models.flow.live.live_network import LiveNetwork
-from flowlex.models.flow.live.network_parts import UNBOUND, JobBounds, Session
+from flowlex.models.flow.live.live_network import UNBOUND, JobBounds, LiveNetwork
 from flowlex.models.flow.live.preemption_limits import PreemptionLimits
-from flowlex.models.flow.live.session_choice import make_session, plan_stages
+from flowlex.models.flow.live.session_choice import Session, make_session, plan_stages
 from flowlex.models.flow.live.side_constraints import SideConstraints
 from flowlex.models.flow.live.task_ages import TaskAges, elapsed_s
 from flowlex.models.flow.live.task_records import EventError, FullSolve, LiveJob, LiveTask

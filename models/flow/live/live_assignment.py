@@ -12,9 +12,27 @@ from dataclasses import dataclass, field
 
 from flowlex.formulations.program_arrays import Integers
 from flowlex.models.flow.goals.goal_interface import Spot
-from flowlex.models.flow.live.network_parts import Session, TaskNode
+from flowlex.models.flow.live.session_choice import Session
 
-__all__ = ["Arcs", "Assignment", "Owner", "Roster"]
+__all__ = ["Arcs", "Assignment", "Owner", "Roster", "Target", "TaskNode"]
+
+
+#: A machine by name, or a group of machines.
+Target = str | Spot
+
+
+@dataclass(slots=True)
+class TaskNode:
+    """A task: its vertex, the arc by which it waits, and slot and cost of its arcs by target."""
+
+    node: int
+    job: str
+    wait_arc: int
+    wait_cost: int
+    arcs: dict[Target, tuple[int, int]]
+    target: Target | None = None  # where its unit goes, None when it waits
+    machine: str | None = None
+    held: bool = False  # its waiting arc leads to the gate of its job
 
 
 @dataclass(slots=True, eq=False)

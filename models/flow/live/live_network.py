@@ -7,14 +7,42 @@ between, and `live_assignment` tells who runs where after each optimum.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
+from flowlex.formulations.sessions.residual_network import ENDLESS
 from flowlex.models.flow.goals.goal_interface import ClusterView, Spot
 from flowlex.models.flow.live.exclusion_groups import BlockTree, ExclusionGroup
-from flowlex.models.flow.live.live_assignment import Arcs, Assignment, Owner
+from flowlex.models.flow.live.live_assignment import Arcs, Assignment, Owner, Target, TaskNode
 from flowlex.models.flow.live.machine_groups import Group, MachineGroup, MachineNode, SingleFile, Wiring
-from flowlex.models.flow.live.network_parts import JobBounds, JobNode, Session, Target, TaskNode
+from flowlex.models.flow.live.session_choice import Session
 
-__all__ = ["LiveNetwork"]
+__all__ = ["UNBOUND", "JobBounds", "LiveNetwork"]
+
+#: Capacity of a job's waiting arc when nothing bounds it.
+UNBOUND = ENDLESS
+
+
+class JobBounds(NamedTuple):
+    """Bounds of a job's waiting tasks, and what each costs: ``must`` wait, ``free`` may, ``short`` more should not."""
+
+    must: int
+    free: int
+    short: int
+    wait_cost: int
+    short_cost: int
+
+
+@dataclass(slots=True)
+class JobNode:
+    """A job: its vertex, and the arcs by which its tasks wait."""
+
+    node: int
+    bounds: JobBounds
+    share_arc: int
+    short_arc: int
+    gate: tuple[int, int] | None = None  # node and arc through which held tasks stop
+    passes: int = 0  # tasks that may
 
 
 class LiveNetwork:

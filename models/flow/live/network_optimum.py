@@ -16,7 +16,8 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.sessions.residual_network import FAR
 from flowlex.models.flow.goals.goal_interface import Spot
 from flowlex.models.flow.live.cluster_state import LiveState
-from flowlex.models.flow.live.network_parts import Session, Target
+from flowlex.models.flow.live.live_assignment import Target
+from flowlex.models.flow.live.session_choice import Session
 
 __all__ = ["Optimum", "Paths", "Residual"]
 

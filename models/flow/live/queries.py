@@ -11,7 +11,7 @@ from flowlex.models.flow.live.frozen_state import FrozenState
 from flowlex.models.flow.live.full_solve import audit_schedule, priced
 from flowlex.models.flow.live.network_optimum import Optimum
 from flowlex.models.flow.live.task_records import EventError
-from flowlex.models.flow.objective_stages import score_of
+from flowlex.models.flow.method_result import score_of
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.flow.waiting_reasons import plain_reason
 

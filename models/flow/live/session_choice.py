@@ -7,13 +7,15 @@ from typing import Literal
 from flowlex.formulations.sessions.live_network import PATH_COST_LIMIT, NetworkSession, load_kernels
 from flowlex.formulations.sessions.staged_network import PhasedSession
 from flowlex.models.flow.lexicographic_costs import StrictOrder
-from flowlex.models.flow.live.network_parts import Session
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import Certificate, Check
 
-__all__ = ["Method", "make_session", "plan_stages", "prove"]
+__all__ = ["Method", "Session", "make_session", "plan_stages", "prove"]
 
 Method = Literal["auto", "weights", "phases"]
+
+#: What keeps the live network solved.
+Session = NetworkSession | PhasedSession
 
 
 def plan_stages(order: StrictOrder, method: str) -> tuple[tuple[int, ...], str]:

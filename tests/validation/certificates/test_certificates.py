@@ -68,10 +68,10 @@ def test_a_flow_changed_by_one_names_a_node(network: FlowNetwork, solved: Outcom
 def test_a_flow_outside_its_bounds_names_the_arc(network: FlowNetwork, solved: Outcome) -> None:
     around = solved.values + np.array([1, -1, 1, 0, 0])  # conserves, and overfills the arc from a to b
     failed = failures(certify_network(network, replace(solved, values=around, objective=network.total_cost(around))))
-    assert failed["flow at most the capacity"] == "node[a] -> node[b] is off by 1"
+    assert failed["flow at most the capacity"] == "arc 2 (node[a] -> node[b]) is off by 1"
     below = solved.values + np.array([0, 0, -2, 2, -2])
     failed = failures(certify_network(network, replace(solved, values=below, objective=network.total_cost(below))))
-    assert failed["flow at least the lower bound"] == "node[a] -> node[b] is off by 1"
+    assert failed["flow at least the lower bound"] == "arc 2 (node[a] -> node[b]) is off by 1"
 
 
 def test_a_feasible_flow_that_is_not_optimal_is_refuted(network: FlowNetwork, solved: Outcome) -> None:
@@ -128,7 +128,7 @@ def test_a_changed_reduced_cost_names_its_arc(network: FlowNetwork, solved: Outc
     failed = failures(certify_network(network, replace(solved, reduced_costs=bumped(solved.reduced_costs, 3))))
     right = solved.reduced_costs[3]
     assert failed == {
-        "reduced costs recomputed from the potentials": f"node[a] -> node[t]: {right} (stated {right + 1})"
+        "reduced costs recomputed from the potentials": f"arc 3 (node[a] -> node[t]): {right} (stated {right + 1})"
     }
 
 

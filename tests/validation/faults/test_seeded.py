@@ -124,11 +124,11 @@ FLOW: dict[str, dict[str, Change]] = {
     f"{_FLOW}.queue_shares:guaranteed": {"nothing": lambda least, *_: least * 0},
     f"{_FLOW}.goals.goal_interface:Scale.units": {"one more": lambda units, *_: units + 1},
     f"{_FLOW}.goals.goal_interface:ClusterView.members": {"the first lost": lambda names, *_: iter(list(names)[1:])},
-    f"{_FLOW}.flow_to_assignment:placements": {
+    f"{_FLOW}.network:placements": {
         "one withdrawn": array(lambda at: at.__setitem__(int(at.argmax()), -1)),
         "the other way round": REVERSED,
     },
-    f"{_FLOW}.objective_stages:score_of": {
+    f"{_FLOW}.method_result:score_of": {
         "a cost less": lambda score, *_: replace(score, cost=score.cost - 1),
         "no shortfall": lambda score, *_: replace(score, shortfall=-1),
     },
