@@ -52,12 +52,10 @@ def uncolourable_rows(matrix: sp.csc_array) -> tuple[int, ...] | None:
 
 def _sign_vectors(rows: int) -> NDArray[np.int8]:
     """All vectors in {-1, 0, 1}**rows whose first nonzero is +1, and the zero vector."""
-    vectors = np.zeros((1, 0), np.int8)
-    for _ in range(rows):
-        grown = [np.pad(vectors, ((0, 0), (0, 1)), constant_values=value) for value in (0, 1, -1)]
-        lead = np.any(vectors != 0, axis=1)
-        vectors = np.concatenate([grown[0], grown[1], grown[2][lead]])
-    return vectors
+    vectors = np.indices((3,) * rows, np.int8).reshape(rows, -1).T
+    vectors[vectors == 2] = -1
+    lead = vectors[np.arange(len(vectors)), (vectors != 0).argmax(axis=1)]
+    return np.asarray(vectors[lead >= 0])
 
 
 def square_part(matrix: sp.csc_array, rows: Sequence[int]) -> tuple[int, ...]:

@@ -106,28 +106,6 @@ def _constants(by_row: Any, fixed: Any, value: Any) -> dict[int, Any]:
     return {row: exact(total) for row, total in sorted(found.items()) if total}
 
 
-def _of_network(network: Any) -> NamedMatrix:
-    arcs = len(network.tail)
-    program = Program(
-        sides=np.stack([network.supply, network.supply]).astype(float),
-        bounds=_bounds(network.lower, network.upper),
-        integer=np.zeros(arcs, dtype=bool),
-        cost=np.asarray(network.cost, dtype=float),
-    )
-    return NamedMatrix(canonical(network.incidence()), _lazily(network.node_names), _lazily(network.arc_names), program)
-
-
-def _bounds(lower: Any, upper: Any) -> Any:
-    """Bounds of a network; its infinity is the largest integer."""
-    both = np.stack([lower, upper]).astype(float)
-    both[np.abs(both) >= 2.0**62] = np.inf
-    return both
-
-
-def _lazily(names: Any) -> Any:
-    return names if callable(names) else lambda: list(names)
-
-
 def _of_pulp(problem: Any) -> NamedMatrix:
     from flowlex.formulations.solver_conversion import from_pulp
 
@@ -230,7 +208,6 @@ def _of_model(model: Any) -> NamedMatrix:
 #: What an object offers, and who reads such objects; the first that fits.
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], NamedMatrix]], ...] = (
     (("formulation",), _of_model),
-    (("incidence", "tail"), _of_network),
     (("arrays", "row_names"), lambda it: program_matrix(it.arrays(), it.row_names, it.column_names)),
     (("getLp", "getModel"), _of_highs),
     (("lp_", "hessian_"), _of_highs),

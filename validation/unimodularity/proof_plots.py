@@ -1,4 +1,4 @@
-"""Pictures of a proof: the sparsity pattern with the violating submatrix, the bipartition, or the tree."""
+"""Pictures of a proof: the sparsity pattern with the violating submatrix or the tree."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def plot_proof(
 ) -> Axes:
     """Draw the sparsity pattern and on it what proves the answer.
 
-    A witness is framed, and joined by a line where it is a cycle; a Heller-Tompkins proof colours the lines by
-    part; a small network matrix gets its tree beside the pattern (only when ``ax`` is left out).
+    A witness is framed, and joined by a line where it is a cycle; a small network matrix gets its tree beside the
+    pattern (only when ``ax`` is left out).
     """
     import matplotlib.pyplot as plt
 
