@@ -30,6 +30,13 @@ class Team:
         """``gang`` or ``affinity``."""
         return "gang" if self.whole else "affinity"
 
+    @property
+    def needs(self) -> str:
+        """What a gang asks for, in words."""
+        kind = "" if not self.domains else "rack" if self.domains[0].startswith("rack:") else "label"
+        one = f" within one {kind}" if kind else ""
+        return f"gang {self.name!r} runs completely or not at all and needs {len(self.tasks)} slots at once{one}"
+
 
 @dataclass(frozen=True)
 class Limit:

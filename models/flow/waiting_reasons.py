@@ -107,8 +107,6 @@ class _Schedule:
         return found or self._spread(task)
 
     def _gang(self, team: Team) -> str:
-        needs = f"{len(team.tasks)} slots at once{self._one(team)}"
-        says = f"gang {team.name!r} runs completely or not at all and needs {needs}"
         for task in team.tasks:
             unmet = self.rules.unmet(self.views[task], self.cluster)
             if unmet is not None:
@@ -117,17 +115,13 @@ class _Schedule:
         for job, count in wanted.items():
             most = self.shares[job][1]
             if self.rules.shares is not None and count > most:
-                return f"{says}, {count} of them of job {job!r}, whose share is {most}"
+                return f"{team.needs}, {count} of them of job {job!r}, whose share is {most}"
         held = Counter(self.machine_of.values())
         best = max(((self._slots(team, tag), tag) for tag in team.domains or ("",)), default=(0, ""))
         if best[0] < len(team.tasks):
-            return f"{says}; the machines that it may take have at most {best[0]}{self._on(best[1])}"
+            return f"{team.needs}; the machines that it may take have at most {best[0]}{self._on(best[1])}"
         free = max((self._slots(team, tag, held), tag) for tag in team.domains or ("",))
-        return f"{says}; {free[0]} are free{self._on(free[1])}, and tasks worth as much or more hold the others"
-
-    @staticmethod
-    def _one(team: Team) -> str:
-        return "" if not team.domains else f" within one {'rack' if team.domains[0].startswith('rack:') else 'label'}"
+        return f"{team.needs}; {free[0]} are free{self._on(free[1])}, and tasks worth as much or more hold the others"
 
     @staticmethod
     def _on(tag: str) -> str:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Machine
-from flowlex.instances.group_rules import RACK, Gang, check_rules, domain_tags, members_of
+from flowlex.instances.group_rules import Gang, check_rules, domain_tags, members_of
 from flowlex.models.flow.live.task_records import EventError, LiveJob, LiveTask
 from flowlex.models.flow.task_rules import GroupRule, TaskRules
 
@@ -165,13 +165,9 @@ class SideConstraints:
         """Why a task of a gang without enough slots waits."""
         if task not in self.blocked:
             return None
-        key = next(key for key in self._rules_of[task] if key[0] == "gang")
-        within = self.rules[key].key
-        most, tag = self._most(within)
-        one = "" if within is None else f" within one {'rack' if within == RACK else 'label'}"
-        there = f"the machines have at most {most}{f' on {tag}' if tag else ''}"
-        says, count = self.rules[key].says, len(self._members[key])
-        return f"{says} runs completely or not at all and needs {count} slots at once{one}; {there}"
+        team = next(team for team in self.task_rules.teams if team.whole and task in team.tasks)
+        most, tag = self._most(self.rules["gang", team.name].key)
+        return f"{team.needs}; the machines have at most {most}{f' on {tag}' if tag else ''}"
 
     def _most(self, key: str | None) -> tuple[int, str]:
         """Most slots in one domain, and its tag."""
