@@ -104,7 +104,7 @@ class Admitting:
         return self.builder.columns <= self.direct
 
     def count(self, cluster: Cluster) -> tuple[int, ...]:
-        """ValueMeasure of the pods placed of each level, the most important first."""
+        """Worth of the pods placed of each level, the most important first."""
         return self.levels.total(cluster.node >= 0)
 
     def run(self) -> Admission:

@@ -71,11 +71,10 @@ def random_round(seed: int) -> GpuInstance:
             fitting = [g for g in free if memory[g] >= need]
             if fitting and rng.random() < 0.6:
                 free.remove(fitting[0])
-                running = {"gpu": f"g{fitting[0]}", "elapsed_s": float(rng.integers(1, 4))}
-            need = min(need, max(memory))
-            shards = [{"size_mb": float(rng.integers(1, 4)) * 100, "replicas": [f"n{int(rng.integers(2))}"]}]
-            tasks.append({"name": f"t{j}.{t}", "memory_gb": need, "shards": shards, "running": running})
-        jobs.append({"name": f"j{j}", "tasks": tasks})
+                running = f"g{fitting[0]}", float(rng.integers(1, 4))
+            shard = float(rng.integers(1, 4)) * 100, f"n{int(rng.integers(2))}"
+            tasks.append(task(f"t{j}.{t}", shard, memory_gb=min(need, max(memory)), running=running))
+        jobs.append(job(f"j{j}", *tasks))
     speeds = {"disk_mb_per_s": 200.0, "rack_mb_per_s": 100.0, "between_racks_mb_per_s": 50.0}
     return GpuInstance.model_validate({"nodes": nodes, "jobs": jobs, **speeds})
 

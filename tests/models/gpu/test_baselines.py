@@ -51,18 +51,6 @@ def test_greedy_serves_the_job_with_fewest_gpus_first() -> None:
     assert base_shares(instance.arrays).tolist() == [1, 1]
 
 
-def one_task_on_n2() -> GpuInstance:
-    """Two nodes with a GPU each; the data of the task lie on the second."""
-    return cluster([job("j", task("t", (10.0, "n2")))], [(f"n{i}", f"r{i}", [8.0]) for i in (1, 2)])
-
-
-def test_all_free_gpus_are_offered_at_once() -> None:
-    """The task takes the GPU with its data though another is named first."""
-    instance = one_task_on_n2()
-    costs = TransferCosts.of(instance, Penalties())
-    assert greedy(instance.arrays, costs).tolist() == [1]
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31))
 def test_greedy_is_algorithm_1_of_the_paper(seed: int) -> None:
@@ -91,7 +79,7 @@ def test_greedy_is_algorithm_1_of_the_paper(seed: int) -> None:
 
 def test_delay_scheduling_waits_for_local_data() -> None:
     """GPU1 is offered first; a patient job whose data lie with GPU2 declines it, an impatient one takes it."""
-    instance = one_task_on_n2()
+    instance = cluster([job("j", task("t", (10.0, "n2")))], [(f"n{i}", f"r{i}", [8.0]) for i in (1, 2)])
     costs = TransferCosts.of(instance, Penalties())
     assert greedy_delay(instance.arrays, costs, (5, 9)).tolist() == [1]
     assert greedy_delay(instance.arrays, costs, (0, 0)).tolist() == [0]

@@ -17,7 +17,7 @@ from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.model_base import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
-from tests.models.gpu.cases import random_round
+from tests.models.gpu.cases import job, random_round, task
 from tests.models.gpu.changes_oracle import Program
 
 POLICIES = ("FSP", "FS", "FSU")
@@ -29,20 +29,14 @@ def hand(*jobs: int, memory: float = 8.0, running: bool = False) -> GpuInstance:
         {"name": f"n{k}", "rack": f"r{k}", "gpus": [{"name": f"g{g}", "memory_gb": memory} for g in gpus]}
         for k, gpus in ((1, (1, 2)), (2, (3,)))
     ]
-    shards = [{"size_mb": 100.0, "replicas": ["n1"]}]
     made = [
-        {
-            "name": name,
-            "tasks": [
-                {
-                    "name": f"{name}{t}",
-                    "memory_gb": 8.0,
-                    "shards": shards,
-                    "running": {"gpu": f"g{t}", "elapsed_s": t} if running and name == "a" else None,
-                }
+        job(
+            name,
+            *(
+                task(f"{name}{t}", (100.0, "n1"), running=(f"g{t}", t) if running and name == "a" else None)
                 for t in range(1, count + 1)
-            ],
-        }
+            ),
+        )
         for name, count in zip("abc", jobs, strict=False)
     ]
     speeds = {"disk_mb_per_s": 100.0, "rack_mb_per_s": 50.0, "between_racks_mb_per_s": 25.0}
@@ -70,8 +64,8 @@ def test_labels_are_those_of_the_instance() -> None:
         if (task.memory_gb <= memory[gpu] if task.running is None else task.running.gpu == gpu)
     }
     steps = model.variables["share_step"].index.to_frame(index=False)
-    for job in instance.jobs:
-        assert steps[steps.job == job.name].step.tolist() == list(range(1, len(job.tasks) + 1))
+    for each in instance.jobs:
+        assert steps[steps.job == each.name].step.tolist() == list(range(1, len(each.tasks) + 1))
 
 
 def test_an_own_row_binds_in_every_stage() -> None:

@@ -28,12 +28,11 @@ def cluster(jobs: dict[str, list[tuple[str, str | None, float]]], gpus: int, spe
         {"name": f"n{k}", "rack": f"r{k // 2}", "gpus": [{"name": f"g{k}", "memory_gb": 8.0}]} for k in range(gpus)
     ]
 
-    def task(name: str, node: str | None, elapsed: float) -> dict[str, Any]:
-        shards = [] if node is None else [{"size_mb": 640.0, "replicas": [node]}]
-        running = {"gpu": f"g{str(node)[1:]}", "elapsed_s": elapsed} if elapsed else None
-        return {"name": name, "memory_gb": 4.0, "shards": shards, "running": running}
+    def task(name: str, node: str | None, elapsed: float) -> Any:
+        running = (f"g{str(node)[1:]}", elapsed) if elapsed else None
+        return task_of(name, *([] if node is None else [(640.0, node)]), memory_gb=4.0, running=running)
 
-    made = [{"name": name, "tasks": [task(*each) for each in tasks]} for name, tasks in jobs.items()]
+    made = [job(name, *(task(*each) for each in tasks)) for name, tasks in jobs.items()]
     return GpuInstance.model_validate({"nodes": nodes, "jobs": made, **(speeds or _SPEEDS)})
 
 

@@ -149,7 +149,6 @@ def test_running_pods_stay_or_move_within_the_budget() -> None:
     assert place(eased) == {"x": "a", "fixed": "a", "new": "b"}
 
 
-names = st.sampled_from(["a", "b"])
 some_pods = st.lists(
     st.builds(
         lambda cores, memory, gpu, cards, priority: (cores, memory, gpu, cards if gpu else 1, priority),
@@ -163,9 +162,9 @@ some_pods = st.lists(
 )
 
 
-def small(pods: list[tuple[int, int, int, int, int]]) -> PodInstance:
+def small(pods: list[tuple[int, int, int, int, int]], second: bool) -> PodInstance:
     return PodInstance(
-        nodes=(node("a", 8, 24, 2, 8), node("b", 10, 20)),
+        nodes=(node("a", 8, 24, 2, 8), node("b", 10, 20), *[node("c", 8, 24, 2, 8)] * second),
         pods=tuple(
             pod(f"p{k}", cores, memory, gpu, gpu_cards=cards, priority=priority)
             for k, (cores, memory, gpu, cards, priority) in enumerate(pods)
@@ -173,10 +172,10 @@ def small(pods: list[tuple[int, int, int, int, int]]) -> PodInstance:
     )
 
 
-@settings(max_examples=16, deadline=None)
-@given(some_pods, st.sampled_from(MEASURES))
-def test_the_optimum_is_that_of_trying_all(pods: Any, measure: Any) -> None:
-    assert solved_by_all(small(pods), balance=measure).status is Status.OPTIMAL
+@settings(max_examples=20, deadline=None)
+@given(some_pods, st.booleans(), st.sampled_from(MEASURES))
+def test_the_optimum_is_that_of_trying_all(pods: Any, second: bool, measure: Any) -> None:
+    assert solved_by_all(small(pods, second), balance=measure).status is Status.OPTIMAL
 
 
 @pytest.mark.parametrize("measure", MEASURES)
