@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from flowlex.simulation.cluster.policy_interface import Action, LivePlace, LiveTask, Policy, Start, State, Stop
 from flowlex.simulation.decision_time import ask
@@ -19,34 +20,22 @@ ROUND_RANK = 1
 _IDLE_ROUNDS = 10_000
 
 
+@dataclass(eq=False)
 class Rounds:
-    """When a policy decides, and what becomes of its answer.
+    """When a policy decides, and what becomes of its answer."""
 
-    ``kernel``, ``state``, ``log``, ``run``: of the simulation. ``policy``: who decides. ``carry_out``: called with the
-    actions that still hold when the policy has thought: stops first. ``round_s``: rounds happen at whole multiples of
-    this; 0: whenever something has happened.
-    """
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        state: State,
-        log: RunLog,
-        run: Run,
-        policy: Policy,
-        carry_out: Callable[[list[Action]], None],
-        round_s: float,
-    ) -> None:
-        self.policy: Policy
-        self.run: Run
-        self.kernel, self.state, self.log, self.run, self.policy = kernel, state, log, run, policy
-        self.round_s: float
-        self.carry_out, self.round_s = carry_out, round_s
-        self.count = 0
-        self._idle = 0
-        self._planned: Planned | None = None
-        self._thinking = False
-        self._due = False
+    kernel: Kernel
+    state: State
+    log: RunLog
+    run: Run
+    policy: Policy  # who decides
+    carry_out: Callable[[list[Action]], None]  # gets what still holds when the policy has thought: stops first
+    round_s: float  # rounds happen at whole multiples of this; 0: whenever something has happened
+    count: int = 0
+    _idle: int = 0
+    _planned: Planned | None = None
+    _thinking: bool = False
+    _due: bool = False
 
     def due(self, at_s: float | None = None) -> None:
         """Something has happened: decide, now or at the next time for it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,16 +18,15 @@ __all__ = ["LEVELS", "InputData"]
 LEVELS = ("node", "rack", "between")
 
 
+@dataclass(slots=True, eq=False)
 class _Fetch:
     """One read of a task: the transfer is None while no source is up."""
 
-    __slots__ = ("left_mb", "level", "read", "source", "transfer")
-
-    def __init__(self, read: Read) -> None:
-        self.read, self.left_mb = read, read.size_mb
-        self.source: LiveNode | None = None
-        self.transfer: Transfer | None = None
-        self.level = ""
+    read: Read
+    left_mb: float
+    source: LiveNode | None = None
+    transfer: Transfer | None = None
+    level: str = ""
 
 
 class InputData:
@@ -53,7 +53,7 @@ class InputData:
     def begin(self, task: LiveTask) -> None:
         """A task has started: fetch all that it reads."""
         made = list(reads_of(task))
-        mine = self.fetches[task] = dict.fromkeys(_Fetch(read) for read, _ in made)
+        mine = self.fetches[task] = dict.fromkeys(_Fetch(read, read.size_mb) for read, _ in made)
         if not mine:
             del self.fetches[task]
             self.complete(task)

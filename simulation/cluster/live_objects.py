@@ -2,64 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, Place
 
 __all__ = ["LiveJob", "LiveNode", "LivePlace", "LiveTask"]
 
 
+@dataclass(slots=True, eq=False)
 class LiveTask:
-    """A task.
+    """A task."""
 
-    Attributes
-    ----------
-    task, job
-        As the workload describes it; its job.
-    number
-        Position among all tasks.
-    missing
-        Tasks that must end before it can start.
-    place
-        Where it runs; None when it does not.
-    made_on
-        The node where it ended; None before.
-    started_s
-        When it last started.
-    failures
-        How often it has failed while it computed.
-    left
-        Part of its computing that is still to be done, when it last stopped: 1 unless it keeps what it has computed.
-    computing
-        When it began to compute and how many seconds it needs from then; None while it reads or does not run.
-    """
-
-    __slots__ = (
-        "computing",
-        "failures",
-        "job",
-        "left",
-        "made_on",
-        "missing",
-        "needed_by",
-        "needs",
-        "number",
-        "place",
-        "started_s",
-        "task",
-    )
-
-    def __init__(self, task: ClusterTask, job: LiveJob, number: int) -> None:
-        self.number: int
-        self.job: LiveJob
-        self.task, self.job, self.number = task, job, number
-        self.needs: tuple[LiveTask, ...] = ()
-        self.needed_by: list[LiveTask] = []
-        self.missing: int = 0
-        self.place: LivePlace | None = None
-        self.made_on: LiveNode | None = None
-        self.started_s: float = 0.0
-        self.failures: int = 0
-        self.left: float = 1.0
-        self.computing: tuple[float, float] | None = None
+    task: ClusterTask  # as the workload describes it
+    job: LiveJob
+    number: int  # position among all tasks
+    needs: tuple[LiveTask, ...] = ()
+    needed_by: list[LiveTask] = field(default_factory=list)
+    missing: int = 0  # tasks that must end before it can start
+    place: LivePlace | None = None  # where it runs; None when it does not
+    made_on: LiveNode | None = None  # the node where it ended; None before
+    started_s: float = 0.0  # when it last started
+    failures: int = 0  # how often it has failed while it computed
+    # part of its computing that is still to be done, when it last stopped: 1 unless it keeps what it has computed
+    left: float = 1.0
+    # when it began to compute and how many seconds it needs from then; None while it reads or does not run
+    computing: tuple[float, float] | None = None
 
     @property
     def name(self) -> str:
@@ -86,29 +53,21 @@ class LiveTask:
         return f"<task {self.name}>"
 
 
+@dataclass(slots=True, eq=False)
 class LiveJob:
-    """A job that has arrived.
+    """A job that has arrived."""
 
-    Attributes
-    ----------
-    admitted
-        How many jobs were let in before it; -1 as long as it is not.
-    waiting, running
-        Its tasks that may start now, and those that run, in the order in which they became so.
-    left
-        Tasks that have not ended.
-    """
+    job: ClusterJob
+    number: int
+    admitted: int = -1  # how many jobs were let in before it; -1 as long as it is not
+    tasks: list[LiveTask] = field(default_factory=list)
+    # tasks that may start now, and those that run, in the order in which they became so
+    waiting: dict[LiveTask, None] = field(default_factory=dict)
+    running: dict[LiveTask, None] = field(default_factory=dict)
+    left: int = field(init=False)  # tasks that have not ended
 
-    __slots__ = ("admitted", "job", "left", "number", "running", "tasks", "waiting")
-
-    def __init__(self, job: ClusterJob, number: int) -> None:
-        self.number: int
-        self.job: ClusterJob
-        self.job, self.number, self.admitted = job, number, -1
-        self.tasks: list[LiveTask] = []
-        self.waiting: dict[LiveTask, None] = {}
-        self.running: dict[LiveTask, None] = {}
-        self.left: int = len(job.tasks)
+    def __post_init__(self) -> None:
+        self.left = len(self.job.tasks)
 
     @property
     def name(self) -> str:
@@ -119,28 +78,22 @@ class LiveJob:
         return f"<job {self.name}>"
 
 
+@dataclass(slots=True, eq=False)
 class LivePlace:
-    """Something that runs tasks.
+    """Something that runs tasks."""
 
-    Attributes
-    ----------
-    free
-        Amount by resource that nobody holds.
-    open
-        Whether anything is free.
-    tasks
-        Who runs there.
-    """
+    place: Place
+    node: LiveNode
+    number: int
+    changes: list[LivePlace]  # where it notes that what is free has changed
+    name: str = field(init=False)
+    free: dict[str, int] = field(init=False)  # amount by resource that nobody holds
+    open: bool = field(init=False)  # whether anything is free
+    tasks: dict[LiveTask, None] = field(default_factory=dict)  # who runs there
 
-    __slots__ = ("changes", "free", "name", "node", "number", "open", "place", "tasks")
-
-    def __init__(self, place: Place, node: LiveNode, number: int, changes: list[LivePlace]) -> None:
-        self.number: int
-        self.node: LiveNode
-        self.place, self.node, self.number, self.name, self.changes = place, node, number, place.name, changes
-        self.free: dict[str, int] = dict(place.capacity)
-        self.open: bool = any(self.free.values())
-        self.tasks: dict[LiveTask, None] = {}
+    def __post_init__(self) -> None:
+        self.name, self.free = self.place.name, dict(self.place.capacity)
+        self.open = any(self.free.values())
 
     def fits(self, task: LiveTask) -> bool:
         """Whether the task's demand is free here."""
@@ -166,18 +119,20 @@ class LivePlace:
         return f"<place {self.name}>"
 
 
+@dataclass(slots=True, eq=False)
 class LiveNode:
     """A machine; ``up`` is False while it is down."""
 
-    __slots__ = ("labels", "name", "node", "number", "places", "rack", "up")
+    node: ClusterNode
+    number: int
+    rack: int
+    name: str = field(init=False)
+    labels: frozenset[str] = field(init=False)
+    places: list[LivePlace] = field(default_factory=list)
+    up: bool = True
 
-    def __init__(self, node: ClusterNode, number: int, rack: int) -> None:
-        self.rack: int
-        self.number: int
-        self.node, self.number, self.rack, self.name = node, number, rack, node.name
-        self.labels = frozenset(node.labels)
-        self.places: list[LivePlace] = []
-        self.up: bool = True
+    def __post_init__(self) -> None:
+        self.name, self.labels = self.node.name, frozenset(self.node.labels)
 
     def __repr__(self) -> str:
         return f"<node {self.name}>"

@@ -8,6 +8,7 @@ A transfer uses a few *resources*, each with a rate that its transfers share (`f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -50,19 +51,18 @@ def _first_end(left, rate):
     return seconds
 
 
+@dataclass(slots=True, eq=False)
 class Transfer:
-    """Data on their way.
+    """Data on their way."""
 
-    ``size_mb``, ``left_mb``: in all, and still to come; the latter is brought up to date when the transfer ends or is
-    stopped. ``path``: resources it uses. ``done``: called when the last byte has come.
-    """
+    size_mb: float
+    path: Sequence[int]  # resources that it uses
+    done: Callable[[], None]  # called when the last byte has come
+    row: int = -1
+    left_mb: float = field(init=False)  # still to come; brought up to date when the transfer ends or is stopped
 
-    __slots__ = ("done", "left_mb", "path", "row", "size_mb")
-
-    def __init__(self, size_mb: float, path: Sequence[int], done: Callable[[], None]) -> None:
-        self.size_mb = self.left_mb = size_mb
-        self.path, self.done = path, done
-        self.row = -1
+    def __post_init__(self) -> None:
+        self.left_mb = self.size_mb
 
     @property
     def moved_mb(self) -> float:
