@@ -14,7 +14,7 @@ Costs are whole multiples of a ``unit``, so that engines stay exact; what a read
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -282,10 +282,7 @@ class FlowNetwork:
 
     def to_pulp(self) -> pulp.LpProblem:
         """The same problem as a PuLP problem."""
-        from flowlex.formulations.solver_conversion import to_pulp
-
-        stated = replace(self.arrays(), cost=self.stated_cost(), offset=float(self.constant))
-        return to_pulp(stated, self.name, self.column_names(), self.row_names())[0]
+        return self.to_linear_program().to_pulp()
 
     def _float_upper(self) -> Floats:
         return np.where(self.upper == UNBOUNDED, np.inf, self.upper.astype(np.float64))

@@ -154,7 +154,7 @@ def _of_file(path: Path) -> NamedMatrix:
 def _of_instance(instance: Any) -> NamedMatrix:
     """The matrix of an instance is that of its model; models ask this package, so they are found when called."""
     model_for = EntryPoint("model_for", "flowlex.models.registry:model_for", "flowlex.models").load()
-    return _of_model(model_for(instance))
+    return matrix_of(model_for(instance).formulation)
 
 
 def _of_highs(model: Any) -> NamedMatrix:
@@ -200,14 +200,9 @@ def _of_graph(graph: Any) -> NamedMatrix:
     return NamedMatrix(matrix, lambda: list(map(str, nodes)), lambda: list(map(str, edges)), program)
 
 
-def _of_model(model: Any) -> NamedMatrix:
-    formulation = model.formulation
-    return matrix_of(formulation() if callable(formulation) else formulation)
-
-
 #: What an object offers, and who reads such objects; the first that fits.
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], NamedMatrix]], ...] = (
-    (("formulation",), _of_model),
+    (("formulation",), lambda model: matrix_of(model.formulation)),
     (("arrays", "row_names"), lambda it: program_matrix(it.arrays(), it.row_names, it.column_names)),
     (("getLp", "getModel"), _of_highs),
     (("lp_", "hessian_"), _of_highs),
