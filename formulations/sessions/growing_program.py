@@ -35,8 +35,7 @@ _STATUS = {
 class Round:
     """One solve."""
 
-    # ``optimal`` also when an integer program stopped at the gap that was asked for; ``error`` when HiGHS
-    # failed
+    # ``optimal`` also when an integer program stopped at the gap that was asked for; ``error`` when HiGHS failed
     status: Status
     # Minus infinity as a bound when there is none
     objective: float

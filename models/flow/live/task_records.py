@@ -47,8 +47,7 @@ class FullSolve:
     """What is kept of a decision made by a full solve."""
 
     method: str  # how it was solved
-    # Whether it is the optimum. It then stays so while nothing but time passes, as credits for staying only
-    # grow
+    # Whether it is the optimum. It then stays so while nothing but time passes, as credits for staying only grow
     best: bool = False
     waiting: Mapping[str, str] = field(default_factory=dict)  # reason by waiting task
     score: Score | None = None  # what was minimised; None where the decision was taken over from a log
