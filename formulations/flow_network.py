@@ -148,17 +148,13 @@ class FlowNetwork:
         """Names of all nodes, in order."""
         return [name for block in self.node_blocks.values() for name in block.names()]
 
-    def arc_names(self) -> list[str]:
-        """Names of all arcs, in order."""
-        return [name for block in self.arc_blocks.values() for name in block.names()]
-
     def row_names(self) -> list[str]:
         """Names of the rows of every lowered form: the nodes."""
         return self.node_names
 
     def column_names(self) -> list[str]:
         """Names of the columns of every lowered form: the arcs."""
-        return self.arc_names()
+        return [name for block in self.arc_blocks.values() for name in block.names()]
 
     def describe_arc(self, arc: int) -> str:
         """Name an arc by its two ends, as in ``worker[0] -> sink[0]``.

@@ -113,14 +113,14 @@ def test_blocks_names_and_views() -> None:
     network = net.build()
     assert (works.tolist(), spare.tolist()) == ([0, 1], [2])
     assert network.node_names == ["worker[ann]", "worker[bob]", "sink[0]"]
-    assert network.arc_names() == ["works[0]", "works[1]", "spare[a>b]"]
+    assert network.column_names() == ["works[0]", "works[1]", "spare[a>b]"]
     assert network.describe_arc(1) == "worker[bob] -> sink[0]"
     assert network.upper.tolist() == [1, 1, UNBOUNDED]
     assert network.incidence().toarray().tolist() == [[1, 0, 1], [0, 1, -1], [-1, -1, 0]]
     assert {k: v.tolist() for k, v in network.split_arcs(np.arange(3)).items()} == {"works": [0, 1], "spare": [2]}
     assert {k: v.tolist() for k, v in network.split_nodes(np.arange(3)).items()} == {"worker": [0, 1], "sink": [2]}
     assert network.to_linear_program().row_names() == network.node_names
-    assert network.to_linear_program().column_names() == network.arc_names()
+    assert network.to_linear_program().column_names() == network.column_names()
     net.nodes("later", 1)
     assert list(network.node_blocks) == ["worker", "sink"]
     assert repr(network) == "<flow network 'assignment': 3 nodes, 3 arcs>"
