@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -28,54 +29,33 @@ Segment = tuple[int, int, float]
 
 
 @policy("network", "jit")
+@dataclass(eq=False)
 class JustInTime:
-    """Planned transfers are sent as planned, no faster; all others share what is left max-min fairly.
-
-    Parameters
-    ----------
-    share, share_of, load, lat
-        As for `JitBandwidth`.
-    known
-        ``submitted``: the controller knows a job from when its first transfer is ready (`JitScheduler`), as the paper's
-        does. ``all``: one plan for all jobs with their arrivals known beforehand.
-    keep_promises
-        Whether a later plan may not delay what an earlier one has promised; the paper's plans anew without promises.
-    every_s
-        Plan at multiples of this many seconds; at every job's first transfer when not given.
-    certify
-        Prove every n-th plan from the data of what is left, the first among them; none when 0.
-
-    Attributes
-    ----------
-    planned_mb
-        How much of the jobs' bytes was planned.
-    refused
-        Plans that did not stand up to their certificate, and were not used; those that were looked at.
-    work
-        Transfers planned in the last step, for decision times that count work.
-    """
+    """Planned transfers are sent as planned, no faster; all others share what is left max-min fairly."""
 
     conserving: ClassVar[bool] = True
     grouping: ClassVar[Grouping] = "transfer"
 
-    def __init__(
-        self,
-        share: Share = 0.4,
-        share_of: ShareOf = "transfers",
-        load: Load = "pair",
-        lat: Rule = "critical",
-        known: Literal["submitted", "all"] = "submitted",
-        keep_promises: bool = False,
-        every_s: Annotated[float, Field(gt=0)] | None = None,
-        certify: Each = 1,
-    ) -> None:
-        self.share: Share
-        self.share, self.share_of, self.load, self.lat = share, share_of, load, lat
-        self.every_s: float | None
-        self.keep_promises: bool
-        self.known, self.keep_promises, self.every_s = known, keep_promises, every_s
-        self.planned_mb, self.work, self.refused = 0.0, 0.0, 0
-        self.turn: EveryNth = EveryNth(certify)
+    # share, share_of, load, lat: as for `JitBandwidth`
+    share: Share = 0.4
+    share_of: ShareOf = "transfers"
+    load: Load = "pair"
+    lat: Rule = "critical"
+    # ``submitted``: the controller knows a job from when its first transfer is ready (`JitScheduler`), as the paper's
+    # does. ``all``: one plan for all jobs with their arrivals known beforehand.
+    known: Literal["submitted", "all"] = "submitted"
+    # whether a later plan may not delay what an earlier one has promised; the paper's plans anew without promises
+    keep_promises: bool = False
+    # plan at multiples of this many seconds; at every job's first transfer when not given
+    every_s: Annotated[float, Field(gt=0)] | None = None
+    certify: Each = 1  # prove every n-th plan from the data of what is left, the first among them; none when 0
+    planned_mb: float = field(default=0.0, init=False)  # how much of the jobs' bytes was planned
+    # plans that did not stand up to their certificate, and were not used; those that were looked at
+    refused: int = field(default=0, init=False)
+    work: float = field(default=0.0, init=False)  # transfers planned in the last step, for decision times that count
+
+    def __post_init__(self) -> None:
+        self.turn = EveryNth(self.certify)
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
         """Make the controller, or the one plan."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ __all__ = ["LatestFirst"]
 
 
 @policy("network", "jit-early")
+@dataclass(eq=False)
 class LatestFirst:
     """Every sender sends first what its job needs first; jobs share fairly, and the shortest copy gets what they leave.
 
@@ -25,27 +27,15 @@ class LatestFirst:
     one class after the other, each max-min fairly in what the classes before leave: the first transfer of each sender
     and job, the other transfers of jobs, then each copy, the one with the least left to send first. Jobs that go first
     delay copies; the order of the copies saves more than that.
-
-    Parameters
-    ----------
-    lat
-        Rule of the latest arrival times, see `flowlex.models.jit.latest_arrival`.
-    inside
-        ``latest``: as above. ``fair``: all transfers of jobs share equally.
-    copies
-        ``shortest`` first, or ``fair``. With ``fair`` twice, jobs have strict priority and nothing else is changed.
     """
 
     conserving: ClassVar[bool] = True
     grouping: ClassVar[Grouping] = "transfer"
 
-    def __init__(
-        self,
-        lat: Rule = "critical",
-        inside: Literal["latest", "fair"] = "latest",
-        copies: Literal["shortest", "fair"] = "shortest",
-    ) -> None:
-        self.lat, self.inside, self.copies = lat, inside, copies
+    lat: Rule = "critical"  # of the latest arrival times, see `flowlex.models.jit.latest_arrival`
+    inside: Literal["latest", "fair"] = "latest"  # as above, or ``fair``: all transfers of jobs share equally
+    # ``shortest`` first, or ``fair``; with ``fair`` twice, jobs have strict priority and nothing else is changed
+    copies: Literal["shortest", "fair"] = "shortest"
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
         """Order the transfers of every job; a job's order depends on nothing but its own graph."""

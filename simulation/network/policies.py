@@ -6,6 +6,7 @@ TicTac (MLSys 2019); TensorFlow as the just-in-time paper describes it (shared/p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -127,28 +128,20 @@ class TensorFlow:
 
 
 @policy("network", "tictac")
+@dataclass(eq=False)
 class TicTac:
-    """Transfers in the order in which the job's computations need them.
+    """Transfers in the order in which the job's computations need them."""
 
-    Parameters
-    ----------
-    rule
-        ``tac``: with the times of computations and transfers; ``tic``: from the DAG alone.
-    between
-        ``fifo``: the jobs by arrival, each transfer takes all that its ports have left. ``fair``: a sender has one
-        transfer of a job on its way, and jobs share the links fairly.
-    copies
-        With ``fifo``, file copies have their turn by arrival (``fifo``) or after all jobs (``behind``).
-    """
+    # ``tac``: with the times of computations and transfers; ``tic``: from the DAG alone
+    rule: Literal["tac", "tic"] = "tac"
+    # ``fifo``: the jobs by arrival, each transfer takes all that its ports have left. ``fair``: a sender has one
+    # transfer of a job on its way, and jobs share the links fairly.
+    between: Literal["fifo", "fair"] = "fifo"
+    # with ``fifo``, file copies have their turn by arrival (``fifo``) or after all jobs (``behind``)
+    copies: Literal["fifo", "behind"] = "behind"
 
-    def __init__(
-        self,
-        rule: Literal["tac", "tic"] = "tac",
-        between: Literal["fifo", "fair"] = "fifo",
-        copies: Literal["fifo", "behind"] = "behind",
-    ) -> None:
-        self.rule, self.between, self.copies = rule, between, copies
-        self.conserving: bool = between == "fifo"
+    def __post_init__(self) -> None:
+        self.conserving: bool = self.between == "fifo"
         self.grouping: Grouping = "coflow" if self.conserving else "transfer"
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -46,33 +47,19 @@ Chosen = Literal[
 
 
 @policy("cluster", "allocation")
+@dataclass(eq=False)
 class Shares(Policy):
-    """Rounds of an allocation.
+    """Rounds of an allocation."""
 
-    Parameters
-    ----------
-    shares
-        A policy of `Allocation`, or one of its baselines. With ``hierarchical``, users are the entities.
-    seconds
-        Length of a round.
-    fill
-        Whether GPUs that a round leaves free go to waiting tasks, the earliest first.
-    certify
-        Certify every n-th allocation; 0: none.
-    """
+    shares: Chosen = "max_min"  # a policy of `Allocation`, or a baseline; with ``hierarchical``, users are the entities
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0  # length of a round
+    fill: bool = True  # whether GPUs that a round leaves free go to waiting tasks, the earliest first
+    certify: Each = 1  # certify every n-th allocation; 0: none
 
     rotates = True
 
-    def __init__(
-        self,
-        shares: Chosen = "max_min",
-        seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0,
-        fill: bool = True,
-        certify: Each = 1,
-    ) -> None:
-        self.shares: Chosen
-        self.turn: EveryNth
-        self.shares, self.again_s, self.fill, self.turn = shares, seconds, fill, EveryNth(certify)
+    def __post_init__(self) -> None:
+        self.again_s, self.turn = self.seconds, EveryNth(self.certify)
         self._plan: list[dict[str, str]] = []
         self._known: frozenset[str] = frozenset()
         self._next, self._round_s = 0, 0.0

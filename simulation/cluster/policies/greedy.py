@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -98,28 +99,22 @@ class PreemptiveGreedy(Greedy):
 
 
 @policy("cluster", "GSD")
+@dataclass(eq=False)
 class Delay(Greedy):
     """Delay scheduling: a job that cannot get its cheapest level (node, rack, any) skips the offer, and so often.
 
     Its patience starts at ``base share - running`` and grows by one with each skipped offer; past ``first`` it takes
     the second level, past ``second`` anything. It starts anew when the job got what it wanted.
-
-    Parameters
-    ----------
-    first, second
-        The thresholds (not printed in the paper); in offers.
-    again_s
-        Seconds between offers while tasks wait.
     """
 
-    def __init__(
-        self, first: _Limit = 5.0, second: _Limit = 10.0, again_s: Annotated[float, Field(gt=0)] = 1.0
-    ) -> None:
-        if second < first:
-            raise ValueError(f"the thresholds must not fall, got {first} and {second}")
-        self.second: _Limit
-        self.first: _Limit
-        self.first, self.second, self.again_s = first, second, again_s
+    # the thresholds (not printed in the paper); in offers
+    first: _Limit = 5.0
+    second: _Limit = 10.0
+    again_s: Annotated[float, Field(gt=0)] = 1.0  # seconds between offers while tasks wait
+
+    def __post_init__(self) -> None:
+        if self.second < self.first:
+            raise ValueError(f"the thresholds must not fall, got {self.first} and {self.second}")
         self.skipped: Counter[str] = Counter()
         self._asked: set[str] = set()
 

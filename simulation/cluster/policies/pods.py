@@ -7,6 +7,7 @@ memory, counted per place as the paper does (one card). What a place has none of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -63,37 +64,22 @@ class PodRule(Policy):
 
 
 @policy("cluster", "PodPlacement")
+@dataclass(eq=False)
 class PodModel(Policy):
-    """Each round is a `PodPlacement`: the most pods of each priority in turn, then the least uneven loads.
+    """Each round is a `PodPlacement`: the most pods of each priority in turn, then the least uneven loads."""
 
-    Parameters
-    ----------
-    balance
-        As for `PodPlacement`.
-    window
-        So many waiting tasks are looked at, the most important first, then the earliest: what bounds a round's work.
-    preempt_cost
-        Running tasks may be stopped for more important ones, each at this price; None: they may not.
-    absolute_gap, max_steps
-        Where a round's balance may stop, see `PodPlacement` and `SolveOptions`.
-    certify
-        Certify every n-th round; 0: none.
-    """
+    balance: Literal["deviation", "max_load", "mean_absolute"] = "deviation"  # as for `PodPlacement`
+    # so many waiting tasks are looked at, the most important first, then the earliest: what bounds a round's work
+    window: Annotated[int, Field(ge=1)] = 12
+    # running tasks may be stopped for more important ones, each at this price; None: they may not
+    preempt_cost: _Price | None = None
+    # where a round's balance may stop, see `PodPlacement` and `SolveOptions`
+    absolute_gap: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    max_steps: Annotated[int, Field(ge=1)] = 500
+    certify: Each = 1  # certify every n-th round; 0: none
 
-    def __init__(
-        self,
-        balance: Literal["deviation", "max_load", "mean_absolute"] = "deviation",
-        window: Annotated[int, Field(ge=1)] = 12,
-        preempt_cost: _Price | None = None,
-        absolute_gap: Annotated[float, Field(ge=0, lt=1)] = 0.01,
-        max_steps: Annotated[int, Field(ge=1)] = 500,
-        certify: Each = 1,
-    ) -> None:
-        self.balance: Literal["deviation", "max_load", "mean_absolute"]
-        self.preempt_cost: _Price | None
-        self.balance, self.window, self.preempt_cost = balance, window, preempt_cost
-        self.turn: EveryNth
-        self.absolute_gap, self.max_steps, self.turn = absolute_gap, max_steps, EveryNth(certify)
+    def __post_init__(self) -> None:
+        self.turn = EveryNth(self.certify)
 
     def decide(self, state: State) -> Iterable[Action]:
         """The optimum of this moment, to within the gap."""
