@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -18,15 +17,12 @@ if TYPE_CHECKING:
     from flowlex.formulations.linear_program import LinearProgram
 
 
-class Format(StrEnum):
-    """File formats that solvers read."""
-
-    MPS = "mps"
-    LP = "lp"
-
-
+Format = Literal["mps", "lp"]
 #: What the formats cannot hold in a name (found by reading back every character; a test repeats it).
-_ILLEGAL = {Format.MPS: re.compile(r"[\s\x00-\x1f\x7f]"), Format.LP: re.compile(r"[^\w!\"#$%&(),.?@~{}]", re.ASCII)}
+_ILLEGAL: dict[Format, re.Pattern[str]] = {
+    "mps": re.compile(r"[\s\x00-\x1f\x7f]"),
+    "lp": re.compile(r"[^\w!\"#$%&(),.?@~{}]", re.ASCII),
+}
 
 
 @with_options(values=settings_of)
@@ -55,7 +51,7 @@ def export(
     if output != "-":
         sizes = f"{counted(program.column_count, 'column')}, {counted(program.row_count, 'row')}"
         note(f"{output}: {program.name}, {sizes}")
-    if to is Format.MPS and program.maximizing:
+    if to == "mps" and program.maximizing:
         note("it is a maximisation (OBJSENSE); CBC and GLPK do not read OBJSENSE: use --to lp, or give them -max")
     if changed:
         many = counted(changed, "name holds", "names hold")
@@ -64,9 +60,9 @@ def export(
 
 def _format_of(output: str) -> Format:
     suffix = output.lower().removesuffix(".gz").rpartition(".")[2]
-    if suffix not in list(Format):
+    if suffix not in ("mps", "lp"):
         raise typer.BadParameter(f"{output!r} does not end in .mps or .lp; give --to mps or --to lp", param_hint="-o")
-    return Format(suffix)
+    return cast("Format", suffix)
 
 
 def program_bytes(program: LinearProgram, to: Format) -> tuple[bytes, int]:
@@ -94,7 +90,7 @@ def program_bytes(program: LinearProgram, to: Format) -> tuple[bytes, int]:
 def legal_names(names: list[str], to: Format) -> list[str]:
     """Names that the format keeps; as they are when it can hold them, and distinct in any case."""
     illegal = _ILLEGAL[to]
-    if to is Format.LP:
+    if to == "lp":
         names = [name.replace("[", "(").replace("]", ")") for name in names]
         names = [f"_{name}" if name[:1].isdigit() or name[:1] in (".", "") else name for name in names]
     taken: set[str] = set()

@@ -7,21 +7,12 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from flowlex.cli.completion import settings_starting
-
-
-class Engine(StrEnum):
-    """Ways to solve: the same answer at different speed."""
-
-    PULP = "pulp"
-    HIGHS = "highs"
-    NETWORK = "network"
 
 
 def positive(value: float | None) -> float | None:
@@ -41,6 +32,7 @@ InstanceFile = Annotated[Path, typer.Argument(metavar="FILE", help="Instance fil
 PolicyOption = Annotated[
     str | None, typer.Option("--policy", metavar="P", help="Short for `--set policy=P`, such as FSP, FS or FSU.")
 ]
+Engine = Literal["pulp", "highs", "network"]
 EngineOption = Annotated[Engine, typer.Option("--engine", help="Solver interface: same answers, different speed.")]
 SettingsOption = Annotated[
     list[str] | None,

@@ -13,7 +13,6 @@ import typer
 
 from flowlex.cli.console_output import note
 from flowlex.cli.options import (
-    Engine,
     EngineOption,
     GapOption,
     MemoryLimitOption,
@@ -41,7 +40,7 @@ def study(
         typer.Option("--changes", metavar="NAME=FILE", help="Changes to try beside the unchanged model; repeatable."),
     ] = None,
     settings: SettingsOption = None,
-    engine: EngineOption = Engine.PULP,
+    engine: EngineOption = "pulp",
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
     memory_limit: MemoryLimitOption = None,
@@ -76,7 +75,7 @@ def study(
             folder = output / (_folder(labels) or "all")
             values = {**fixed, **chosen, **({"changes": document} if document else {})}
             options = {
-                "engine": engine.value,
+                "engine": engine,
                 "settings": values,
                 "time_limit_s": time_limit,
                 "gap": gap,

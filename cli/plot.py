@@ -8,7 +8,6 @@ import typer
 
 from flowlex.cli.console_output import complain, note, picture_suffix, refuse_existing, write_output, write_picture
 from flowlex.cli.options import (
-    Engine,
     EngineOption,
     ForceOption,
     GapOption,
@@ -28,7 +27,7 @@ def plot(
             "-o", "--output", metavar="FILE", help="Ends in .png, .svg, .pdf, or .html: a page to zoom and search."
         ),
     ],
-    engine: EngineOption = Engine.PULP,
+    engine: EngineOption = "pulp",
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
     force: ForceOption = False,
@@ -43,7 +42,7 @@ def plot(
     from flowlex.models.registry import model_for
 
     model = model_for(read_instance(file), **values)
-    solution = model.solve(engine.value, time_limit_s=time_limit, gap=gap)
+    solution = model.solve(engine, time_limit_s=time_limit, gap=gap)
     if not solution.status.has_answer:
         complain(f"{file}: nothing to draw ({solution.status}). {solution.message}".rstrip())
         raise typer.Exit(1)

@@ -12,7 +12,6 @@ import typer
 
 from flowlex.cli.console_output import Progress, complain, note
 from flowlex.cli.options import (
-    Engine,
     EngineOption,
     GapOption,
     LogOption,
@@ -44,7 +43,7 @@ _PATHS = (
 def solve(
     context: typer.Context,
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH...", help=_PATHS, parser=place)] = None,
-    engine: EngineOption = Engine.PULP,
+    engine: EngineOption = "pulp",
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
     memory_limit: MemoryLimitOption = None,
@@ -109,7 +108,7 @@ def solve(
         raise typer.BadParameter("needs -o DIR, where the results of the run to resume are", param_hint="--resume")
     files = find_files(context, list(paths or ()), output, from_telemetry, max_age)
     options: dict[str, Any] = {
-        "engine": engine.value,
+        "engine": engine,
         "settings": values,
         "time_limit_s": time_limit,
         "gap": gap,

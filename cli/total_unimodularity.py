@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,19 +16,12 @@ if TYPE_CHECKING:
     from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 
 
-class Method(StrEnum):
-    """How to decide; see `flowlex.validation.unimodularity.check`."""
-
-    AUTO = "auto"
-    NETWORK = "network"
-    CAMION = "camion"
-    GHOUILA_HOURI = "ghouila-houri"
-    SUMS = "sums"
-
-
 def tu(
     file: Annotated[Path, typer.Argument(help="A model, matrix, network or instance file.", show_default=False)],
-    method: Annotated[Method, typer.Option("--method", help="auto: all steps; or one step alone.")] = Method.AUTO,
+    method: Annotated[
+        Literal["auto", "network", "camion", "ghouila-houri", "sums"],
+        typer.Option("--method", help="auto: all steps; or one step alone."),
+    ] = "auto",
     time_limit: SearchLimit = 60.0,
     network_part: Annotated[
         bool, typer.Option("--network-part", help="Of large models, too: name the rows that keep it from a network.")
@@ -70,9 +62,7 @@ def tu(
     if stored is not None:
         raise typer.Exit(_verify(stored, read_matrix(file), file, as_json, accept_quoted))
     named = read_matrix(file)
-    verdict = check(
-        named, method=method.value, time_limit=time_limit, network_part=network_part, seed=seed, progress=note
-    )
+    verdict = check(named, method=method, time_limit=time_limit, network_part=network_part, seed=seed, progress=note)
     if not verdict.is_tu and named.program is not None and not network_part and verdict.nonzeros > SMALL_NONZEROS:
         note(f"network part: not searched beyond {SMALL_NONZEROS} nonzeros; --network-part does")
     if output is not None:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import highspy
 import numpy as np
@@ -82,7 +83,7 @@ def test_no_arguments_print_the_help(run):
 
 
 def test_engines_are_those_of_the_formulations():
-    assert tuple(engine.value for engine in Engine) == tuple(ENGINES)
+    assert get_args(Engine) == tuple(ENGINES)
 
 
 def test_generate(run, toy_generator):
@@ -252,7 +253,7 @@ def test_an_exported_model_reads_back_with_its_names_and_optimum(run, write, to)
     assert run("export", "a.json", "--to", to, "-o", "-").stdout == Path(f"x.{to}").read_text()
 
 
-@pytest.mark.parametrize("to", list(Format))
+@pytest.mark.parametrize("to", get_args(Format))
 def test_every_character_survives_or_is_replaced_so_that_names_stay_distinct(to, tmp_path):
     patterns = ("{}y", "y{}", "y{}y")
     labels = list(dict.fromkeys(p.format(chr(code)) for code in (*range(32, 127), 0xE9) for p in patterns))
@@ -270,7 +271,7 @@ def test_every_character_survives_or_is_replaced_so_that_names_stay_distinct(to,
     assert list(model.col_names_) == legal_names(program.column_names(), to)
     assert list(model.row_names_) == legal_names(program.row_names(), to)
     assert len(set(model.col_names_)) == len(labels)
-    if to is Format.MPS:  # only white space has to go
+    if to == "mps":  # only white space has to go
         kept = [a == b for a, b in zip(program.column_names(), model.col_names_, strict=True)]
         assert kept == [" " not in label for label in labels]
     solver.run()
@@ -281,7 +282,7 @@ def test_every_character_survives_or_is_replaced_so_that_names_stay_distinct(to,
     assert solver.getObjectiveValue() == pytest.approx(expected.getObjectiveValue())
 
 
-@given(st.lists(st.text(max_size=4), unique=True), st.sampled_from(Format))
+@given(st.lists(st.text(max_size=4), unique=True), st.sampled_from(get_args(Format)))
 def test_legal_names_are_distinct_and_stable(names, to):
     legal = legal_names(names, to)
     assert len(set(legal)) == len(names)
