@@ -48,17 +48,13 @@ _GUESSES = 4
 
 @dataclass(frozen=True, eq=False)
 class LeastLate:
-    """All schedules of least lateness.
+    """All schedules of least lateness."""
 
-    ``status``: of the program; `cells` and `proof` are set only if it is optimal. ``cells``: intervals of
-    interchangeable slots; ports marked ``full`` are full there in every such schedule. ``open``: (columns of the
-    cells,) whether a transfer may be sent there. ``proof``: dual values that prove it.
-    """
-
-    outcome: Outcome
+    outcome: Outcome  # of the program; what follows is there only if it is optimal
+    # intervals of interchangeable slots; ports marked ``full`` are full there in every such schedule
     cells: Cells | None = None
-    open: NDArray[np.bool_] | None = None
-    proof: LevelProof | None = None
+    open: NDArray[np.bool_] | None = None  # (columns of the cells,) whether a transfer may be sent there
+    proof: LevelProof | None = None  # dual values that prove it
 
     def least_load(self, load: Load) -> int:
         """What some load must be at least: ports that are full are shared by as many pairs as may send."""

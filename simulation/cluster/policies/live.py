@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 
 from flowlex.instances.cluster import ClusterTask
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, Queue
@@ -20,22 +21,21 @@ __all__ = ["Flow", "flow_task", "machine_of"]
 _UTILITY = 10
 
 
+@dataclass(eq=False)
 class Flow(Policy):
     """`FlowScheduler` with any goals. A place is a machine; every task takes one unit of its one resource.
 
     Tasks of one resource never compete for places of another, so that each resource has a scheduler of its own.
-
-    ``goals``: of the scheduler. ``lexicographic``: goals in strict order instead of their weighted sum. ``certify``:
-    certify every n-th round; 0: none. ``queues``: whether each user's jobs are in a queue of their own (for
-    `FairShares`).
     """
 
-    def __init__(
-        self, goals: Iterable[Goal], *, lexicographic: bool = False, certify: int = 1, queues: bool = False
-    ) -> None:
-        self.turn: EveryNth
-        self.goals, self.lexicographic, self.turn = tuple(goals), lexicographic, EveryNth(certify)
-        self.queues = queues
+    goals: tuple[Goal, ...]  # of the scheduler
+    _: KW_ONLY
+    lexicographic: bool = False  # goals in strict order instead of their weighted sum
+    certify: int = 1  # certify every n-th round; 0: none
+    queues: bool = False  # whether each user's jobs are in a queue of their own (for `FairShares`)
+
+    def __post_init__(self) -> None:
+        self.turn = EveryNth(self.certify)
         self.parts: dict[str, _OfResource] = {}
 
     def decide(self, state: State) -> Iterable[Action]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 
-import cvxpy as cp
 import numpy as np
 from scipy.optimize import linprog
 
@@ -80,6 +79,8 @@ class Problem:
         return np.array(rows), np.array(rhs)
 
     def solve(self, policy, aware):
+        import cvxpy as cp
+
         deadlines = policy in ("max_throughput", "min_cost")
         a, b = self.rows(deadlines)
         x = cp.Variable(len(self.columns), nonneg=True)

@@ -15,65 +15,29 @@ from flowlex.models.solution import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 from tests.models.allocation.cases import random_instance
+from tests.models.allocation.oracle import Problem
 
 STATED = ("max_min", "makespan", "max_throughput", "min_cost")
 
 
-class Oracle:
-    """The changed problem by HiGHS from the file's data: columns (members, type, speeds), rows over them."""
+class Oracle(Problem):
+    """The changed problem by HiGHS: the columns of `Problem`, which knows the file's data alone, and more rows."""
 
     def __init__(self, instance, policy):
-        doc = json.loads(instance.model_dump_json())
-        self.jobs, self.types, self.policy = doc["jobs"], doc["gpu_types"], policy
-        kinds = {kind["name"]: kind for kind in doc["job_types"]}
-        kind = [kinds[job["job_type"]] for job in self.jobs]
-        count = {t["name"]: t["count"] for t in self.types}
-        self.columns = []
-        for m, mine in enumerate(kind):
-            for name, speed in mine["steps_per_s"].items():
-                if speed > 0 and mine["gpus"] <= count[name]:
-                    self.columns.append(({m: speed}, name, mine["gpus"]))
-        for pair in doc["pairs"]:
-            for a in range(len(kind)):
-                for b in range(len(kind)):
-                    names = (kind[a]["name"], kind[b]["name"])
-                    twice = names[0] == names[1] and a > b
-                    if (
-                        a != b
-                        and names == tuple(pair["job_types"])
-                        and not twice
-                        and kind[a]["gpus"] <= count[pair["gpu_type"]]
-                    ):
-                        speeds = dict(zip((a, b), pair["steps_per_s"], strict=True))
-                        self.columns.append((speeds, pair["gpu_type"], kind[a]["gpus"]))
-        self.size = len(self.columns)
-        self.rows = [(self.runs(job=job["name"]), -np.inf, 1) for job in self.jobs]
-        self.rows += [(self.row(lambda c, t=t: c[2] * (c[1] == t["name"])), -np.inf, t["count"]) for t in self.types]
-        self.limits = [
-            (
-                self.row(lambda c, limit=limit: c[2] * self.meant(c, limit)),
-                limit["least_gpus"],
-                limit["most_gpus"] or np.inf,
-            )
-            for limit in doc["limits"]
-        ]
-        speed = np.array([self.row(lambda c, m=m: c[0].get(m, 0)) for m in range(len(self.jobs))])
+        super().__init__(json.loads(instance.model_dump_json()))
+        self.policy, self.size = policy, len(self.columns)
+        self.rows = [(row, -np.inf, 1) for row in self.time]
+        self.rows += [(row, -np.inf, count) for row, count in zip(self.on, self.count, strict=True)]
+        self.limits = [(row, limit["least_gpus"], limit["most_gpus"] or np.inf) for row, limit in self.limits]
         self.deadlines = [
-            (speed[m], job["steps_left"] / job["deadline_s"], np.inf) if job["deadline_s"] else None
+            (self.speed[m], job["steps_left"] / job["deadline_s"], np.inf) if job["deadline_s"] else None
             for m, job in enumerate(self.jobs)
         ]
-        table = [{n: v for n, v in k["steps_per_s"].items() if k["gpus"] <= count[n]} for k in kind]
-        total = sum(count.values())
-        equal = np.array([sum(v * count[n] for n, v in mine.items()) / total for mine in table])
-        scale = np.array([k["gpus"] for k in kind]) / [job["weight"] for job in self.jobs]
-        self.gain = speed * (scale / equal)[:, None]
+        self.gain = self.speed * (self.gpus / self.weight / self.equal)[:, None]
         if policy == "makespan":
-            left = np.array([job["steps_left"] for job in self.jobs])
-            self.gain = (
-                speed * (max(n / max(mine.values()) for n, mine in zip(left, table, strict=True)) / left)[:, None]
-            )
-        self.cost = self.row(lambda c: c[2] * next(t["usd_per_hour"] for t in self.types if t["name"] == c[1]))
-        self.total = speed.sum(axis=0)
+            self.gain = self.speed * ((self.steps / self.table.max(axis=1)).max() / self.steps)[:, None]
+        self.cost = np.array([t["usd_per_hour"] for t in self.types]) @ self.on
+        self.total = self.speed.sum(axis=0)
         self.counted = set(range(len(self.jobs)))  # jobs of which the level counts
         self.low, self.high, self.extra = np.zeros(self.size), np.ones(self.size), np.zeros(self.size)
         self.whole = np.zeros(self.size)
@@ -81,21 +45,10 @@ class Oracle:
     def row(self, value):
         return np.array([float(value(c)) for c in self.columns])
 
-    def meant(self, column, limit):
-        owners = [self.jobs[m] for m in column[0]]
-        mine = any(limit["job"] in (None, o["name"]) and limit["entity"] in (None, o["entity"]) for o in owners)
-        return mine and limit["gpu_type"] in (None, column[1])
-
     def runs(self, job=None, gpu_type=None, entity=None):
         """How often a column counts in the time of such jobs on such types."""
-
-        def value(column):
-            mine = [self.jobs[m] for m in column[0]]
-            return sum(job in (None, o["name"]) and entity in (None, o["entity"]) for o in mine) * (
-                gpu_type in (None, column[1])
-            )
-
-        return self.row(value)
+        mine = [job in (None, o["name"]) and entity in (None, o["entity"]) for o in self.jobs]
+        return np.array(mine, float) @ self.time * self.row(lambda c: gpu_type in (None, c[1]))
 
     def wider(self, upper, integer):
         """One more column."""

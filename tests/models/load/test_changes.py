@@ -10,27 +10,13 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from flowlex.formulations.solver_outcome import SolveOptions
-from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance
 from flowlex.models.load.model import LoadPartition
 from flowlex.models.solution import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
+from tests.models.load.test_model import cluster
 
 VARIANTS = [(objective, level) for objective in ("targets", "makespan") for level in ("node", "item")]
-
-
-def cluster(powers, blocks, links=None, usual=1.0):
-    """Blocks are (items, holders); links (source, target): seconds."""
-    return LoadPartitionInstance(
-        name="tiny",
-        nodes=tuple(LoadNode(name=f"n{i}", configuration=power) for i, power in enumerate(powers)),
-        blocks=tuple(
-            Block(name=f"b{b}", items=items, holders=tuple(f"n{h}" for h in holders))
-            for b, (items, holders) in enumerate(blocks)
-        ),
-        links=tuple(Link(source=f"n{a}", target=f"n{b}", seconds_per_item=c) for (a, b), c in (links or {}).items()),
-        seconds_per_item=usual,
-    )
 
 
 def random_cluster(rng):
