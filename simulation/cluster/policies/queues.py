@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Annotated, Literal
 
@@ -59,14 +60,11 @@ def start_where_cheapest(state: State, tasks: Iterable[LiveTask]) -> Iterator[Ac
             yield state.start(task, place)
 
 
+@dataclass(eq=False)
 class Queue(Policy):
-    """Take tasks in an order, put each on a place by a rule.
+    """Take tasks in an order, put each on a place by the rule ``where``."""
 
-    ``where``: the rule.
-    """
-
-    def __init__(self, where: Where = "first") -> None:
-        self.where = where
+    where: Where = "first"
 
     def tasks(self, state: State) -> Iterable[LiveTask]:
         """The waiting tasks in the order in which they get places; asked for one by one as places are given."""
@@ -181,19 +179,19 @@ class Fifo(Queue):
 
 
 @policy("cluster", "GPU-count")
+@dataclass(eq=False)
 class GpuCount(Queue):
     """First come, first served, onto the node with the most free GPUs, wherever the data are (Tang et al. 2022)."""
 
-    def __init__(self) -> None:
-        super().__init__("most-free")
+    where: Where = field(default="most-free", init=False)
 
 
 @policy("cluster", "random")
+@dataclass(eq=False)
 class Random(Queue):
     """Waiting tasks in random order, each anywhere it fits."""
 
-    def __init__(self) -> None:
-        super().__init__("random")
+    where: Where = field(default="random", init=False)
 
     def tasks(self, state: State) -> Iterable[LiveTask]:
         """Shuffled."""
@@ -202,29 +200,22 @@ class Random(Queue):
 
 
 @policy("cluster", "spread")
+@dataclass(eq=False)
 class Spread(Queue):
     """Docker Swarm's: first come, first served, onto the node that runs least."""
 
-    def __init__(self) -> None:
-        super().__init__("spread")
+    where: Where = field(default="spread", init=False)
 
 
 @policy("cluster", "priority")
+@dataclass(eq=False)
 class PriorityQueue(Queue):
-    """A queue by priority, then by arrival, onto the node that runs least, as Kubernetes has it.
+    """A queue by priority, then by arrival, onto the node that runs least, as Kubernetes has it."""
 
-    Parameters
-    ----------
-    where
-        The rule of places.
-    preempts
-        Whether a task that fits nowhere stops less important ones: on the place where the most important of them is
-        least important, the youngest first.
-    """
-
-    def __init__(self, where: Where = "spread", preempts: bool = False) -> None:
-        super().__init__(where)
-        self.preempts = preempts
+    where: Where = "spread"
+    # whether a task that fits nowhere stops less important ones: on the place where the most important of them is
+    # least important, the youngest first
+    preempts: bool = False
 
     def tasks(self, state: State) -> Iterable[LiveTask]:
         """By priority of the job (smaller first); the sort keeps the order of arrival."""
@@ -281,12 +272,12 @@ def places_after_stops(
             yield place, victims
 
 
+@dataclass(eq=False)
 class _UserQueues(Queue):
     """A queue per user; whichever is worst off is served next."""
 
-    def __init__(self, where: Where = "data", inside: Literal["fifo", "fair"] = "fifo") -> None:
-        super().__init__(where)
-        self.inside = inside
+    where: Where = "data"
+    inside: Literal["fifo", "fair"] = "fifo"
 
     def rank(self, wanted: Mapping[str, int], total: int) -> Callable[[str, int], float]:
         """``rank(user, held)``: the smaller, the sooner a user is served; from what all want (and hold) together."""
@@ -348,27 +339,16 @@ class YarnFair(_UserQueues):
 
 
 @policy("cluster", "YARN-capacity")
+@dataclass(eq=False)
 class YarnCapacity(_UserQueues):
-    """Each queue is guaranteed a part of the cluster; idle capacity is lent. Least used of its guarantee goes first.
+    """Each queue is guaranteed a part of the cluster; idle capacity is lent. Least used of its guarantee goes first."""
 
-    Parameters
-    ----------
-    guarantees
-        Part of the cluster by user, in any unit; users that are not named share equally (1 each).
-    """
-
-    def __init__(
-        self,
-        guarantees: Mapping[str, Annotated[float, Field(gt=0)]] | None = None,
-        where: Where = "data",
-        inside: Literal["fifo", "fair"] = "fifo",
-    ) -> None:
-        super().__init__(where, inside)
-        self.guarantees: dict[str, float] = dict(guarantees or {})
+    # part of the cluster by user, in any unit; users that are not named share equally (1 each)
+    guarantees: Mapping[str, Annotated[float, Field(gt=0)]] | None = None
 
     def rank(self, wanted: Mapping[str, int], total: int) -> Callable[[str, int], float]:
         """Held over guaranteed."""
-        return lambda user, held: held / self.guarantees.get(user, 1.0)
+        return lambda user, held: held / (self.guarantees or {}).get(user, 1.0)
 
 
 def fair_shares(
