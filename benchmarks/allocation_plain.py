@@ -7,8 +7,6 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Floats, Integers
 
-__all__ = ["plain_max_min"]
-
 
 def plain_max_min(speed: Floats, pairs: Floats, scale: Integers, count: Integers, few: int = 3) -> tuple[float, int]:
     """The least normalised throughput, and how many columns it took.

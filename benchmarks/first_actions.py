@@ -19,8 +19,6 @@ from pathlib import Path
 
 from benchmarks import Row, Tables
 
-__all__ = ["actions", "tables"]
-
 _ROOT = Path(__file__).resolve().parents[1]
 _RUN = "import sys; sys.argv[0] = 'flowlex'; from flowlex.cli import main; main()"
 _KINDS = (

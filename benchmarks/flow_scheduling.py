@@ -36,8 +36,6 @@ from flowlex.models.flow.goals import Continuity, DataLocality, Placement
 from flowlex.models.flow.live import decision, scheduler
 from flowlex.models.flow.live.scheduler import FlowScheduler
 
-__all__ = ["GOALS", "Life", "ortools", "tables", "use_processor_time"]
-
 GOALS = (Placement(), DataLocality(), Continuity(base=10, rate=10))
 _OPTIONS: dict[str, Any] = {"wait_cost": 20_000, "cost_limit": 100_000, "task_limit": 500_000}
 

@@ -25,8 +25,6 @@ from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.online_arrivals import ArrivalCurve, gpus_of, submit_all
 from flowlex.models.pods.search.placement_policies import POLICIES
 
-__all__ = ["draw", "tables"]
-
 #: Where the trace lies; FLOWLEX_OPENB says otherwise.
 TRACE = Path(os.environ.get("FLOWLEX_OPENB", Path(__file__).parents[1].parent / "shared" / "data" / "openb"))
 #: Seconds for a whole placement.

@@ -29,8 +29,6 @@ from pathlib import Path
 
 from benchmarks import Tables
 
-__all__ = ["BEFORE", "cases", "main", "paired", "rows", "tables"]
-
 #: The last commit before variants were removed.
 BEFORE = "e49d837"
 _HERE = Path(__file__).resolve().parents[1]

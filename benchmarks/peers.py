@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Measurement", "measure", "median_seconds", "memory_mb"]
-
 ROOT = Path(__file__).resolve().parents[1]
 #: A quick method runs again, up to so often and so many processor seconds (a busy machine must not end it after the
 #: first run, in which compiled loops are loaded); the best run counts.

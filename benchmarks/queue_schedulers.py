@@ -32,8 +32,6 @@ from flowlex.simulation.cluster.policy_interface import Action, State
 from flowlex.simulation.event_log import RunLog
 from flowlex.simulation.policy_registry import Run, make_policy
 
-__all__ = ["draw", "openb_day", "tables"]
-
 DAY_S = 86_400.0
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "first come": ("FIFO", {}),

@@ -15,8 +15,6 @@ import sys
 import time
 from typing import Any, cast
 
-__all__ = ["read", "write"]
-
 #: Stands for the time in a body until it is sent.
 _TIME = b"1000000000.000"
 

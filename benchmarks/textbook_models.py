@@ -8,8 +8,6 @@ import numpy as np
 
 from flowlex.formulations.linear_program import LinearProgram
 
-__all__ = ["MODELS"]
-
 
 def _grid(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
     return np.divmod(np.arange(rows * columns), columns)

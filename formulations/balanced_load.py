@@ -28,8 +28,6 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Floats, Integers
 
-__all__ = ["BalancedLoad", "balance", "check_total", "even_split", "greatest_intensity"]
-
 #: Sums of amounts stay below this.
 _SAFE = 2**62
 

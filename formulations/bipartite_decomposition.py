@@ -18,8 +18,6 @@ import numpy as np
 from flowlex.formulations.balanced_load import check_total, even_split
 from flowlex.formulations.program_arrays import Integers
 
-__all__ = ["alternate", "decompose"]
-
 
 def decompose(left: Integers, right: Integers, amount: Integers, slots: int) -> Integers:
     """Split every edge's amount into ``slots`` integer parts.

@@ -14,8 +14,6 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 
-__all__ = ["whole_assignments"]
-
 #: Amounts and slacks below this are nothing.
 _NOTHING = 1e-12
 

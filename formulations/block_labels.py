@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import locked
 
-__all__ = ["Labels", "block_labels", "block_names", "blocks_html", "check_declared", "check_labels"]
-
 #: Labels of a block: one object per row or column, or a tuple of equally long arrays.
 Labels: TypeAlias = Sequence[Any] | NDArray[Any] | tuple[NDArray[Any], ...] | None
 

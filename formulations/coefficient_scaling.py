@@ -15,8 +15,6 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import Outcome
 
-__all__ = ["Scales", "scale_program"]
-
 #: Coefficients below this part of the largest in their row are left out: solvers drop them as well.
 _DUST = 1e-9
 #: Coefficients smaller than this part of the largest do not count for the middle.

@@ -22,8 +22,6 @@ from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 from flowlex.formulations.solver_conversion import to_highs
 from flowlex.formulations.solver_outcome import EngineError, Status
 
-__all__ = ["Generated", "Priced", "generate_columns"]
-
 #: Primal simplex: after columns came, the last answer is still one.
 _PRIMAL = 4
 

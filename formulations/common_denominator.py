@@ -11,8 +11,6 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Integers
 
-__all__ = ["InUnits", "common_unit"]
-
 
 @dataclass(frozen=True, eq=False)
 class InUnits:

@@ -17,8 +17,6 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-__all__ = ["Loop", "loop", "njit", "run", "small_work", "with_small_work"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Steps that one call may take as plain Python (a step is about a microsecond), and seconds for all calls of a process.

@@ -35,8 +35,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from flowlex.formulations.program_arrays import Integers
 
-__all__ = ["Shares", "shares_of_claims", "whole_shares"]
-
 #: Sums of units and claims stay below this in 64 bits; larger ones are added up as Python integers.
 _SAFE = 2**61
 

@@ -29,13 +29,6 @@ if TYPE_CHECKING:
     import highspy
     import pulp
 
-__all__ = [
-    "ConstraintBlock",
-    "LinearProgram",
-    "Relation",
-    "VariableBlock",
-]
-
 Relation: TypeAlias = Literal["<=", ">=", "=="]
 
 

@@ -14,8 +14,6 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.node_arc_blocks import UNBOUNDED, Block, arc_columns, integers, node_block
 from flowlex.formulations.program_arrays import Integers
 
-__all__ = ["NetworkBuilder"]
-
 
 class NetworkBuilder:
     """Declares nodes and arcs block by block.

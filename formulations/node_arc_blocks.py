@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from flowlex.formulations.block_labels import Labels, block_labels, check_labels
 from flowlex.formulations.program_arrays import Integers
 
-__all__ = ["UNBOUNDED", "Block", "arc_columns", "integers", "node_block"]
-
 #: Upper bound of an arc without capacity.
 UNBOUNDED = int(np.iinfo(np.int64).max)
 

@@ -22,8 +22,6 @@ from numba.core import event
 
 from flowlex.formulations.processor_time import notify
 
-__all__ = ["announce", "compilations", "dispatcher"]
-
 #: Cache folders, the empty one standing for numba's own choice, that could not be written.
 _refused: set[str] = set()
 

@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = [
-    "BLACK", "BLUE", "FORMATS", "GREEN", "GREY", "LIGHT", "MOST_BARS", "MOST_NAMES", "ORANGE", "PALETTE", "PURPLE",
-    "RED", "SKY", "YELLOW", "axes_for", "colours", "count_ticks", "legend", "moved_apart", "name_places", "part",
-    "picture_bytes", "quiet_backend",
-]  # fmt: skip
-
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
 SKY, RED, YELLOW, BLACK = "#56B4E9", "#D55E00", "#F0E442", "#000000"
 GREY, LIGHT = "#8C8C8C", "#E6E6E6"

@@ -8,8 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["notify", "processor_seconds", "set_listener"]
-
 _listener: Callable[[bool], None] | None = None
 #: Processor seconds of all compiling that ended; when the present one began.
 _compiled: float = 0.0

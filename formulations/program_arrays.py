@@ -9,8 +9,6 @@ import numpy as np
 import scipy  # lazy: scipy.sparse is imported where it is first used
 from numpy.typing import NDArray
 
-__all__ = ["Booleans", "Floats", "Integers", "LinearProgramArrays", "exact_dot", "frozen", "locked"]
-
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]

@@ -22,8 +22,6 @@ from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 if TYPE_CHECKING:
     import highspy
 
-__all__ = ["from_pulp", "safe_names", "to_highs", "to_pulp"]
-
 _UNSAFE = str.maketrans(dict.fromkeys("-+[]>/,; :'\"()*^<=\\", "_"))
 
 

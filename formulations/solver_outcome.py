@@ -12,17 +12,6 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Booleans, Floats
 
-__all__ = [
-    "Algorithm",
-    "EngineError",
-    "EngineName",
-    "Infeasibility",
-    "Outcome",
-    "SolveOptions",
-    "Status",
-    "Unboundedness",
-]
-
 EngineName: TypeAlias = Literal["pulp", "highs", "network"]
 Algorithm: TypeAlias = Literal["auto", "simplex", "ipm", "hipo", "pdlp"]
 

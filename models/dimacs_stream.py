@@ -20,8 +20,6 @@ from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances.dimacs_live import AddArc, Change, ChangeArc, NewNode, RemoveNode, Round, SetNode, refuse_line
 from flowlex.validation.certificates import Certificate, Check
 
-__all__ = ["LiveFlow", "LiveOptimum"]
-
 #: All supplies, lower bounds and capacities together stay below this, so that no sum leaves 64 bits.
 _MOST_UNITS = ENDLESS
 _TASK, _PLACE, _SINK = 1, 2, 3

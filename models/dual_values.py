@@ -18,8 +18,6 @@ from flowlex.instances.input_errors import did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Dual", "Duals"]
-
 
 class _Block(Protocol):
     @property

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_ROWS", "html_report"]
-
 #: Rows of the table; a browser searches as many at once. The page says when there are more.
 MOST_ROWS = 20_000
 

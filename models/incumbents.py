@@ -9,8 +9,6 @@ from typing import Any
 
 from flowlex.formulations.solver_outcome import SolveOptions
 
-__all__ = ["Offers", "offer"]
-
 #: Seconds between two answers of one loop, and of all time the part that may go into making and checking them.
 _PAUSE_S, _SHARE = 1.0, 0.1
 

@@ -23,8 +23,6 @@ from flowlex.models.statement.variable_labels import Index
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MinCostFlow", "NetworkFlow"]
-
 _DRAWABLE = 60
 #: More arcs than this are drawn without their amounts, which would cover each other.
 _LABELLED = 40

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-__all__ = ["Equation", "Symbol", "docstring", "html_table", "latex"]
-
 
 @dataclass(frozen=True)
 class Symbol:

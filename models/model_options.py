@@ -19,8 +19,6 @@ from flowlex.instances.input_errors import did_you_mean
 from flowlex.instances.model_changes import read_changes
 from flowlex.models.solution import ModelError
 
-__all__ = ["Option", "check_option", "option_types", "options_of", "plain_options", "require_known"]
-
 
 @lru_cache(maxsize=64)
 def option_types(cls: type) -> dict[str, Any]:

@@ -20,8 +20,6 @@ from flowlex.models.solution import ModelError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["combinations", "study"]
-
 ChangeSet = Changes | Mapping[str, Any] | str | Path
 
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-__all__ = ["pieces_by", "side_by_side"]
-
 PieceT = TypeVar("PieceT")
 ResultT = TypeVar("ResultT")
 Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]

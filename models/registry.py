@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from flowlex.models.pods.model import PodPlacement
     from flowlex.models.pods.solution import PlacementSolution
 
-__all__ = ["compare", "model_class", "model_for", "model_options", "read_options", "solve"]
-
 _GROUP = "flowlex.models"
 #: Our own models, by kind of instance; imported when used.
 _OWN = {

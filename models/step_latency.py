@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["Replayed", "histogram"]
-
 
 @dataclass(kw_only=True)
 class Replayed:

@@ -12,8 +12,6 @@ import scipy
 from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
 from flowlex.testing.row_names import Names, find
 
-__all__ = ["Program", "Stage", "Violation", "changed_rows", "figure", "sides_of", "with_row"]
-
 #: Relative size of what counts as equal (HiGHS works with 1e-7).
 TOLERANCE = 1e-6
 _TERMS = 8

@@ -14,8 +14,6 @@ from flowlex.testing.canonical_program import TOLERANCE, Program, Stage, figure
 from flowlex.testing.row_names import plain
 from flowlex.testing.staged_optimum import Optimum, optimise, same
 
-__all__ = ["Projection", "difference", "projections"]
-
 #: Most points that are enumerated: evaluated at once, or with a program for each where there are further columns.
 _EVALUATED, _SOLVED = 100_000, 400
 

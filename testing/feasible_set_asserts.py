@@ -21,8 +21,6 @@ from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.named_matrix import NamedMatrix, canonical
 from flowlex.validation.unimodularity.verdict import Verdict
 
-__all__ = ["assert_equivalent", "assert_integral", "assert_totally_unimodular", "has_integer_vertices"]
-
 
 def assert_equivalent(
     a: Any, b: Any, on: str | Iterable[str] | None = None, *, directions: int = 30, seed: int = 0

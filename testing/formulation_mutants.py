@@ -12,8 +12,6 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.testing.canonical_program import Program
 from flowlex.testing.row_names import Names
 
-__all__ = ["Mutant", "mutants_of"]
-
 
 @dataclass(frozen=True)
 class Mutant:

@@ -16,8 +16,6 @@ from flowlex.instances.instance_base import Instance, InstanceError
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["instances"]
-
 #: Kind: generator, and what is drawn of its parameters: a range of integers, or choices.
 _SMALL: dict[str, tuple[str, dict[str, tuple[int, int] | list[Any]]]] = {
     "allocation": (

@@ -15,8 +15,6 @@ from flowlex.testing.feasible_projection import Projection, projections
 from flowlex.testing.feasible_set_asserts import has_integer_vertices
 from flowlex.testing.staged_optimum import optimise, same
 
-__all__ = ["Change", "judge"]
-
 #: Most rows, bounds and columns that are looked at for a witness; random directions in search of fractions.
 _ROWS, _DIRECTIONS = 60, 10
 

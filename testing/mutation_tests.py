@@ -16,8 +16,6 @@ from flowlex.testing.mutant_witness import Change, judge
 from flowlex.testing.program_adapters import program_of, rewrite
 from flowlex.testing.row_names import UnknownNameError
 
-__all__ = ["Fate", "Formulation", "Record", "Report", "Result", "examine", "formulation", "mutate"]
-
 Builder = TypeVar("Builder", bound=Callable[..., Any])
 Fate: TypeAlias = Literal["killed", "optimum", "answers", "crashed", "expected", "equivalent"]
 

@@ -14,8 +14,6 @@ import pytest
 if TYPE_CHECKING:
     from flowlex.testing.mutation_tests import Record, Report
 
-__all__ = ["pytest_addoption", "pytest_configure"]
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""

@@ -30,8 +30,6 @@ from flowlex.testing.canonical_program import Program, Stage, changed_rows
 from flowlex.testing.row_names import Names, families_of
 from flowlex.validation.unimodularity.model_files import highs_arrays, open_model
 
-__all__ = ["Staged", "program_of", "rewrite"]
-
 _SENSES = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpConstraintEQ}
 
 

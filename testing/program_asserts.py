@@ -18,16 +18,6 @@ from flowlex.testing.program_adapters import program_of
 from flowlex.testing.row_names import UnknownNameError, find
 from flowlex.testing.staged_optimum import Optimum, optimise, same
 
-__all__ = [
-    "assert_binding",
-    "assert_feasible",
-    "assert_infeasible",
-    "assert_optimum",
-    "assert_relaxation",
-    "assert_same_optimum",
-    "assert_violates",
-]
-
 
 def assert_optimum(model: Any, value: float | Sequence[float], *, tolerance: float = TOLERANCE) -> None:
     """Assert the optimum of a program.

@@ -12,8 +12,6 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Integers
 
-__all__ = ["Names", "UnknownNameError", "families_of"]
-
 #: Where the family ends in a name whose family nobody declared.
 _END = re.compile(r"[\[({]|(?<!^)_")
 

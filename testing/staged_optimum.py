@@ -11,8 +11,6 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, SolveOptions, Status
 from flowlex.testing.canonical_program import TOLERANCE, Program, Stage, figure, with_row
 
-__all__ = ["Optimum", "optimise", "same"]
-
 _OPTIONS = SolveOptions(time_limit_s=60.0)
 #: How far a later stage may leave the optimum of an earlier one, beside HiGHS's own tolerance.
 _KEPT = 1e-9

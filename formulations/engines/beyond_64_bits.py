@@ -20,8 +20,6 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions, Status
 
-__all__ = ["fits", "solve_wide"]
-
 #: Costs up to this are exact in floating point too, and so are their sums along short paths.
 _LARGEST = 2**50
 #: Costs along a path stay below this.

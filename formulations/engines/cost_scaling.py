@@ -18,8 +18,6 @@ from flowlex.formulations.deferred_compilation import njit
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.program_arrays import Integers
 
-__all__ = ["scale_costs"]
-
 #: Epsilon shrinks by this factor from phase to phase.
 _SHRINK = 8
 #: Scaled costs stay below this, so that sums of prices cannot leave 64 bits.

@@ -11,8 +11,6 @@ from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.solver_outcome import EngineError, Outcome, Status
 
-__all__ = ["check_floats", "check_magnitudes", "exact_potentials", "finite_upper", "in_integers"]
-
 #: Path costs and flows stay below this, so that no sum in the network simplex can leave 64 bits.
 _SAFE = 2**60
 _EXACT = 2**53

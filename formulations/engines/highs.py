@@ -15,17 +15,6 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import LinearProgramArrays
 from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions, Status
 
-__all__ = [
-    "choose_algorithm",
-    "configured",
-    "outcome_of",
-    "pass_model",
-    "quiet",
-    "run",
-    "solve_arrays",
-    "solve_with_highs",
-]
-
 #: Above this many columns an interior-point method with crossover is tried first; networks are another matter.
 _LARGE = 20_000
 

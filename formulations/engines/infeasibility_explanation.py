@@ -14,8 +14,6 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers, LinearProgramArrays
 from flowlex.formulations.solver_outcome import Infeasibility, Outcome, SolveOptions, Status, Unboundedness
 
-__all__ = ["explain_cut", "explained", "farkas_margin"]
-
 _SHOWN = 8
 #: HiGHS iis_strategy: search the linear program for a set that is irreducible.
 _IIS_IRREDUCIBLE = 2 + 4

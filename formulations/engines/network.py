@@ -26,8 +26,6 @@ from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.program_arrays import Booleans, Integers, frozen
 from flowlex.formulations.solver_outcome import EngineError, Infeasibility, Outcome, SolveOptions, Status
 
-__all__ = ["NormalForm", "infeasible_cut", "solve_exactly", "solve_network"]
-
 _Nodes: TypeAlias = NDArray[np.int32]
 #: ``poll`` counts milliseconds in 32 bits.
 _LONGEST_WAIT_S = 1e6

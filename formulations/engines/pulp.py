@@ -23,8 +23,6 @@ from flowlex.formulations.program_arrays import LinearProgramArrays
 from flowlex.formulations.solver_conversion import from_pulp, to_pulp
 from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions, Status
 
-__all__ = ["asked_solver", "solve_with_pulp"]
-
 _STATUS = {
     pulp.LpSolutionOptimal: Status.OPTIMAL,
     pulp.LpSolutionIntegerFeasible: Status.FEASIBLE,

@@ -22,8 +22,6 @@ from flowlex.models.solution import ModelError
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.variable_labels import Index, nearest
 
-__all__ = ["apply_changes", "kept_rows", "sides_of"]
-
 Row = tuple[Label, ...]
 #: Larger integers are not exact in double precision.
 _EXACT = 2**53

@@ -31,8 +31,6 @@ from flowlex.models.statement.user_expressions import LabelledVariables, Rule, S
 if TYPE_CHECKING:
     from flowlex.instances.instance_base import Instance
 
-__all__ = ["Changeable"]
-
 
 class Changeable:
     """Changes of a model: each call gives a new model, the old one stays as it is.

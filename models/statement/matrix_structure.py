@@ -17,8 +17,6 @@ from flowlex.models.statement.rows_and_objectives import Statement
 if TYPE_CHECKING:
     from flowlex.validation.unimodularity.verdict import Verdict
 
-__all__ = ["Structure", "structure_of"]
-
 Kind = Literal["network", "totally unimodular", "integers implied", "integer program", "linear program", "undecided"]
 
 

@@ -32,8 +32,6 @@ from flowlex.models.statement.variable_labels import Index, Named, nearest
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LabelledRows", "Stage", "Statement"]
-
 
 @dataclass(frozen=True, eq=False)
 class Stage:

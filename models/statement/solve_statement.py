@@ -19,8 +19,6 @@ from flowlex.models.solution import Dual, ModelError, Solution, plain
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.variable_labels import nearest
 
-__all__ = ["StatementRun", "feasible_run", "proof_leaves", "read_values", "run_statement", "start_values"]
-
 #: Multipliers below half of ``1 / _GRAIN`` are left out; the others are stored as small fractions or by ``1 / _FINE``.
 _GRAIN, _FINE = 2**24, 2**44
 #: How far solvers leave integer columns from whole values.

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from flowlex.formulations.flow_network import FlowNetwork
     from flowlex.formulations.linear_program import LinearProgram
 
-__all__ = ["StatedModel"]
-
 SolutionT = TypeVar("SolutionT", bound=Solution)
 
 

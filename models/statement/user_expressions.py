@@ -21,8 +21,6 @@ from flowlex.models.statement.variable_labels import Index, nearest
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LabelledVariables", "Rule", "Sum"]
-
 
 class _Comparable:
     """Comparison makes rules; a rule has no truth value, so ``a <= x <= b`` is refused."""

@@ -18,8 +18,6 @@ from flowlex.models.solution import ModelError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Index", "Named", "nearest"]
-
 T = TypeVar("T")
 
 

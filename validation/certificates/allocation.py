@@ -39,8 +39,6 @@ from flowlex.validation.certificates.solution_document import Document
 from flowlex.validation.certificates.statement.verify_changed_model import in_measure
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
-__all__ = ["VERIFIER"]
-
 #: Policies whose objective is as small as possible.
 _LEAST = ("makespan", "min_cost", "finish_time")
 

@@ -11,8 +11,6 @@ from flowlex.validation.certificates.allocation_bounds import Data, Floats
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.verifier_interface import Strict
 
-__all__ = ["TOLERANCE", "AllocationAnswer", "Share", "Use", "feasible", "small", "used"]
-
 #: Accepted relative to 1 + the size of the numbers compared.
 TOLERANCE = 1e-6
 

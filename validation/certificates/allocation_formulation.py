@@ -12,8 +12,6 @@ from flowlex.instances.allocation import AllocationInstance, JobType, Limit
 from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 
-__all__ = ["shortest_makespan", "state_allocation"]
-
 #: Answers are kept to this, relative to the size of their numbers.
 _TOLERANCE = 1e-6
 

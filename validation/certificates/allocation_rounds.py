@@ -17,8 +17,6 @@ from flowlex.validation.certificates.allocation_bounds import Data, Floats
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.certificates.verifier_interface import SolutionError, Strict
 
-__all__ = ["certify_rounds"]
-
 #: Most seconds per second of a round by which rounds may drift from what is owed: what a solver's tolerance leaves.
 DRIFT = 1e-6
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Certificate", "CertificateError", "Check", "Claim", "Finding", "How", "Verdict"]
-
 #: What is certified. ``bounded``: feasible, with a bound; the check of the bound says whether it is proven or quoted.
 Claim: TypeAlias = Literal["optimal", "bounded", "feasible", "infeasible", "unbounded"]
 #: ``recomputed`` from the data, or ``quoted`` from the solver: believed, not proven.

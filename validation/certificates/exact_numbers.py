@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
 
-__all__ = ["Number", "agrees", "dot", "text", "times", "total", "whole", "wide", "written"]
-
 #: A number of a document: integers as they are, others as decimal or as text, ``"6063/5"`` or ``"1212.6"``.
 Number: TypeAlias = int | float | str
 

@@ -30,8 +30,6 @@ from flowlex.validation.certificates.problem_options import NoOptions
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
-__all__ = ["VERIFIER", "certify_network"]
-
 
 def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
     """Prove or refute an outcome from the network alone: primal, dual, and their equal objectives.

@@ -12,8 +12,6 @@ from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 from flowlex.formulations.solver_outcome import Outcome, Status, Unboundedness
 from flowlex.validation.certificates.certificate import Certificate, Check
 
-__all__ = ["TOLERANCE", "certify_program"]
-
 #: Largest violation accepted, relative to 1 + the size of the numbers in the row.
 TOLERANCE = 1e-6
 

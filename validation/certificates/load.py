@@ -24,8 +24,6 @@ from flowlex.validation.certificates.load_formulation import capacity_of, quotas
 from flowlex.validation.certificates.problem_options import LoadOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Numeric, Strict, Verifier
 
-__all__ = ["VERIFIER"]
-
 #: Relative difference of stated duals, which floating point explains.
 _ROUNDING = 1e-9
 

@@ -10,8 +10,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 
-__all__ = ["capacity_of", "quotas", "state_load"]
-
 
 def capacity_of(node: LoadNode, evaluation: str) -> Fraction:
     """The capacity by its name, from the figures of the node."""

@@ -13,16 +13,6 @@ from pydantic import Field
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.verifier_interface import Numeric, Strict
 
-__all__ = [
-    "AllocationOptions",
-    "FlowOptions",
-    "GpuOptions",
-    "JitOptions",
-    "LoadOptions",
-    "NoOptions",
-    "PodOptions",
-]
-
 _NotNegative = Annotated[float, Field(ge=0)]
 
 

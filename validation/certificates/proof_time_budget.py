@@ -8,8 +8,6 @@ from typing import Self
 from flowlex.formulations.processor_time import processor_seconds
 from flowlex.validation.certificates.certificate import Check
 
-__all__ = ["Budget"]
-
 #: Share of a time limit that the certificate may always take, even where solving took all of it.
 _LEAST_SHARE = 0.1
 

@@ -11,8 +11,6 @@ from flowlex.instances.field_descriptions import describe
 from flowlex.validation.certificates.certificate import Claim
 from flowlex.validation.certificates.exact_numbers import Number
 
-__all__ = ["Document", "Numeric", "SolutionError", "Stated", "StatedCheck", "Strict", "read_as"]
-
 
 def _number(value: object) -> Number:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):

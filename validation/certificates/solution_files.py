@@ -15,8 +15,6 @@ from flowlex.validation.certificates.solution_document import SolutionError
 from flowlex.validation.certificates.verifier_interface import require_solution
 from flowlex.validation.certificates.verifier_interface import verify as verify_document
 
-__all__ = ["read_solution", "verify"]
-
 
 class _Solution(Protocol):
     def to_dict(self) -> dict[str, Any]: ...

@@ -6,8 +6,6 @@ from typing import Any
 
 from flowlex.validation.certificates.verifier_interface import Document, verifier_for, verifier_kinds
 
-__all__ = ["solution_schema"]
-
 
 def solution_schema() -> dict[str, Any]:
     """JSON Schema of solution files: what all hold, and for each kind its answer and proof."""

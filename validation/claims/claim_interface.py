@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Claim", "Finding", "Outcome"]
-
 
 class Outcome(StrEnum):
     """How a claim fared."""

@@ -39,8 +39,6 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-__all__ = ["JitRule", "full_window_rule", "odd_walk"]
-
 #: The rule needs so many slots; with fewer it decides nothing.
 LEAST_SLOTS = 3
 

@@ -13,8 +13,6 @@ from flowlex.models.gpu.model import GpuAssignment, Policy
 from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
 from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 
-__all__ = ["FIGURE_1", "GRAPH", "GREEDY", "INPUTS", "paper_sizes"]
-
 SOURCE = "Tang et al. 2022"
 
 

@@ -15,8 +15,6 @@ from flowlex.validation.unimodularity.check import check
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.examples import jit_matrix, random_flows
 
-__all__ = ["CLAIM", "agreement"]
-
 
 def agreement(samples: int, *, seed: int = 0, most_transfers: int = 9, most_slots: int = 5) -> dict[str, int]:
     """Compare rule and checker on random sets of transfers; every proof and refutation is verified.

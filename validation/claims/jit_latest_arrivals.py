@@ -9,8 +9,6 @@ from flowlex.instances.jit import JitInstance
 from flowlex.models.jit.latest_arrival import latest_arrival_times
 from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 
-__all__ = ["FEASIBLE", "NO_DELAY", "end_of_jobs", "overload"]
-
 
 def overload(instance: JitInstance) -> tuple[str, float, float, float] | None:
     """A port and a time interval whose transfers hold more than the port carries: (port, from, to, excess in MB).

@@ -19,8 +19,6 @@ from flowlex.validation.unimodularity.verdict import Verdict
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CLAIM", "failing_share", "lemma_3_verdict", "plot_failing_share", "smallest_failing_cases"]
-
 Flows = tuple[tuple[int, int], ...]
 
 

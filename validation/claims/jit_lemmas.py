@@ -10,8 +10,6 @@ from itertools import combinations_with_replacement
 
 from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 
-__all__ = ["LEMMA_2", "disorder"]
-
 
 def disorder(entries: int, largest: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Two vectors of so many entries in 0..largest that g orders otherwise than lexicographic order does, or None."""

@@ -12,8 +12,6 @@ from flowlex.validation.claims import (
 )
 from flowlex.validation.claims.claim_interface import Claim
 
-__all__ = ["CLAIMS"]
-
 #: Claims by name.
 CLAIMS: dict[str, Claim] = {
     claim.name: claim

@@ -12,8 +12,6 @@ from scipy.optimize import linear_sum_assignment
 
 from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 
-__all__ = ["STRICT_WEIGHT", "search", "waiting_by_class"]
-
 OMEGA = 10
 #: Dearer than everything else together.
 NEVER = 10**6

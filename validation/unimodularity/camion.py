@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from flowlex.validation.unimodularity.camion_kernels import camion_pass
 from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
 
-__all__ = ["Hole", "camion", "hole_through"]
-
 #: Passes that take short columns first; the rest are wholly random.
 SORTED_ORDERS = 4
 #: Visits of a first attempt, which is quick enough without compiling.

@@ -9,8 +9,6 @@ import numpy as np
 from flowlex.formulations.deferred_compilation import loop
 from flowlex.validation.unimodularity.network.decomposition import find
 
-__all__ = ["camion_pass"]
-
 
 @loop
 def _hole(far, near, new, row_from, col_from):

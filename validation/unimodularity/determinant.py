@@ -14,8 +14,6 @@ import scipy.sparse as sp
 
 from flowlex.validation.unimodularity.named_matrix import exact
 
-__all__ = ["determinant"]
-
 Number = int | Fraction
 
 

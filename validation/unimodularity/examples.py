@@ -12,24 +12,6 @@ import scipy.sparse as sp
 
 from flowlex.validation.unimodularity.named_matrix import canonical, ternary
 
-__all__ = [
-    "LEMMA_3_FLOWS",
-    "bordered_network",
-    "fano",
-    "graphic_and_cographic",
-    "incidence",
-    "interval",
-    "jit_matrix",
-    "jit_row_names",
-    "network",
-    "r10",
-    "random_flows",
-    "star",
-    "three_sum",
-    "two_sum",
-    "with_gap",
-]
-
 #: Four transfers 1->1', 1->2', 2->1', 2->2'; over three slots their matrix is not totally unimodular.
 LEMMA_3_FLOWS = ((0, 0), (0, 1), (1, 0), (1, 1))
 

@@ -15,13 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = [
-    "SplitFailure",
-    "bicoloring_counterexample",
-    "square_part",
-    "uncolourable_rows",
-]
-
 #: Largest short side that `uncolourable_rows` takes: 3**11 = 177 147 sign vectors.
 LIMIT = 11
 

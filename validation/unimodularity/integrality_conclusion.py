@@ -14,8 +14,6 @@ import numpy as np
 from flowlex.validation.unimodularity.named_matrix import LeftOut, NamedMatrix, exact
 from flowlex.validation.unimodularity.proof_types import Answer, Number, Step, listed
 
-__all__ = ["Line", "conclude", "fractional_data"]
-
 #: Columns and the amounts by which they move along a line.
 Line = tuple[tuple[int, int], ...]
 

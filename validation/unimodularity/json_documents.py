@@ -12,8 +12,6 @@ from functools import cache
 from math import isfinite
 from typing import Any, TypeVar, cast
 
-__all__ = ["read", "write"]
-
 T = TypeVar("T")
 
 

@@ -25,8 +25,6 @@ from flowlex.validation.unimodularity.named_matrix import (
     program_matrix,
 )
 
-__all__ = ["constraints_of", "matrix_of", "read_matrix"]
-
 
 def matrix_of(source: Any) -> NamedMatrix:
     """Bring ``source`` to the canonical form.

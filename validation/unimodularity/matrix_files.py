@@ -19,8 +19,6 @@ from flowlex.instances.instance_base import InstanceError
 from flowlex.validation.unimodularity.named_matrix import canonical
 from flowlex.validation.unimodularity.proof_types import VerdictError
 
-__all__ = ["FORMATS", "parse_matrix", "read_proof"]
-
 Proof = TypeVar("Proof")
 
 #: What `flowlex.check` reads, for messages and help texts.

@@ -14,9 +14,6 @@ from flowlex.instances.instance_base import InstanceError
 from flowlex.validation.unimodularity.model_text import check_mps, failing_line, without_comments
 from flowlex.validation.unimodularity.named_matrix import NamedMatrix, program_matrix
 
-__all__ = ["highs_arrays", "model_matrix", "open_model", "without_integers"]
-
-
 #: What HiGHS reports about a file that it reads completely.
 _HARMLESS = (
     "switching to fixed format parser",

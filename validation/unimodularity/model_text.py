@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 
 from flowlex.instances.instance_base import InstanceError
 
-__all__ = ["check_mps", "failing_line", "without_comments"]
-
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eEdD][+-]?\d+)?$")
 _INFINITY = re.compile(rb"[+-]?inf(inity)?$", re.IGNORECASE)
 #: Bounds that come with a number.

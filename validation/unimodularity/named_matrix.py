@@ -20,19 +20,6 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 
-__all__ = [
-    "LeftOut",
-    "MatrixError",
-    "NamedMatrix",
-    "Program",
-    "bipartite",
-    "canonical",
-    "exact",
-    "fingerprint",
-    "program_matrix",
-    "ternary",
-]
-
 
 class MatrixError(ValueError):
     """Input that is no matrix to test: says where and why."""

@@ -14,8 +14,6 @@ import scipy.sparse as sp
 from flowlex.formulations.program_arrays import Integers
 from flowlex.validation.unimodularity.proof_types import Certificate, indices
 
-__all__ = ["Judged", "ProofError", "Standing", "integers", "judged", "lines_of", "malformed", "require", "submatrix"]
-
 
 class ProofError(Exception):
     """The proof does not hold; the text says where."""

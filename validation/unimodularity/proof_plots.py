@@ -14,8 +14,6 @@ from flowlex.validation.unimodularity.proof_types import Certificate, Witness
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["cycle_of", "plot_pattern", "plot_proof", "plot_tree"]
-
 #: Trees with more edges are not drawn beside the pattern.
 LARGEST_TREE = 80
 #: Sides up to which every entry is drawn; beyond, the picture shows densities in so many cells a side.

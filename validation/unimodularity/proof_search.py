@@ -19,9 +19,6 @@ from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
 from flowlex.validation.unimodularity.two_and_three_sums import Separation, operands, two_sum_parts
 from flowlex.validation.unimodularity.violating_submatrix import Found, Part, whole
 
-__all__ = ["METHODS", "Search"]
-
-
 #: Orders tried before the network tests and before the search for sums; how deep blocks are reduced and split again.
 FIRST_ORDERS, MORE_ORDERS, DEEPEST = 4, 40, 60
 #: Cells up to which blocks are searched for 3-sums.

@@ -11,19 +11,6 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-__all__ = [
-    "Answer",
-    "Certificate",
-    "Number",
-    "Step",
-    "VerdictError",
-    "Witness",
-    "describe_certificate",
-    "describe_witness",
-    "indices",
-    "listed",
-]
-
 Number = int | Fraction
 
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from flowlex.formulations.deferred_compilation import loop
 
-__all__ = ["reduce_lines"]
-
 
 @loop
 def _twins(one, two, ptr, adj, sign, alive, stamp, clock):

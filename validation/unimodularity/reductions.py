@@ -21,8 +21,6 @@ from flowlex.validation.unimodularity.named_matrix import bipartite
 from flowlex.validation.unimodularity.reduction_kernels import reduce_lines
 from flowlex.validation.unimodularity.time_limit import Clock
 
-__all__ = ["Reduction", "bad_entry", "reduce_matrix", "split_blocks"]
-
 #: Words for the reasons in the trace of `reduce_matrix`, by number.
 REASONS = ("zero", "unit", "equal", "opposite")
 

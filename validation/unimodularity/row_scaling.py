@@ -18,8 +18,6 @@ from flowlex.validation.unimodularity.named_matrix import canonical, exact
 from flowlex.validation.unimodularity.proof_checks import require
 from flowlex.validation.unimodularity.proof_types import Number
 
-__all__ = ["check_divisors", "divided", "divisors_of", "unit_scaling"]
-
 #: Rows whose entries would exceed this when divided are left alone: 0.333 is a number of its own, not a third.
 LARGEST = 2**31
 

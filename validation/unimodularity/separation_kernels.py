@@ -8,8 +8,6 @@ import numpy as np
 
 from flowlex.formulations.deferred_compilation import loop
 
-__all__ = ["three_separations", "two_separation"]
-
 
 @loop
 def _push(line, seen, stack, top):

@@ -28,9 +28,6 @@ from flowlex.validation.unimodularity.time_limit import Clock
 from flowlex.validation.unimodularity.two_and_three_sums import Separation, separation_of, two_sum_parts
 from flowlex.validation.unimodularity.violating_submatrix import Part, whole
 
-__all__ = ["extend", "find_core", "three_sum_parts"]
-
-
 #: Lines of a core whose 3-separations are listed (2**lines sets), and how many are tried.
 MOST_LINES, MOST_SPLITS = 24, 20_000
 #: Orders of the lines in which a core is looked for, until it is small.

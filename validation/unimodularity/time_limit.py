@@ -19,8 +19,6 @@ import numpy as np
 
 from flowlex.formulations.deferred_compilation import Loop, run
 
-__all__ = ["Clock", "TimeIsUp"]
-
 #: Runs longer than this tell what they are doing, once a second.
 QUIET_S = 2.0
 

@@ -29,8 +29,6 @@ from flowlex.validation.unimodularity.named_matrix import bipartite, canonical, 
 from flowlex.validation.unimodularity.separation_kernels import two_separation
 from flowlex.validation.unimodularity.time_limit import Clock
 
-__all__ = ["Separation", "operands", "pivot", "separation_of", "two_sum_parts"]
-
 
 @dataclass(frozen=True)
 class Separation:

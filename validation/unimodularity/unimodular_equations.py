@@ -42,8 +42,6 @@ from flowlex.validation.unimodularity.row_scaling import divided
 from flowlex.validation.unimodularity.time_limit import Clock
 from flowlex.validation.unimodularity.verify_proof import check_certificate
 
-__all__ = ["Senses", "check_line", "check_senses", "line_of", "senses_of"]
-
 #: Entries that an elimination may visit before it gives up.
 MOST_WORK = 3_000_000
 

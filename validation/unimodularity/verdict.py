@@ -41,8 +41,6 @@ from flowlex.validation.unimodularity.verify_proof import check_certificate, che
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["OTHER_MATRIX", "Scaled", "Verdict", "judge", "verification_error"]
-
 #: How the reason starts when the verdict is about another matrix.
 OTHER_MATRIX = "the verdict is for another matrix"
 

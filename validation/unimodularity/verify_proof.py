@@ -30,8 +30,6 @@ from flowlex.validation.unimodularity.named_matrix import NamedMatrix, bipartite
 from flowlex.validation.unimodularity.proof_checks import ProofError, integers, lines_of, malformed, require, submatrix
 from flowlex.validation.unimodularity.proof_types import Certificate, Witness, indices
 
-__all__ = ["check_certificate", "check_witness", "kind_of"]
-
 
 def kind_of(part: Any) -> str:
     """What a square submatrix looks like: ``"entry"``, ``"odd cycle"`` or ``"submatrix"``."""

@@ -11,8 +11,6 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.validation.unimodularity.proof_checks import lines_of, require, submatrix
 from flowlex.validation.unimodularity.proof_types import Certificate, indices
 
-__all__ = ["ghouila_houri", "three_sum", "two_sum"]
-
 Rest = list[tuple[sp.csc_array, Certificate]]
 
 

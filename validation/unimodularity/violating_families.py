@@ -22,8 +22,6 @@ from flowlex.validation.unimodularity.named_matrix import MatrixError, NamedMatr
 from flowlex.validation.unimodularity.proof_types import Answer
 from flowlex.validation.unimodularity.verdict import Verdict
 
-__all__ = ["Explanation", "explain", "families_of"]
-
 #: With more families only single ones, pairs and all-but-one are tried.
 MOST_FAMILIES = 6
 #: With more than so many, pairs are left out, too.

@@ -14,8 +14,6 @@ from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 from flowlex.validation.unimodularity.proof_types import Certificate, Witness
 from flowlex.validation.unimodularity.verify_proof import kind_of
 
-__all__ = ["Found", "Part", "whole", "witness_of"]
-
 
 @dataclass(frozen=True)
 class Found:

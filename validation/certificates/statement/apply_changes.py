@@ -27,8 +27,6 @@ from flowlex.validation.certificates.statement.rational_linear_program import (
     tidy,
 )
 
-__all__ = ["change"]
-
 
 def change(statement: ExactStatement, changes: Changes) -> None:
     """Make all changes in their order.

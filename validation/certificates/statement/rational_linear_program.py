@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-__all__ = ["ExactStatement", "Labels", "Number", "Rows", "Stage", "Variables", "tidy"]
-
 Number: TypeAlias = int | Fraction
 #: Level to label.
 Labels: TypeAlias = Mapping[str, Any]

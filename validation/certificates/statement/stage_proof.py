@@ -14,8 +14,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates.solution_document import Numeric, Strict
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number, Stage
 
-__all__ = ["Bounded", "StatedBranch", "StatedLeaf", "StatementProof", "least"]
-
 
 class StatedBranch(Strict):
     """``variable[label] relation side``; the other side of the branch is another leaf's."""

@@ -17,8 +17,6 @@ from flowlex.validation.certificates.statement.apply_changes import change
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number, Stage
 from flowlex.validation.certificates.statement.stage_proof import Bounded, StatementProof, least
 
-__all__ = ["State", "in_measure", "judge_columns", "judge_statement"]
-
 #: The value of a stage, and what a document states for it, as the objective of the unchanged model.
 Convert: TypeAlias = Callable[[Fraction, Stated | None], Fraction]
 #: Makes the statement of an instance under some options, without changes.

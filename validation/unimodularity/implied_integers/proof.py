@@ -35,8 +35,6 @@ from flowlex.validation.unimodularity.proof_types import (
 )
 from flowlex.validation.unimodularity.verify_proof import check_certificate
 
-__all__ = ["ImpliedIntegers", "note_of", "program_fingerprint", "program_of"]
-
 
 @dataclass(frozen=True)
 class ImpliedIntegers:

@@ -28,9 +28,6 @@ from flowlex.validation.unimodularity.named_matrix import NamedMatrix, bipartite
 from flowlex.validation.unimodularity.row_scaling import divided, divisors_of
 from flowlex.validation.unimodularity.time_limit import Clock
 
-__all__ = ["implied_integers"]
-
-
 #: Proofs tried while growing a block in halves.
 MOST_PROOFS = 120
 

@@ -29,8 +29,6 @@ from __future__ import annotations
 
 from flowlex.formulations.deferred_compilation import loop
 
-__all__ = ["ends_of", "find", "free_pair", "member", "new_member", "new_node", "new_pair", "put", "reduce"]
-
 
 @loop
 def find(parent, x):

@@ -29,9 +29,6 @@ from flowlex.validation.unimodularity.proof_types import Number, listed
 from flowlex.validation.unimodularity.row_scaling import unit_scaling
 from flowlex.validation.unimodularity.time_limit import Clock
 
-__all__ = ["Extraction", "extract_network"]
-
-
 #: Largest integer that a bound or a cost may become when fractions are cleared.
 LARGEST = 2**53
 

@@ -26,9 +26,6 @@ from flowlex.validation.unimodularity.proof_types import Certificate, indices, l
 from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
 from flowlex.validation.unimodularity.verify_proof import prove
 
-__all__ = ["Extent", "NetworkPart", "check_extent", "check_network_part", "network_part", "unit_rows"]
-
-
 #: Nonzeros looked at, all trials together, and trials: greedily, and then for the proof.
 MOST_WORK, MOST_TRIALS = 10_000_000, 400
 

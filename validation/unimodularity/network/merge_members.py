@@ -16,8 +16,6 @@ from flowlex.validation.unimodularity.network.decomposition import (
     put,
 )
 
-__all__ = ["hang", "merge"]
-
 
 @loop
 def _cut(m, pieces, xor, size, a, b, graph, ed, mb, ct):

@@ -25,8 +25,6 @@ from flowlex.validation.unimodularity.network.orientation import orient
 from flowlex.validation.unimodularity.network.realisation import realise
 from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
 
-__all__ = ["NetworkResult", "network_matrix"]
-
 
 @dataclass(frozen=True)
 class NetworkResult:

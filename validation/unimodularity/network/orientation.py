@@ -10,8 +10,6 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from flowlex.formulations.program_arrays import Booleans, Integers
 
-__all__ = ["orient"]
-
 Arcs: TypeAlias = tuple[Integers, Integers, Integers, Integers]
 
 

@@ -21,8 +21,6 @@ from flowlex.validation.unimodularity.network.decomposition import (
 )
 from flowlex.validation.unimodularity.network.merge_members import hang, merge
 
-__all__ = ["realise"]
-
 
 @loop
 def _grown(table, needed):
