@@ -32,24 +32,12 @@ _POLICIES: dict[str, dict[str, Callable[..., Any]]] = {name: {} for name in _SIM
 
 @dataclass(frozen=True)
 class Run:
-    """One run: what is left to say when instance and policy are chosen.
+    """One run: what is left to say when instance and policy are chosen."""
 
-    Attributes
-    ----------
-    seed
-        Of all random streams.
-    horizon_s
-        When simulated time ends; None: when everything is done.
-    decision
-        How long the policy thinks.
-    parameters
-        Of the simulator, as in the scenario; it checks them.
-    """
-
-    seed: int = 0
-    horizon_s: float | None = None
-    decision: Decision = field(default_factory=Decision)
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0  # of all random streams
+    horizon_s: float | None = None  # when simulated time ends; None: when everything is done
+    decision: Decision = field(default_factory=Decision)  # how long the policy thinks
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # of the simulator, as in the scenario; it checks them
 
     def __post_init__(self) -> None:
         if self.horizon_s is not None and not self.horizon_s > 0:

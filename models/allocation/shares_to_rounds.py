@@ -47,33 +47,16 @@ _LEAST_SHARE, _WHOLE = 1e-9, 1 - 1e-7
 
 @dataclass(frozen=True, eq=False)
 class RoundSchedule:
-    """Who runs where in each round. Sizes: n jobs, J GPU types, S columns that run, K configurations, R rounds.
+    """Who runs where in each round. Sizes: n jobs, J GPU types, S columns that run, K configurations, R rounds."""
 
-    Attributes
-    ----------
-    solution
-        The fractions.
-    seconds
-        Length of a round.
-    part
-        Part of the fractions that is delivered: 1, or less with ``shrink``.
-    columns
-        (S,) columns of the solution that run.
-    configurations
-        (K, S) what runs together.
-    units
-        (K,) rate of every configuration, in ``2**-40`` rounds per round; they sum to ``2**40``.
-    picked
-        (R,) the configuration of each round.
-    """
-
-    solution: AllocationSolution = field(repr=False)
-    seconds: float
-    part: float
-    columns: Integers = field(repr=False)
-    configurations: Booleans = field(repr=False)
+    solution: AllocationSolution = field(repr=False)  # the fractions
+    seconds: float  # length of a round
+    part: float  # part of the fractions that is delivered: 1, or less with ``shrink``
+    columns: Integers = field(repr=False)  # (S,) columns of the solution that run
+    configurations: Booleans = field(repr=False)  # (K, S) what runs together
+    # (K,) rate of every configuration, in ``2**-40`` rounds per round; they sum to ``2**40``
     units: Integers = field(repr=False)
-    picked: Integers = field(repr=False)
+    picked: Integers = field(repr=False)  # (R,) the configuration of each round
 
     @property
     def _taking_part(self) -> Integers:

@@ -43,34 +43,20 @@ RELIEVED, SHARPNESS = 24, 30.0
 
 @dataclass(frozen=True, eq=False)
 class ProportionalPlan:
-    """Groups in step. G groups, E entries (a group in an interval of its window).
-
-    Attributes
-    ----------
-    bound
-        What every schedule that keeps all windows needs.
-    start_s, latest_s
-        (F,) earliest start and latest arrival of every transfer.
-    group
-        (F,) group of every transfer.
-    edges
-        (T + 1,) seconds between which rates are constant.
-    row, cell, share
-        (E,) group, interval, and part of the group that is sent in it.
-    must_late_s
-        Seconds by which every schedule has some transfer late, where windows are elastic.
-    """
+    """Groups in step. G groups, E entries (a group in an interval of its window)."""
 
     instance: JitInstance = field(repr=False)
-    bound: PortBound
+    bound: PortBound  # what every schedule that keeps all windows needs
+    # start_s, latest_s: (F,) earliest start and latest arrival of every transfer
     start_s: Floats = field(repr=False)
     latest_s: Floats = field(repr=False)
-    group: Integers
-    edges: Floats
+    group: Integers  # (F,) group of every transfer
+    edges: Floats  # (T + 1,) seconds between which rates are constant
+    # row, cell, share: (E,) group, interval, and part of the group that is sent in it
     row: Integers
     cell: Integers
     share: Floats
-    must_late_s: float = 0.0
+    must_late_s: float = 0.0  # seconds by which every schedule has some transfer late, where windows are elastic
 
     @cached_property
     def loads(self) -> Floats:

@@ -93,37 +93,21 @@ class Policy:
 
 @dataclass(eq=False)
 class State:
-    """The cluster at one moment. Policies read it; only `start` and `stop` may be called.
+    """The cluster at one moment. Policies read it; only `start` and `stop` may be called."""
 
-    Attributes
-    ----------
-    workload
-        What is simulated.
-    now_s
-        The present.
-    nodes, places
-        All of them, by number.
-    jobs
-        Jobs that have arrived (and were let in) and have not ended, in that order, by name.
-    news
-        What has happened since the last decision.
-    changes
-        Places whose ``free`` or ``node.up`` has changed, one after another since the run began.
-    memory
-        What policies keep between decisions, by a name of their own.
-    random
-        The policy's own stream of random numbers.
-    """
-
-    workload: ClusterWorkload
-    random: np.random.Generator
+    workload: ClusterWorkload  # what is simulated
+    random: np.random.Generator  # the policy's own stream of random numbers
+    # nodes, places: All of them, by number
     nodes: list[LiveNode] = field(default_factory=list)
     places: list[LivePlace] = field(default_factory=list)
+    # jobs that have arrived (and were let in) and have not ended, in that order, by name
     jobs: dict[str, LiveJob] = field(default_factory=dict)
-    news: list[News] = field(default_factory=list)
-    now_s: float = 0.0
+    news: list[News] = field(default_factory=list)  # what has happened since the last decision
+    now_s: float = 0.0  # the present
     tried: list[Start | Stop] = field(default_factory=list)
+    # places whose ``free`` or ``node.up`` has changed, one after another since the run began
     changes: list[LivePlace] = field(default_factory=list)
+    # what policies keep between decisions, by a name of their own
     memory: dict[object, Any] = field(default_factory=dict)
     waiting_count: int = 0
     running_count: int = 0

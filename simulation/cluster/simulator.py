@@ -32,27 +32,13 @@ _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class ClusterParameters:
-    """What a scenario may set.
+    """What a scenario may set."""
 
-    Attributes
-    ----------
-    round_s
-        Rounds happen at whole multiples of this; 0: whenever something has happened.
-    fail
-        Chance that an attempt of a task fails while it computes.
-    most_attempts
-        A job is given up when one of its tasks failed so often.
-    certify
-        Check the rates of transfers by their definition every n-th time that they change; 0: never.
-    most_events
-        The run ends with an error after so many.
-    """
-
-    round_s: _Seconds = 0.0
-    fail: _Chance = 0.0
-    most_attempts: Annotated[int, Field(ge=1)] = 4
-    certify: Each = 1
-    most_events: Annotated[int, Field(ge=1)] = 20_000_000
+    round_s: _Seconds = 0.0  # rounds happen at whole multiples of this; 0: whenever something has happened
+    fail: _Chance = 0.0  # chance that an attempt of a task fails while it computes
+    most_attempts: Annotated[int, Field(ge=1)] = 4  # a job is given up when one of its tasks failed so often
+    certify: Each = 1  # check the rates of transfers by their definition every n-th time that they change; 0: never
+    most_events: Annotated[int, Field(ge=1)] = 20_000_000  # the run ends with an error after so many
 
 
 class ClusterRun:

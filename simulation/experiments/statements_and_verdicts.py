@@ -57,24 +57,15 @@ class Rule:
                           no effect
     undecided             it holds both sides, or comes from one run that would differ with another seed
     ====================  ==============================================================================
-
-    Attributes
-    ----------
-    low, high
-        The range.
-    neutral
-        Where nothing is said; None for a statement without direction.
-    printed
-        Whether the range stands around a printed figure.
-    resolution
-        Effects up to this cannot be distinguished from none with the paper's precision (of a range without ``neutral``,
-        no effect is its finite end).
     """
 
+    # low, high: The range
     low: float
     high: float
-    neutral: float | None = None
-    printed: bool = False
+    neutral: float | None = None  # where nothing is said; None for a statement without direction
+    printed: bool = False  # whether the range stands around a printed figure
+    # effects up to this cannot be distinguished from none with the paper's precision (of a range without ``neutral``,
+    # no effect is its finite end)
     resolution: float = 0.0
 
     def judge(self, ours: Estimate) -> Verdict:
