@@ -30,6 +30,7 @@ from flowlex.formulations.node_arc_blocks import UNBOUNDED, Block, arc_columns, 
 from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays, exact_dot, frozen
 
 if TYPE_CHECKING:
+    import networkx as nx
     import pulp
 
 __all__ = ["UNBOUNDED", "Block", "FlowNetwork"]
@@ -279,6 +280,23 @@ class FlowNetwork:
     def to_pulp(self) -> pulp.LpProblem:
         """The same problem as a PuLP problem."""
         return self.to_linear_program().to_pulp()
+
+    def to_networkx(self) -> nx.MultiDiGraph[int]:
+        """Return the network as a networkx graph: nodes with ``demand``, arcs with ``lower``, ``capacity``, ``weight``.
+
+        Nodes are numbers, with labels as ``name``; keys of arcs are their numbers here. An arc without an upper bound
+        has no ``capacity``; weights are the integer costs.
+        """
+        import networkx as nx
+
+        graph = nx.MultiDiGraph(name=self.name)
+        for node, (label, supply) in enumerate(zip(self.node_names, self.supply.tolist(), strict=True)):
+            graph.add_node(node, demand=-supply, name=label)
+        columns = (self.tail, self.head, self.lower, self.upper, self.cost)
+        for arc, (tail, head, low, high, cost) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+            capacity = {} if high == UNBOUNDED else {"capacity": high}
+            graph.add_edge(tail, head, key=arc, lower=low, weight=cost, **capacity)
+        return graph
 
     def _float_upper(self) -> Floats:
         return np.where(self.upper == UNBOUNDED, np.inf, self.upper.astype(np.float64))

@@ -138,6 +138,15 @@ def test_lowered_programs_state_the_objective_in_its_own_measure() -> None:
     assert network.stated_cost().tolist() == [c / 10 for c in network.cost.tolist()]
 
 
+def test_networkx_sees_the_same_network() -> None:
+    graph = textbook().to_networkx()
+    assert graph.nodes[0] == {"demand": -4, "name": "node[0]"}
+    assert graph.edges[1, 2, 2] == {"lower": 0, "capacity": 2, "weight": 1}
+    assert sorted(key for _, _, key in graph.edges(keys=True)) == [0, 1, 2, 3, 4]
+    endless = FlowNetwork.from_arrays([0], [1], upper=UNBOUNDED, cost=1, supply=[0, 0]).to_networkx()
+    assert "capacity" not in endless.edges[0, 1, 0]
+
+
 def test_mistakes_name_the_offender() -> None:
     def make(**changes: Any) -> FlowNetwork:
         data: dict[str, Any] = {"tail": [0, 1], "head": [1, 2], "upper": 1, "cost": 1, "supply": [1, 0, -1]}
