@@ -1,8 +1,8 @@
 """Phase 1 of pod placement: as many pods as possible of each level, the most important first.
 
-Two policies of `flowlex.models.pods.search.placement_policies` place the pods, evenly and tightly; ruin and recreate
-goes on from the better one; a bound from prices of node classes says how many more there can be; where the program over
-single nodes is small, it closes what is left.
+Every policy of `flowlex.models.pods.search.placement_policies` places the pods once, so no baseline admits more. Ruin
+and recreate improves the best placement. Prices of node classes bound how many more pods there can be. If the program
+over single nodes is small, it closes the remaining gap.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ __all__ = ["Admission", "Admitting", "remaining"]
 
 #: Share of the time that admission may use, where time is limited.
 _SHARE = 0.6
+#: Share of that time for first placements, so that most is left to improve the best; and the policies tried first.
+_FIRST_SHARE, _PROMISING = 0.25, ("fgd", "gpu-packing", "first-fit")
 #: Steps of ruin and recreate per pod that is to be placed, at least and at most; and of one call.
 _STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 300, 5_000, 500_000, 10_000
 #: Up to so many columns (pod on node) patterns and the integer program follow at once: they are faster than the search.
@@ -138,12 +140,16 @@ class Admitting:
         return Admission(self.count(cluster), tuple(most), dict(self.prices) if prices is None else prices, cluster)
 
     def _first(self, start: Cluster) -> Cluster:
-        """The even placement if it places all, else what the tightest policy places where that is more."""
-        even = place_by(EVEN, start, in_order(self.levels.of, self.view.load.most()))
-        if self.count(even) == self.wanted:
-            return even
-        tight = place_by(POLICIES["fgd"], start, in_order(self.levels.of), seed=self.options.seed)
-        return max(even, tight, key=self.count)
+        """Return the even placement if it places all pods, else the best of all policies, the promising first."""
+        began = processor_seconds()
+        best = place_by(EVEN, start, in_order(self.levels.of, self.view.load.most()))
+        for name in dict.fromkeys((*_PROMISING, *POLICIES)):
+            late = self.until is not None and processor_seconds() - began > _FIRST_SHARE * (self.until - began)
+            if self.count(best) == self.wanted or late:
+                break
+            trial = place_by(POLICIES[name], start, in_order(self.levels.of), seed=self.options.seed)
+            best = max(best, trial, key=self.count)
+        return best
 
     def _bound(self, found: tuple[int, ...]) -> list[int]:
         """The most of each level, given what was found of those above."""
