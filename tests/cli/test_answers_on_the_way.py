@@ -161,7 +161,7 @@ def test_compiling_loops_for_the_first_time_is_outside_the_limit(tmp_path, monke
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cold"))
     path = tmp_path / "pods.json"
     write_instance(generate("pods-scale", nodes=40, pods=200, seed=1), path)  # a small one would run plain
-    words = ("solve", str(path), "--engine", "highs", "--time-limit", "8", "--json")
+    words = ("solve", str(path), "--engine", "highs", "--time-limit", "20", "--json")
     done = subprocess.run([sys.executable, "-P", "-m", "flowlex", *words], capture_output=True, text=True, check=False)
     assert "compiling numerical loops" in done.stderr
     record = json.loads(done.stdout)
