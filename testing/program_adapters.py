@@ -18,7 +18,7 @@ import numpy as np
 import pulp
 
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.linear_expression import Expression
+from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, VariableBlock
 from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
 from flowlex.formulations.solver_conversion import from_pulp, to_highs
@@ -191,7 +191,7 @@ def _stages(staged: Staged, program: Program) -> list[Stage]:
                 cost[program.column(variable.name)] += value
             offset = float(terms.constant)
         else:
-            row = expression if isinstance(expression, Expression) else expression.sum()
+            row = expression.sum() if isinstance(expression, Variables) else expression
             if row.count != 1:
                 raise ValueError(f"objective {name!r} has {row.count} rows; expected one, use .sum()")
             np.add.at(cost, row.column, row.value)
