@@ -1,10 +1,10 @@
-"""Allocation of GPU time beside cvxpy, and by priced pairs and parts at sizes that cvxpy does not reach.
+"""Allocation of GPU time compared with cvxpy; column generation and partition at sizes that cvxpy cannot solve.
 
-The peer states max-min fairness as Gavel does: a variable per combination and GPU type, the least of a list with one
-term per job, default solver of cvxpy. Its time is from arrays to answer, ours from the instance to the certified answer
-(engine ``highs``), both in seconds of processor time; ratios above 1 mean that ours is quicker. Gavel's mix has a few
-dozen job types, so most jobs are identical and solved as one (``classes``); with weights of their own no two are, and
-with throughputs of their own every job is a job type. There, column generation written plainly stands beside ours.
+The peer formulates max-min fairness as Gavel does: a variable per combination and GPU type, the minimum of a list with
+one term per job, default solver of cvxpy. Its time is from arrays to answer, ours from the instance to the certified
+answer (engine ``highs``), both in processor seconds; ratios above 1 mean that ours is faster. Gavel's mix has a few
+dozen job types, so most jobs are identical and aggregated (``classes``); with individual weights no two are identical,
+and with individual throughputs every job is its own type. The latter is compared with plain column generation.
 """
 
 from __future__ import annotations

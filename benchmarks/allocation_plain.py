@@ -1,4 +1,4 @@
-"""Column generation for max-min fairness with space sharing, as plainly as can be: arrays, HiGHS, no proof."""
+"""Minimal column generation for max-min fairness with space sharing: arrays and HiGHS, without certificate."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from flowlex.formulations.program_arrays import Floats, Integers
 
 
 def plain_max_min(speed: Floats, pairs: Floats, scale: Integers, count: Integers, few: int = 3) -> tuple[float, int]:
-    """The least normalised throughput, and how many columns it took.
+    """Return the least normalised throughput and the number of generated columns.
 
-    ``speed`` (n, J) alone, ``pairs`` (J, n, n) of the row's job beside the column's, ``scale`` (n,), ``count`` (J,).
+    ``speed`` (n, J) alone, ``pairs`` (J, n, n) of the row's job with the column's, ``scale`` (n,), ``count`` (J,).
     """
     n, types = speed.shape
     gain = scale / (speed @ count / count.sum())

@@ -1,6 +1,6 @@
-"""CMR, timed, in a process of its own: matrices as JSON lines in, verdicts and processor seconds as JSON lines out.
+"""Time CMR in a separate process: reads matrices as JSON lines, writes verdicts and processor seconds as JSON lines.
 
-Run with an interpreter that has passagemath-cmr; imports nothing of ours.
+Run with an interpreter that has passagemath-cmr; it does not import flowlex.
 """
 
 from __future__ import annotations

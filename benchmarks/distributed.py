@@ -1,9 +1,9 @@
-"""A batch on a Dask cluster of this machine beside the local batch, and what happens to it when processes are killed.
+"""Compare a batch on a local Dask cluster with the local batch, and test its recovery when processes are killed.
 
-Throughput: seconds from the first result to the last, so that starting processes is left out on both sides; what Dask
-adds is divided by the instances. As others may use the machine, processor time of all processes taking part (client,
-scheduler, workers, solving processes) says it too. Killed: a worker, and then the whole command, by SIGKILL in mid-run;
-what is counted afterwards are instances without a line in ``results.jsonl``, and lines beyond one per instance.
+Throughput: seconds from the first result to the last, which excludes the start of processes on both sides; the overhead
+of Dask is given per instance. As other programs may use the machine, the processor time of all processes involved
+(client, scheduler, workers, solving processes) is given, too. Recovery: a worker, and then the whole command, is killed
+by SIGKILL in mid-run; afterwards we count the instances with no result or with more than one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def tables(quick: bool = False) -> Tables:
 
 
 def _written(folder: Path, many: int, jobs: int) -> list[Path]:
-    """Allocations with weights of their own, so that no two jobs are alike."""
+    """Write allocation instances with individual weights, so that no two jobs are identical."""
     folder.mkdir()
     for k in range(many):
         made: Any = generate("gavel-like", jobs=jobs, gpus=max(8, jobs // 8), seed=k)
@@ -56,7 +56,7 @@ def _written(folder: Path, many: int, jobs: int) -> list[Path]:
 def _row(title: str, files: list[Path], workers: int) -> Row:
     local, busy_here = _batch(files, jobs=workers)
     with Cluster(f"local:{workers}", quiet=True) as cluster:
-        _batch(files[: 4 * workers], cluster=cluster)  # its processes import now
+        _batch(files[: 4 * workers], cluster=cluster)  # warm-up: its processes import
         dask, busy_there = _batch(files, cluster=cluster)
     return {
         "instances": f"{len(files)} {title}",
@@ -86,7 +86,7 @@ def _batch(files: Sequence[Path], *, jobs: int = 1, cluster: Cluster | None = No
 
 
 def _busy() -> float:
-    """Processor seconds of this process and all below it, those that have ended included."""
+    """Processor seconds of this process and all its descendants, including those that have ended."""
     psutil: Any = importlib.import_module("psutil")
     found = 0.0
     me = psutil.Process()
@@ -103,7 +103,7 @@ def _results(files: Sequence[Path], jobs: int, cluster: Cluster | None) -> Any:
 
 
 def _worker_killed(files: list[Path], workers: int) -> Row:
-    """One of the workers, when a quarter of the batch is done."""
+    """Kill one of the workers when a quarter of the batch is done."""
     seen: Counter[str] = Counter()
     began, pids = time.perf_counter(), list[int]()
     with _local(workers) as client, Cluster(client.scheduler.address, quiet=True) as cluster:
@@ -116,7 +116,7 @@ def _worker_killed(files: list[Path], workers: int) -> Row:
 
 
 def _command_killed(files: list[Path], workers: int, folder: Path) -> Row:
-    """The command, when a quarter of the batch is done; then the same with ``--resume``."""
+    """Kill the command when a quarter of the batch is done; then run it again with ``--resume``."""
     journal = folder / "out" / "results.jsonl"
     command = [sys.executable, "-m", "flowlex", "solve", str(files[0].parent), "--engine", "highs"]
     began = time.perf_counter()

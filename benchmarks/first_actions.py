@@ -1,8 +1,8 @@
-"""The first actions of a newcomer, each as a process of its own: with empty caches ("cold"), then again ("warm").
+"""The first actions of a new user, each in a separate process: with empty caches ("cold"), then again ("warm").
 
 Before each action the packages are copied without bytecode, and numba's cache is an empty folder, as after an
-installation. Seconds are those of the processor, of the command and its children. The last table runs every notebook
-once with empty caches and gives its slowest cell.
+installation. Times are processor seconds of the command and its children. The last table runs every notebook once with
+empty caches and gives its slowest cell.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KINDS = (
     "min-cost-flow",
     "pod-placement",
 )
-#: What is done with the example of every kind.
+#: Actions on the example of every kind.
 _EACH = (
     "solve {kind}.json",
     "solve {kind}.json --compare",
@@ -93,7 +93,7 @@ _PYTHON = (
 
 
 def actions() -> list[str]:
-    """What is measured: command lines of ``flowlex`` and of ``python -c``."""
+    """Measured command lines of ``flowlex`` and of ``python -c``."""
     from flowlex.instances.generators import all_generators
 
     found = [f"flowlex {line}" for line in _OTHERS] + [f'python -c "{line}"' for line in _PYTHON]
@@ -117,7 +117,7 @@ def tables(quick: bool = False) -> Tables:
 
 
 def _prepare(folder: Path, kinds: tuple[str, ...]) -> None:
-    """Files that the actions read."""
+    """Create the files that the actions read."""
     (folder / "model.lp").write_text(_PROGRAM)
     (folder / "objects.json").write_text(json.dumps({"kind": "List", "items": [_NODE, _POD]}))
     for kind in (*kinds, *(("scenario",) if kinds else ())):
@@ -140,7 +140,7 @@ def _measured(action: str, start: Path) -> Row:
 
 
 def _fresh(folder: Path) -> dict[str, str]:
-    """An environment with the packages as after an installation: no bytecode, no compiled loops."""
+    """Return an environment with freshly installed packages: no bytecode, no compiled loops."""
     tree = folder / "tree"
     for link in (_ROOT / "src" / "flowlex").iterdir():
         if link.is_dir() and link.name != "__pycache__":
@@ -160,7 +160,7 @@ def _run(action: str, folder: Path, environment: dict[str, str]) -> tuple[float,
 
 
 def _processor() -> float:
-    """Processor seconds of all processes that have ended, of users and system."""
+    """User and system seconds of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -1,13 +1,13 @@
-"""The live flow scheduler: milliseconds from events to differences, against solving anew.
+"""The live flow scheduler: milliseconds from events to changes, compared with solving from scratch.
 
 A step of n events withdraws n/2 random tasks and submits n/2 new ones (one task each, with data on up to six machines).
-Timed end to end: events in, difference out, with and without the exact certificate. Peers get the same network as
-arrays, ready made, and are timed from arrays to flows: OR-Tools (in its own process, the best of three), pylmcf, and
-our own session started cold (paths, then cost scaling, then pylmcf). Every peer's cost must equal ours. The 99th
-percentile holds the second in which all tasks of the start grow a minute old together, which changes the cost of each.
-Clusters with slots to spare, nearly full ones, and full ones where tasks wait for each other. Full garbage collections
-wait (`collect_on_request`), as in `flowlex serve scheduler`. All times are processor times, of the peers, too, so that
-what else the machine does counts little.
+Timed end to end, from events to changes, with and without the exact certificate. Peers get the arrays of the same
+network and are timed from arrays to flows: OR-Tools (in its own process, the best of three), pylmcf, and our own
+session started cold (paths, then cost scaling, then pylmcf). Every peer's cost must equal ours. The 99th percentile
+includes the step at which all initial tasks reach an age of one minute, which changes the cost of each. Clusters have
+free slots, are nearly full, or are full with waiting tasks. Full garbage collections are postponed
+(`collect_on_request`), as in `flowlex serve scheduler`. All times are processor times, also those of the peers, so that
+other load on the machine has little effect.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def tables(*, quick: bool = False) -> Tables:
 
 
 def use_processor_time() -> None:
-    """Let steps be timed by the processor's clock instead of the wall's."""
+    """Time steps by processor time instead of wall time."""
     for module in (decision, scheduler):
         vars(module)["time"] = SimpleNamespace(perf_counter=time.process_time)
 
 
 @dataclass
 class Life:
-    """A scheduler, and tasks that come and go."""
+    """A scheduler with arriving and departing tasks."""
 
     instance: FlowInstance
     scheduler: FlowScheduler
@@ -88,7 +88,7 @@ class Life:
         return cls(instance, scheduler, np.random.default_rng(1), [task.name for task in instance.tasks])
 
     def step(self, events: int) -> dict[str, float]:
-        """Seconds of a step; making the jobs up is not counted, handing them over is."""
+        """Return the seconds of a step; submitting the jobs counts, generating them does not."""
         gone = [self.names.pop(int(self.rng.integers(len(self.names)))) for _ in range(events // 2)]
         jobs = []
         for _ in range(events - events // 2):
@@ -108,10 +108,10 @@ def _milliseconds(seconds: list[float]) -> tuple[float, float]:
 
 
 def ortools(session: NetworkSession, *, lowered: bool = False) -> tuple[float, int]:
-    """Least seconds of OR-Tools from scratch, and the cost.
+    """Return the least seconds of OR-Tools from scratch, and the cost.
 
-    ``lowered``: costs of arcs that are dearer than all others together could ever cost are lowered to just that, which
-    has the same optima and smaller numbers.
+    ``lowered``: if the largest cost exceeds the cost of any flow over all other arcs, it is lowered to the least such
+    value, which keeps the optima and gives smaller numbers.
     """
     network = session.network()
     total = int(network.supply[network.supply > 0].sum())
@@ -124,12 +124,12 @@ def ortools(session: NetworkSession, *, lowered: bool = False) -> tuple[float, i
         found = measure("benchmarks.gpu_assignment:ortools", most=3, path=path)
     if found.error:
         raise RuntimeError(f"OR-Tools: {found.error}")
-    more = exact_dot(network.cost - cost, session.flow)  # zero unless costs were lowered
+    more = exact_dot(network.cost - cost, session.flow)  # zero unless the cost was lowered
     return found.cpu_seconds, int(found.result["cost"]) + more
 
 
 def _lowered(cost: Integers, capacity: Integers) -> Integers:
-    """The one largest cost lowered to the least that no flow over the other arcs reaches, if it is beyond that."""
+    """Lower the largest cost to the least value that exceeds every flow over the other arcs, if it is above that."""
     dearest = cost == cost.max()
     enough = exact_dot(np.abs(cost[~dearest]), capacity[~dearest]) + 1
     return np.where(dearest, min(enough, int(cost.max())), cost)
@@ -182,7 +182,7 @@ def _growth(sizes: list[tuple[int, int]]) -> list[Row]:
 
 
 def _growing(machines: int, tasks: int) -> Row:
-    """One size, measured in a process of its own so that its memory is its own."""
+    """Measure one size in a separate process, so that memory is attributed correctly."""
     code = f"from benchmarks.flow_scheduling import _grown; _grown({machines}, {tasks})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode:

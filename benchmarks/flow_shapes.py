@@ -1,15 +1,15 @@
-"""Steps of 100 and 1000 events on clusters of every shape, and shocks, against OR-Tools from scratch in the same run.
+"""Steps of 100 and 1000 events and shocks on clusters of several shapes, compared with OR-Tools from scratch.
 
-Each step withdraws random tasks and submits as many; timed from events in to the difference out, certificate apart.
-What is given: median, 99th percentile and worst of all steps (full garbage collections wait, see
-`collect_on_request`), and the seconds of OR-Tools from arrays to flows on the network as it stands; where stages are
-solved one after the other, the sum over their networks. The optima must be equal. A shock is one step after many
-changes at once. All in processor time. ``busy``: processes that wanted a core, per core, while it ran.
+Each step withdraws random tasks and submits as many; it is timed from events to changes, the certificate separately.
+The tables give the median, 99th percentile and maximum over all steps (full garbage collections are postponed, see
+`collect_on_request`), and the seconds of OR-Tools from arrays to flows on the final network; if stages are solved one
+after the other, the sum over their networks. The optima must be equal. A shock is one step after many simultaneous
+changes. All times are processor times. ``busy``: load average per core at the end of the run.
 
-Every shape ends after its steps or `_MOST_S` seconds of them, whichever comes first (``steps`` says how many there
-were), so that all of it takes about eight minutes on a quiet machine, and fifteen at most.
-Where OR-Tools refuses the costs (BAD_COST_RANGE) it gets equivalent smaller ones (see `ortools`), as ``its costs`` then
-says; ``nan`` stands where it refuses these too.
+Every shape ends after its number of steps or `_MOST_S` seconds, whichever comes first (column ``steps``), so that the
+benchmark takes about eight minutes on an idle machine, and fifteen at most.
+If OR-Tools refuses the costs (BAD_COST_RANGE), it gets equivalent smaller ones (see `ortools`), reported in column
+``its costs``; ``nan``: it refuses these, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from flowlex.instances.generators.flow import flow_scale
 from flowlex.models.flow.garbage_collection import collect_on_request
 from flowlex.models.flow.goals import Continuity, FairShares
 
-#: Seconds of steps after which a shape ends.
+#: Time limit of the steps of a shape, in seconds.
 _MOST_S = 25.0
 
 
@@ -39,7 +39,7 @@ def tables(*, quick: bool = False) -> Tables:
     overfull = {"machines": machines, "tasks": machines * 104 // 100, "slots": 1}
     shared = (*GOALS, FairShares())
     shapes: list[tuple[str, dict[str, int], dict[str, Any], int]] = [
-        ("spare", spare, {}, 20 * steps),  # the 2000 steps of a percentile that counts for something
+        ("spare", spare, {}, 20 * steps),  # 2000 steps, for a meaningful 99th percentile
         ("nearly full", {"machines": machines, "tasks": machines * 285 // 100}, {}, 20 * steps),
         ("overfull", overfull, {}, 20 * steps),
         ("FairShares, spare", spare, {"goals": shared}, 20 * steps),
@@ -66,7 +66,7 @@ def _busy() -> float:
 
 
 def _peer(life: Life) -> tuple[float, int, str]:
-    """Seconds of OR-Tools on what the scheduler has solved, how many stages, and which costs; NaN if it refuses one."""
+    """Return OR-Tools' seconds on the scheduler's network (NaN if refused), number of stages, and which costs."""
     life.scheduler.prepare()  # placing tasks has changed costs since the step
     session = life.scheduler.state.session
     session.solve()
@@ -74,7 +74,7 @@ def _peer(life: Life) -> tuple[float, int, str]:
     for lowered in (False, True):
         try:
             found = [ortools(stage, lowered=lowered) for stage in stages]
-        except RuntimeError as error:  # costs beyond what it takes
+        except RuntimeError as error:  # costs out of its range
             print(error, file=sys.stderr)
             continue
         for stage, (_, cost) in zip(stages, found, strict=True):
@@ -118,7 +118,7 @@ def _shape(
 
 
 def _shocks(sizes: dict[str, int]) -> list[Row]:
-    """A tenth of the machines fails at once; all tasks grow a minute older at once."""
+    """Measure two shocks: a tenth of the machines fails, or all tasks grow a minute older at once."""
     rows: list[Row] = []
     for name in ("a tenth of the machines fails", "all tasks grow a minute older"):
         life = Life.of(flow_scale(seed=1, **sizes))

@@ -1,7 +1,7 @@
 """GPU assignment and plain networks: seconds and memory to a proven optimum, against other solvers and modellers.
 
-Two scopes. *Placements*: from the instance object (its arrays made anew) to placements whose certificate holds.
-*Flow*: from arrays of arcs to the flow, the only thing the peers do. Costs are compared exactly, in seconds.
+Two scopes. *Placements*: from the instance object (its arrays rebuilt) to certified placements. *Flow*: from arrays of
+arcs to the flow, which is all that the peers compute. Costs are compared exactly, in seconds.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _instance(case: Answer) -> Any:
 
 
 def place(case: Answer, engine: Any) -> Callable[[], Answer]:
-    """Ours, from the instance object to checked placements."""
+    """Run flowlex from the instance object to certified placements."""
     from flowlex.models.gpu.model import GpuAssignment
 
     instance = _instance(case)
@@ -158,13 +158,13 @@ def _load(path: str) -> Answer:
 
 
 def _answer(net: Answer, cost: float) -> Answer:
-    """The cost in the problem's own unit."""
+    """Return the cost in the unit of the problem, and the number of arcs."""
     stated = round(cost) * Fraction(str(net["unit"])) + Fraction(str(net["constant"]))
     return {"cost": int(stated) if stated.denominator == 1 else float(stated), "arcs": len(net["tail"])}
 
 
 def _shifted(net: Answer) -> tuple[Any, Any, int]:
-    """Capacities, supplies and constant cost without lower bounds, for peers that have none."""
+    """Shift lower bounds to zero, for peers without them: return capacities, supplies and constant cost."""
     supply = net["supply"].copy()
     np.subtract.at(supply, net["tail"], net["lower"])
     np.add.at(supply, net["head"], net["lower"])
@@ -173,7 +173,7 @@ def _shifted(net: Answer) -> tuple[Any, Any, int]:
 
 
 def flow(path: str, engine: Any) -> Callable[[], Answer]:
-    """Ours, from arrays to the flow and its potentials."""
+    """Run flowlex from arrays to the flow and its potentials."""
     from flowlex.formulations import FlowNetwork, solve
 
     net = _load(path)
@@ -188,7 +188,7 @@ def flow(path: str, engine: Any) -> Callable[[], Answer]:
 
 
 def ortools(path: str) -> Callable[[], Answer]:
-    """OR-Tools, from the same arrays to the flow."""
+    """Run OR-Tools from the same arrays to the flow."""
     from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
     net = _load(path)
@@ -209,7 +209,7 @@ def ortools(path: str) -> Callable[[], Answer]:
 
 
 def networkx(path: str) -> Callable[[], Answer]:
-    """networkx, from the same arrays to the flow."""
+    """Run networkx from the same arrays to the flow."""
     import networkx as nx
 
     net = _load(path)
@@ -227,7 +227,7 @@ def networkx(path: str) -> Callable[[], Answer]:
 
 
 def pulp_manual(path: str) -> Callable[[], Answer]:
-    """The same program as PuLP's manual writes it: variable by variable, sums by lpSum, its own HiGHS interface."""
+    """Solve the same program as in PuLP's manual: variable by variable, sums by lpSum, PuLP's HiGHS interface."""
     import pulp
 
     net = _load(path)
@@ -253,7 +253,7 @@ def pulp_manual(path: str) -> Callable[[], Answer]:
 
 
 def linopy(path: str) -> Callable[[], Answer]:
-    """The same program in linopy: sums by group, straight to HiGHS."""
+    """Solve the same program in linopy: sums by group, passed directly to HiGHS."""
     import linopy as lp
     import pandas as pd
     import xarray as xr

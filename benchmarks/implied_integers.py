@@ -1,8 +1,8 @@
-"""Integer declarations that follow from the others: what is found in textbook models, and what HiGHS gains.
+"""Implied integers: the number detected in textbook models, and the effect on HiGHS.
 
-SCIP's count is that of its presolver `implint` alone (off by default; here with `convertintegers`, without the other
-presolvers, which would fix columns and so hide them), where `FLOWLEX_SCIP_PYTHON` (or this interpreter) has pyscipopt;
-the models go there as MPS files.
+SCIP's count is that of its presolver `implint` alone (off by default; here with `convertintegers`, and without the
+other presolvers, which would fix columns and thereby hide them). It needs pyscipopt in `FLOWLEX_SCIP_PYTHON` or in this
+interpreter; the models are passed as MPS files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flowlex.validation.unimodularity.implied_integers.search import implied_int
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of
 from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 
-#: Sizes at which HiGHS has something to do.
+#: Sizes that take HiGHS measurable time.
 LARGER: dict[str, dict[str, int]] = {
     "fixed_charge": {"plants": 40, "sites": 60},
     "facility_location": {"customers": 60, "sites": 30},
@@ -69,7 +69,7 @@ OURS = (
     "gavel-like",
 )
 
-#: Seconds HiGHS gets for one run.
+#: Time limit of one run of HiGHS, in seconds.
 LIMIT_S = 20.0
 
 
@@ -108,7 +108,7 @@ def totals(name: str, size: dict[str, int]) -> Row:
 
 
 def ours(name: str) -> Row:
-    """A model of ours on a generated instance; whole units are asked of every column."""
+    """Declare every column of one of our models integer; return the row of detected implied integers."""
     formulation = model_for(generate(name)).formulation
     named = matrix_of(formulation)
     assert named.program is not None
@@ -132,7 +132,7 @@ def _kept(named: NamedMatrix, found: ImpliedIntegers) -> tuple[str, ...]:
 
 
 def compare(name: str, program: LinearProgram) -> Row:
-    """What is found, and two runs of HiGHS."""
+    """Detect implied integers; run HiGHS with and without the declarations."""
     start = time.process_time()
     found = implied_integers(program)
     seconds = time.process_time() - start
@@ -153,7 +153,7 @@ def compare(name: str, program: LinearProgram) -> Row:
 
 
 def run_highs(program: LinearProgram, dropped: tuple[int, ...]) -> dict[str, float]:
-    """Solve with HiGHS, these columns continuous."""
+    """Solve with HiGHS, with columns ``dropped`` continuous."""
     from flowlex.formulations.engines.highs import pass_model
 
     solver = highspy.Highs()

@@ -1,7 +1,7 @@
-"""Just-in-time bandwidth: seconds and memory to a proven integer schedule, against other ways to the same answer.
+"""Just-in-time bandwidth: seconds and memory to a proven integer schedule, compared with other methods.
 
-Every measurement runs in a process of its own, so that peak memory and imports are its own and peers cannot
-disturb each other. Times start when the instance object is there, and end with the certificate.
+Every measurement runs in a separate process, so that peak memory and imports are separate and peers cannot
+disturb each other. Times are from the instance object to the certificate.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from benchmarks import Row, Tables, peers
 BASE: dict[str, Any] = {"seed": 1, "jobs": 70, "mix": "VGG16", "gflops": 32.0, "machines": 100, "copies": 20}
 #: Options of the paper's problem; the defaults are critical paths and elastic windows.
 PAPER: dict[str, Any] = {"lat": "paper", "windows": "strict"}
-#: Where ports bind: all transfers, computations so quick that the network is what is short.
+#: Binding ports: all transfers, computations so fast that the network is the bottleneck.
 BUSY: dict[str, Any] = {"share": 1.0, "gflops": 200.0, "load": "port"}
-#: Options of the model; everything else is the generator's.
+#: Options of the model; all others are parameters of the generator.
 OPTIONS = ("share", "share_of", "load", "horizon", "lat", "windows")
-#: The public trace, where it lies beside the repository.
+#: Expected path of the public trace, next to the repository.
 TRACE = Path(__file__).parents[2] / "shared" / "data" / "coflow" / "FB2010-1Hr-150-0.txt.gz"
-#: Seconds after which a peer is stopped; ours ends by itself a little earlier, with the levels proven until then.
+#: Time limit of a peer, in seconds; flowlex stops a little earlier with the levels proven so far.
 PATIENCE = 60
 
 
@@ -38,7 +38,7 @@ def tables() -> Tables:
 
 
 def _sizes() -> Tables:
-    """The paper's sizes, where ports bind, and overload."""
+    """Tables of the paper's sizes, of binding ports and of overload."""
     return [
         (
             "Just-in-time bandwidth: VGG16 jobs, 100 machines, 0.1 s slots, C = 10, share 0.4, the paper's rule and "
@@ -68,7 +68,7 @@ def _sizes() -> Tables:
 
 
 def _growth() -> Tables:
-    """Jobs that arrive over time, and larger instances."""
+    """Tables of jobs that arrive over time and of larger instances."""
     return [
         (
             "Over time: a VGG16 job every 0.2 s, planned at its first transfer, every step certified",
@@ -127,7 +127,7 @@ def _peers(size: dict[str, Any]) -> list[Row]:
 
 
 def measure(method: str, **changes: Any) -> Row:
-    """Run one method in a process of its own; a row says what stopped it, if anything did."""
+    """Run one method in a separate process; return a row with its result or its error."""
     options = {key: changes[key] for key in OPTIONS if key in changes}
     made = BASE | {key: value for key, value in changes.items() if key not in options}
     row: Row = {"method": method, **{k: v for k, v in changes.items() if k != "copies"}}
@@ -139,7 +139,7 @@ def measure(method: str, **changes: Any) -> Row:
 
 
 def prepared(method: str, made: Any, options: Any) -> Callable[[], Row]:
-    """A method with its instance, everything imported by solving the smallest one."""
+    """Prepare a method with its instance; the smallest instance is solved first to warm up imports."""
     from flowlex.instances.generators import generate
     from flowlex.instances.importers.coflow import read_coflow_trace
     from flowlex.models.jit.model import JitBandwidth
@@ -200,7 +200,7 @@ def _live(instance: Any, **options: Any) -> Row:
 
 
 def _in_step(instance: Any, windows: Any = "strict") -> Row:
-    """Coflows in step: the least largest load, and what every schedule needs."""
+    """Proportional rates within each coflow: minimise the largest load; report the bounds of every schedule."""
     from flowlex.models.jit.proportional_rates import proportional_plan
 
     plan = proportional_plan(instance, time_limit_s=PATIENCE - 20, windows=windows)
@@ -229,7 +229,7 @@ def _problem(instance: Any, horizon: str, **options: Any) -> Any:
 
 
 def _levels(instance: Any, horizon: str, **options: Any) -> Row:
-    """The programs of the levels without a look at structure."""
+    """Solve the programs of the levels without exploiting structure."""
     from flowlex.formulations.lexicographic.decreasing_minimisation import minimize_levels
 
     problem = _problem(instance, horizon, **options)
@@ -239,7 +239,7 @@ def _levels(instance: Any, horizon: str, **options: Any) -> Row:
 
 
 def _linopy(instance: Any, **options: Any) -> Row:
-    """The first program only (least largest load), through linopy to HiGHS."""
+    """Solve only the first program (least largest load), through linopy and HiGHS."""
     import linopy
     import numpy as np
     import pandas as pd
@@ -268,7 +268,7 @@ def _linopy(instance: Any, **options: Any) -> Row:
 
 
 def _pulp_p4(instance: Any, **options: Any) -> Row:
-    """P4 as printed, variable by variable in PuLP; weights as the paper has them, whatever precision they lose."""
+    """Solve P4 as printed, variable by variable in PuLP, with the paper's weights despite their loss of precision."""
     import numpy as np
     import pulp
 

@@ -1,7 +1,7 @@
-"""A long life of the live scheduler: events without end, and memory that does not grow.
+"""Long run of the live scheduler, to check that memory does not grow.
 
-Tasks come and go as in `flow_scheduling` (100 events a step), machines leave and return, every step is proven. Resident
-memory is read after each tenth, after a collection of garbage.
+Tasks arrive and depart as in `flow_scheduling` (100 events per step), machines leave and return, every step is
+certified. Resident memory is read after each tenth of the run, after a garbage collection.
 """
 
 from __future__ import annotations

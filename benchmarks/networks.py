@@ -1,4 +1,4 @@
-"""Which engine for which shape of network: seconds from arrays of arcs to a proven flow, beside OR-Tools."""
+"""Engines by shape of network: seconds from arrays of arcs to a proven flow, compared with OR-Tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks import Row, Tables
 from .peers import Measurement, measure
 
 _FLOWS = "benchmarks.gpu_assignment"
-#: Programs of more arcs are not handed to these engines: they would take minutes, or all the memory.
+#: Largest number of arcs for these engines: beyond it they take minutes or exhaust memory.
 _MOST_ARCS = {"highs": 300_000, "pulp": 50_000}
 _LARGE = {"generator": "gpu-scale", "gpus": 10_000, "gpus_per_node": 1, "racks": 100, "jobs": 200, "tasks": 20_000}
 #: Shape, function that saves its arrays, its options.

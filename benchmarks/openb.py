@@ -1,8 +1,8 @@
-"""The published comparison of policies on the openb trace: GPU allocation against submitted load, and ours beside it.
+"""The published comparison of policies on the openb trace (GPU allocation over submitted load), with our policies.
 
-Online: `fgd` with at most one move of a placed pod for an arrival that fits nowhere. Hindsight: admission weighted by
-GPUs over all that was submitted, with the bound that its certificate re-prices. Published: means of ten seeds in the
-expected results of the comparison's own simulator (Weng et al., *Beware of Fragmentation*, section 6).
+Online: `fgd` with at most one move of a placed pod for an arrival that does not fit. Hindsight: GPU-weighted admission
+over all submitted pods, with its certified bound. Published: means of ten seeds in the expected results of the
+comparison's own simulator (Weng et al., *Beware of Fragmentation*, section 6).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.online_arrivals import ArrivalCurve, gpus_of, submit_all
 from flowlex.models.pods.search.placement_policies import POLICIES
 
-#: Where the trace lies; FLOWLEX_OPENB says otherwise.
+#: Folder of the trace; FLOWLEX_OPENB overrides it.
 TRACE = Path(os.environ.get("FLOWLEX_OPENB", Path(__file__).parents[1].parent / "shared" / "data" / "openb"))
-#: Seconds for a whole placement.
+#: Time limit of a whole placement, in seconds.
 LIMIT = 240
 LOADS = (0.9, 0.95, 1.0, 1.3)
 #: Percent of all GPUs at 100 % of submitted load.
@@ -39,7 +39,7 @@ def tables(quick: bool = False) -> Tables:
     if not TRACE.is_dir():
         raise FileNotFoundError(f"{TRACE} is not there; set FLOWLEX_OPENB to the folder of the openb lists")
     seeds, seen = range(42, 43 if quick else 52), range(42, 43 if quick else 45)
-    rows = [_hindsight(seed, load) for seed in seen for load in LOADS[2:]]  # below, all that is submitted fits
+    rows = [_hindsight(seed, load) for seed in seen for load in LOADS[2:]]  # at lower loads, all submitted pods fit
     return [
         (f"GPUs allocated, percent of all, mean of {len(seeds)} seeds", _policies(seeds)),
         ("The trace, by strict priority, and clusters made from it", [_whole(*case) for case in _wholes(quick)]),
@@ -49,7 +49,7 @@ def tables(quick: bool = False) -> Tables:
 
 
 def _means(rows: list[Row]) -> list[Row]:
-    """By load, the means over seeds and the largest gap of any."""
+    """Return the means over seeds and the largest gap, by load."""
     table = pd.DataFrame(rows).groupby("submitted", sort=False)
     means = table[["hindsight", "bound"]].mean().round(2).assign(**{"largest gap %": table["gap %"].max()})
     return [{"submitted": load, **row} for load, row in means.to_dict("index").items()]
@@ -69,7 +69,7 @@ def _wholes(quick: bool) -> list[tuple[str, PodInstance]]:
 
 
 def drawn(trace: PodInstance, nodes: int, pods: int, seed: int = 0) -> PodInstance:
-    """So many nodes and pods drawn from a trace, with replacement."""
+    """Draw nodes and pods from a trace, with replacement."""
     rng = np.random.default_rng(seed)
     chosen = [
         [part[k].model_copy(update={"name": f"{i + 1}-{part[k].name}"}) for i, k in enumerate(picks.tolist())]
@@ -82,7 +82,7 @@ def drawn(trace: PodInstance, nodes: int, pods: int, seed: int = 0) -> PodInstan
 
 
 def _whole(name: str, instance: PodInstance) -> Row:
-    """Admission by priority and then the balance to 1 %, with the memory that the process needed."""
+    """Admit by priority, then balance to a gap of 1 %; report the peak memory, too."""
     started, wall = time.process_time(), time.perf_counter()
     found = PodPlacement(instance, absolute_gap=0.001).solve("highs", gap=0.01, time_limit_s=LIMIT)
     assert found.certificate is not None
@@ -114,7 +114,7 @@ def _policies(seeds: range) -> list[Row]:
 
 
 def _hindsight(seed: int, load: float) -> Row:
-    """The most GPUs of the pods submitted until ``load``, the bound, and seconds of processor time."""
+    """Maximise the GPUs of admitted pods among those submitted up to ``load``; report bound and processor seconds."""
     whole = _instance(seed)
     view = whole.arrays
     until = int(np.searchsorted(np.cumsum(gpus_of(view)) / view.cards.sum(), load, side="right"))
@@ -129,7 +129,7 @@ def _hindsight(seed: int, load: float) -> Row:
 
 
 def draw(path: str | Path, seed: int = 42) -> None:
-    """A picture of one seed: share of GPUs that is not allocated, against submitted load."""
+    """Plot one seed: fraction of unallocated GPUs over submitted load."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 4.5))

@@ -4,11 +4,11 @@
     python -m benchmarks.paired --before COMMIT_OR_FOLDER --only GPU --calls 9
 
 The older package (by default of the commit before variants were removed) comes out of this repository's history.
-Both are loaded once, in processes of their own, and asked by turns: before, now, before, now, ... A figure is the
-median of the processor seconds of a call from an instance without any cached views, after one call that compiles and
-fills caches; a ratio compares calls that follow each other. The parts of a call are apart, because a certificate proves
-more today: then, that the flow is optimal for the network that the model built; now, that the answer is for the
-instance. Reading an answer prepares that: it states the prices, cuts and stages that the certificate rests on.
+Both are loaded once, in separate processes, and called alternately: before, now, before, now, ... A time is the median
+of the processor seconds of a call on an instance without cached views, after one call that compiles and fills caches; a
+ratio compares consecutive calls. The parts of a call are reported separately, because a certificate proves more now:
+before, that the flow is optimal for the network of the model; now, that the answer is optimal for the instance. Reading
+an answer prepares this: it states the prices, cuts and stages that the certificate uses.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ BEFORE = "e49d837"
 _HERE = Path(__file__).resolve().parents[1]
 _PARTS = ("build", "solve", "read", "certificate")
 
-#: Python that makes ``call``, for both trees: it solves once and returns the seconds of the parts, the objective and
-#: the table of the answer.
+#: Python code that defines ``call`` in both trees: it solves once and returns the seconds of the parts, the objective
+#: and the table of the answer.
 _SOLVE = """
 from flowlex.instances.generators import generate
 from flowlex.models.registry import model_for
@@ -102,7 +102,7 @@ for line in sys.stdin:
 
 
 def cases(*, quick: bool = False) -> dict[str, str]:
-    """Python that defines ``call``, by the name of the case."""
+    """Return the Python code that defines ``call``, by name of the case."""
     found = _gpu_cases(quick) | _flow_cases(quick) | _kind_cases(quick)
     return found if quick else found | _live_cases() | _start_cases()
 
@@ -196,7 +196,7 @@ def _start_cases() -> dict[str, str]:
 
 @contextmanager
 def _tree(before: str) -> Iterator[Path]:
-    """A folder from which Python imports the package of a commit or of another checkout."""
+    """Provide a folder from which Python imports the package of a commit or of another checkout."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(before)
         if not tree.is_dir():
@@ -211,7 +211,7 @@ def _tree(before: str) -> Iterator[Path]:
 
 
 class _Side:
-    """One tree's process, which answers one call at a time."""
+    """The process of one tree; it executes one call at a time."""
 
     def __init__(self, code: str, path: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(path), "PYTHONWARNINGS": "ignore"}
@@ -239,7 +239,7 @@ class _Side:
 
 
 def paired(name: str, code: str, trees: tuple[Path, Path], *, calls: int) -> dict[str, object]:
-    """One case in both trees: seconds without and with the certificate, their ratios, ratios of the parts."""
+    """Measure one case in both trees: seconds without and with the certificate, their ratios, seconds of the parts."""
     sides = [_Side(code, tree) for tree in trees]
     try:
         found = [[side.call() for side in sides] for _ in range(calls + 1)][1:]
@@ -275,7 +275,7 @@ def tables(*, quick: bool = False) -> Tables:
 
 
 def rows(before: str, *, quick: bool = False, calls: int = 9, only: str = "") -> list[dict[str, object]]:
-    """All cases whose name holds ``only``, against a commit or the folder of a checkout."""
+    """Measure all cases whose name contains ``only``, against a commit or the folder of a checkout."""
     with _tree(before) as path:
         trees = path, _HERE / "src"
         return [paired(name, code, trees, calls=calls) for name, code in cases(quick=quick).items() if only in name]

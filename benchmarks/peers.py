@@ -1,4 +1,4 @@
-"""Run one method in a fresh interpreter: its answer, its seconds, its peak memory.
+"""Run one method in a fresh interpreter and measure its answer, seconds and peak memory.
 
 OR-Tools and highspy clash when one process loads both, and memory is only comparable from a fresh start.
 """
@@ -18,33 +18,33 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-#: A quick method runs again, up to so often and so many processor seconds (a busy machine must not end it after the
-#: first run, in which compiled loops are loaded); the best run counts.
+#: A fast method is repeated up to this number of runs and of processor seconds (not wall seconds: on a busy machine it
+#: would end after the first run, which loads compiled loops); the best run counts.
 _RUNS, _SECONDS = 7, 4.0
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a method answered and used."""
+    """Answer, time and memory of a method."""
 
     result: Any = None  # what the timed function returned (plain data)
-    #: Least wall and processor time of a run; preparation and imports are not in them.
+    #: Least wall and processor time of a run, without preparation and imports.
     seconds: float = float("nan")
     cpu_seconds: float = float("nan")
-    #: Processor time of the first run, which loads what is loaded when it is first used.
+    #: Processor time of the first run, which includes lazy loading.
     first_cpu_seconds: float = float("nan")
-    peak_mb: float = float("nan")  # largest resident memory of the whole process, preparation included
-    error: str = ""  # why there is no answer; empty when there is one
+    peak_mb: float = float("nan")  # peak resident memory of the process, including preparation
+    error: str = ""  # reason why there is no answer; empty if there is one
 
 
 def measure(job: str, *, patience_s: float = 300.0, most: int = _RUNS, **arguments: Any) -> Measurement:
-    """Run ``module:function`` in a process of its own.
+    """Run ``module:function`` in a separate process.
 
-    The function prepares what is not to be timed and returns the function that is.
+    The function does the preparation, which is not timed, and returns the function to be timed.
 
-    ``patience_s``: after so many seconds, preparation included, the process is stopped.
-    ``most``: so many runs at most.
-    ``arguments``: plain data for the function.
+    ``patience_s``: time limit of the process in seconds, including preparation.
+    ``most``: largest number of runs.
+    ``arguments``: arguments of the function, as JSON data.
     """
     command = [sys.executable, "-m", "benchmarks.peers", job, json.dumps(arguments), str(most)]
     try:
@@ -70,13 +70,13 @@ def _run(timed: Callable[[], Any], most: int) -> Measurement:
 
 
 def memory_mb(field: str = "VmHWM", process: int | str = "self") -> float:
-    """Peak memory (or resident, VmRSS) as Linux records it; ``getrusage`` would count the parent's before exec."""
+    """Peak (or with VmRSS, resident) memory in MB from Linux; ``getrusage`` would include the parent's before exec."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(re.findall(rf"{field}:\s+(\d+)", status)[0]) / 1024
 
 
 def median_seconds(function: Callable[[], Any], times: int) -> tuple[float, Any]:
-    """Median of processor seconds in this process, and the last answer."""
+    """Return the median of processor seconds in this process, and the last answer."""
     taken, answer = [], None
     for _ in range(times):
         began = time.process_time()

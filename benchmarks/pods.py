@@ -1,6 +1,6 @@
-"""Pod placement and load partition: seconds to a proven balance, growth, and the papers' baselines beside them.
+"""Pod placement and load partition: seconds to a proven balance, growth with size, and the papers' baselines.
 
-Where programs over pods and nodes are small enough, OR-Tools CP-SAT and plain HiGHS get the same limit of time.
+If programs over pods and nodes are small enough, OR-Tools CP-SAT and plain HiGHS solve them with the same time limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flowlex.models.pods.baselines import compare
 from flowlex.models.pods.model import PodPlacement
 
 _NAMES = ("cp_sat", "highs")
-#: Seconds that ours and each peer get.
+#: Time limit of flowlex and of each peer, in seconds.
 LIMIT = 20
 #: Nodes and pods.
 SIZES = ((10, 50), (30, 150), (100, 500), (200, 1000), (1000, 5000))
@@ -107,7 +107,7 @@ def _seeds(quick: bool) -> list[Row]:
 
 
 def unlike(instance: PodInstance, seed: int = 0) -> PodInstance:
-    """The same with sizes drawn between three and five quarters of what they were: hardly two pods are alike."""
+    """Scale the sizes of every pod by random factors from 0.75 to 1.25, so that hardly two pods are identical."""
     rng = np.random.default_rng(seed)
     pods = []
     for pod, (a, b, c) in zip(instance.pods, rng.uniform(0.75, 1.25, (len(instance.pods), 3)).tolist(), strict=True):
@@ -132,7 +132,7 @@ def _unlike(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
 
 
 def _against_peers(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
-    """The largest load, all pods placed: ours and two solvers on the program of phase 2 over single nodes."""
+    """Minimise the largest load with all pods placed: flowlex and two solvers on the balancing program."""
     rows: list[Row] = []
     for nodes, pods in sizes:
         instance = _instance("pods-scale", nodes=nodes, pods=pods, seed=1)
@@ -151,7 +151,7 @@ def _against_peers(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
 
 
 def _peer(model: PodPlacement, path: Path, name: str) -> Row:
-    """What a peer placed, its largest load recomputed by us, and the bound that it states."""
+    """Return the largest load of a peer's placement, recomputed by us, and the bound and seconds that it reports."""
     got = measure(f"benchmarks.pods_peers:{name}", most=1, path=str(path), seconds=LIMIT)
     if got.error:
         return {"largest load": f"failed: {got.error[:80]}"}

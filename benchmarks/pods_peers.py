@@ -1,6 +1,6 @@
-"""A program over pods and nodes in an MPS file, solved by OR-Tools CP-SAT or by plain HiGHS (see `peers`).
+"""Solve a program over pods and nodes in an MPS file by OR-Tools CP-SAT or plain HiGHS (see `peers`).
 
-Each gives the values of the columns, in order (None without an answer), and a bound.
+Each returns the values of the columns in order (None without an answer), and a bound.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ Answer = tuple[list[float] | None, float | None]
 
 
 def cp_sat(path: str, seconds: float) -> Callable[[], Answer]:
-    """CP-SAT scales the coefficients to integers; the bound is that of what it scaled."""
+    """Prepare CP-SAT, which scales the coefficients to integers; its bound is for the scaled program."""
     from ortools.linear_solver.python import model_builder
 
     def run() -> Answer:
@@ -20,7 +20,7 @@ def cp_sat(path: str, seconds: float) -> Callable[[], Answer]:
             raise ValueError(f"{path} is not read")
         solver = model_builder.Solver("sat")
         solver.set_time_limit_in_seconds(seconds)
-        # The largest load has no upper bound: without the second, it is not scaled and becomes whole percent.
+        # The largest load has no upper bound; without the second option it is not scaled and rounded to whole percents.
         solver.set_solver_specific_parameters("mip_var_scaling:10000 mip_scale_large_domain:true")
         if solver.solve(model) not in (model_builder.SolveStatus.OPTIMAL, model_builder.SolveStatus.FEASIBLE):
             return None, None
@@ -30,7 +30,7 @@ def cp_sat(path: str, seconds: float) -> Callable[[], Answer]:
 
 
 def highs(path: str, seconds: float) -> Callable[[], Answer]:
-    """HiGHS with its defaults."""
+    """Prepare HiGHS with its defaults."""
     import highspy
 
     def run() -> Answer:

@@ -1,12 +1,12 @@
-"""A day of a cluster under our scheduler and under the queues that people run: waits, use, preemptions, fairness.
+"""A day of a cluster under our scheduler and under common queue schedulers: delay, utilisation, preemptions, fairness.
 
-Two days: one made up in the manner of the Google trace (`cluster-day`; fifty users, three classes), and the busiest day
-of the public openb trace, on so few GPUs that they are asked for by nine tenths on average. There a pod is a job with a
-task for each of its GPUs, from its creation to its deletion; its quality of service is its class and, as the trace
-names no users, its user too. Tasks that are stopped start anew.
+Two days: one generated like the Google trace (`cluster-day`; fifty users, three classes), and the busiest day of the
+public openb trace, with the number of GPUs chosen so that the mean demand is nine tenths. There a pod is a job with one
+task per GPU, from its creation to its deletion; its quality of service is its class and, as the trace names no users,
+also its user. Stopped tasks restart from the beginning.
 
-Delay is the time from ready to the end less the task's own seconds: waiting, and work done twice. Unfairness is how
-much of the cluster is held by users beyond their max-min fair share while others are below theirs, on average over the
+Delay is the time from ready to end minus the task's computing time: waiting and repeated work. Unfairness is the
+fraction of the cluster held by users beyond their max-min fair share while others are below theirs, on average over the
 day. Decision times are processor milliseconds.
 """
 
@@ -60,7 +60,7 @@ def _days(*, quick: bool) -> Iterator[tuple[str, ClusterWorkload]]:
 
 
 def openb_day(pods: Path, load: float = 0.9) -> ClusterWorkload:
-    """The day of the trace with most pods with GPUs that are created, on nodes of two GPUs asked for by ``load``."""
+    """Return the day on which most pods with GPUs are created, on two-GPU nodes with a mean demand of ``load``."""
     table = pd.read_csv(pods).query("num_gpu > 0 and deletion_time > creation_time")
     day = table["creation_time"] // DAY_S
     table = table[day == day.mode()[0]].sort_values(["creation_time", "name"], kind="stable")
@@ -92,7 +92,7 @@ def openb_day(pods: Path, load: float = 0.9) -> ClusterWorkload:
 
 
 class _Timed(Policy):
-    """A policy, and the processor seconds of its decisions."""
+    """A policy that records the processor seconds of its decisions."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy, self.again_s, self.rotates = policy, policy.again_s, policy.rotates
@@ -138,7 +138,7 @@ def _row(name: str, work: ClusterWorkload) -> Row:
 
 
 def _samples(log: RunLog, work: ClusterWorkload) -> Iterator[tuple[Counter[str], Counter[str]]]:
-    """Every five minutes of the day, what users hold and what they wait for."""
+    """Yield the held and the waiting units by user, every five minutes of the day."""
     user = {job.name: job.user for job in work.jobs}
     held, waits, owner = Counter[str](), Counter[str](), dict[str, str]()
     records = log.of("ready", "start", "end", "stop")
@@ -160,7 +160,7 @@ def _held(log: RunLog, work: ClusterWorkload) -> np.ndarray[Any, np.dtype[np.int
 
 
 def _unfairness(log: RunLog, work: ClusterWorkload) -> float:
-    """Mean part of the cluster that is held beyond fair shares while others are below theirs."""
+    """Mean fraction of the cluster held beyond fair shares while others are below theirs."""
     users, capacity = sorted({job.user for job in work.jobs}), sum(log.header["units"].values())
     found = []
     for held, waits in _samples(log, work):
@@ -171,7 +171,7 @@ def _unfairness(log: RunLog, work: ClusterWorkload) -> float:
 
 
 def draw(path: str | Path, *, quick: bool = False) -> None:
-    """A picture: tasks that wait over each day, by scheduler."""
+    """Plot the number of waiting tasks over each day, by scheduler."""
     import matplotlib.pyplot as plt
 
     days = list(_days(quick=quick))

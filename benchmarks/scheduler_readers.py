@@ -1,11 +1,11 @@
-"""The scheduler service over HTTP: decisions beside 50 clients that ask, and ten minutes of 200 events a second.
+"""The scheduler service over HTTP: decisions while 50 clients read, and ten minutes of 200 events per second.
 
-The service runs in a process of its own, the readers in another. Each reader asks twice a second: where a task is, and
-every tenth time why a task waits. They give way to the service (nice), as readers are elsewhere. The cluster is nearly
-full; each decision takes 100 events.
+The service runs in one process, the readers in another. Each reader sends two requests per second: the place of a task,
+and every tenth time why a task waits. Readers run at low priority (nice), as they are on other machines in practice.
+The cluster is nearly full; each decision covers 100 events.
 
-Under pressure tasks come and end for ten minutes while the service decides twice a second; at the end the clients'
-ledger of tasks is compared with the service's. Slowest decision and memory of the deciding process are given by minute.
+Under pressure, tasks arrive and end for ten minutes while the service decides twice a second; at the end, the clients'
+list of tasks is compared with the service's. Tables give slowest decision and memory of the service over time.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ def _under_pressure(machines: int, seconds: int) -> list[Row]:
 
 
 def _decisions(url: str) -> dict[str, float]:
-    """By seconds, how many decisions took at most so long."""
+    """Return the cumulative number of decisions by upper bound of their seconds."""
     text = httpx.get(f"{url}/metrics", timeout=60.0).text
     return {bound: float(count) for bound, count in re.findall(r'decision_seconds_bucket{le="(\S+?)"} (\S+)', text)}
 
 
 @contextmanager
 def _service(machines: int, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A service in a process of its own: its address, and the process."""
+    """Run a service in a separate process; yield its address and the process."""
     with tempfile.TemporaryDirectory() as place:
         cluster = Path(place, "cluster.json")
         racks = (Machine(name=f"m{k}", slots=2, rack=f"r{k // 40}") for k in range(machines))
@@ -136,7 +136,7 @@ def _submit(name: str) -> Submit:
 
 
 def _decide(scheduler: Scheduler, rng: random.Random, steps: int, label: str) -> list[float]:
-    """Milliseconds of decisions, as a client has them."""
+    """Return the milliseconds of decisions as measured by a client."""
     found = []
     for step in range(steps):
         ended = rng.sample(sorted(scheduler.placements().places), _EVENTS)
@@ -149,7 +149,7 @@ def _decide(scheduler: Scheduler, rng: random.Random, steps: int, label: str) ->
 
 
 def read(url: str, readers: int) -> None:
-    """Ask until standard input says to stop; then write the milliseconds of explanations."""
+    """Send requests until a line arrives on standard input; then print the milliseconds of explanations."""
     stop, ms = threading.Event(), list[float]()
 
     def ask(seed: int) -> None:
@@ -170,7 +170,7 @@ def read(url: str, readers: int) -> None:
                         ms.append(1e3 * (time.perf_counter() - started))
                     else:
                         scheduler.task(rng.choice(places))
-                except Refused:  # it ended, or runs meanwhile
+                except Refused:  # it has ended or started meanwhile
                     continue
 
     threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(readers)]

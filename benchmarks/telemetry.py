@@ -1,8 +1,8 @@
-"""The node information service: 1 000 nodes x 20 names that write on time while single values are read; long histories.
+"""The node information service: 1 000 nodes x 20 names write periodically while single values are read; long histories.
 
-Server and load run in processes of their own on this machine; all traffic is loopback. PostgreSQL is measured where it
-is installed, or at the URL of a superuser's empty database in ``FLOWLEX_BENCH_POSTGRES``. ``FLOWLEX_BENCH_SECONDS``
-makes the load last longer, ``FLOWLEX_BENCH_ROWS`` the histories (0: none).
+Server and load run in separate processes on this machine; all traffic is loopback. PostgreSQL is measured if it is
+installed, or at the URL of a superuser's empty database in ``FLOWLEX_BENCH_POSTGRES``. ``FLOWLEX_BENCH_SECONDS`` sets
+the duration of the load, ``FLOWLEX_BENCH_ROWS`` the length of the histories (0: none).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks import Row, Tables
 from benchmarks.peers import memory_mb
 
 NODES, NAMES = 1_000, 20
-#: Every node writes its 20 values every 4 seconds; single values are read so often.
+#: Every node writes its 20 values every 4 seconds; rates of written values and of single reads.
 VALUES_PER_S, READS_PER_S = 5_000, 100
 SECONDS = float(os.environ.get("FLOWLEX_BENCH_SECONDS", "10"))
 ROWS = int(os.environ.get("FLOWLEX_BENCH_ROWS", "1000000"))
@@ -54,7 +54,7 @@ def tables(quick: bool = False) -> Tables:
 
 @contextlib.contextmanager
 def _nothing() -> Iterator[None]:
-    """SQLite needs no server: the database is a file in a folder of the measurement."""
+    """Yield None: SQLite needs no server, its database is a file in a temporary folder."""
     yield None
 
 
@@ -98,7 +98,7 @@ def _under_load(name: str, database: str | None, seconds: float) -> tuple[Row, l
 
 
 def _measured(name: str, port: int, server: int, seconds: float) -> Row:
-    """One row: what was accepted and how quickly single values were read, and what it cost whom."""
+    """Return one row: accepted values per second, latencies, and processor time of server, database and load."""
     mb, spent, others = round(memory_mb("VmRSS", server)), _processor_s(server), _postgres_s()
     writer, reader = _load("write", port, VALUES_PER_S, seconds), _load("read", port, READS_PER_S, seconds)
     written, read = _told(writer), _told(reader)
@@ -121,7 +121,7 @@ def _measured(name: str, port: int, server: int, seconds: float) -> Row:
 
 
 def _long(database: str | None, rows: int) -> list[Row]:
-    """A long history: its reads, retention and aggregation in steps, the start of the service."""
+    """Measure a long history: reads, steps of retention and aggregation, opening of the database."""
     from flowlex.telemetry.request_documents import Sample
     from flowlex.telemetry.store import Store
 
@@ -132,9 +132,9 @@ def _long(database: str | None, rows: int) -> list[Row]:
             samples = [Sample(name=f"v{k}", time=1.0, value=0.5) for k in range(NAMES)]
             store.writer.write([(f"n{n}", None, samples)], 1.0)
         with store.database.write() as connection:
-            if store.database.dialect == "postgresql":  # no look at the series' table for each row
+            if store.database.dialect == "postgresql":  # skips the foreign-key check of each row
                 connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
-            connection.exec_driver_sql("DROP INDEX sample_history")  # made anew in one go: far quicker
+            connection.exec_driver_sql("DROP INDEX sample_history")  # rebuilding it at once is far faster
             connection.exec_driver_sql(
                 _FILL.format(row=_ROW[store.database.dialect].format(rows), series=NODES * NAMES)
             )
@@ -185,7 +185,7 @@ def _processor_s(process: int) -> float:
 
 
 def _postgres_s() -> float:
-    """Processor time of all of PostgreSQL's processes here."""
+    """Processor seconds of all PostgreSQL processes on this machine."""
     import psutil
 
     total = 0.0

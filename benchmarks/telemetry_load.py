@@ -1,7 +1,7 @@
-"""The load of the telemetry benchmark, in a process of its own: nodes that write on time, or a reader of single values.
+"""Load of the telemetry benchmark, in a separate process: nodes that write periodically, or a reader of single values.
 
-Both speak HTTP over bare sockets with bodies encoded beforehand, as the machine is shared with the server; each tells
-the processor time it took: ``python -m benchmarks.telemetry_load write|read PORT NODES NAMES RATE SECONDS``.
+Both use HTTP over plain sockets with pre-encoded bodies, because they share the machine with the server; each reports
+its processor time: ``python -m benchmarks.telemetry_load write|read PORT NODES NAMES RATE SECONDS``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import sys
 import time
 from typing import Any, cast
 
-#: Stands for the time in a body until it is sent.
+#: Placeholder of the time in a body, replaced when it is sent.
 _TIME = b"1000000000.000"
 
 
 def write(port: int, nodes: int, names: int, rate: float, seconds: float) -> dict[str, float]:
-    """Nodes that each keep a connection and post all their values in turn, ``rate`` values per second in all.
+    """Post all values of each node in turn, one connection per node, with ``rate`` values per second in total.
 
-    The clock decides when, not the answers: a node whose last answer is out skips its turn, and that is counted. A rate
-    of 0 ends after the first values of every node.
+    The schedule does not depend on the answers: a node that still waits for an answer skips its turn, which is counted.
+    With rate 0, every node posts its values once.
     """
     with contextlib.suppress(ImportError):
         import uvloop
@@ -38,7 +38,7 @@ async def _write(port: int, nodes: int, names: int, rate: float, seconds: float)
     for n in range(nodes):
         link = (await loop.create_connection(lambda n=n: _Node(n, names), "127.0.0.1", port))[1]  # type: ignore[misc]
         links.append(cast(_Node, link))
-        links[-1].post()  # the service closes the oldest of many connections on which no request came
+        links[-1].post()  # otherwise the service closes the oldest of many idle connections
         while n % 50 == 49 and any(link.waits for link in links[-50:]):
             await asyncio.sleep(0.005)
     for link in links if rate else ():
@@ -106,13 +106,13 @@ class _Node(asyncio.Protocol):
 
 
 def _whole(answer: bytes) -> bool:
-    """Whether the head and the whole body that it announces are there."""
+    """Whether the head and the complete body of an answer have arrived."""
     head, gap, body = answer.partition(b"\r\n\r\n")
     return bool(gap) and len(body) >= int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
 
 
 def read(port: int, nodes: int, names: int, rate: float, seconds: float) -> dict[str, Any]:
-    """Read a single value ``rate`` times a second, and return how long the answers took, in milliseconds."""
+    """Read a single value ``rate`` times per second; return the latencies in milliseconds."""
     rng, times = random.Random(0), []
     with socket.create_connection(("127.0.0.1", port), timeout=30) as link:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

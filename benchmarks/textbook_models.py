@@ -1,4 +1,4 @@
-"""Textbook integer programs by name: small as they stand, larger by their arguments, random by their seed."""
+"""Textbook integer programs by name: small by default, larger by their arguments, random data by seed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def facility_location(customers: int = 5, sites: int = 12, seed: int = 0) -> Lin
 
 
 def capacitated_facility(customers: int = 5, sites: int = 12, seed: int = 0) -> LinearProgram:
-    """Customers of several units each, sites with capacities."""
+    """Capacitated facility location; each customer needs several units."""
     generator = np.random.default_rng(seed)
     i, j = _grid(customers, sites)
     lp = LinearProgram("capacitated_facility")
@@ -57,7 +57,7 @@ def capacitated_facility(customers: int = 5, sites: int = 12, seed: int = 0) -> 
 
 
 def lot_sizing(periods: int = 12, seed: int = 0) -> LinearProgram:
-    """Set-ups are integer, amounts and stock are not."""
+    """Lot sizing with integer set-ups, continuous amounts and stock."""
     generator = np.random.default_rng(seed)
     lp = LinearProgram("lot_sizing")
     make = lp.variables("make", periods)
@@ -83,7 +83,7 @@ def assignment(size: int = 6, seed: int = 0) -> LinearProgram:
 
 
 def transportation(plants: int = 5, sites: int = 6, seed: int = 0) -> LinearProgram:
-    """Hitchcock's problem in dozens: every row holds a 12."""
+    """Hitchcock's transportation problem with supply rows scaled by 12 and demand rows by 0.1."""
     generator = np.random.default_rng(seed)
     i, j = _grid(plants, sites)
     lp = LinearProgram("transportation")
@@ -95,7 +95,7 @@ def transportation(plants: int = 5, sites: int = 6, seed: int = 0) -> LinearProg
 
 
 def network_design(nodes: int = 7, arcs: int = 20, goods: int = 2, seed: int = 0) -> LinearProgram:
-    """Commodities of their own over arcs that must be built."""
+    """Network design: several commodities over arcs that must be built."""
     generator = np.random.default_rng(seed)
     tail = np.concatenate([np.arange(nodes), generator.integers(0, nodes, arcs - nodes)])
     head = (tail + np.concatenate([np.ones(nodes, int), generator.integers(1, nodes, arcs - nodes)])) % nodes
@@ -126,7 +126,7 @@ def set_cover(rows: int = 15, columns: int = 20, seed: int = 0) -> LinearProgram
 
 
 def knapsack(items: int = 12, seed: int = 0) -> LinearProgram:
-    """One row of many sizes."""
+    """Knapsack: a single row with different coefficients."""
     generator = np.random.default_rng(seed)
     lp = LinearProgram("knapsack")
     x = lp.variables("x", items, upper=1, integer=True)
@@ -137,7 +137,7 @@ def knapsack(items: int = 12, seed: int = 0) -> LinearProgram:
 
 
 def shift_scheduling(hours: int = 24, length: int = 8, seed: int = 0) -> LinearProgram:
-    """Shifts of consecutive hours cover a day that does not wrap: an interval matrix."""
+    """Cover a day without wrap-around by shifts of consecutive hours: an interval matrix."""
     lp = LinearProgram("shift_scheduling")
     x = lp.variables("x", hours, upper=50, integer=True)
     hour, shift = np.nonzero(np.tri(hours, dtype=bool) & ~np.tri(hours, k=-length, dtype=bool))
@@ -147,7 +147,7 @@ def shift_scheduling(hours: int = 24, length: int = 8, seed: int = 0) -> LinearP
 
 
 def generalised_assignment(agents: int = 3, jobs: int = 10, seed: int = 0) -> LinearProgram:
-    """Jobs of many sizes to agents with capacities."""
+    """Assign jobs of different sizes to agents with capacities."""
     generator = np.random.default_rng(seed)
     i, j = _grid(agents, jobs)
     lp = LinearProgram("generalised_assignment")
@@ -159,7 +159,7 @@ def generalised_assignment(agents: int = 3, jobs: int = 10, seed: int = 0) -> Li
 
 
 def unit_commitment(units: int = 4, hours: int = 6, seed: int = 0) -> LinearProgram:
-    """On/off, start and stop of units: starts and stops follow from on/off by an equation."""
+    """Unit commitment; an equation determines starts and stops from on/off."""
     generator = np.random.default_rng(seed)
     count = units * hours
     u, h = _grid(units, hours)
@@ -177,7 +177,7 @@ def unit_commitment(units: int = 4, hours: int = 6, seed: int = 0) -> LinearProg
 
 
 def fixed_charge_transport(plants: int = 3, sites: int = 4, seed: int = 0) -> LinearProgram:
-    """Every road costs something once it is used at all."""
+    """Transportation problem with a fixed cost per used arc."""
     generator = np.random.default_rng(seed)
     i, j = _grid(plants, sites)
     demand = generator.integers(5, 20, sites)
@@ -197,7 +197,7 @@ def fixed_charge_transport(plants: int = 3, sites: int = 4, seed: int = 0) -> Li
 
 
 def capacitated_lot_sizing(items: int = 3, periods: int = 4, seed: int = 0) -> LinearProgram:
-    """Several items in whole units share the hours of a period."""
+    """Lot sizing of several items in integer units that share the capacity of a period."""
     generator = np.random.default_rng(seed)
     count = items * periods
     _, t = _grid(items, periods)
@@ -215,7 +215,7 @@ def capacitated_lot_sizing(items: int = 3, periods: int = 4, seed: int = 0) -> L
     return lp
 
 
-#: Textbook models by name, small as they stand.
+#: Textbook models by name, small by default.
 MODELS: dict[str, Callable[..., LinearProgram]] = {
     function.__name__: function
     for function in (

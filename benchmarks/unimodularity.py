@@ -1,8 +1,8 @@
-"""Total unimodularity against CMR: the same matrices, verdict by verdict, every proof of ours verified.
+"""Total unimodularity compared with CMR on the same matrices, with all our proofs verified.
 
-CMR runs where `FLOWLEX_CMR_PYTHON` (or this interpreter) has passagemath-cmr, in processes of its own that are
-killed at the limit; its seconds are those of the test alone, without importing Sage or building its matrix. All
-seconds are processor seconds; ours are without compiling the loops.
+CMR runs if `FLOWLEX_CMR_PYTHON` (or this interpreter) has passagemath-cmr, in separate processes that are killed at the
+time limit; its time is that of the test alone, without importing Sage or building the matrix. All times are processor
+seconds; ours exclude the compilation of loops.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks import Row, Tables
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
 
-#: Seconds CMR gets for one matrix.
+#: Time limit of CMR for one matrix, in seconds.
 LIMIT = 20.0
 
 
@@ -46,7 +46,7 @@ def tables(*, quick: bool = False) -> Tables:
 
 
 def large() -> list[tuple[str, sp.csc_array]]:
-    """The families of the issue, up to 5 000 x 20 000 and the network of 10 000 machines."""
+    """Matrices of several families, up to 5 000 x 20 000, and networks with 10 000 rows."""
     shuffle = np.random.default_rng(0).permutation(5000)
     interval = examples.interval(5000, 20000)
     net = examples.network(5000, 20000)
@@ -69,13 +69,13 @@ def large() -> list[tuple[str, sp.csc_array]]:
 
 
 def sum_rows() -> list[Row]:
-    """Seymour's 3-sums, which are neither network matrices nor transposes of such."""
+    """Rows of Seymour's 3-sums, which are neither network matrices nor their transposes."""
     sizes = ((12, 22), (40, 80), (80, 80), (160, 160))
     return [compare(f"3-sum {2 * m} x {2 * n}", examples.graphic_and_cographic(m, n)) for m, n in sizes]
 
 
 def flipped(matrix: sp.csc_array) -> sp.csc_array:
-    """The matrix with one sign changed in its longest column."""
+    """Return the matrix with one sign changed in its longest column."""
     spoilt = matrix.copy()
     longest = int(np.argmax(np.diff(spoilt.indptr)))
     middle = int(spoilt.indptr[longest] + spoilt.indptr[longest + 1]) // 2
@@ -109,7 +109,7 @@ def compare(name: str, matrix: sp.csc_array) -> Row:
 
 
 def jit_rows() -> list[Row]:
-    """JIT matrices of 10 to 200 transfers and 4 to 20 slots, on few and on many machines."""
+    """Rows of JIT matrices with 10 to 200 transfers and 4 to 20 slots, on few and on many machines."""
     rows = []
     for transfers in (10, 20, 50, 100, 200):
         for slots in (4, 10, 20):
@@ -124,7 +124,7 @@ def jit_rows() -> list[Row]:
 
 
 def agreement_rows(count: int = 1000) -> list[Row]:
-    """Small random matrices of several kinds: how many verdicts agree."""
+    """Count the agreeing verdicts on small random matrices of several kinds."""
     rows = []
     for name, matrices in random_matrices(count).items():
         start = time.process_time()
@@ -149,7 +149,7 @@ def agreement_rows(count: int = 1000) -> list[Row]:
 
 
 def random_matrices(count: int, seed: int = 0) -> dict[str, list[np.ndarray]]:
-    """Sparse random signs, JIT matrices, and network matrices of which every other one is spoilt in one entry."""
+    """Sparse random signs, JIT matrices, and network matrices of which every other one has one wrong entry."""
     generator = np.random.default_rng(seed)
     signs = [generator.choice([-1, 0, 1], size=generator.integers(3, 13, 2), p=[0.15, 0.7, 0.15]) for _ in range(count)]
     jit = [
@@ -169,13 +169,13 @@ def random_matrices(count: int, seed: int = 0) -> dict[str, list[np.ndarray]]:
 
 
 def cmr_python() -> str | None:
-    """The interpreter that can import CMR: the one that `FLOWLEX_CMR_PYTHON` names, this one, or None."""
+    """Return the interpreter with CMR: `FLOWLEX_CMR_PYTHON`, this one, or None."""
     here = sys.executable if find_spec("passagemath_cmr") is not None else None
     return os.environ.get("FLOWLEX_CMR_PYTHON") or here
 
 
 def ask(matrices: Sequence[Any]) -> list[dict[str, Any]]:
-    """Ask CMR about matrices in one process; a matrix on which it is killed or fails counts as such."""
+    """Test matrices with CMR in one process; report time-outs and errors of matrices on which it is killed or fails."""
     python = cmr_python()
     if python is None:
         return [{"verdict": "-", "s": "-"} for _ in matrices]

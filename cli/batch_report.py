@@ -1,4 +1,4 @@
-"""What a run prints: JSON lines for programs; for people tables, and the summary of a night also as a page.
+"""Output of a run: JSON lines for programs, tables for people, and for long runs an HTML summary.
 
 The summary counts instances by kind and status and lists the slowest, the worst gaps, and what to run again. A long run
 prints it, and writes it with a picture to ``summary.html`` in the folder of results.
@@ -22,13 +22,13 @@ from flowlex.cli.worker_pool import Finished
 from flowlex.instances.file_storage import write_atomically
 from flowlex.instances.input_errors import counted
 
-#: Comparisons with more figures are turned on their side.
+#: Comparisons with more figures are transposed.
 _NARROW = 8
-#: Shorter runs list every instance instead.
+#: Runs of at most this many instances list every instance instead.
 LISTED = 60
-#: Rows of the slowest and of the worst gaps; characters of a message.
+#: Rows of the tables of slowest instances and worst gaps; characters of a message.
 _TOP, _MESSAGE = 10, 200
-#: What makes another run end better, by what ended this one.
+#: What to change in another run, by the reason that ended this one.
 _REMEDIES = {
     "killed": "--resume",
     "memory limit": "--resume and a higher --memory-limit",
@@ -52,7 +52,7 @@ svg {{ max-width: 100%; height: auto }}
 
 @dataclass(frozen=True)
 class Line:
-    """What the summary needs of a record (see `flowlex.cli.result_record`); ``seconds`` is the total."""
+    """The fields of a record that the summary needs (see `flowlex.cli.result_record`); ``seconds`` is the total."""
 
     instance: str
     kind: str
@@ -66,7 +66,7 @@ class Line:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Line:
-        """Take it from a record, so that a long run need not hold all records."""
+        """Extract the fields of a record, so that a long run need not keep all records."""
         seconds = float(sum(value for value in record["seconds"].values() if value is not None))
         same = {key: record[key] for key in ("instance", "status", "objective", "bound", "gap")}
         message = record["message"][:_MESSAGE]
@@ -74,12 +74,12 @@ class Line:
 
     @property
     def remedy(self) -> str | None:
-        """How to run it again with a better end; None if it ended as it should."""
+        """How to run it again with success; None if it ended normally."""
         return _REMEDIES.get(self.cut_off or self.status)
 
 
 def summary_tables(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """The tables of a run, as `rows_table` takes them; what has no rows is left out."""
+    """Return the tables of a run as arguments of `rows_table`; empty tables are left out."""
     counts = Counter(line.status for line in lines)
     title = f"{counted(len(lines), 'instance')}: " + ", ".join(f"{n} {status}" for status, n in counts.most_common())
     slowest = sorted(lines, key=lambda line: -line.seconds)[:_TOP]
@@ -120,7 +120,7 @@ def _groups(lines: Sequence[Line]) -> list[tuple[Any, ...]]:
 
 
 def write_page(path: Path, lines: Sequence[Line]) -> None:
-    """Write the tables and the picture of a run as one HTML page that needs no network."""
+    """Write the tables and the plot of a run as one self-contained HTML page."""
     tables = summary_tables(lines)
     parts = [_html(**table) for table in tables]
     page = _PAGE.format(title=escape(tables[0]["title"]), picture=_picture(lines), tables="\n".join(parts))
@@ -135,7 +135,7 @@ def _html(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 
 
 def _picture(lines: Sequence[Line]) -> str:
-    """How many instances of each kind had an answer within how many seconds, as SVG."""
+    """Plot the number of answered instances of each kind over time, as SVG."""
     from matplotlib.figure import Figure
 
     from flowlex.formulations.plot_style import colours, picture_bytes
@@ -160,7 +160,7 @@ def print_json(record: dict[str, Any]) -> None:
 
 
 def trouble(record: dict[str, Any]) -> str:
-    """What is wrong with an instance, for standard error; empty when it is solved and nothing cut that off."""
+    """Return the problem with an instance, for standard error; empty if it was solved and not cut off."""
     if record["status"] in SOLVED and not record.get("cut_off"):
         return ""
     message = (record["explanation"] or {}).get("message") or record["message"]
@@ -170,7 +170,7 @@ def trouble(record: dict[str, Any]) -> str:
 
 
 def print_report(finished: Sequence[Finished], *, verbose: bool = False, listed: bool = True) -> None:
-    """Print answers of short runs, comparisons, and the summary; of a single error `trouble` has said all."""
+    """Print answers of short runs, comparisons, and the summary; `trouble` has already reported a single error."""
     out = console()
     if listed and len(finished) == 1:
         if finished[0].record["status"] != "error":
@@ -222,7 +222,7 @@ def _summary(records: Sequence[dict[str, Any]]) -> Any:
 
 
 def print_summary(lines: Sequence[Line]) -> None:
-    """Print the tables of a long run, each to so many rows."""
+    """Print the tables of a long run, each with at most `PREVIEW_ROWS` rows, except the counts."""
     for table in summary_tables(lines):
         rows = table["rows"]
         most = len(rows) if table["columns"][0] == "kind" else PREVIEW_ROWS

@@ -1,13 +1,13 @@
 """The results of a batch: one JSON line per instance in ``results.jsonl``, safe against ``kill -9``.
 
-A line is appended and forced to disk as its instance finishes; nothing else is ever written while solving. A line
-that a killed run left half written is dropped when the next run opens the folder (its instance counts as not
-done). A folder is locked while a run writes to it, so no instance can get two lines.
+A line is appended and flushed to disk when its instance finishes; nothing else is written while solving. If a killed
+run left an incomplete line, the next run drops it when it opens the folder (its instance counts as not done). A folder
+is locked while a run writes to it, so no instance can get two lines.
 
-``--resume`` counts an instance as done when its line was made from the same file (path, size and time of last
-change, as `make` and `rsync` decide: no need to read thousands of files again) with the same options, and is not
-an ``error`` nor cut off by a kill: an instance that failed (out of memory, file since mended) is tried again, one that
-ran into the same time limit is not.
+``--resume`` counts an instance as done if its line is from the same file (by path, size and time of last change, as
+in `make` and `rsync`, so that thousands of files need not be read again) with the same options, and is neither an
+``error`` nor cut off by a kill. An instance that failed (out of memory, file repaired since) is tried again; one that
+reached the same time limit is not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class JournalError(Exception):
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a file looked like when it was solved."""
+    """Path, size and time of change of a file when it was solved."""
 
     path: str
     size: int
@@ -40,7 +40,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, path: Path) -> Fingerprint:
-        """Look at a file; one that cannot be looked at has no size."""
+        """Read the status of a file; if it cannot be read, size and time are -1."""
         real = str(resolved(path))
         try:
             return cls(real, *seen(path))
@@ -55,10 +55,10 @@ class Journal:
     folder: Path  # where ``results.jsonl`` and the solution files are
     # results found when it was opened, by resolved path of the instance file
     records: dict[str, Record] = field(default_factory=dict)
-    dropped: int = 0  # lines found that were no results (torn by a killed run)
-    # lines found that are complete but no results of this command, such as a report's measurements without inputs
+    dropped: int = 0  # lines that were no results (incomplete after a kill)
+    # complete lines that are no results of this command, such as a report's measurements without inputs
     foreign: int = 0
-    differing: set[str] = field(default_factory=set)  # names of options that kept a result from being taken for `done`
+    differing: set[str] = field(default_factory=set)  # names of options because of which a result was not `done`
     _lock: int = -1
     _stream: int = -1
 
@@ -74,7 +74,7 @@ class Journal:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for half_written in self.folder.glob(".*.part"):  # by a run that was killed; the lock is ours
+            for half_written in self.folder.glob(".*.part"):  # by a killed run; we hold the lock
                 half_written.unlink(missing_ok=True)
             self._read()
         except BlockingIOError as error:
@@ -100,7 +100,7 @@ class Journal:
         for line in self.path.read_bytes().splitlines(keepends=True):
             try:
                 record = json.loads(line)
-            except ValueError:  # torn: no beginning of an object is an object
+            except ValueError:  # incomplete: a prefix of an object is no object
                 self.dropped += 1
                 continue
             if _is_result(record):
@@ -109,7 +109,7 @@ class Journal:
                 self.foreign += 1
 
     def done(self, file: Fingerprint, options: Mapping[str, Any]) -> Record | None:
-        """The recorded result of a file under the same options, if there is one and its solution file is there."""
+        """Return the recorded result of a file with the same options, if it and its solution file exist."""
         record = self.records.get(file.path)
         if record is None or record["status"] == "error" or record.get("cut_off") == "killed":
             return None
@@ -120,9 +120,9 @@ class Journal:
         return record if same and (solution is None or (self.folder / solution).exists()) else None
 
     def begin(self, forget: set[str]) -> bool:
-        """Make the file ready to append to: drop torn lines and those of instances about to be solved.
+        """Prepare the file for appending: drop incomplete lines and those of instances about to be solved.
 
-        Whether results were dropped that a person may want; the file as it was is then ``results.previous.jsonl``.
+        Return whether useful results were dropped; the old file is then kept as ``results.previous.jsonl``.
         """
         try:
             lost = [record for path, record in self.records.items() if path in forget]
@@ -140,7 +140,7 @@ class Journal:
         return valuable
 
     def append(self, record: Record) -> None:
-        """Add a result and force it to disk."""
+        """Append a result and flush it to disk."""
         data = encode(record)
         try:
             while data:

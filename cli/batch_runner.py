@@ -1,4 +1,4 @@
-"""A run over many instances: what is left to do, who does it, what is written down."""
+"""A run over many instances: remaining jobs, their execution, and recorded results."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _DISPLAYED = 1
 
 @dataclass(frozen=True)
 class Job:
-    """One line of results."""
+    """A job, which gives one line of results."""
 
     name: str  # the instance, as messages name it
-    mark: Fingerprint  # what the result is bound to
+    mark: Fingerprint  # identifies the input of the result
     inputs: tuple[Path, ...] = ()  # files that a worker reads
-    # stem, suffix: of the name of the file that holds the answer; a number goes between them where that name is taken
+    # stem, suffix: of the name of the answer's file; a number is put between them if the name is taken
     stem: str = ""
     suffix: str = SOLUTION_SUFFIX
-    # what a worker needs to know beyond the options; ``job`` names what it does, other than to solve
+    # task data beyond the options; ``job`` names what the worker does if it is not solving
     task: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def solving(cls, path: Path) -> Job:
-        """To solve an instance file."""
+        """Return the job of solving an instance file."""
         return cls(str(path), Fingerprint.of(path), (path,), solution_stem(path))
 
     def file(self, taken: set[str]) -> str:
-        """The name of the file that holds the answer, not one of those taken."""
+        """Return a name for the answer's file that is not taken."""
         name, count = f"{self.stem}{self.suffix}", 1
         while name in taken:
             count += 1
@@ -57,7 +57,7 @@ class Job:
 def opened(
     folder: Path | None, scheduler: str | None = None, wait_s: float | None = None
 ) -> Iterator[tuple[Journal | None, Cluster | None]]:
-    """Open a folder of results and a cluster, if they are given; an error or Ctrl-C ends the command with a line."""
+    """Open a folder of results and a cluster, if given; an error or Ctrl-C ends the command with a message."""
     try:
         with contextlib.ExitStack() as stack:
             journal = None if folder is None else stack.enter_context(Journal(folder))
@@ -77,10 +77,10 @@ def _cluster(scheduler: str, wait_s: float | None) -> Cluster:
 
 
 class Batch:
-    """Do jobs, write results down as they come, and count them.
+    """Run jobs, record results as they arrive, and count them.
 
-    ``options`` is what may change an answer, and so what a result is bound to. ``cluster`` are machines, entered, that
-    do it instead of processes of this one.
+    ``options`` are those that may change an answer; they are recorded with it. ``cluster`` is an entered cluster that
+    runs the jobs instead of local processes.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Batch:
 
     @property
     def exit_code(self) -> int:
-        """0: every instance has an answer; 2: no instance understands the options; 1: otherwise."""
+        """0: every instance has an answer; 2: the options are invalid for every instance; 1: otherwise."""
         if self._misused and self._misused == self.total:
             return 2
         return 1 if self.unsolved else 0
@@ -142,7 +142,7 @@ class Batch:
         return self._places[item.record["input"]["path"]]
 
     def run(self) -> Iterator[Finished]:
-        """Begin; yield what was done before, then each instance as it finishes, after it was written down."""
+        """Start; yield earlier results, then each instance as it finishes, after its result is recorded."""
         if not self.tasks:
             return self._finishing(iter(()))
         if self.cluster is not None:
@@ -173,7 +173,7 @@ class Batch:
         self._misused += item.usage
 
     def _prepare(self, todo: Sequence[Job]) -> set[str]:
-        """Repair and open the journal; return the names of solution files that it holds."""
+        """Repair and open the journal; return the names of its solution files."""
         if self.journal is None:
             return set()
         torn, foreign = self.journal.dropped, self.journal.foreign

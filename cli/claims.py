@@ -52,7 +52,7 @@ def claims(
 
 
 def _draw_failing_share(picture: str) -> None:
-    """Write the heat map of Lemma 3: share of random JIT matrices that are not totally unimodular."""
+    """Write a heat map for Lemma 3: the share of random JIT matrices that are not totally unimodular."""
     from flowlex.validation.claims.jit_lemma_3 import failing_share, plot_failing_share
 
     transfers, slots = (2, 4, 6, 8, 12, 16), (1, 2, 3, 4, 6)

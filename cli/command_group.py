@@ -1,4 +1,4 @@
-"""The group of all commands: help by task, one message per error, and commands that are imported when called."""
+"""The group of all commands: help by task, one message per error, and commands imported when called."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Lazy:
     module: str
     attribute: str
     help: str  # the line in ``flowlex --help``
-    extra: str = ""  # the optional dependencies that it needs to run (not for its help), if any
+    extra: str = ""  # the extra with the dependencies that it needs to run (not for its help), if any
 
     def present(self) -> bool:
-        """Whether this installation has it."""
+        """Return whether the module is installed."""
         return importlib.util.find_spec(self.module) is not None
 
     def load(self, name: str) -> Any:
@@ -139,7 +139,7 @@ class FlowlexGroup(TyperGroup):
             raise typer.Exit(2) from error
 
 
-#: Errors whose message says what to fix; a class whose module is not imported was not raised.
+#: Errors with a message for the user; a class whose module is not imported cannot have been raised.
 _EXPECTED = (
     ("flowlex.instances.input_errors", "InstanceError"),
     ("flowlex.models.solution", "ModelError"),

@@ -1,4 +1,4 @@
-"""What a shell may complete: kinds, generators, and ``--set`` names of the instance that is typed."""
+"""Shell completion of kinds, generators, and ``--set`` names for the typed instance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def generators_starting(incomplete: str) -> list[tuple[str, str]]:
 
 
 def settings_starting(ctx: Any, incomplete: str) -> list[tuple[str, str]]:
-    """``NAME=`` of what was typed before: parameters of a generator, or options of the model of an instance file."""
+    """Complete ``NAME=``: parameters of a typed generator, or options of the model of a typed instance file."""
     from flowlex.instances.generators.registry import all_generators
     from flowlex.models.model_options import options_of
     from flowlex.models.registry import model_class
@@ -43,7 +43,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _kind(path: Path) -> str | None:
-    """The kind of an instance file; None when it is unknown (a completion never fails)."""
+    """Return the kind of an instance file; None if unknown (a completion must not fail)."""
     from flowlex.instances.files import read_instance
 
     try:

@@ -1,4 +1,4 @@
-"""What people read: messages on standard error, tables on standard output, files written whole."""
+"""Output for people: messages on standard error, tables on standard output, files written atomically."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from flowlex.instances.instance_base import Instance
 
 
-#: A word of a cell that is longer than this may be broken.
+#: Words of a cell that are longer than this may be broken.
 LONG_WORD = 24
 #: Rows of a long table that are printed.
 PREVIEW_ROWS = 20
-#: Plain lines of progress are this many seconds apart at least, and the first comes as long after the start.
+#: Least seconds between plain progress lines, and before the first.
 EVERY_S = 20.0
 
 
 def printable(text: object) -> str:
-    """Text that any stream can take: names of files may hold bytes that are no characters."""
+    """Return text that any stream can encode: file names may contain bytes that are no characters."""
     return str(text).encode("utf-8", "backslashreplace").decode()
 
 
 def text_of(value: Any) -> str:
     """A cell of a table, without control characters for the terminal."""
-    if value is None or value != value:  # missing, or not a number: frames say both
+    if value is None or value != value:  # missing or NaN: frames have both
         return "-"
     if isinstance(value, float):
         return f"{value:.6g}"
@@ -63,14 +63,14 @@ def note(message: str) -> None:
 
 
 class Progress:
-    """Plain lines of progress on standard error where it is no terminal."""
+    """Plain progress lines on standard error if it is not a terminal."""
 
     def __init__(self, verb: str, total: int) -> None:
         self._verb, self._total = verb, total
         self._began = self._said = time.monotonic()
 
     def update(self, finished: int, bad: int) -> None:
-        """Say how far it is (``bad``: how many went wrong), unless that was said a moment ago or this is the end."""
+        """Report progress (``bad``: number of failures), unless the last report is recent or this is the end."""
         now = time.monotonic()
         if now - self._said < EVERY_S or finished == self._total:
             return
@@ -80,21 +80,21 @@ class Progress:
 
 
 def console() -> Console:
-    """Rich console on standard output; wide when it is no terminal, so that nothing is cut."""
+    """Rich console on standard output; wide if it is not a terminal, so that nothing is cut."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 
 
 def facts_table(title: str, facts: Mapping[str, Any]) -> Group:
-    """Two columns: what, and how much."""
+    """Make a table of two columns: name and value."""
     return rows_table(title, ("", ""), facts.items(), header=False)
 
 
 def rows_table(
     title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, header: bool = True, total: int | None = None
 ) -> Group:
-    """Make a table of any values; ``total`` says how many rows there are when only some are shown."""
+    """Make a table of any values; ``total`` is the number of rows if only some are shown."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -115,7 +115,7 @@ def rows_table(
 
 
 def _fitting(names: list[str], texts: list[list[str]], width: int) -> list[int]:
-    """Columns that fit without breaking a word: those that say nothing go first, then the last ones."""
+    """Return the columns that fit without breaking words; drop uninformative ones first, then the last ones."""
     needs, says = [], []
     for number, name in enumerate(names):
         cells = [row[number] for row in texts]
@@ -143,7 +143,7 @@ def refuse_existing(force: bool, *paths: str | Path | None) -> None:
 
 
 def picture_suffix(path: str, option: str, *more: str) -> str:
-    """The format of a picture by its name, in lower case; refuses what is none, or none of ``more``."""
+    """Return the format of a plot from its file name, in lower case; refuse formats unknown and not in ``more``."""
     from flowlex.formulations.plot_style import FORMATS
 
     suffix, *known = path.rpartition(".")[2].lower(), *FORMATS, *more
@@ -154,7 +154,7 @@ def picture_suffix(path: str, option: str, *more: str) -> str:
 
 
 def write_picture(path: str, draw: Callable[[], Axes], option: str) -> None:
-    """Draw a picture and write it in the format of its name; ``option`` names it."""
+    """Draw a plot and write it in the format of its file name; ``option`` is the command-line option."""
     from flowlex.formulations.plot_style import picture_bytes, quiet_backend
 
     suffix = picture_suffix(path, option)
@@ -163,7 +163,7 @@ def write_picture(path: str, draw: Callable[[], Axes], option: str) -> None:
 
 
 def write_output(path: str, data: bytes) -> None:
-    """Write a file whole or not at all, compressed if it ends in ``.gz``; ``-`` is standard output."""
+    """Write a file atomically, compressed if its name ends in ``.gz``; ``-`` is standard output."""
     if path == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -178,7 +178,7 @@ def write_output(path: str, data: bytes) -> None:
 
 
 def write_instance_output(instance: Instance, path: str) -> None:
-    """Write an instance file, and say on standard error what it holds and leaves out; ``-`` is standard output."""
+    """Write an instance file, and summarise on standard error its content and omissions; ``-`` is standard output."""
     from flowlex.instances.files import instance_bytes
 
     write_output(path, instance_bytes(instance, path))
@@ -187,5 +187,5 @@ def write_instance_output(instance: Instance, path: str) -> None:
         sizes = ", ".join(f"{what} {text_of(size)}" for what, size in list(facts)[:4])
         note(f"{path}: {instance.kind}: {sizes}")
     for what, size in facts:
-        if what.startswith("left pending, "):  # pods that an importer could not state
+        if what.startswith("left pending, "):  # pods that an importer could not express
             note(f"{counted(int(size), 'pod')} {what}")

@@ -1,4 +1,4 @@
-"""A batch on a Dask cluster: Dask decides which worker does what; our supervised processes do it.
+"""A batch on a Dask cluster: Dask assigns tasks to workers; our supervised processes run them.
 
 The client reads the files of an instance and sends them with the task (`flowlex.cli.dask_transport`). Results come back
 in the order in which they finish. Only a few more tasks than there are threads are submitted at any time, so neither
@@ -28,25 +28,25 @@ from flowlex.cli.versions import different, versions
 from flowlex.cli.worker_pool import Finished, PoolError, failed, grace_s
 from flowlex.instances.instance_base import InstanceError
 
-#: What Dask raises where the scheduler has gone.
+#: Exceptions that Dask raises if the scheduler is gone.
 _LOST = (OSError, CancelledError, asyncio.CancelledError)
 _LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 _ADDRESS = re.compile(r"[a-z]+://\S+:\d+")
-#: Seconds to connect to a scheduler, then to wait for a first worker, and for another once all have gone.
+#: Seconds to connect to a scheduler, to wait for a first worker, and to wait for another once all are gone.
 _REACH_S, _WORKER_S, _NO_WORKER_S = 10.0, 60.0, 600.0
-#: Tasks under way beyond two per thread.
+#: Tasks in progress beyond two per thread.
 _AHEAD = 32
-#: No more files are read while the files of the tasks under way have so many bytes.
+#: Most bytes of the files of tasks in progress; beyond this, no more files are read.
 _MOST_BYTES = 256 << 20
-#: Times that Dask may give a task up because workers died before they started it.
+#: How often Dask may give up a task because workers died before they started it.
 _INNOCENT = 20
 
 
 class Cluster:
     """A Dask scheduler and its workers; a context manager.
 
-    ``scheduler`` is ``tcp://HOST:PORT`` (or ``tls://``), or ``local:N``: N worker processes of this machine, ended
-    afterwards. ``wait_s``: seconds to wait for a first worker, and for another once all have gone.
+    ``scheduler`` is ``tcp://HOST:PORT`` (or ``tls://``), or ``local:N`` for N worker processes of this machine, ended
+    afterwards. ``wait_s``: seconds to wait for a first worker, and for another once all are gone.
     """
 
     def __init__(self, scheduler: str, *, quiet: bool = False, wait_s: float | None = None) -> None:
@@ -69,7 +69,7 @@ class Cluster:
                 remedy = "is `dask scheduler` running there, and does a firewall let you through?"
                 raise PoolError(f"the scheduler {self.scheduler} does not answer ({error}); {remedy}") from error
             for name in ("distributed", "distributed.client", "asyncio"):
-                logging.getLogger(name).setLevel(logging.CRITICAL)  # a lost scheduler is said once, by `perform`
+                logging.getLogger(name).setLevel(logging.CRITICAL)  # `perform` reports a lost scheduler once
             try:
                 self._check_workers()
             except _LOST as error:
@@ -98,7 +98,7 @@ class Cluster:
         return str(stack.enter_context(cluster).scheduler_address)
 
     def _check_workers(self) -> None:
-        """Wait for a worker, and compare the versions of all that are there."""
+        """Wait for a worker, and compare the versions of all workers."""
         wait_s = _WORKER_S if self.wait_s is None else self.wait_s
         try:
             self._client.wait_for_workers(1, timeout=wait_s)
@@ -128,7 +128,7 @@ class Cluster:
 
 
 class Workers:
-    """How many threads the cluster has, asked once a second; says when there are none and when there are some again."""
+    """Counts the cluster's threads once a second; reports when there are none and when workers are back."""
 
     def __init__(self, client: Any, scheduler: str, wait_s: float) -> None:
         self._client, self._scheduler, self._wait_s = client, scheduler, wait_s
@@ -136,7 +136,7 @@ class Workers:
         self._none_since: float | None = None
 
     def threads(self) -> int:
-        """Threads of all workers; `PoolError` when there were none for ``wait_s`` seconds."""
+        """Return the threads of all workers; raise `PoolError` if there were none for ``wait_s`` seconds."""
         now = time.monotonic()
         if now - self._asked < 1.0:
             return self._threads
@@ -157,8 +157,7 @@ class Workers:
 class _Run:
     """The tasks of one run: waiting, being read, read, and at the cluster.
 
-    Files are read in threads of their own, and Dask reports results from its own thread; both put what happened into
-    one queue.
+    Files are read in separate threads, and Dask reports results from its own thread; both put events into one queue.
     """
 
     def __init__(self, client: Any, tasks: Sequence[dict[str, Any]]) -> None:
@@ -166,7 +165,7 @@ class _Run:
         self.divided = any(task.get("divided") for task in tasks)
         self.waiting = deque((str(number), task) for number, task in enumerate(tasks))
         self.reading: dict[str, dict[str, Any]] = {}
-        #: By future: the task, and how often Dask gave it up before.
+        #: By future: the task, and how often Dask has given it up.
         self.submitted: dict[Any, tuple[PackedTask, int]] = {}
         self.bytes = 0
         self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -180,11 +179,11 @@ class _Run:
             with contextlib.suppress(queue.Empty):
                 event = self.events.get(timeout=0.5)
                 yield from self._was_read(*event) if isinstance(event, tuple) else self._completed(event)
-        with contextlib.suppress(OSError):  # the scheduler can forget which workers started what
+        with contextlib.suppress(OSError):  # the scheduler no longer needs to know which workers started which task
             self.client.set_metadata(["flowlex", self.run], None)
 
     def _read(self, key: str, task: dict[str, Any]) -> None:
-        """Read the files of a task in a daemon thread: a read that hangs must not stop the batch."""
+        """Read the files of a task in a daemon thread, so that a hanging read does not stop the batch."""
         limit = task["time_limit_s"]
         self.reading[key] = task
         late = threading.Timer(0.0 if limit is None else limit + grace_s(limit), self.events.put, [(key, None)])
@@ -219,7 +218,7 @@ class _Run:
     def _submit(self, packed: PackedTask, given_up: int = 0) -> None:
         name = f"flowlex-{self.run}-{packed.key}-{given_up}"
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # Dask warns of large graphs; files travel in them on purpose
+            warnings.simplefilter("ignore", UserWarning)  # Dask warns of large graphs; they contain files on purpose
             future = self.client.submit(perform, packed, key=name, pure=False)
         self.submitted[future] = (packed, given_up)
         future.add_done_callback(self.events.put)
@@ -232,7 +231,7 @@ class _Run:
             result = future.result() if future.status == "finished" else None
         except KilledWorker:  # it held the result
             result = None
-        if result is None and future.status in ("pending", "lost", "finished"):  # computed again elsewhere
+        if result is None and future.status in ("pending", "lost", "finished"):  # it is being recomputed elsewhere
             future.add_done_callback(self.events.put)
             return
         packed, given_up = self.submitted.pop(future)
@@ -248,7 +247,7 @@ class _Run:
             raise ConnectionError(f"a task is {future.status}")
 
     def _given_up(self, packed: PackedTask, times: int) -> Iterator[Finished]:
-        """Submit a task again whose workers died, unless enough workers had started it."""
+        """Resubmit a task whose workers died, unless `TRIES` workers had started it."""
         started = tuple(self.client.get_metadata(packed.metadata_keys, default=()))
         if len(started) >= TRIES or times > _INNOCENT:
             self.bytes -= packed.size
@@ -258,5 +257,5 @@ class _Run:
 
 
 def _worker_versions() -> dict[str, str]:
-    """Versions of a worker; it can import this function only if it has flowlex."""
+    """Return the versions of a worker; it can import this function only if it has flowlex."""
     return dict(versions())

@@ -1,7 +1,7 @@
-"""Tasks sent to the workers of a Dask cluster: input files travel with a task, its output files come back.
+"""Transport of tasks to the workers of a Dask cluster, with their input files, and of output files back.
 
-Workers share no disk with the client. A worker unpacks the files into a temporary folder, lets a supervised process do
-the task (see `flowlex.cli.worker_pool`) and returns the files that the process wrote.
+Workers share no disk with the client. A worker unpacks the files into a temporary folder, runs the task in a supervised
+process (see `flowlex.cli.worker_pool`) and returns the files that the process wrote.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flowlex.cli.worker_pool import Finished, PoolError, SingleWorker, failed
 from flowlex.instances.file_storage import MAX_UNPACKED, location, read_packed
 from flowlex.instances.input_errors import InstanceError
 
-#: How often an instance is tried; it is tried again only when the worker that had it died.
+#: Most attempts per instance; it is tried again only if its worker died.
 TRIES = 3
 _OUTPUT = "out"
 _thread = threading.local()
@@ -44,7 +44,7 @@ class PackedTask:
 
     @property
     def metadata_keys(self) -> list[str]:
-        """Where the scheduler stores the addresses of the workers that have started this task."""
+        """Keys of the scheduler's metadata with the addresses of the workers that have started this task."""
         return ["flowlex", self.run, self.key]
 
     def unpack(self, folder: Path) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class PackedTask:
         return task
 
     def failed(self, message: str) -> Finished:
-        """The result of this task when it could not be done."""
+        """Return the result of this task after a failure."""
         return failed(self.task, "error", message)
 
 
@@ -87,7 +87,7 @@ def _read(path: Path) -> bytes:
 
 
 def perform(packed: PackedTask) -> Finished:
-    """Do a task in a thread of a Dask worker; whatever goes wrong becomes part of the result."""
+    """Run a task in a thread of a Dask worker; errors become part of the result."""
     from distributed import get_worker
 
     from flowlex.cli.versions import different, versions
@@ -114,14 +114,14 @@ def _perform(packed: PackedTask, worker: Any) -> Finished:
     key = str(worker.get_current_task())
     with tempfile.TemporaryDirectory(prefix="flowlex-", dir=worker.local_directory) as folder:
         task = packed.unpack(Path(folder))
-        if task.get("divided"):  # its parts are tasks too, and need the threads of this worker
+        if task.get("divided"):  # its parts are tasks that need the threads of this worker
             task["scheduler"] = worker.scheduler.address
             secede()  # type: ignore[no-untyped-call]
         try:
             item = _process().perform(task, lambda: _is_wanted(worker, key))
         except PoolError as error:
             return packed.failed(f"{worker.address}: {error}")
-        for name, place in packed.paths.items():  # messages name files as the client does
+        for name, place in packed.paths.items():  # use the client's file names in messages
             item.record["message"] = item.record["message"].replace(str(Path(folder) / place), name)
         out = Path(folder) / _OUTPUT
         files = {one.name: one.read_bytes() for one in out.iterdir() if one.suffix != ".part"} if out.is_dir() else {}
@@ -137,13 +137,13 @@ def _process() -> SingleWorker:
 
 
 def _is_wanted(worker: Any, key: str) -> bool:
-    """Whether the scheduler still waits for a task; it does not when the client has gone."""
+    """Return whether the scheduler still waits for a task; it does not if the client is gone."""
     task = worker.state.tasks.get(key)
     return task is not None and task.state in ("executing", "long-running", "resumed")
 
 
 def _record_start(keys: list[str], worker: Any) -> tuple[str, ...]:
-    """Workers that have started this task before; if they are fewer than `TRIES`, this one is recorded too."""
+    """Return the workers that have started this task before; if they are fewer than `TRIES`, record this one too."""
     from distributed.utils import sync
 
     async def record() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What the commands that verify files conclude, and with which exit code they end."""
+"""Verdicts of the commands that verify files, and their exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 UNREADABLE = "unreadable"
-#: Verdict on a file to exit code.
+#: Exit code by verdict on a file.
 EXIT_CODES = {"proven": 0, "quoted": 3, "refused": 1, UNREADABLE: 2}
 
 SearchLimit = Annotated[
@@ -31,13 +31,13 @@ AcceptQuoted = Annotated[
 
 
 def exit_code(verdicts: Collection[str], accept_quoted: bool) -> int:
-    """The code of files together: 1 if any is refused, else 2 if any is unreadable, else 3 if any is quoted."""
+    """Return the exit code of all files: 1 if any is refused, else 2 if any is unreadable, else 3 if any is quoted."""
     worst = next((verdict for verdict in ("refused", UNREADABLE, "quoted") if verdict in verdicts), "proven")
     return 0 if worst == "quoted" and accept_quoted else EXIT_CODES[worst]
 
 
 def report_judgement(stored: Path, about: str, found: Iterable[Judged], *, as_json: bool, accept_quoted: bool) -> int:
-    """Print what became of a stored proof, statement by statement with ``--json``; return the exit code."""
+    """Print the verdict on a stored proof, by statement with ``--json``; return the exit code."""
     claims = [{"name": one.statement, "verdict": str(one.standing), "detail": one.detail} for one in found]
     standing = {claim["verdict"] for claim in claims}
     verdict = next((each for each in ("refused", "quoted") if each in standing), "proven")

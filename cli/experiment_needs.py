@@ -1,6 +1,6 @@
-"""What experiments need of the world: public data that the project does not contain, and a running service.
+"""External needs of experiments: public data that the project does not contain, and a running service.
 
-The service lives as long as an experiment needs it: empty, on a port of this machine only.
+The service runs as long as an experiment needs it, initially empty, on a local port only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HandedIn:
 
 @contextlib.contextmanager
 def running_service() -> Iterator[HandedIn]:
-    """Serve a new, empty SQLite database on a free port of the loopback; all is gone afterwards."""
+    """Serve a new, empty SQLite database on a free loopback port; it is deleted afterwards."""
     import uvicorn
 
     from flowlex.telemetry.http_client import TelemetryClient
@@ -71,9 +71,9 @@ def running_service() -> Iterator[HandedIn]:
 
 @dataclass(frozen=True)
 class Need:
-    """Something that an experiment takes as a keyword."""
+    """A keyword argument that an experiment needs."""
 
-    missing: Callable[[], str]  # why this machine does not have it, and what to do; empty when it has
+    missing: Callable[[], str]  # why it is missing, and what to do; empty if it is available
     give: Callable[[], AbstractContextManager[Any]]  # opens it
 
 
@@ -97,7 +97,7 @@ def _data(variable: str, what: str) -> Need:
     return Need(missing, lambda: nullcontext(Path(os.environ[variable])))
 
 
-#: By the keyword of the experiment.
+#: By keyword of the experiment.
 NEEDS: dict[str, Need] = {
     "service": Need(_no_service, running_service),
     "trace": _data("FLOWLEX_COFLOW_TRACE", "coflow-benchmark's file FB2010-1Hr-150-0.txt, plain or gzip"),

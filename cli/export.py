@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 Format = Literal["mps", "lp"]
-#: What the formats cannot hold in a name (found by reading back every character; a test repeats it).
+#: Characters that a format cannot hold in names (found by reading back every character; a test repeats it).
 _ILLEGAL: dict[Format, re.Pattern[str]] = {
     "mps": re.compile(r"[\s\x00-\x1f\x7f]"),
     "lp": re.compile(r"[^\w!\"#$%&(),.?@~{}]", re.ASCII),
@@ -66,7 +66,7 @@ def _format_of(output: str) -> Format:
 
 
 def program_bytes(program: LinearProgram, to: Format) -> tuple[bytes, int]:
-    """Return the file's content, and how many names had to be changed for the format."""
+    """Return the file's content, and the number of names changed for the format."""
     import highspy
 
     from flowlex.formulations.solver_outcome import EngineError
@@ -88,7 +88,7 @@ def program_bytes(program: LinearProgram, to: Format) -> tuple[bytes, int]:
 
 
 def legal_names(names: list[str], to: Format) -> list[str]:
-    """Names that the format keeps; as they are when it can hold them, and distinct in any case."""
+    """Return distinct names that the format can hold; unchanged if possible."""
     illegal = _ILLEGAL[to]
     if to == "lp":
         names = [name.replace("[", "(").replace("]", ")") for name in names]

@@ -79,7 +79,7 @@ def openb(
 
 
 def _noted(read: Callable[[], _InstanceT]) -> _InstanceT:
-    """The instance of an importer; its warnings are printed."""
+    """Return the instance of an importer, and print its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         instance = read()
@@ -222,7 +222,7 @@ def google(
 
 
 def _command(function: Callable[..., Instance]) -> Callable[..., None]:
-    """Make a command of an importer: its typed parameters, and where to write."""
+    """Make a command of an importer, with its typed parameters and the output options."""
 
     def run(output: str, force: bool, **arguments: Any) -> None:
         refuse_existing(force, output)
@@ -237,7 +237,7 @@ def _command(function: Callable[..., Instance]) -> Callable[..., None]:
             raise TypeError(f"parameter {name!r} of importer {function.__qualname__} is none that can be typed in")
         if plain is not None:
             annotation: Any = plain | None if type(None) in choices else plain
-            if name == "jobs":  # everywhere else these are processes
+            if name == "jobs":  # in other commands, jobs are processes
                 annotation = Annotated[annotation, typer.Option("--most-jobs")]
             kept[name] = parameter.replace(annotation=annotation)
     where = inspect.Parameter("output", inspect.Parameter.KEYWORD_ONLY, annotation=InstanceOutput)

@@ -1,6 +1,6 @@
-"""Which files a PATH of ``flowlex solve`` stands for.
+"""Find the instance files of the PATH arguments of ``flowlex solve``.
 
-A file stands for itself, whatever it is called. A folder stands for the instance files directly in it, sorted by
+A file is taken as it is, independent of its name. A folder stands for the instance files directly in it, sorted by
 name: those named ``*.json``, ``*.min``, ``*.dimacs`` or ``*.net``, each also with ``.gz``, and any other file
 that begins like a DIMACS flow file (comments, then a line ``p min``). Hidden files, unfinished ``.part`` files,
 solution files (``*.solution.json``) and whatever is no regular file are left out. A path may be a URL.
@@ -23,14 +23,14 @@ from flowlex.instances.input_errors import InstanceError
 
 _SUFFIXES = (".json", ".min", ".dimacs", ".net")
 SOLUTION_SUFFIX = ".solution.json"
-#: Bytes of 255 that the ending, a number, and the name of the unfinished file leave.
+#: Bytes of a name of 255 that remain after the ending, a number, and the affixes of unfinished files.
 _LONGEST_STEM = 210
 _DIMACS = re.compile(rb"\s*(c[^\n]*\n\s*)*p\s+min\s")
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Instance files in the order they were named, each once, and files of folders that were left out."""
+    """Instance files in the order given, without repetition, and files of folders that were left out."""
 
     files: tuple[Path, ...]
     left_out: tuple[Path, ...]
@@ -65,23 +65,23 @@ def _exists(path: Path) -> bool:
         return path.exists() or path.is_symlink()
     try:
         return path.exists()
-    except Exception as error:  # a store raises what its client library raises: no access, no such host
+    except Exception as error:  # a remote store raises exceptions of its client library: no access, no such host
         raise FileNotFoundError(f"{path} cannot be looked at: {type(error).__name__}: {error}") from error
 
 
 def has_instance_name(path: Path) -> bool:
-    """Whether the name is one of an instance file."""
+    """Return whether a file has the name of an instance file."""
     name = path.name.lower()
     return name.removesuffix(".gz").endswith(_SUFFIXES) and not name.removesuffix(".gz").endswith(SOLUTION_SUFFIX)
 
 
 def is_standard_input(path: Path) -> bool:
-    """Whether a PATH means what is piped in; a worker process has another standard input."""
+    """Return whether a PATH is standard input, which differs in worker processes."""
     return str(path) in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
 def landing(context: typer.Context, output: Path | None, name: str) -> Path:
-    """Where an instance that is no file yet is written: the folder of results, else one that ends with the command."""
+    """Return where to write an instance without a file: the folder of results, or else a temporary folder."""
     if output is not None:
         return output / name
     folder = tempfile.TemporaryDirectory(prefix="flowlex-")
@@ -100,7 +100,7 @@ def save_standard_input(context: typer.Context, output: Path | None) -> Path:
 
 
 def solution_stem(path: Path) -> str:
-    """What the name of an instance's solution file begins with; a name too long for a file is cut."""
+    """Return the stem of the name of an instance's solution file, truncated if it is too long."""
     stem = path.name.removesuffix(".gz")
     for suffix in _SUFFIXES:
         stem = stem.removesuffix(suffix)

@@ -90,14 +90,14 @@ def bindings(
 
 
 def check_output(output: str, force: bool) -> None:
-    """Refuse, before any work, a name of another format or of a file that is there."""
+    """Refuse, before any work, a name of another format or of an existing file."""
     if output != "-" and not output.endswith(_SUFFIXES):
         raise typer.BadParameter(f"{output!r} does not end in .yaml, .json or .sh", param_hint="-o")
     refuse_existing(force, output)
 
 
 def write_plan(made: Plan, output: str, instead: dict[str, Any] | None = None) -> None:
-    """Write the objects of a plan in the format of the name, and say which pods wait (``instead``: other objects)."""
+    """Write the objects of a plan (or ``instead``) in the format of the name, and report which pods wait."""
     from flowlex.instances.importers.kubernetes_bindings import script
 
     for name, reason in list(made.waits.items())[:5]:

@@ -1,4 +1,4 @@
-"""The memory that a task may take, files that change under it, and what is said of the error that ended it."""
+"""Memory limits of tasks, detection of files changed meanwhile, and messages for the error that ended a task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from flowlex.instances.file_storage import is_url, seen
 from flowlex.instances.input_errors import InstanceError
 
-#: What libraries say that get no memory: those that end their process, the system's loader, HiGHS, Python.
+#: Messages of failed allocations: of libraries that end their process, the system's loader, HiGHS, Python.
 _NO_MEMORY = re.compile(
     r"MemoryError|memory allocation of \d+ bytes failed|bad_alloc|Cannot allocate memory|Memory limit reached"
     r"|error return without exception set"
@@ -21,7 +21,7 @@ _NO_MEMORY = re.compile(
 
 @contextlib.contextmanager
 def memory_limit(limit_mb: int | None) -> Iterator[None]:
-    """Let the system refuse memory beyond what this process holds now and so many megabytes."""
+    """Limit the memory of this process to what it holds now plus ``limit_mb`` megabytes."""
     if limit_mb is None:
         yield
         return
@@ -36,16 +36,16 @@ def memory_limit(limit_mb: int | None) -> Iterator[None]:
 
 
 def out_of_memory(limit_mb: int | None, log: str | None = None) -> str:
-    """What to say of a task that got no memory; empty if what was printed or raised (``log``) says nothing of it."""
+    """Return the message for a task that ran out of memory; empty if its output or error (``log``) has no sign."""
     if log is not None and (limit_mb is None or not _NO_MEMORY.search(log)):
         return ""
     return "not enough memory" if limit_mb is None else f"needs more than the memory limit of {limit_mb} MB"
 
 
 def refuse_changed(task: dict[str, Any]) -> None:
-    """Refuse a file that changed since the batch looked at it, as its result would be of another file."""
+    """Refuse a file that changed since the batch began, as its result would be that of another file."""
     path, mark = Path(task["path"]), task.get("mark")
-    sent = "job" in task or task["path"] != task["instance"]  # a copy on another machine; the client compared
+    sent = "job" in task or task["path"] != task["instance"]  # a copy on another machine; the client compared it
     if mark is None or sent or is_url(path) or not path.is_file():
         return
     size, mtime_ns = seen(path)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flowlex.models.dimacs_stream import LiveOptimum
 
 
-#: Bytes of one line that are read at most.
+#: Most bytes read of one line.
 _LINE = 2000
 
 
@@ -53,7 +53,7 @@ def flow(
 
 
 def _answer(stream: BinaryIO, name: str, live: bool, assignments: bool, quiet: bool, output: Path | None) -> int:
-    """Answer round after round; return how many have no flow."""
+    """Answer round after round; return the number of infeasible rounds."""
     from flowlex.instances.dimacs_live import rounds
     from flowlex.instances.instance_base import InstanceError
     from flowlex.models.dimacs_stream import LiveFlow

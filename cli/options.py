@@ -93,7 +93,7 @@ def place(text: str) -> Path:
 
 
 def check_scheduler(scheduler: str | None, jobs: int, *, log: bool = False) -> None:
-    """Refuse what a cluster decides itself."""
+    """Refuse options that a cluster decides itself."""
     if scheduler is None:
         return
     if jobs != 1:
@@ -118,9 +118,9 @@ def named_texts(texts: Iterable[str] | None, form: str, option: str, *, dashes: 
 
 
 def parse_settings(settings: list[str] | None, *, changes: Path | None = None, **named: str | None) -> dict[str, Any]:
-    """Read ``key=value`` texts, and options that are short for one; a value in brackets or braces is JSON.
+    """Parse ``key=value`` texts and their shorthand options; a value in brackets or braces is JSON.
 
-    A file of changes becomes the setting ``changes``, and so a part of what a result is bound to.
+    A file of changes becomes the setting ``changes``, which is recorded with a result.
     """
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in named.items() if value is not None)]
     given = named_texts(texts, "KEY=VALUE", "--set", dashes=False)
@@ -144,13 +144,13 @@ def _value(text: str) -> Any:
 
 
 def typed(context: typer.Context, name: str) -> bool:
-    """Whether a person gave an option."""
+    """Return whether the user gave an option."""
     source = context.get_parameter_source(name)
     return source is not None and source.name != "DEFAULT"
 
 
 def with_options(**shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of other functions; what such a function makes of them is a keyword of the command.
+    """Give a command the options of other functions; the command receives each function's result as a keyword.
 
     A context manager is entered while the command runs.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flowlex.instances.load import LoadPartitionInstance
 
 
-#: A token that may write for every node; a command line would show it to others.
+#: Variable with a token that may write for every node; on a command line others could see it.
 WRITER_VARIABLE = "FLOWLEX_TELEMETRY_WRITER_TOKEN"
 Evaluation = Literal["configuration", "cpu_load", "history", "performance"]
 
@@ -136,7 +136,7 @@ def _report(runs: list[Finished], url: str) -> None:
 
 
 def _learned(problem: LoadPartitionInstance, runs: list[Finished]) -> LoadPartitionInstance:
-    """The instance with the new times in the nodes' histories."""
+    """Return the instance with the new times added to the nodes' histories."""
     from flowlex.instances.load import RunRecord
 
     took = {run.node: RunRecord(items=run.items, seconds=run.seconds) for run in runs if not run.problem}

@@ -1,7 +1,7 @@
 """Dispatching a partition: one program per node, all at once, each timed.
 
 The program is any command, run here without a shell; ``{node}`` and ``{items}`` in its arguments are replaced, so that
-``ssh {node} infer`` reaches the node. What it should process comes on its standard input, as JSON.
+``ssh {node} infer`` reaches the node. Its share is given on its standard input, as JSON.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-#: Bytes that a program may write to its log; more ends it.
+#: Most bytes that a program may write to its log before it is ended.
 MAX_LOG_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
 class Finished:
-    """How a node's program ended: exit code 0 is well, -9 was ended at the time limit or by a signal."""
+    """End of a node's program: exit code 0 is success, -9 means ended at the time limit or by a signal."""
 
     node: str
     items: int
@@ -37,9 +37,9 @@ class Finished:
 def dispatch(
     shares: Mapping[str, Mapping[str, int]], command: Sequence[str], *, timeout_s: float, logs: Path
 ) -> list[Finished]:
-    """Run the command once per node that has items (by block), all at once; return how each ended, by node.
+    """Run the command once per node that has items (by block), in parallel; return the ends in order of nodes.
 
-    What a program prints goes to ``NODE.log`` in ``logs``; one that takes longer than ``timeout_s`` is ended with its
+    Output goes to ``NODE.log`` in ``logs``; a program that takes longer than ``timeout_s`` is ended with its process
     group.
 
     Examples
@@ -80,7 +80,7 @@ def _run(node: str, share: Mapping[str, int], command: Sequence[str], timeout_s:
 
 
 def _watch(process: subprocess.Popen[bytes], log: IO[bytes], deadline: float) -> str:
-    """Wait for the end of a program, or say what is wrong with it."""
+    """Wait for the end of a program; return why to end it, or an empty text."""
     while time.monotonic() < deadline:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, min(1.0, deadline - time.monotonic())))

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from flowlex.models.pods.solution import PlacementSolution
 
 
-#: Reasons printed of each sort; the others are summed up.
+#: Most reasons printed of each sort; the others are counted.
 _REASONS = 3
-#: As a share of a node, how far from the most even placement is good enough.
+#: Absolute gap of the balance, as a fraction of a node's load.
 _EVEN = 0.01
-#: Placements after the first, for pods whose rules count those that were bound.
+#: Most placements after the first, for pods whose rules count the bound pods.
 _ROUNDS = 4
 
 
@@ -113,7 +113,7 @@ def place(
 def _rounds(
     cluster: Cluster, path: str, read: dict[str, Any], options: dict[str, Any]
 ) -> list[tuple[Cluster, PlacementSolution]]:
-    """Placements one after the other: affinity and spread of later ones count the pods of earlier ones as running."""
+    """Compute successive placements: rules of later ones count the pods of earlier ones as running."""
     from flowlex.instances.importers.kubernetes import after
 
     found = [(cluster, _solved(cluster, path, read, options))]
@@ -133,7 +133,7 @@ def _rounds(
 
 
 def _plan(rounds: list[tuple[Cluster, PlacementSolution]]) -> Plan:
-    """The objects of all placements in their order; what waits is what the last one leaves."""
+    """Combine the objects of all placements in order, and the pods that wait."""
     from flowlex.instances.importers.kubernetes_bindings import Plan, plan
 
     made = Plan()
@@ -142,7 +142,7 @@ def _plan(rounds: list[tuple[Cluster, PlacementSolution]]) -> Plan:
         more = plan(solution.source, answer["placement"], answer["cards"], cluster, now_ns=time.time_ns())
         made.items.extend(more.items)
         made.waits.update(more.waits)
-        if more.waits:  # later placements count on what waits now
+        if more.waits:  # later placements depend on the pods that wait now
             break
     return made
 
@@ -150,7 +150,7 @@ def _plan(rounds: list[tuple[Cluster, PlacementSolution]]) -> Plan:
 def _solved(
     cluster: Cluster, path: str, read: dict[str, Any], options: dict[str, Any], even: float = _EVEN
 ) -> PlacementSolution:
-    """Place the waiting pods; ``even`` is how close to the best the evenness has to be proven."""
+    """Place the waiting pods; ``even`` is the absolute gap of the balance."""
     from flowlex.instances.importers.kubernetes import instance_of
     from flowlex.models.pods.model import PodPlacement
 
@@ -167,7 +167,7 @@ def _solved(
 
 
 def _report(cluster: Cluster, rounds: list[PlacementSolution]) -> list[str]:
-    """What comes of the placement, a line for each question."""
+    """Report the result of the placement, one topic per line."""
     from flowlex.models.pods.problem.running_pods import running_cluster
     from flowlex.models.pods.resource_shortfalls import shortfalls
 
@@ -212,7 +212,7 @@ def _report(cluster: Cluster, rounds: list[PlacementSolution]) -> list[str]:
 
 
 def _totals(solution: PlacementSolution) -> tuple[int, int, int]:
-    """Waiting pods that are placed, all of them, and the most that are proven possible priority by priority."""
+    """Return numbers of waiting pods: placed, all, and the proven upper bound by priority."""
     levels = _waiting_levels(solution).values()
     placed, wanted, most = (sum(round(numbers[k]) for numbers in levels) for k in range(3))
     return placed, wanted, most
@@ -243,7 +243,7 @@ def _limited(label: str, reasons: list[str]) -> list[str]:
 
 
 def _gain(wanted: str, many: int, now: PlacementSolution, then: PlacementSolution) -> str:
-    """How many more pods fit; what is proven of it follows from the bounds of both placements."""
+    """Report how many more pods fit, with proven bounds from both placements."""
     placed, _, most = _totals(now)
     more, _, most_then = _totals(then)
     least, top = max(0, more - most), most_then - placed

@@ -1,4 +1,4 @@
-"""Bars and lines that move while something is solved, on a terminal only."""
+"""Progress bars and lines while something is solved, on terminals only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rich import progress
 from rich.console import Console
 from rich.text import Text
 
-#: What takes less shows nothing.
+#: Seconds before progress is shown.
 _PATIENCE_S = 2.0
 
 
 class _Line(progress.ProgressColumn):
-    """One solve: what it does, the best answer so far and the time; nothing at first."""
+    """Progress of one solve: stage, incumbent and time; empty at first."""
 
     def render(self, task: progress.Task) -> Text:
         elapsed = task.elapsed or 0.0
@@ -25,7 +25,7 @@ class _Line(progress.ProgressColumn):
 
 
 def progress_bar(verb: str, *, single: bool, console: Console | None = None) -> progress.Progress:
-    """A bar for several instances (``bad``: what went wrong), or a line for one (``said``: see `so_far`)."""
+    """Return a bar for several instances (``bad``: failures), or a line for one (``said``: see `so_far`)."""
     console = console or Console(stderr=True)
     visible = console.is_terminal and os.environ.get("TERM") != "dumb"
     columns = (
@@ -44,7 +44,7 @@ def progress_bar(verb: str, *, single: bool, console: Console | None = None) -> 
 
 
 def so_far(event: dict[str, Any]) -> str:
-    """The message of a worker's event for a person who waits.
+    """Return the progress message of a worker's event.
 
     Examples
     --------

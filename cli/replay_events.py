@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flowlex.models.flow.live.scheduler import FlowScheduler
 
 
-#: Options of the command that a log of transfers knows.
+#: Options of the command that apply to a log of transfers.
 _KNOWN = ("log", "settings", "write_log", "force")
 
 
@@ -112,7 +112,7 @@ def replay(
 
 
 def _restored(state: Path, goals: tuple[Goal, ...] | None, options: dict[str, Any], *, certify: bool) -> FlowScheduler:
-    """The scheduler of a saved state, which keeps its own options: those of the command must be the default ones."""
+    """Load the scheduler of a saved state with its own options; the command's options must be the defaults."""
     from flowlex.models.flow.live.snapshot import load_scheduler
 
     if options != {"cost_limit": 10**6, "lexicographic": False}:
@@ -124,7 +124,7 @@ def _restored(state: Path, goals: tuple[Goal, ...] | None, options: dict[str, An
 def _replay_flow(
     title: str, stream: EventLog | list[Any], goals: tuple[Goal, ...], save: Path | None, **options: Any
 ) -> None:
-    """Let a live flow scheduler take the events; show what it did, and save its state."""
+    """Replay the events with a live flow scheduler; show the results, and save its state."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from flowlex.models.flow.live.replay_events import replay_events
@@ -145,7 +145,7 @@ def _replay_flow(
 
 
 def _replay_transfers(context: typer.Context, events: Iterable[Part], settings: dict[str, Any]) -> None:
-    """Let `JitScheduler` plan the jobs of a log of transfers; show what it did."""
+    """Replay a log of transfers with `JitScheduler`; show the results."""
     from flowlex.models.jit.live_scheduler import JitScheduler
     from flowlex.models.jit.replay_events import replay_jit_events
 
@@ -168,7 +168,7 @@ def _replay_transfers(context: typer.Context, events: Iterable[Part], settings: 
 
 
 def _value(text: Any) -> Any:
-    """Numbers and truth values as what they are; other text as it stands."""
+    """Convert text to a number or truth value if possible."""
     if text in ("true", "false"):
         return text == "true"
     try:
@@ -178,7 +178,7 @@ def _value(text: Any) -> Any:
 
 
 def _print_steps(histogram: Sequence[tuple[float, float, int]], refused: Sequence[tuple[int, str]]) -> None:
-    """What every replay ends with: a histogram of its steps, and the events that were refused."""
+    """Print a histogram of the steps, and the events that were refused."""
     most = max((count for *_, count in histogram), default=0)
     for low, high, count in histogram:
         bar = "#" * round(50 * count / most) if most else ""
@@ -190,7 +190,7 @@ def _print_steps(histogram: Sequence[tuple[float, float, int]], refused: Sequenc
 
 
 def _end_if_damaged(stream: EventLog | list[Any]) -> None:
-    """Exit with what stopped the reading of a log, if anything did."""
+    """Exit with the error that stopped the reading of a log, if any."""
     damage = None if isinstance(stream, list) else stream.damage
     if damage is not None:
         complain(f"{damage}")
@@ -200,7 +200,7 @@ def _end_if_damaged(stream: EventLog | list[Any]) -> None:
 def _events(
     log: Path, instance: Instance | None, *, steps: int, events: int, seed: int, until: float | None
 ) -> EventLog | list[Any]:
-    """Events of a log, of a trace, or made up for an instance."""
+    """Return the events of a log or a trace, or random ones for an instance."""
     from flowlex.instances.event_log import EventLog, events_of
     from flowlex.instances.flow import FlowInstance
     from flowlex.instances.generators.flow import event_stream
@@ -221,7 +221,7 @@ def _events(
 
 
 def _replay_pods(instance: PodInstance, name: str, policy: str, moves: int, seed: int) -> None:
-    """Let the pods of an instance come and go, and show waiting times and the allocation of GPUs."""
+    """Replay arrivals and departures of an instance's pods; show waiting times and the allocation of GPUs."""
     from flowlex.models.pods.online_arrivals import live_through
 
     started = time.perf_counter()
@@ -231,7 +231,7 @@ def _replay_pods(instance: PodInstance, name: str, policy: str, moves: int, seed
 
 
 def _is_document(log: Path) -> bool:
-    """Whether the file is one instance instead of lines of events."""
+    """Return whether the file is one instance rather than lines of events."""
     with gzip.open(log) if log.suffix == ".gz" else log.open("rb") as stream:
         head = stream.read(4096)
     return b'"kind"' in head and b'"event"' not in head.split(b"\n", 1)[0]

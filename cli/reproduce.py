@@ -84,7 +84,7 @@ def reproduce(
 
 
 def _note_effort(folder: Path, finished: Sequence[Finished], jobs: int, began: float) -> None:
-    """Write down what this command took, unless all was there before."""
+    """Record the effort of this command, unless everything was measured before."""
     if finished:
         effort = {"runs": len(finished), "wall_s": round(time.time() - began, 1), "processes": jobs}
         effort["cores"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -92,7 +92,7 @@ def _note_effort(folder: Path, finished: Sequence[Finished], jobs: int, began: f
 
 
 def _held(folder: Path, quick: bool) -> list[dict[str, Any]]:
-    """What a folder holds, measured in whatever pieces and with whatever seeds; of the quick report or of the full."""
+    """Return the measurements of a folder from all runs and seeds, of the quick or of the full report."""
     try:
         lines = map(json.loads, (folder / "results.jsonl").read_text().splitlines())
         measured = (record for record in lines if record["status"] == "measured")
@@ -102,7 +102,7 @@ def _held(folder: Path, quick: bool) -> list[dict[str, Any]]:
 
 
 def _effort(folder: Path) -> dict[str, Any] | None:
-    """What the last command that measured something took; None where nobody wrote it down."""
+    """Return the effort of the last measuring command; None if not recorded."""
     try:
         return dict(json.loads((folder / "effort.json").read_text()))
     except (OSError, ValueError):
@@ -132,7 +132,7 @@ def _show(
 
 
 def _possible(chosen: Sequence[Experiment]) -> list[Experiment]:
-    """Without those that need what this machine does not have; says so."""
+    """Drop experiments whose needs this machine does not meet, with a message."""
     without = {each: [NEEDS[need].missing() for need in each.needs] for each in chosen}
     for each, reasons in without.items():
         if any(reasons):
@@ -141,7 +141,7 @@ def _possible(chosen: Sequence[Experiment]) -> list[Experiment]:
 
 
 def _runs(chosen: Sequence[Experiment], quick: bool, seeds: int | None, sweep: bool) -> Iterator[Job]:
-    """What there is to measure; runs that take long begin first, so that several processes end together."""
+    """Yield the jobs to measure; long runs start first, so that several processes end together."""
     for each in sorted(chosen, key=lambda each: -each.takes_s):
         most = seeds if seeds is not None else each.quick_seeds if quick else each.seeds
         for given in each.variants()[: None if sweep or each.joint else 1]:
@@ -150,7 +150,7 @@ def _runs(chosen: Sequence[Experiment], quick: bool, seeds: int | None, sweep: b
 
 
 def _job(each: Experiment, seed: int, given: str, quick: bool) -> Job:
-    """One measurement (``given``: open parameters that differ from the default); the experiment decides if it holds."""
+    """Return the job of a measurement, keyed by the experiment's definition; ``given``: changed open parameters."""
     name = f"{each.name}#{given}#{seed}{'#quick' if quick else ''}"
     definition = repr((each.statements, each.open, each.measure.__module__)).encode()
     mark = Fingerprint(name, int(hashlib.sha256(definition).hexdigest()[:12], 16), 0)

@@ -1,4 +1,4 @@
-"""What is reported of one instance: plain JSON with the same keys whatever happened; and how a worker sends it.
+"""The record of one instance, as plain JSON with always the same keys, and how a worker sends it.
 
 ===============  =====================================================================================
 key              value
@@ -50,7 +50,7 @@ _KEYS = (
 
 
 def blank(instance: str, engine: str) -> dict[str, Any]:
-    """A record before anything is known."""
+    """Return an initial record."""
     return dict.fromkeys(_KEYS) | {
         "instance": instance,
         "engine": engine,
@@ -63,12 +63,12 @@ def blank(instance: str, engine: str) -> dict[str, Any]:
 
 
 def cut_off(answer: dict[str, Any], by: str, message: str) -> dict[str, Any]:
-    """The record of the best answer so far, of an instance whose solving was ended by something."""
+    """Return the record of the best answer so far of an instance whose solving was cut off."""
     return answer | {"cut_off": by, "message": f"{message.rstrip('.')}; this is the best answer so far"}
 
 
 def fill(record: dict[str, Any], solution: Solution, building_s: float) -> None:
-    """Enter a solution; ``building_s`` is what making the model took before `solve`."""
+    """Add a solution to the record; ``building_s`` is the time of building the model before `solve`."""
     seconds = solution.seconds
     record["seconds"] |= {
         "compile": building_s + seconds.compile,

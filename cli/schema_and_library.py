@@ -1,4 +1,4 @@
-"""``flowlex schema`` and ``flowlex library``: what files look like, and those that are shipped."""
+"""``flowlex schema`` and ``flowlex library``: the format of files, and the shipped files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def schema(
     write_output(output, (json.dumps(document, indent=1) + "\n").encode())
 
 
-#: By kind: the generator of a small instance, and its parameters.
+#: Generator of a small instance, and its parameters, by kind.
 EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
     "allocation": ("gavel-like", {"jobs": 4, "gpus": 2}),
     "cluster-workload": ("cluster-pods", {"pods": 6}),

@@ -44,7 +44,7 @@ def paced(
         typer.Option("--max-events-per-step", min=1, help="Events between two decisions; more of them wait for one."),
     ] = 2000,
 ) -> dict[str, Any]:
-    """When a service decides, as `Worker` takes it, and ``snapshot_every``."""
+    """Return the timing options of `Worker`, and ``snapshot_every``."""
     every_s, idle_s = None if on_request else every_ms / 1000, None if idle_ms is None else idle_ms / 1000
     return {"every_s": every_s, "idle_s": idle_s, "snapshot_every": snapshot_every, "max_events": max_events}
 
@@ -137,7 +137,7 @@ def gpu(
         _serve(context, state, loader, pace, at, port)
 
 
-#: Kind of service, its options, what loads a state, routes, title.
+#: Kind of service, its options, loader of a state, routes, title.
 _Loader = tuple[str, dict[str, Any], Callable[[dict[str, Any], tuple[str, ...]], Any], Any, str]
 
 
@@ -184,7 +184,7 @@ def _store(database: str) -> contextlib.closing[Any]:
 def _started(
     state: Path, loader: _Loader, given: set[str], pace: dict[str, Any], without: tuple[str, ...]
 ) -> Worker[Any]:
-    """The worker of a service on its folder."""
+    """Start the worker of a service on its folder."""
     from flowlex.instances.instance_base import InstanceError
     from flowlex.models.flow.garbage_collection import collect_on_request
     from flowlex.models.model_base import ModelError

@@ -80,7 +80,7 @@ def simulate(
 
 
 def _job(path: Path, scenario: Scenario, policy: str, seed: int, settings: dict[str, Any]) -> Job:
-    """One run; the scenario's file, and that of its workload, decide whether a result still holds."""
+    """Return the job of one run; a result is valid while the files of scenario and workload are unchanged."""
     work = scenario.workload.file
     inputs = (path,) if work is None else (path, path.parent / work)
     marks = list(map(Fingerprint.of, inputs))
@@ -94,7 +94,7 @@ def _job(path: Path, scenario: Scenario, policy: str, seed: int, settings: dict[
 
 
 def _runs(paths: Sequence[Path], seeds: int | None, settings: dict[str, Any], *, shipped: bool) -> list[Job]:
-    """Read all scenarios, and check that their policies, parameters and workloads are possible, before any run."""
+    """Read all scenarios, and check their policies, parameters and workloads before any run."""
     from flowlex.simulation.policy_registry import make_policy, simulator
     from flowlex.simulation.scenario_runs import with_settings, workload_of
 
@@ -131,7 +131,7 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(records: Sequence[dict[str, Any]]) -> None:
-    """Means over seeds with their intervals: a row per policy, a column per figure that differs."""
+    """Print means over seeds with intervals: a row per metric that is not always 0, a column per policy."""
     groups: dict[tuple[str, str], list[dict[str, float]]] = {}
     for record in records:
         groups.setdefault((record["name"], record["model"]), []).append(record["metrics"])
@@ -158,7 +158,7 @@ def _estimate(found: list[dict[str, float]], name: str) -> str:
 
 
 def write_tables(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Write rows as CSV, and as Parquet where pyarrow is installed."""
+    """Write rows as CSV, and as Parquet if pyarrow is installed."""
     import importlib.util
     import io
 
@@ -175,7 +175,7 @@ def write_tables(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> Non
 
 
 def _draw(folder: Path, records: Sequence[dict[str, Any]]) -> None:
-    """Each picture of the simulator, for the first seed of every policy, from its log."""
+    """Draw all plots of the simulator for the first seed of every policy, from its log."""
     from flowlex.formulations.plot_style import axes_for, picture_bytes, quiet_backend
     from flowlex.simulation.event_log import RunLog
     from flowlex.simulation.policy_registry import simulator

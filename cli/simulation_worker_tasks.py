@@ -1,4 +1,4 @@
-"""What a worker does for ``flowlex simulate`` and ``flowlex reproduce``: one run, one line of results."""
+"""Worker tasks of ``flowlex simulate`` and ``flowlex reproduce``: one run gives one line of results."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ def measure_task(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) 
 
 
 def _processor_s() -> float:
-    """Processor seconds of this process and of those that it started and that have ended."""
+    """Return the processor seconds of this process and of its ended child processes."""
     used = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(one.ru_utime + one.ru_stime for one in used)

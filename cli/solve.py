@@ -126,7 +126,7 @@ def solve(
 def find_files(
     context: typer.Context, paths: list[Path], output: Path | None, from_telemetry: str | None, max_age: float | None
 ) -> tuple[Path, ...]:
-    """The instance files that are meant, with what standard input and the node information service hold saved."""
+    """Return the instance files; standard input and values of the node information service are saved as files."""
     from flowlex.cli.input_files import discover, is_standard_input, save_standard_input
 
     if from_telemetry is not None:
@@ -155,7 +155,7 @@ def find_files(
 
 
 def run_batch(batch: Batch, *, json_lines: bool, verbose: bool = False) -> int:
-    """Solve and report; a long run keeps no record of an instance but its line of the summary."""
+    """Solve and report; a long run keeps only the summary line of each instance."""
     from flowlex.cli.batch_report import LISTED, Line, print_json, print_report, print_summary, write_page
 
     shown: list[Finished] = []
@@ -180,11 +180,11 @@ def run_batch(batch: Batch, *, json_lines: bool, verbose: bool = False) -> int:
 
 
 def with_progress(batch: Batch, verb: str = "solving") -> Iterator[Finished]:
-    """Yield what finishes; troubles go to standard error at once.
+    """Yield finished items; problems are printed on standard error at once.
 
-    On a terminal there is a bar for several, and for one a line that tells its stage, best answer and bound as they
-    move, once it has taken two seconds. Elsewhere a line is written when something finishes, at most one in
-    `flowlex.cli.console_output.EVERY_S`.
+    On a terminal, several instances have a bar; one instance has, after two seconds, a line with its stage, incumbent
+    and bound. Elsewhere a line is written when something finishes, at most one in
+    `flowlex.cli.console_output.EVERY_S` seconds.
     """
     finished = batch.run()
     if batch.skipped:

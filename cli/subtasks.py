@@ -19,14 +19,14 @@ Perform = Callable[[list[dict[str, Any]]], Iterator[Finished]]
 
 
 def divided(settings: dict[str, Any]) -> bool:
-    """Whether options of a model ask for parts."""
+    """Return whether options of a model ask for more than one part."""
     wanted = str(settings.get("parts", "1"))
     return wanted.isdecimal() and int(wanted) > 1
 
 
 @contextlib.contextmanager
 def distributed_subtasks(task: dict[str, Any]) -> Iterator[None]:
-    """Let a model that is solved inside distribute its parts: to a ``scheduler``, to ``processes``, or not at all."""
+    """Distribute the parts of a model solved in this context: to a ``scheduler``, to ``processes``, or not at all."""
     from flowlex.models.process_pool import pieces_by
 
     with contextlib.ExitStack() as stack:
@@ -44,7 +44,7 @@ def distributed_subtasks(task: dict[str, Any]) -> Iterator[None]:
 
 
 def _map(task: dict[str, Any], perform: Perform, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Results of a function for each item, in order."""
+    """Return the results of a function for each item, in order."""
     from flowlex.formulations.solver_outcome import EngineError
 
     limits = {name: task.get(name) for name in ("engine", "time_limit_s", "memory_limit_mb", "log")}

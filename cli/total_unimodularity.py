@@ -84,7 +84,7 @@ def tu(
 
 
 def _explain(named: NamedMatrix, time_limit: float, seed: int, as_json: bool) -> None:
-    """On standard error with --json, so that standard output stays one object."""
+    """Print the explanation; with --json on standard error, so that standard output stays one object."""
     from flowlex.validation.unimodularity.matrix_adapters import constraints_of
     from flowlex.validation.unimodularity.violating_families import explain
 

@@ -58,7 +58,7 @@ def verify(
 
 
 def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
-    """One line of ``--json``, and the same for a person."""
+    """Return one line of ``--json``, and the same as text."""
     from flowlex.instances.instance_base import InstanceError
     from flowlex.validation.certificates import SolutionError
     from flowlex.validation.certificates import verify as judge
@@ -106,7 +106,7 @@ def _solutions(path: Path) -> list[Path]:
 
 
 class _Instances:
-    """An instance file, or a folder in which each solution finds its own: by file name, else by fingerprint."""
+    """An instance file, or a folder in which the instance of each solution is found by name or else by fingerprint."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -140,6 +140,6 @@ class _Instances:
 
         found = {}
         for file in discover([self.path]).files:
-            with contextlib.suppress(InstanceError):  # a broken neighbour is no matter here
+            with contextlib.suppress(InstanceError):  # other, broken files do not matter
                 found[read_instance(file).fingerprint] = file
         return found

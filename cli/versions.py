@@ -1,4 +1,4 @@
-"""``flowlex --version``: everything that may change an answer."""
+"""``flowlex --version``: versions of everything that may change an answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PACKAGES = ("flowlex", "numpy", "scipy", "networkx", "pandas", "pulp", "highspy
 
 
 def different(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """What differs between two tables of versions, in words; empty when they are the same."""
+    """Describe the differences between two tables of versions; empty if they are equal."""
     names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
     return ", ".join(f"{name} {theirs.get(name, 'none')} instead of {ours.get(name, 'none')}" for name in names)
 
@@ -32,7 +32,7 @@ def versions() -> dict[str, str]:
 
 
 def print_versions(wanted: bool) -> None:
-    """Print the versions and end, when asked to."""
+    """Print the versions and exit, if requested."""
     if not wanted:
         return
     found = dict(versions())

@@ -66,7 +66,7 @@ def _network_simulation() -> None:
     simulate_traffic(Traffic.of(drawn_coflows(0, 5)), JustInTime())
 
 
-#: What uses compiled loops, and a small run of each.
+#: Users of compiled loops, and a small run of each.
 RUNS: dict[str, Callable[[], None]] = {
     "engine network": _networks,
     "live scheduler, replay": _live,

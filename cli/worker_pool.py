@@ -1,10 +1,10 @@
-"""Supervised worker processes: no instance can hang or end the batch.
+"""Supervised worker processes, so that no instance can hang or end the batch.
 
 joblib and Dask alone do not suffice: a task that hangs in compiled code (a network simplex, a read from a dead disk)
-cannot be stopped without breaking their executors, and a worker that is killed for its memory ends every task in
-flight. Here each thread has one process in its own process group, which does one task at a time: an instance is stopped
-by killing that group, and the thread starts another process. Processes are reused, since importing numpy and the
-solvers takes half a second. On a Dask cluster (`flowlex.cli.dask_batch`) each thread of a Dask worker has one.
+cannot be stopped without breaking their executors, and a worker killed for its memory ends every running task. Here
+each thread has one process in its own process group, which runs one task at a time. An instance is stopped by killing
+that group, and the thread starts another process. Processes are reused, since importing numpy and the solvers takes
+half a second. On a Dask cluster (`flowlex.cli.dask_batch`) each thread of a Dask worker has one process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from flowlex.cli.result_record import blank, cut_off
 _START_S = 120.0
 #: Seconds that compiling loops may take before a process counts as hung.
 _COMPILE_S = 600.0
-#: Processes that may end, one after the other, before they begin a task.
+#: Most consecutive processes that may end before they begin a task.
 _PATIENCE = 3
 #: Seconds between checks whether a task is still wanted.
 _POLL_S = 0.5
@@ -42,14 +42,14 @@ class PoolError(RuntimeError):
 
 
 class Cancelled(Exception):
-    """The task was stopped because its result is not wanted any more."""
+    """The task was stopped because its result is no longer wanted."""
 
 
 @dataclass(frozen=True)
 class Finished:
     """The result of one task: its record, tables to display, and whether the options were wrong.
 
-    ``files`` are those that the task wrote on another machine, by name.
+    ``files`` has the content of files that the task wrote on another machine, by name.
     """
 
     task: dict[str, Any]
@@ -60,7 +60,7 @@ class Finished:
 
 
 def failed(task: dict[str, Any], status: str, message: str) -> Finished:
-    """The result of a task of which nothing is known but how it ended."""
+    """Return the result of a task of which only the end is known."""
     return Finished(task, blank(task["instance"], task["engine"]) | {"status": status, "message": message})
 
 
@@ -74,9 +74,9 @@ def grace_s(time_limit_s: float) -> float:
 
 
 def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | None = None) -> Iterator[Finished]:
-    """Do tasks (see `flowlex.cli.worker_process.run_task`) on ``jobs`` processes, started at once.
+    """Run tasks (see `flowlex.cli.worker_process.run_task`) on ``jobs`` processes, which start at once.
 
-    Yields each as it finishes, whatever happened to it; `PoolError` where workers end before they begin to work.
+    Yield each as it finishes, also after failures; raise `PoolError` if workers end before they begin to work.
     """
     waiting, results = SimpleQueue[dict[str, Any]](), SimpleQueue[Finished | Exception]()
     stop, announced = threading.Event(), threading.Event()
@@ -102,7 +102,7 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | N
                 results.put(error)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(jobs, many))]
-    for thread in threads:  # processes import for half a second; the caller can do other things meanwhile
+    for thread in threads:  # processes import for half a second, during which the caller can continue
         thread.start()
 
     def finishing() -> Iterator[Finished]:
@@ -121,13 +121,13 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | N
 
 
 class SingleWorker:
-    """One supervised process that does tasks one at a time and stays alive between them."""
+    """One supervised process that runs tasks one at a time and stays alive between them."""
 
     def __init__(self) -> None:
         self._process: _Process | None = None
 
     def perform(self, task: dict[str, Any], wanted: Callable[[], bool], listener: Listener | None = None) -> Finished:
-        """Do one task; `Cancelled` once ``wanted``, called every half second, returns false."""
+        """Run one task; raise `Cancelled` once ``wanted``, called every half second, returns False."""
         words = ""
         for _ in range(_PATIENCE):
             try:
@@ -197,7 +197,7 @@ class _Process:
             self.inbox.flush()
 
     def take_in(self, event: dict[str, Any]) -> None:
-        """Record the stage that began with the partial result, or an answer; the clock stops while loops compile."""
+        """Record a new stage with its partial result, or an answer; the deadline is suspended while loops compile."""
         now, limit = time.monotonic(), self.given["time_limit_s"]
         if event["event"] == "answer":
             self.answer = event["record"]
@@ -212,9 +212,9 @@ class _Process:
             self.deadline = now + self.left
 
     def read(self, most_s: float) -> Iterator[dict[str, Any]]:
-        """Messages that arrive within some seconds.
+        """Yield the messages that arrive within some seconds.
 
-        `EOFError` when the process has ended, `TimeoutError`, which says of what, when the deadline is over.
+        Raises `EOFError` if the process has ended, and `TimeoutError` with the stage after the deadline.
         """
         left = self.deadline - time.monotonic()
         if select.select([self.outbox], [], [], max(0.0, min(most_s, left)))[0]:
@@ -229,7 +229,7 @@ class _Process:
             raise TimeoutError(f"stopped {stage}" if stage else "stopped: it did not begin")
 
     def cut_off(self, status: str, message: str, by: str = "killed") -> Finished:
-        """The result of a task that did not come to its end."""
+        """Return the result of a task that was cut off."""
         record = self.reply.get("record") or blank(self.given["instance"], self.given["engine"])
         if self.stage == "comparing":  # the instance is solved already
             record["comparison"] = {"message": message}
@@ -240,7 +240,7 @@ class _Process:
         return Finished(self.given, record, self.reply.get("display", {}))
 
     def log_tail(self) -> str:
-        """The end of what it printed on its standard error."""
+        """Return the end of the process's standard error."""
         self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - 8_000))
         return self.log.read().decode("utf-8", "replace")
 
@@ -268,6 +268,6 @@ def _cause(code: int, limit_mb: int | None) -> str:
         name = f"signal {-code}"
     if name == "SIGKILL":
         return f"{name} (out of memory?)."
-    if limit_mb is not None and name in ("SIGSEGV", "SIGBUS", "SIGABRT"):  # a library that used memory it did not get
+    if limit_mb is not None and name in ("SIGSEGV", "SIGBUS", "SIGABRT"):  # used memory it failed to allocate
         return f"{name} (perhaps for lack of memory: the limit is {limit_mb} MB)."
     return f"{name}."

@@ -1,10 +1,10 @@
-"""A worker process: does one task after the other, each given by a line of JSON on standard input.
+"""A worker process: runs tasks one by one, each given by a line of JSON on standard input.
 
-It answers on what was its standard output with lines of JSON: ``stage`` when a stage of an instance begins (with what
-is known so far, so that a stopped instance still tells its kind), ``compiling`` when loops begin or end to be compiled,
-``answer`` with the record of the best answer so far (in its solution file already, so that a killed one leaves it),
-``done`` with the record.
-Whatever libraries print goes to standard error. It dies with the process that started it.
+It answers with lines of JSON on its original standard output: ``stage`` when a stage of an instance begins (with the
+record so far, so that the kind of a stopped instance is known), ``compiling`` when the compilation of loops begins or
+ends, ``answer`` with the record of the best solution so far (already written to its file, so that it survives a kill),
+``done`` with the final record.
+Whatever libraries print goes to standard error. The process is killed when its parent ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 #: The kind of an instance, where its file begins.
 _KIND = re.compile(rb'"kind"\s*:\s*"([a-z0-9-]+)"')
-#: What a task may ask for besides the solution of an instance: module and function, imported when it is asked for.
+#: Jobs other than solving an instance: module and function, imported on demand.
 _JOBS = {
     "simulate": ("flowlex.cli.simulation_worker_tasks", "simulate_task"),
     "subtask": ("flowlex.cli.subtasks", "subtask"),
@@ -47,21 +47,21 @@ def main() -> None:
     """Serve until standard input ends."""
     parent = int(sys.argv[1])
     die_with_parent()
-    os.register_at_fork(after_in_child=die_with_parent)  # engines may fork; nothing outlives a killed run
+    os.register_at_fork(after_in_child=die_with_parent)  # engines may fork; no child outlives a killed run
     if os.getppid() != parent:
         return
     tasks, channel = os.fdopen(os.dup(0), "rb"), Channel(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing may read what is meant for us
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # libraries must not read our tasks
     set_listener(lambda on: channel.send("compiling", on=on))
-    os.environ["RUST_BACKTRACE"] = "0"  # without memory, a library that prints one waits for itself
+    os.environ["RUST_BACKTRACE"] = "0"  # printing one when memory is exhausted deadlocks the library
     os.environ["FLOWLEX_QUIET_COMPILING"] = "1"  # the parent gets an event and prints it
     for line in tasks:
         channel.send("done", **run_task(json.loads(line), channel))
 
 
 def _preload(task: dict[str, Any]) -> None:
-    """Import what solving needs, outside the instance's limits: by its kind, or where that is not seen for all."""
+    """Import what solving needs, outside the instance's limits: for its kind, or for all kinds if it is unknown."""
     from flowlex.instances.extensions import instance_class, kinds
     from flowlex.models.registry import model_class
     from flowlex.validation.certificates.verifier_interface import verifier_for
@@ -71,25 +71,25 @@ def _preload(task: dict[str, Any]) -> None:
     kind = _KIND.search(head)
     wanted = (kind[1].decode(),) if kind else kinds() if head.lstrip().startswith(b"{") else ("min-cost-flow",)
     for name in wanted:
-        with contextlib.suppress(ValueError):  # no such kind, or none that has a model: said when it is solved
+        with contextlib.suppress(ValueError):  # unknown kind or no model: reported when solving
             instance_class(name)
             model_class(name)
             verifier_for(name)
 
 
 def die_with_parent() -> None:
-    """Ask Linux to kill this process when the one that made it ends; elsewhere nothing happens."""
+    """Have Linux kill this process when its parent ends; do nothing on other systems."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def run_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Do a task, such as to solve an instance; whatever goes wrong becomes part of the answer.
+    """Run a task, such as solving an instance; errors are reported in the answer.
 
     A task has ``instance``, ``path``, ``engine``, ``time_limit_s``, ``solution`` (path of the file to write, or None),
     and if given ``job`` (see `_JOBS`) and ``memory_limit_mb``. To solve: ``settings``, ``gap``, ``compare``,
     ``display``, ``spare_threads``, ``log``, and if given ``solver``, ``threads``, ``seed``. The answer has ``record``
-    (see `flowlex.cli.result_record`), ``display`` (tables for a person), ``usage`` (whether the options were wrong).
+    (see `flowlex.cli.result_record`), ``display`` (tables to print), ``usage`` (whether the options were invalid).
     """
     record = blank(task["instance"], task.get("simulator", task["engine"]))
     reply: dict[str, Any] = {"record": record, "display": {}, "usage": False, "answer": None}
@@ -108,11 +108,11 @@ def run_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
         record |= {"status": "error", "message": message}
         if reply["answer"] is not None:
             record |= cut_off(reply["answer"], "memory limit", message)
-    except Exception as error:  # a batch goes on whatever one instance does
+    except Exception as error:  # an error of one instance must not end the batch
         record |= {"status": "error", "message": explained(error)}
         if reply["answer"] is not None and task["solution"] is not None:
-            Path(task["solution"]).unlink(missing_ok=True)  # an answer on the way to a defect
-    if record["status"] == "error":  # libraries say it in words of their own
+            Path(task["solution"]).unlink(missing_ok=True)  # an intermediate answer before the failure
+    if record["status"] == "error":  # libraries report lack of memory in their own words
         record["message"] = out_of_memory(limit_mb, str(record["message"])) or record["message"]
     del reply["answer"]
     return reply
@@ -129,7 +129,7 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     started = time.perf_counter()
     try:
         instance = read_instance(task["path"])
-    finally:  # a file that changes while it is read is rarely an instance
+    finally:  # a file that changes while it is read rarely parses
         refuse_changed(task)
     loaded = time.perf_counter()
     record |= {"name": instance.name, "kind": instance.kind}
@@ -148,10 +148,10 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
     solver = _solver_options(task, None if limit is None else max(limit - (built - started), 0.001))
 
     def note(found: Solution) -> None:
-        """Write an answer down before the end, so that a killed run leaves it."""
+        """Save an intermediate answer, so that it survives if the run is killed."""
         fill(so_far := copy.deepcopy(record), found, built - loaded)
         reply["answer"] = so_far
-        channel.send("answer", record=so_far)  # first: a file that is there is an answer that is known
+        channel.send("answer", record=so_far)  # first: a solution file must never exist without a reported answer
         if task["solution"] is not None:
             so_far["solution"] = found.save(task["solution"], file=task["instance"], force=True).name
             channel.send("answer", record=so_far)
@@ -172,10 +172,10 @@ def _solve(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) -> Non
 
 
 def _solver_options(task: dict[str, Any], left_s: float | None) -> dict[str, Any]:
-    """Options of the solver; one thread where instances are solved side by side."""
+    """Options of the solver; one thread if several instances are solved in parallel."""
     names = ("gap", "solver", "threads", "seed", "log")
     found: dict[str, Any] = {"time_limit_s": left_s} | {name: task[name] for name in names if task.get(name)}
-    if task["spare_threads"] and task["engine"] != "network":  # which never uses more
+    if task["spare_threads"] and task["engine"] != "network":  # it is always single-threaded
         found.setdefault("threads", 1)
     return found
 

@@ -7,11 +7,11 @@ sorted loads, and the minimum of every separable convex function. It needs no so
 
 1. The interval of greatest intensity (amount that must lie inside / length) is loaded with just that intensity,
    rounded down or up; nothing else may use it. Cut it out of time and repeat.
-2. Inside such an interval, earliest deadline first meets all windows, because evenly rounded capacities of its cells
-   leave every run of cells at least the whole part of what its length is due, and no demand exceeds that.
+2. Inside such an interval, earliest deadline first meets all windows: with evenly rounded capacities of its cells,
+   every run of cells gets at least the floor of its proportional share, and no demand exceeds that.
 
-Why it is least: with S_c the slots of intensity above c, at least ``amount confined to S_c - c |S_c|`` lies
-above c whatever one does (that is the dual bound), and here no more does.
+Proof: let S_c be the slots of intensity above c. In every spread at least ``amount confined to S_c - c |S_c|`` lies
+above c (the dual bound); here exactly that lies above c.
 
 Source: the critical intervals are those of Yao, Demers, Shenker, "A scheduling model for reduced CPU energy"
 (1995); least majorised integral bases: Frank and Murota, "Decreasing minimization on M-convex sets" (2022).
@@ -34,7 +34,7 @@ _SAFE = 2**62
 
 @dataclass(frozen=True, eq=False)
 class BalancedLoad:
-    """The least majorised spread of some items over the cells between neighbouring starts and stops. N cells."""
+    """The least majorised spread of items over the N cells between neighbouring starts and stops."""
 
     edge: Integers  # (N + 1,) first slot of every cell, and the end
     #: (N,) the load of every slot of a cell lies in ``band .. band + 1``; -1 where no item has its window. The slots
@@ -67,7 +67,7 @@ def balance(start: Integers, stop: Integers, amount: Integers, also: Integers | 
         clock = np.concatenate([[0], np.cumsum(np.where(free, length, 0))])
         begin, end = clock[first[left]], clock[last[left]]
         a, b, total = greatest_intensity(begin, end, amount[left])
-        if total <= b - a:  # at most one a slot everywhere: what is left needs no further cutting
+        if total <= b - a:  # at most one per slot everywhere: no further cutting is needed
             used = np.zeros(len(length) + 1, np.int64)
             np.add.at(used, first[left], 1)
             np.add.at(used, last[left], -1)
@@ -78,7 +78,7 @@ def balance(start: Integers, stop: Integers, amount: Integers, also: Integers | 
         inside = np.flatnonzero(free & (clock[:-1] >= a) & (clock[1:] <= b))
         band[inside] = -(-total // (b - a)) - 1
         chosen = left[(begin >= a) & (end <= b)]
-        steps = [(int(at) - a) * total // (b - a) for at in [*clock[inside].tolist(), b]]  # Python's own: no overflow
+        steps = [(int(at) - a) * total // (b - a) for at in [*clock[inside].tolist(), b]]  # Python: no overflow
         room = [high - low for low, high in pairwise(steps)]
         entries += _earliest_deadline(chosen, first, last, amount, inside, room)
         left = left[(begin < a) | (end > b)]
@@ -90,7 +90,7 @@ def balance(start: Integers, stop: Integers, amount: Integers, also: Integers | 
 def even_split(total: int, length: int, phase: float = 0.0) -> Integers:
     """Split ``total`` into ``length`` integer parts; every run of parts sums to its share, rounded down or up.
 
-    ``phase`` (0 to 1) says how soon the first part that is rounded up comes.
+    ``phase`` (0 to 1) determines how soon the first part that is rounded up comes.
     """
     each, more = divmod(int(total), length)
     steps: Integers = (np.arange(length + 1) * more + int(phase * length)) // length
@@ -113,7 +113,7 @@ def greatest_intensity(start: Integers, stop: Integers, amount: Integers) -> tup
     length = ends[None, :] - starts[:, None]
     intensity: Floats = np.where(length > 0, confined / np.maximum(length, 1), -1.0)
     at = int(intensity.argmax())
-    if float(confined.max()) * float(length.max()) >= 2**52:  # quotients may look equal that are not
+    if float(confined.max()) * float(length.max()) >= 2**52:  # different quotients may round to one float
         near = np.flatnonzero(intensity.ravel() >= intensity.max() * (1 - 1e-12))
         pairs = zip(confined.ravel()[near].tolist(), length.ravel()[near].tolist(), near.tolist(), strict=True)
         at = -max((Fraction(units, slots), -place) for units, slots, place in pairs)[1]
@@ -124,7 +124,7 @@ def greatest_intensity(start: Integers, stop: Integers, amount: Integers) -> tup
 def _earliest_deadline(
     chosen: Integers, first: Integers, last: Integers, amount: Integers, cells: Integers, capacity: list[int]
 ) -> list[tuple[int, int, int]]:
-    """Serve the chosen items cell by cell, the one that ends first going first."""
+    """Serve the chosen items cell by cell, earliest deadline first; return entries (item, cell, amount)."""
     coming = sorted(chosen.tolist(), key=lambda k: int(first[k]))
     todo = {k: int(amount[k]) for k in coming}
     active: list[tuple[int, int]] = []

@@ -1,12 +1,12 @@
-"""Cut integer amounts on a bipartite graph over L equal slots into L parts, as evenly as integers allow.
+"""Split integer amounts on the edges of a bipartite graph into L parts, as evenly as integers allow.
 
 In every part each edge carries its mean rounded down or up, and so does each node. Amounts that respect
 ``L * capacity`` at every node therefore give parts that respect ``capacity`` (integer decomposition of a bipartite
 b-matching; edge colouring is the special case of capacity one).
 
-The parts start with every edge split evenly. While a node's loads in two parts differ by two or more, these parts
-are split anew: edges that differ between the two (by one) form a simple bipartite graph, and colouring its trails
-alternately leaves no node with a difference above one. The sum of squared loads falls each time, so this ends.
+First every edge is split evenly. While a node's loads in two parts differ by two or more, these parts are split
+again: the edges that differ between the two (by one) form a simple bipartite graph, and colouring its trails
+alternately leaves no node with a difference above one. The algorithm ends since the sum of squared loads falls.
 
 Source: de Werra, "Equitable colorations of graphs" (1971); the argument is reconstructed here.
 """

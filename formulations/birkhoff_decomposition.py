@@ -1,9 +1,9 @@
-"""A fractional assignment of rows to columns as a mixture of whole ones (Birkhoff, for columns that take several rows).
+"""Decompose a fractional assignment of rows to columns into integer ones (Birkhoff; a column may take several rows).
 
-A point of the transportation polytope ``row sums <= length, column sums <= capacity * length`` is a mixture of its
+A point of the transportation polytope ``row sums <= length, column sums <= capacity * length`` is a weighted sum of
 vertices. Each vertex here is an assignment that gives every tight column its full capacity and leaves no tight row
-idle. It is repaired from the one before: a row whose amount is used up, or a column that has become tight, moves rows
-along a path of columns.
+idle. It is repaired from the previous one: when a row's amount is used up or a column becomes tight, rows move along
+a path of columns.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 
-#: Amounts and slacks below this are nothing.
+#: Amounts and slacks below this count as zero.
 _NOTHING = 1e-12
 
 
 def whole_assignments(amount: Floats, capacity: Integers, length: float) -> list[tuple[float, Integers]] | None:
-    """The mixture: weights that sum to ``length``, each with the (R,) column of every row (C where it is idle).
+    """Return weights that sum to ``length``, each with the (R,) column of every row (C if the row is idle).
 
     ``amount``: (R, C) amounts of every row in every column.
     ``capacity``: (C,) how many rows a column takes at once.
@@ -58,7 +58,7 @@ def whole_assignments(amount: Floats, capacity: Integers, length: float) -> list
 
 
 def _repaired(at: Integers, amount: Floats, most: Integers, tight: Booleans) -> bool:
-    """Move rows until no column has more than its capacity and tight ones have all of it; whether that was possible."""
+    """Move rows until no column exceeds its capacity and tight columns are full; return whether that was possible."""
     while True:
         count = np.bincount(at, minlength=len(most))
         over, under = np.flatnonzero(count > most), np.flatnonzero(tight & (count < most))
@@ -76,7 +76,7 @@ def _repaired(at: Integers, amount: Floats, most: Integers, tight: Booleans) -> 
 
 
 def _path(at: Integers, amount: Floats, sources: Integers, targets: Integers) -> list[tuple[int, int]] | None:
-    """Moves of rows, each to the next column of a shortest path from a source to a target."""
+    """Return moves (row, next column) along a shortest path from a source to a target; None without a path."""
     came: dict[int, tuple[int, int] | None] = {c: None for c in sources.tolist()}
     queue, goal = deque(sources.tolist()), set(targets.tolist())
     while queue:

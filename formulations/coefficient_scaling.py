@@ -1,6 +1,6 @@
-"""Rows and columns of a linear program brought to coefficients of at most about 1, and its answer brought back.
+"""Scale the coefficients of a linear program to at most about 1, and scale its answer back.
 
-Solvers judge rows and duals by absolute tolerances, so a row of coefficients near 1e-13 holds whatever the answer is.
+Solvers check rows and duals with absolute tolerances, so every answer satisfies a row of coefficients near 1e-13.
 Factors are powers of two: nothing is rounded.
 """
 
@@ -15,26 +15,26 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import Outcome
 
-#: Coefficients below this part of the largest in their row are left out: solvers drop them as well.
+#: Scaled coefficients below this become zero: solvers drop them as well.
 _DUST = 1e-9
-#: Coefficients smaller than this part of the largest do not count for the middle.
+#: In a row's geometric mean, the smallest coefficient counts as at least this fraction of the largest.
 _SPREAD = 1e-6
-#: A row is not measured by what it asks for where that is below this part of its largest coefficient.
+#: A row that demands a positive amount is scaled by that amount, or this fraction of its largest coefficient if larger.
 _LEAST = 1e-8
-#: Sides further than this are moved here: beyond what coefficients of 1 and fractions of time can reach.
+#: Scaled right-hand sides are clipped to this; coefficients of 1 and fractions of time cannot reach it.
 _FAR = 1e15
 
 
 @dataclass(frozen=True, eq=False)
 class Scales:
-    """Factors of (m,) rows, (n,) columns and the objective: ``A'`` is row times A times column."""
+    """Factors of (m,) rows, (n,) columns and the objective; the scaled matrix is ``row[:, None] * A * column``."""
 
     row: Floats
     column: Floats
     objective: float
 
     def restored(self, outcome: Outcome) -> Outcome:
-        """An outcome of the scaled program as one of the program itself."""
+        """Convert an outcome of the scaled program to one of the original program."""
         values, duals, reduced = outcome.values, outcome.duals, outcome.reduced_costs
         found = outcome.infeasibility
         if found is not None and found.farkas is not None:
@@ -51,7 +51,7 @@ class Scales:
 
 
 def scale_program(program: LinearProgram, free: tuple[str, ...] = ()) -> tuple[LinearProgram, Scales]:
-    """The program with rows, the columns named ``free``, and the objective scaled; other columns keep their unit.
+    """Scale rows, the columns named ``free`` and the objective; other columns keep their unit.
 
     ``free``: names of variables that have no unit of their own, bounded by 0 or nothing. Rows are scaled without them.
     """
@@ -80,7 +80,7 @@ def scale_program(program: LinearProgram, free: tuple[str, ...] = ()) -> tuple[L
 
 
 def _middle(row: Integers, size: Floats, count: int) -> Floats:
-    """The middle of the coefficients of each row."""
+    """Geometric mean of the largest and the smallest coefficient of each row."""
     most, least = np.zeros(count), np.full(count, np.inf)
     np.maximum.at(most, row, size)
     np.minimum.at(least, row[size > 0], size[size > 0])
@@ -88,7 +88,7 @@ def _middle(row: Integers, size: Floats, count: int) -> Floats:
 
 
 def _power(size: Floats) -> Floats:
-    """The power of two next to each number, 1 where it is 0."""
+    """The power of two nearest to each number; 1 for 0."""
     return np.asarray(np.exp2(np.round(np.log2(np.where(size > 0, size, 1.0)))))
 
 

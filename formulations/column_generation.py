@@ -1,10 +1,10 @@
-"""Column generation: linear programs with too many columns to write down, solved over a few; duals choose which to add.
+"""Column generation for linear programs with too many columns to write down.
 
-A restricted program is kept hot in HiGHS. After each solve the prices of its rows go to a pricing function, which knows
-all columns without making them: it returns columns to add, and a bound that these prices prove for the whole program.
-When value and bound meet, or no column is left to add, the restricted optimum is optimal for the whole program.
+A restricted master program stays in HiGHS with its basis. After each solve a pricing function gets the row duals. It
+searches all columns without building them, and returns columns to add and a bound of the full program that these
+duals prove. If value and bound meet, or there is no column to add, the restricted optimum is optimal for all columns.
 
-Source: Gilmore and Gomory (1961); the bound is Farley's and Lasdon's: prices made feasible for every column.
+Source: Gilmore and Gomory (1961); the bound of Farley and Lasdon makes the duals feasible for every column.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 from flowlex.formulations.solver_conversion import to_highs
 from flowlex.formulations.solver_outcome import EngineError, Status
 
-#: Primal simplex: after columns came, the last answer is still one.
+#: Primal simplex: the last answer stays feasible when columns are added.
 _PRIMAL = 4
 
 
@@ -60,7 +60,7 @@ def generate_columns(
     log: bool = False,
     max_rounds: int = 10_000,
 ) -> Generated:
-    """Solve a linear program over growing columns.
+    """Solve a linear program by column generation.
 
     ``first``: the restricted program to begin with; it must have an answer.
     ``price``: from (rows,) duals to columns to add and a bound; it never returns a column twice.

@@ -27,7 +27,7 @@ class InUnits:
 
 
 def common_unit(numbers: Sequence[Fraction], *, limit: int = 2**53) -> InUnits:
-    """The largest unit of which all numbers are integer multiples; a coarser one, rounding, beyond ``limit`` units.
+    """Return the largest unit that divides all numbers; beyond ``limit`` units, a coarser one with rounding.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Loops that run as plain Python on small input and compiled on large input.
 
-`njit` marks a function that numba can compile, and `loop` one with the usual options. Called, it runs plain within
-`small_work` where no cache holds it, else compiled. `run` chooses by the steps that a call takes, so that nobody waits
-half a minute for the compiler to check a matrix of three rows. Numba is imported only when something is compiled.
+`njit` marks a function for numba, and `loop` does so with our usual options. Calls run compiled; only within
+`small_work` do functions that no cache holds run as plain Python. `run` decides by the estimated steps of a call, so
+that nobody waits half a minute for the compiler to check a matrix of three rows. Numba is imported when needed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import numpy as np
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Steps that one call may take as plain Python (a step is about a microsecond), and seconds for all calls of a process.
+#: Limits for plain Python: steps of one call (about a microsecond each), and seconds for all calls of a process.
 PLAIN_STEPS, PLAIN_SECONDS = 1_000_000, 1.5
-#: The same where no cache holds the function, so that it would have to be compiled, which takes up to 20 seconds.
+#: The same limits for a function that no cache holds; compiling it takes up to 20 seconds.
 FIRST_STEPS, FIRST_SECONDS = 8_000_000, 6.0
 
-#: Inputs of at most so many cells are small; seconds that their plain loops may take before compiling pays.
+#: Inputs of at most this many cells are small; seconds that their plain loops may take before compiling pays.
 SMALL_CELLS, SMALL_SECONDS = 2_000, 15.0
 
-#: Compiled functions by loop, and the names that these and plain functions see instead of their modules'.
+#: Compiled functions by loop; the globals that compiled and plain functions see instead of their module's.
 _twins: dict[Loop, Any] = {}
 _seen: dict[tuple[int, bool], dict[str, Any]] = {}
 #: Loops that `run` has compiled or loaded in this process.
@@ -69,7 +69,7 @@ class Loop:
         return self._ready(*arguments)
 
     def twin(self) -> Any:
-        """The compiled function; the loops that it calls are compiled, too."""
+        """The compiled function; the loops that it calls are compiled too."""
         if self not in _twins:
             from flowlex.formulations.numba_cache import dispatcher
 
@@ -78,7 +78,7 @@ class Loop:
 
     @functools.cached_property
     def plain(self) -> FunctionType:
-        """The function as it is written, calling other loops as they are written."""
+        """The Python function; loops that it calls run as plain Python too."""
         return self._calling(compiled=False)
 
     def _calling(self, *, compiled: bool) -> FunctionType:
@@ -89,13 +89,13 @@ class Loop:
 
     @property
     def cached(self) -> bool:
-        """Whether a folder holds it compiled."""
+        """Whether a cache folder holds the compiled function."""
         folder = getattr(getattr(self.twin(), "stats", None), "cache_path", None)
         return folder is not None and any(Path(folder).glob(f"*.{self.py_func.__name__}-*.nbi"))
 
 
 def _names(names: dict[str, Any], compiled: bool) -> dict[str, Any]:
-    """The names of a module, with compiled or plain functions in place of the loops."""
+    """The globals of a module, with compiled or plain functions in place of the loops."""
     key = id(names), compiled
     if key not in _seen:
         _seen[key] = seen = dict(names)
@@ -141,7 +141,7 @@ def _plain_pays(function: Loop, steps: float) -> bool:
 
 
 class _Work:
-    """Whether little is to be done, and what plain loops have taken so far."""
+    """Whether the current input is small, and the time that plain loops have taken so far."""
 
     def __init__(self) -> None:
         self.small, self.began, self.spent = False, 0.0, 0.0
@@ -150,13 +150,13 @@ class _Work:
         self.uncached: set[Loop] = set()
 
     def uses_plain(self, loop: Loop) -> bool:
-        """Whether a loop that is not compiled in this process is in no cache either."""
+        """Whether a loop that this process has not compiled is also in no cache."""
         if not loop.cached:
             self.uncached.add(loop)
         return loop in self.uncached
 
     def in_time(self) -> bool:
-        """Whether plain loops may go on; the clock is read at every 64th call, since reading it takes a microsecond."""
+        """Whether plain loops may go on; only every 64th call reads the clock, which takes a microsecond."""
         self.calls += 1
         if self.calls % 64 == 1:
             self.late = self.spent + time.thread_time() - self.began > SMALL_SECONDS
@@ -184,7 +184,7 @@ def small_work(cells: int) -> Iterator[None]:
 
 
 def with_small_work(function: Function) -> Function:
-    """Let the loops of a function run under `small_work`, by the ``cells`` of the instance that it takes first."""
+    """Decorate a function to run within `small_work`; its first argument is an instance with ``cells``."""
 
     @functools.wraps(function)
     def sized(instance: Any, *arguments: Any, **keywords: Any) -> Any:

@@ -1,24 +1,24 @@
-"""Integer max-min fair shares by water filling, also where resources come in nested classes; exact in integers.
+"""Integer max-min fair shares by water filling, for one or several nested classes of a resource.
 
 Jobs claim units of a resource. Units have a class 0 < 1 < ... < C-1 (GPU memory, say) and a claim that needs class c
-can use any unit of class c or above. A job uses its least demanding claims first, so that its claims of one class are
-an interval of levels ``(a, b]`` that it passes as the water rises. With one class this is plain water filling:
-everybody gets the same level, or all it asked for. With several, a scarce upper class stops the jobs that have come to
-depend on it, and the water goes on rising for the others.
+can use any unit of class c or above. A job uses its least demanding claims first, so its claims of one class form an
+interval of levels ``(a, b]``. With one class this is plain water filling: every job gets the same level, or all that it
+asked for. With several, a scarce upper class stops the jobs whose level has reached their claims on it, and the level
+rises for the others.
 
-Every class c has a level at which its claims are stopped. Among some consecutive classes that share their units, let
-``spare(l)`` be the units of class c and above less the claims on them below level l. The classes from where ``spare``
-is least (the first such) are stopped by level l, the others are not, and from there on neither part can use units of
-the other: so all classes bisect their levels side by side, in integers. What is left lies between two integers, where
-claims are straight lines, and pooling neighbours whose levels would cross gives the exact fractions.
+Every class c has a level at which its claims stop. Take consecutive classes that share units, and let ``spare(l)`` of
+class c be the units of class c and above minus the claims on them below level l. Level l stops the classes from the
+first minimum of ``spare`` on, and no others; neither part can then use units of the other. So all classes bisect
+their levels in parallel, in integers. Between two neighbouring integers claims are linear, and pooling adjacent
+classes whose levels would cross gives the exact fractions.
 
-An integer allocation between floor and ceiling of every level, with the total of every group of jobs stopped together,
-exists: allocations that can be served form an integral polymatroid. Which job of a group gets an odd unit is left open,
-for an optimum to decide.
+There is an integer allocation between floor and ceiling of every level, with the right total for every group of jobs
+that stop together, since servable allocations form an integral polymatroid. A later optimisation decides which jobs of
+a group get the odd units.
 
-`whole_shares` fills the same water for weighted jobs and one class, and gives the odd units out too, in a fixed order:
-there a share becomes one bound of a network. With weights its answer is no rounding of the fractional levels (next
-unit to the least (share + 1) / weight: D'Hondt's rule may leave floor and ceiling), so the two end differently.
+`whole_shares` does the same for weighted jobs and one class. It also gives out the odd units, in a fixed order, since
+there each share becomes a bound of a network. With weights its answer need not round the fractional levels: the next
+unit goes to the least (share + 1) / weight, and this rule (D'Hondt's) may leave floor and ceiling.
 
 Source: water filling by decomposition, Fujishige, "Lexicographically optimal base of a polymatroid with respect to a
 weight vector" (1980); the form for nested classes is reconstructed here.
@@ -53,12 +53,12 @@ class Shares:
 
     @property
     def total(self) -> int:
-        """Units given out in all."""
+        """Total number of units given out."""
         return sum(self.group_total.tolist())
 
 
 def shares_of_claims(job: Integers, of: Integers, amount: Integers, units: Integers, held: Integers) -> Shares:
-    """Share units out max-min fairly; everything that can be served is given out.
+    """Share units max-min fairly; give out everything that can be served.
 
     ``job``, ``of``, ``amount``: (K,) claims sorted by job, then by class: ``amount`` units of class ``of`` for ``job``,
         each pair once.
@@ -68,7 +68,7 @@ def shares_of_claims(job: Integers, of: Integers, amount: Integers, units: Integ
     """
     if (np.bincount(job, weights=amount, minlength=len(held)) + held >= 2**62).any():
         raise ValueError("a job's demand and floor sum to more than 2**62; use a coarser unit")
-    before = np.cumsum(amount) - amount  # may leave 64 bits and come back: only differences within a job count
+    before = np.cumsum(amount) - amount  # may wrap around 64 bits: only differences within a job count
     below = held[job] + before - before[np.searchsorted(job, job)]
     order = np.argsort(of, kind="stable")
     ramps = _Ramps(units, below[order], (below + amount)[order], of[order])
@@ -98,7 +98,7 @@ class _Ramps:
         return found
 
     def spare(self, level: Integers) -> NDArray[Any]:
-        """(C,) units of each class less the claims on it that lie below its level."""
+        """(C,) units of each class minus the claims on it that lie below its level."""
         used = np.clip(level[self.of], self.below, self.top) - self.below
         left: NDArray[Any] = self.units.astype(self.exact) - self.by_class(used)
         return left
@@ -117,7 +117,7 @@ class _Ramps:
             part = np.repeat(np.arange(len(starts)), ends - starts)
             at_least = np.flatnonzero(total[:-1] == least[part])
             first = at_least[np.searchsorted(at_least, starts)]
-            first = np.where(total[ends] < least, ends, first)  # nobody's claims exceed the units
+            first = np.where(total[ends] < least, ends, first)  # no claims exceed the units: none stop
             stopped = np.arange(classes) >= first[part]
             low, high = np.where(stopped, low, middle), np.where(stopped, middle, high)
             starts = np.union1d(starts, first[first < classes])
@@ -143,19 +143,19 @@ class _Ramps:
 
 
 def _above(left: int, rate: int, other_left: int, other_rate: int) -> bool:
-    """Whether claims that rise at ``rate`` use ``left`` units up later than the others do theirs."""
+    """Whether ``rate`` units per level exhaust ``left`` units at a higher level than the other rate its units."""
     if not rate:
         return left >= 0 and other_rate > 0
     return other_rate > 0 and left * other_rate > other_left * rate
 
 
 def _stopped(ramps: _Ramps, job: Integers, held: Integers, low: Integers) -> Shares:
-    """Shares of jobs that stop on the first of their ramps that they cannot climb to the top."""
+    """Shares of the jobs: each stops on the first of its ramps that it cannot finish."""
     fraction, pool = ramps.fractions(low)
     reached = low[ramps.of]
     least = held.copy()
     np.maximum.at(least, job, np.where(reached >= ramps.top, ramps.top, 0))
-    # Ramps of one job that are not climbed to the top: the first is climbed in part, if it begins low enough.
+    # Of a job's unfinished ramps, only the first may be partly climbed, if it begins at or below the level reached.
     partly = np.flatnonzero((ramps.below <= reached) & (reached < ramps.top))
     stopped, of = job[partly], ramps.of[partly]
     least[stopped] = low[of]
@@ -163,7 +163,7 @@ def _stopped(ramps: _Ramps, job: Integers, held: Integers, low: Integers) -> Sha
     levels: list[Any] = least.tolist()
     number: dict[int, int] = {}
     for j, c in zip(stopped.tolist(), of.tolist(), strict=True):
-        units, jobs = fraction[c]  # this many odd units for so many jobs
+        units, jobs = fraction[c]  # odd units, and the number of jobs that share them
         most[j] += 1
         if units == jobs:
             levels[j] = least[j] = most[j]
@@ -182,8 +182,8 @@ def _stopped(ramps: _Ramps, job: Integers, held: Integers, low: Integers) -> Sha
 def whole_shares(least: ArrayLike, most: ArrayLike, weight: ArrayLike, units: int) -> Integers:
     """Integer units for each job, weighted max-min fair: the next unit goes where (share + 1) / weight is least.
 
-    Ties go to the earlier job. Levels are integers of ``2**-bits``: the k-th unit of a job of weight w lies at
-    ``floor(k * 2**bits / w)``, and ``bits`` is so large that these integers are ordered as the fractions are.
+    Ties go to the earlier job. Levels are integer multiples of ``2**-bits``: the k-th unit of a job of weight w lies at
+    ``floor(k * 2**bits / w)``, and ``bits`` is large enough to order these integers like the fractions.
 
     ``least``, ``most``: (J,) units of each job at least and at most, ``0 <= least <= most``.
     ``weight``: (J,) whole weights of at least 1.
@@ -207,7 +207,7 @@ def whole_shares(least: ArrayLike, most: ArrayLike, weight: ArrayLike, units: in
     def stand(level: int) -> list[int]:
         return [min(max(level * x >> bits, a), b) for x, a, b in zip(weights, low.tolist(), tops, strict=True)]
 
-    # Units up to ``down`` are few enough, up to ``up`` too many; a guess in floating point brings the two close.
+    # Level ``down`` uses few enough units, ``up`` too many; a floating-point guess narrows the interval.
     down, up = 0, (max(b * (1 << bits) // x for b, x in zip(tops, weights, strict=True)) + 1)
     for guess in _guesses(low, high, w, int(units), bits):
         if down < guess < up:
@@ -229,7 +229,7 @@ def whole_shares(least: ArrayLike, most: ArrayLike, weight: ArrayLike, units: in
 
 
 def _guesses(low: Integers, high: Integers, weight: Integers, units: int, bits: int) -> list[int]:
-    """Levels, in units of ``2**-bits``, close below and above the one at which the units run out."""
+    """Levels, in units of ``2**-bits``, just below and above the one at which the units run out."""
     down, up = 0.0, float((high / weight).max())
     for _ in range(60):
         middle = (down + up) / 2

@@ -8,8 +8,8 @@ The constraint matrix is the node-arc incidence matrix: every column holds one +
 totally unimodular and an integer optimum always exists. Nodes and arcs are declared in named blocks; a block's
 name is the name of its balance constraints (nodes) or of its flow variables (arcs) in every lowered form.
 
-Costs are whole multiples of a ``unit``, so that engines stay exact; what a reader or a solver of others sees
-(`to_pulp`, `to_linear_program`) states ``unit * cost @ flow + constant``, the objective of the problem.
+Costs are integer multiples of a ``unit``, so that engines stay exact. `to_pulp` and `to_linear_program` state the
+problem's own objective, ``unit * cost @ flow + constant``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["UNBOUNDED", "Block", "FlowNetwork"]
 class FlowNetwork:
     """A minimum-cost-flow problem (see the module), made by `from_arrays` or, block by block, by a `NetworkBuilder`.
 
-    Its arrays are read-only; another network is made with `dataclasses.replace`.
+    Its arrays are read-only; use `dataclasses.replace` for a changed network.
 
     Attributes
     ----------
@@ -51,8 +51,8 @@ class FlowNetwork:
     supply
         (N,) int64, negative for a demand; sums to zero.
     unit, constant
-        What one unit of cost stands for, and what is added to it: the problem's objective is
-        ``unit * cost @ flow + constant``. Engines and duals speak of ``cost`` alone.
+        Value of one unit of cost, and a constant: the problem's objective is ``unit * cost @ flow + constant``.
+        Engines and duals refer to ``cost`` alone.
     """
 
     name: str
@@ -190,12 +190,12 @@ class FlowNetwork:
         return exact_dot(self.cost, flow)
 
     def stated_cost(self) -> Floats:
-        """(A,) cost of each arc in the problem's own measure, the nearest floats."""
+        """(A,) cost of each arc in the problem's own unit, as the nearest floats."""
         distinct, place = np.unique(self.cost, return_inverse=True)
         return np.array([float(self.unit * cost) for cost in distinct.tolist()])[place.reshape(-1)]
 
     def excess(self, flow: Integers) -> Integers:
-        """(N,) what is left at each node: supply, less what the flow takes out, plus what it brings in.
+        """(N,) supply of each node minus its outflow plus its inflow.
 
         Parameters
         ----------

@@ -169,7 +169,7 @@ class Variables(Expression):
         return Variables(np.atleast_1d(self.column[which]))
 
     def repeated(self, count: int) -> Variables:
-        """A single variable in each of so many rows.
+        """Repeat a single variable in ``count`` rows.
 
         Parameters
         ----------

@@ -204,7 +204,7 @@ class LinearProgram:
         Parameters
         ----------
         name
-            Of a block that was declared; another raises `ValueError` with the names there are.
+            Name of a declared block; `ValueError` lists the known names for any other.
         """
         block = self._block(name)
         return Variables(np.arange(block.start, block.start + block.count))
@@ -215,7 +215,7 @@ class LinearProgram:
         Parameters
         ----------
         names
-            Of blocks; all blocks when none is named.
+            Names of blocks; all blocks if none is given.
         """
         chosen = [self._block(name) for name in names] or self.variable_blocks.values()
         return self._with_variables(replace(block, integer=True) for block in chosen)

@@ -121,7 +121,7 @@ class NetworkBuilder:
         Parameters
         ----------
         unit
-            What one unit of cost stands for in the objective.
+            Value of one unit of cost in the objective.
         constant
             Number that is added to the objective.
 

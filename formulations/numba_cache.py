@@ -1,8 +1,8 @@
-"""Compiled loops: numba's `njit` with a cache that can be written, and a word before a long wait.
+"""numba's `njit` with a writable cache, and a message before a long compilation.
 
-numba keeps what it compiled beside the source, else in the user's cache folder. Where neither can be written (in a
-container with a read-only file system, in a service without a home) it refuses to work at all. Then a folder for
-temporary files serves, or, where there is none, nothing is kept; either is said once.
+numba caches compiled code beside the source, else in the user's cache folder. If it can write neither (a container
+with a read-only file system, a service without a home), it raises an error. Then we use a temporary folder, or no
+cache if there is none; a message says so once.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from numba.core import event
 
 from flowlex.formulations.processor_time import notify
 
-#: Cache folders, the empty one standing for numba's own choice, that could not be written.
+#: Cache folders that could not be written; the empty name is numba's default.
 _refused: set[str] = set()
 
 
 def dispatcher(function: Any, options: dict[str, Any]) -> Any:
-    """`numba.njit` of a function; ``cache=True`` finds a folder that can be written, or does without."""
+    """`numba.njit` of a function; ``cache=True`` uses a writable folder, or no cache if there is none."""
     try:
         made = numba.njit(**options)(function)
     except RuntimeError as error:
@@ -40,7 +40,7 @@ def dispatcher(function: Any, options: dict[str, Any]) -> Any:
 
 
 def _load(cache: Any, load: Any, signature: Any, target: Any) -> Any:
-    """What the cache holds; a cache that names modules which only another version had is emptied."""
+    """Load a function from the cache; empty a cache that names modules of another version."""
     try:
         return load(signature, target)
     except (ImportError, AttributeError):
@@ -52,9 +52,9 @@ def _load(cache: Any, load: Any, signature: Any, target: Any) -> Any:
 
 
 def _use_temporary_folder() -> bool:
-    """Let numba keep its cache among temporary files, in a folder that only this user writes; whether there is one.
+    """Move numba's cache to a temporary folder that only this user can write; return whether there is one.
 
-    What a cache folder that can only be read (in the image of a container) holds is copied there.
+    A read-only cache folder (in a container image) is copied there.
     """
     given = numba.config.CACHE_DIR
     if given in _refused:
@@ -83,13 +83,13 @@ def _say(text: str) -> None:
 
 
 class _Compilations(event.Listener):  # type: ignore[misc]
-    """Counts loops that no cache held, and says so once: before the first, and when the process ends."""
+    """Count compiled loops that no cache held; report before the first and when the process ends."""
 
     count, depth, seconds, began, loud = 0, 0, 0.0, 0.0, True
 
     def on_start(self, event: Any) -> None:
         self.count += 1
-        self.depth += 1  # a loop that calls others has them compiled on the way
+        self.depth += 1  # compiling a loop compiles the loops that it calls
         if self.depth > 1:
             return
         self.began = time.perf_counter()
@@ -114,10 +114,10 @@ event.register("numba:compile", _compilations)
 
 
 def announce(loud: bool) -> None:
-    """Say, or do not say, on standard error that loops are compiled which no cache holds."""
+    """Turn messages on standard error about compiling on or off."""
     _compilations.loud = loud
 
 
 def compilations() -> int:
-    """How many loops were compiled in this process, because no cache held them."""
+    """Number of loops that this process compiled because no cache held them."""
     return _compilations.count

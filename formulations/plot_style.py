@@ -1,5 +1,4 @@
-"""The style of every picture: colours, sizes that follow the data, legends outside it, titles that say which part is
-shown.
+"""The style of all plots: colours, sizes that follow the data, legends beside it, titles that say what is shown.
 
 The palette is Okabe and Ito's ("Color universal design", 2008): distinct with every kind of colour blindness.
 """
@@ -28,17 +27,17 @@ GREY, LIGHT = "#8C8C8C", "#E6E6E6"
 PALETTE = (BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW, RED, BLACK)
 #: File formats by the ending of a picture's name.
 FORMATS = ("png", "svg", "pdf")
-#: Names written along an axis; of more, every n-th.
+#: Most names along an axis; of more, every n-th is shown.
 MOST_NAMES = 40
 _NAMES_PER_INCH, _LETTERS_PER_INCH = 5, 7
-#: Bars beside each other; more are drawn as lines, or put together.
+#: Most bars beside each other; more are drawn as lines or merged.
 MOST_BARS = 120
 #: Inches: no picture grows beyond what a screen or page can show.
 _SMALLEST, _LARGEST = (4.0, 2.5), (11.0, 14.0)
 
 
 def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
-    """The given axes, or new ones of so many inches, within limits.
+    """The given axes, or new ones of this size in inches, within limits.
 
     Examples
     --------
@@ -55,12 +54,12 @@ def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def colours(count: int) -> list[str]:
-    """So many colours; they repeat after the eight that can be distinguished."""
+    """A list of ``count`` colours, which repeat after eight."""
     return list(islice(cycle(PALETTE), count))
 
 
 def legend(axes: Axes, *, inches: float = 0.1, **more: Any) -> Axes:
-    """Put the legend some inches right of the data; none where nothing has a name."""
+    """Put a legend ``inches`` right of the axes, if anything has a label."""
     from matplotlib.transforms import ScaledTranslation
 
     if "handles" in more or axes.get_legend_handles_labels()[0]:
@@ -75,7 +74,7 @@ def legend(axes: Axes, *, inches: float = 0.1, **more: Any) -> Axes:
 
 
 def name_places(axis: Axis, names: Sequence[str], most: int = MOST_NAMES) -> None:
-    """Write names at the places 0, 1, ... of an axis: all that are readable, else every n-th."""
+    """Write names at the positions 0, 1, ... of an axis: all if that is readable, else every n-th."""
     box = axis.axes.get_window_extent()
     inches = (box.width if axis is axis.axes.xaxis else box.height) / axis.axes.figure.dpi
     every = max(1, -(-len(names) // max(2, min(most, int(_NAMES_PER_INCH * inches)))))
@@ -95,7 +94,7 @@ def count_ticks(axis: Axis) -> None:
 
 
 def moved_apart(points: ArrayLike, least: float) -> Floats:
-    """Points (n, 2) pushed apart until any two are ``least`` apart, or nearly so.
+    """Push points (n, 2) apart until any two are at least about ``least`` apart.
 
     Examples
     --------
@@ -119,7 +118,7 @@ def moved_apart(points: ArrayLike, least: float) -> Floats:
 
 
 def part(shown: int, total: int, what: str, which: str) -> str:
-    """The words of a title for a picture that shows a part.
+    """Title text of a plot that may show only a part of the data.
 
     Examples
     --------
@@ -131,7 +130,7 @@ def part(shown: int, total: int, what: str, which: str) -> str:
 
 @contextmanager
 def quiet_backend() -> Iterator[None]:
-    """Draw without a screen and the same bytes each time; all figures made inside are closed."""
+    """Draw without a screen and with reproducible bytes; close all figures made inside."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -147,7 +146,7 @@ def quiet_backend() -> Iterator[None]:
 
 
 def picture_bytes(axes: Axes, suffix: str) -> bytes:
-    """The figure of these axes as a PNG, SVG or PDF file, without the time of day in it."""
+    """The figure of these axes as a PNG, SVG or PDF file without a timestamp."""
     figure = axes.get_figure(root=True)
     assert figure is not None  # axes are always drawn on one
     buffer = io.BytesIO()

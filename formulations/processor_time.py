@@ -1,6 +1,6 @@
 """The clock of time limits: processor time of this process, without what compiling loops takes.
 
-A busy machine and the first use of a loop leave a limited answer as it is. Imported without the compiler.
+So a busy machine or a first compilation does not change a limited answer. This module does not import the compiler.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 _listener: Callable[[bool], None] | None = None
-#: Processor seconds of all compiling that ended; when the present one began.
+#: Processor seconds of all finished compiling; start of the current compiling.
 _compiled: float = 0.0
 _began: float | None = None
 
@@ -21,7 +21,7 @@ def processor_seconds() -> float:
 
 
 def set_listener(listener: Callable[[bool], None] | None) -> None:
-    """Have a function called when compiling begins (True) and ends (False); None: no function."""
+    """Set the function that is called when compiling begins (True) and ends (False), or None."""
     global _listener
     _listener = listener
 

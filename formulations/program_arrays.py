@@ -17,7 +17,7 @@ ValueT = TypeVar("ValueT")
 
 
 def frozen(array: ArrayT) -> ArrayT:
-    """The same numbers, read-only; copied if anybody could still write to them."""
+    """The same numbers, read-only; copied if another array could still write to them."""
     base = array if array.base is None else array.base
     if not (isinstance(base, np.ndarray) and not base.flags.writeable and not array.flags.writeable):
         array = array.copy()

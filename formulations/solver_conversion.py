@@ -1,6 +1,6 @@
 """Solver arrays and names as PuLP problems and HiGHS models, and back.
 
-Traps of PuLP that stop here:
+Traps of PuLP that are handled here:
 
 * ``a-1`` and ``a+1`` become one name: names are made safe and kept distinct.
 * Variables without constraint or cost vanish from a problem: every variable is in the objective.
@@ -120,7 +120,7 @@ def safe_names(names: Sequence[str]) -> list[str]:
     ``x[a-1]`` and ``x[a+1]`` become ``x_a_1`` and ``x_a_1_2``.
     """
     joined = "\n".join(names).translate(_UNSAFE).split("\n")  # one call for all of them
-    if len(joined) != len(names):  # somebody's name holds a line break
+    if len(joined) != len(names):  # a name contains a line break
         joined = [name.translate(_UNSAFE).replace("\n", "_") for name in names]
     safe = [name.rstrip("_") or "_" for name in joined]
     if len(set(safe)) == len(safe):

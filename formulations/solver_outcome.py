@@ -45,7 +45,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """Options of a solve; an engine that cannot honour one refuses it instead of ignoring it.
+    """Options of a solve; an engine refuses an option that it does not support.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ class SolveOptions:
         Another PuLP solver (``pulp`` engine only): by its PuLP name, such as ``"COIN_CMD"``, or as an object with its
         own options, such as ``pulp.GUROBI(msg=False, timeLimit=60)``; other options are then refused.
     offer
-        Set by ``Model.solve(report=...)``: where a model with stages or a search offers answers as it comes by them.
-        Engines do not look at it.
+        Set by ``Model.solve(report=...)``: receives intermediate answers of models with stages or a search.
+        Engines ignore it.
     """
 
     time_limit_s: float | None = None
@@ -151,8 +151,7 @@ class Unboundedness:
     ray
         (n,) a ray of feasible answers from there along which the objective improves without bound.
     cycle
-        (k,) arcs without capacity that follow one another and cost less than nothing (networks; the ray sends one unit
-        along them).
+        (k,) arcs without capacity that form a cycle of negative cost (networks; the ray sends one unit along it).
     """
 
     message: str

@@ -1,7 +1,7 @@
-"""What is to be scheduled: schema, files, generators, importers (imports nothing else of flowlex).
+"""Problem instances: schemas, files, generators and importers (imports no other package of flowlex).
 
-The public names are listed once, in ``__init__.pyi``; each is imported when it is first used, and so are kinds, formats
-and generators (see `flowlex.instances.extensions`): their classes take most of a second to make.
+``__init__.pyi`` lists the public names. Names, kinds, formats and generators are imported on first use (see
+`flowlex.instances.extensions`), because creating their classes takes most of a second.
 """
 
 import lazy_loader

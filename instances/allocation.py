@@ -30,45 +30,45 @@ GpuCount = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 
 
 class GpuType(Part):
-    """So many equal GPUs, at a price each."""
+    """A type of GPU: the number of identical GPUs and the price of each."""
 
     name: Name
     count: GpuCount
-    """How many there are."""
+    """Number of GPUs of the type."""
     usd_per_hour: NonNegative = 0.0
     """Price of one, in US dollars per hour."""
 
 
 class JobType(Part):
-    """A kind of training: how many GPUs it uses at once, and steps per second on each GPU type (0 where left out)."""
+    """A kind of training job: GPUs used at once, and steps per second on each GPU type (0 if left out)."""
 
     name: Name
     gpus: GpuCount = 1
     """GPUs that a job of the type uses at once."""
     steps_per_s: dict[Name, NonNegative]
-    """Steps per second on each GPU type; left out: it does not run there."""
+    """Steps per second by GPU type; it does not run on a GPU type that is left out."""
 
 
 class PairThroughput(Part):
-    """Steps per second of two job types that share their GPUs, of one GPU type (space sharing)."""
+    """Throughputs of two job types that share GPUs of one type (space sharing), in steps per second."""
 
     job_types: tuple[Name, Name]
-    """The two types, of equal numbers of GPUs."""
+    """The two job types; both use the same number of GPUs."""
     gpu_type: Name
-    """Where they share."""
+    """The GPU type that they share."""
     steps_per_s: tuple[NonNegative, NonNegative]
-    """Steps per second of the first and of the second."""
+    """Steps per second of the first and of the second job type."""
 
 
 class PairTable(Part):
-    """Steps per second of job types that share GPUs of one type, as a square table: many pairs in little space."""
+    """Throughputs of job types that share GPUs of one type, as a square table (shorter than a list of pairs)."""
 
     gpu_type: Name
-    """Where they share."""
+    """The GPU type that they share."""
     job_types: tuple[Name, ...]
-    """What the rows and columns of the table stand for."""
+    """Job types of the rows and columns."""
     steps_per_s: tuple[tuple[NonNegative, ...], ...]
-    """Row a, column b: steps per second of type a beside type b; a pair with 0 both ways does not share."""
+    """Row a, column b: steps per second of type a when it shares with type b; a pair with two zeros cannot share."""
 
     @cached_property
     def beside(self) -> Floats:
@@ -84,51 +84,51 @@ class Entity(Part):
 
     name: Name
     weight: Positive = 1.0
-    """Its part of the cluster, relative to other entities."""
+    """Its share of the cluster, relative to other entities."""
     inside: Literal["fair", "fifo"] = "fair"
-    """How its jobs share: ``fair`` by their weights, ``fifo`` the earliest first."""
+    """How its jobs share: ``fair`` in proportion to their weights, ``fifo`` in order of arrival."""
 
 
 class AllocationJob(Part):
-    """A job; the order of jobs is the order in which they came."""
+    """A training job; jobs are listed in order of arrival."""
 
     name: Name
     job_type: Name
     """Its kind of training."""
     weight: Positive = 1.0
-    """Its claim, relative to other jobs."""
+    """Its share, relative to other jobs."""
     steps_left: Positive | None = None
     """Steps until it is done; makespan, finish-time fairness and deadlines need it."""
     running_s: NonNegative = 0.0
     """Seconds since it was submitted."""
     isolated_s: NonNegative = 0.0
-    """Seconds it would have run so far in a cluster of its own share (finish-time fairness)."""
+    """Seconds it would have run so far in a cluster of the size of its share (finish-time fairness)."""
     entity: Name | None = None
-    """Whose it is."""
+    """The entity that owns it."""
     deadline_s: Positive | None = None
     """Seconds from now until it must be done."""
 
 
 class Limit(Part):
-    """A floor and a cap on the GPUs held on average by one job or entity (all, when neither), of one type (or all).
+    """Bounds on the average number of GPUs, of one type or of all, that a job, an entity or all jobs hold.
 
     Parameters
     ----------
     least_gpus, most_gpus
-        Floor and cap; a pair that shares GPUs holds them once.
+        Lower and upper bound; GPUs that a pair shares count once.
     """
 
     job: Name | None = None
-    """Whose; null: of no job in particular."""
+    """The job; null for no particular job."""
     entity: Name | None = None
-    """Whose; null: of no entity in particular."""
+    """The entity; null for no particular entity."""
     gpu_type: Name | None = None
-    """Of which type; null: of all together."""
+    """The GPU type; null for all types together."""
     least_gpus: NonNegative = 0.0
     most_gpus: NonNegative | None = None
 
 
-# Compared by identity, so that equal instances stay equal whether or not this view was made.
+# Compared by identity: equal instances must stay equal whether or not this view was built.
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocationArrays:
     """The instance as arrays. Sizes: n jobs, J GPU types, P pair throughputs, E entities."""
@@ -160,16 +160,16 @@ class AllocationInstance(Instance):
     Attributes
     ----------
     gpu_types, job_types
-        The GPUs, and what is trained on them; at least one type each. Prices in US dollars per hour, speeds in steps/s.
+        GPU types and job types, at least one of each. Prices in US dollars per hour, speeds in steps/s.
     jobs
         At least one, in order of arrival; times in seconds. Each runs on some GPU type that has enough GPUs.
     pairs, pair_tables
-        Speeds in steps/s of types that share GPUs, listed or as one table per GPU type; both types use the same number
-        of GPUs.
+        Throughputs of job types that share GPUs, in steps/s, as a list or as one table per GPU type. Both types of a
+        pair use the same number of GPUs.
     entities
-        Owners of jobs, each with its own name; empty: nobody in particular.
+        Owners of jobs, with unique names; may be empty.
     limits
-        Floors and caps in GPUs, each of at most one job or entity; no floor exceeds its cap.
+        Lower and upper bounds in GPUs, each for at most one job or entity; no lower bound exceeds its upper bound.
     """
 
     kind: Literal["allocation"] = "allocation"
@@ -267,7 +267,7 @@ class AllocationInstance(Instance):
 
     @cached_property
     def arrays(self) -> AllocationArrays:
-        """The instance as arrays, made once."""
+        """The instance as arrays, built once."""
         types = {t.name: j for j, t in enumerate(self.gpu_types)}
         kinds = {kind.name: k for k, kind in enumerate(self.job_types)}
         entities = {entity.name: e for e, entity in enumerate(self.entities)}

@@ -24,6 +24,6 @@ def floats(values: Iterable[float | None]) -> Floats:
 
 
 def numbered(keys: Iterable[Hashable]) -> Integers:
-    """The number of each key, in order of first appearance."""
+    """Number the keys in order of first appearance; return the number of each."""
     number: dict[Hashable, int] = {}
     return np.array([number.setdefault(key, len(number)) for key in keys], np.int64)

@@ -1,7 +1,7 @@
 """A cluster over time: nodes with places for tasks, disks and links; jobs that arrive, each a graph of tasks.
 
 Sources: Tang et al. 2022 (jobs as graphs, shards with replicas, racks with uplinks); Chen et al. 2017 (slots, labels,
-priorities). A *place* is what tasks run on: a GPU, the cores of a node, a machine with so many slots.
+priorities). A *place* runs tasks: a GPU, the cores of a node, or a machine with a number of slots.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ class Place(Part):
 
 
 class Outage(Part):
-    """A time in which a node is down: its tasks stop, what they made on it is lost."""
+    """A period in which a node is down: its tasks stop, and the task outputs on it are lost."""
 
     from_s: NonNegative
-    """When it fails."""
+    """Time of the failure."""
     until_s: Positive | None = None
-    """When it returns; null: never."""
+    """Time of the return; null: never."""
 
 
 class ClusterNode(Part):
-    """A machine; one without places may still hold data."""
+    """A machine; a machine without places may still hold data."""
 
     name: Name
     """Unique among the nodes."""
     rack: Name = "rack1"
     """Nodes of a rack share its uplink."""
     places: tuple[Place, ...] = ()
-    """What runs tasks here."""
+    """Places that run tasks."""
     labels: tuple[Name, ...] = ()
-    """What tasks may like or need, such as ``gpu``."""
+    """Properties that tasks may prefer or require, such as ``gpu``."""
     outages: tuple[Outage, ...] = ()
-    """When it is down, in order of time."""
+    """Its periods of downtime, in order of time."""
 
 
 class Read(Part):
-    """Data that a task needs before it computes: a shard with its replicas, or what another task made."""
+    """Data that a task reads before it computes: a shard with replicas, or the output of another task."""
 
     size_mb: Positive
     """In MB."""
     replicas: tuple[Name, ...] = ()
-    """Nodes that hold it; the nearest that is up is read."""
+    """Nodes that hold it; the task reads from the nearest one that is up."""
     task: Name | None = None
-    """The task that made it, of the same job; read from where that task ran."""
+    """The task of the same job that produced it; read from the node where that task ran."""
 
     @model_validator(mode="after")
     def _one(self) -> Read:
@@ -67,7 +67,7 @@ class Read(Part):
 
 
 class ClusterTask(Part):
-    """A unit of work: it takes its demand of one place, reads, computes, and gives the place back."""
+    """A unit of work: it occupies its demand of one place, reads, computes, and releases the demand."""
 
     name: Name
     """Unique among all tasks."""
@@ -76,28 +76,28 @@ class ClusterTask(Part):
     compute_s: NonNegative
     """Seconds of computing once the data are there."""
     reads: tuple[Read, ...] = ()
-    """Read at the same time."""
+    """Inputs, read in parallel."""
     after: tuple[Name, ...] = ()
-    """Further tasks of the job that must have ended, without reading from them."""
+    """Other tasks of the job that must end first; it does not read from them."""
     slow: Mapping[Name, Positive] = Field(default_factory=dict)
-    """By label: computing takes so many times as long on a node *without* the label."""
+    """By label: factor by which computing takes longer on a node *without* the label."""
     fast: Mapping[Name, Positive] = Field(default_factory=dict)
-    """By label: computing is so many times as fast on a node *with* the label."""
+    """By label: factor by which computing is faster on a node *with* the label."""
     keeps: bool = False
-    """When it is stopped, what it has computed is kept (a checkpoint); else it starts anew."""
+    """Whether it keeps its progress when it is stopped (a checkpoint); otherwise it starts anew."""
 
 
 class ClusterJob(Part):
-    """Tasks of one user; the reads and ``after`` make a graph."""
+    """Tasks of one user; their reads and ``after`` form a directed acyclic graph."""
 
     name: Name
     """Unique among the jobs."""
     tasks: tuple[ClusterTask, ...] = Field(min_length=1)
-    """At least one, each after those that it needs."""
+    """At least one, in topological order."""
     arrival_s: NonNegative = 0.0
-    """When it is submitted."""
+    """Time of submission."""
     user: Name = "user"
-    """Whose queue it joins."""
+    """The user whose queue it joins."""
     priority: Annotated[int, Field(ge=0, le=1000)] = 0
     """Smaller is more important."""
 
@@ -112,9 +112,9 @@ class ClusterWorkload(Instance):
     uplink_mb_per_s, aggregation_mb_per_s
         Bandwidth of each rack in each direction, and of the switch between the racks, in MB/s; null for no limit.
     nodes
-        Names of nodes and places are unique; the outages of a node follow each other.
+        Names of nodes and places are unique; the outages of a node are disjoint and in order of time.
     jobs
-        At least one; times in seconds. Some place is large enough for each task, and a task needs earlier tasks only.
+        At least one; times in seconds. Each task fits some place and depends on earlier tasks only.
     jobs_at_once
         Number of jobs that run at a time; null for no limit.
     """

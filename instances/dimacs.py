@@ -8,10 +8,9 @@ The text format of the First DIMACS Implementation Challenge (1991)::
     a TAIL HEAD LOWER CAPACITY COST
 
 Nodes are numbered from 1 (in messages and answers too); a node without an ``n`` line supplies nothing; all numbers
-are integers. A file is recognised by its first line that is not a comment, whatever it is called. What the format
-leaves open is settled here: a capacity of -1 means no upper bound (other negative capacities are refused, as are
-negative lower bounds), self-loops and parallel arcs are allowed, and ``n`` and ``a`` lines may follow the problem
-line in any order.
+are integers. A file is recognised by its first line that is not a comment, independent of its name. Choices that the
+format leaves open: a capacity of -1 means no upper bound (other negative capacities are errors, as are negative lower
+bounds), self-loops and parallel arcs are allowed, and ``n`` and ``a`` lines may follow the problem line in any order.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from flowlex.instances.files import TextFormat, register_text_format
 from flowlex.instances.instance_base import Instance, InstanceError
 from flowlex.instances.min_cost_flow import UNBOUNDED, NetworkInstance
 
-#: More nodes than this are refused, and many more than the lines name: a mistyped count must not exhaust the memory.
+#: Most nodes accepted; far more than the other lines can name are refused too. A typo must not exhaust the memory.
 MAX_NODES = 10_000_000
 _MANY_NODES = 100_000
 
 _COMMENTS = re.compile(r"(\s*c[^\n]*)*\s*")
 _FIRST_LINE = re.compile(r"p(\s|$)|[na]\s+[+-]?[0-9]")
-#: NumPy reads what does not fit into 64 bits as their largest number, so big ones get a closer look.
+#: NumPy silently clips integers to 64 bits, so lines with larger numbers than this are parsed one by one.
 _SAFE = 10**18
 _FORMS = {
     "p": ("p min NODES ARCS", 2, 2),
@@ -45,7 +44,7 @@ _FORMS = {
 
 
 def looks_like_dimacs(text: str) -> bool:
-    """Say whether the first line that is neither blank nor a comment is one of a DIMACS flow file.
+    """Return whether the first line that is neither blank nor a comment belongs to a DIMACS flow file.
 
     A JSON document never starts that way.
     """
@@ -66,7 +65,7 @@ def parse_dimacs(text: str, name: str = "unnamed") -> NetworkInstance:
     Raises
     ------
     InstanceError
-        For anything that is not such a file, naming the line; no other exception.
+        The text is not a valid file; the error names the line. No other exception is raised.
     """
     rows = text.replace("\r\n", "\n").split("\n")
     plain = [row[:2] == "a " for row in rows]
@@ -107,7 +106,7 @@ def parse_dimacs(text: str, name: str = "unnamed") -> NetworkInstance:
 def format_dimacs(instance: Instance) -> str:
     """Return a network as DIMACS text: comments, problem line, supplies that are not zero, arcs.
 
-    Node names have no place in the format and are left out, and so is the instance's name.
+    The format cannot hold the names of the nodes and of the instance, so both are left out.
 
     Parameters
     ----------
@@ -117,7 +116,7 @@ def format_dimacs(instance: Instance) -> str:
     Raises
     ------
     InstanceError
-        The instance is no network.
+        The instance is not a network.
     """
     if not isinstance(instance, NetworkInstance):
         raise InstanceError(f"a DIMACS file holds networks, this is kind {instance.kind!r}; use .json or .json.gz")
@@ -132,7 +131,7 @@ def format_dimacs(instance: Instance) -> str:
 
 @dataclass(slots=True)
 class _File:
-    """What has been read line by line."""
+    """The content of the lines read so far."""
 
     problem: tuple[int, int, int] | None = None  # line number, nodes, arcs
     supply: dict[int, tuple[int, int]] = field(default_factory=dict)  # line number and supply by node
@@ -140,7 +139,7 @@ class _File:
     comments: list[str] = field(default_factory=list)
 
     def read(self, rows: list[str], start: int, before: int = 0) -> None:
-        """Read lines, the first of which has the number ``start``, after so many arcs that were read at once."""
+        """Read lines numbered from ``start``; ``before`` arcs have been read by `_fast_columns`."""
         for number, row in enumerate(rows, start):
             line = row.strip()
             if line[:1] in ("", "c"):
@@ -181,10 +180,10 @@ class _File:
 
 
 def _fast_columns(arcs: list[str], file: _File) -> Integers | None:
-    """(5, A) numbers of the arc lines, or None when a line needs a closer look, such as one that is wrong.
+    """Return the (5, A) numbers of the arc lines, or None if lines must be parsed one by one, as with an error.
 
-    Takes only lines of digits, signs and single spaces. Each has at most as many numbers as spaces, that is
-    five; so if there are five a line in all, there are five in each.
+    Accepts only digits, signs and single spaces. A line has five spaces and so at most five numbers; if the total
+    is five per line, each line has five.
     """
     text = " ".join([line[2:] for line in arcs])
     plain = text.isascii() and not text.encode().translate(None, b"0123456789 -")

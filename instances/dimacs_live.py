@@ -1,21 +1,21 @@
-"""Networks that change: rounds of incremental DIMACS lines, read from a stream as they come.
+"""Incremental DIMACS: rounds of changes to a network, read from a stream as they arrive.
 
-The language in which Firmament talks to its solver Flowlessly, as the sources of both define it (src/graphs/graph.cc;
+The format that Firmament sends to its solver Flowlessly, as the sources of both define it (src/graphs/graph.cc;
 src/scheduling/flow/dimacs_*.cc)::
 
     c EOI                                            the round ends here: solve
     c EOS                                            the stream ends here
-    p min NODES ARCS                                 first of all; nodes 1 to NODES are there from the start
-    n NODE SUPPLY [TYPE]                             a new node, or another supply of one that is there
+    p min NODES ARCS                                 the first line; nodes 1 to NODES exist from the start
+    n NODE SUPPLY [TYPE]                             a new node, or a new supply of an existing node
     a TAIL HEAD LOWER CAPACITY COST [TYPE]           a new arc
-    x TAIL HEAD LOWER CAPACITY COST [TYPE [OLD]]     an arc changes; capacity 0 removes it, an arc not there is added
+    x TAIL HEAD LOWER CAPACITY COST [TYPE [OLD]]     changes an arc; capacity 0 removes it, a missing arc is added
     d SUPPLY POTENTIAL ARCS [TYPE]                   a new node that takes the least free number; its arcs follow as
                                                      ``a`` lines, in which 0 stands for it
-    r NODE                                           a node goes, and all its arcs
+    r NODE                                           removes a node and all its arcs
 
-Types of nodes: 0 other, 1 task, 2 place (what leads to the sink), 3 sink. A type of an arc says whether a task runs
-there; it and POTENTIAL are hints to that solver and change no optimum. Where several arcs join the same two nodes, OLD
-(the cost so far) says which is meant. Capacity -1 means none, as in our DIMACS files.
+Types of nodes: 0 other, 1 task, 2 place (leads to the sink), 3 sink. The type of an arc says whether a task runs there.
+Arc types and POTENTIAL are hints to Flowlessly and do not change the optimum. Among parallel arcs, OLD (the previous
+cost) identifies the one meant. Capacity -1 means no upper bound, as in our DIMACS files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SetNode(NamedTuple):
 
 
 class AddArc(NamedTuple):
-    """An ``a`` line; ``capacity`` is None where there is none."""
+    """An ``a`` line; ``capacity`` is None for no upper bound."""
 
     line: int
     tail: int
@@ -53,7 +53,7 @@ class AddArc(NamedTuple):
 
 
 class ChangeArc(NamedTuple):
-    """An ``x`` line; ``old`` is the cost so far, None where it is not given."""
+    """An ``x`` line; ``old`` is the previous cost, None if it is not given."""
 
     line: int
     tail: int
@@ -65,7 +65,7 @@ class ChangeArc(NamedTuple):
 
 
 class NewNode(NamedTuple):
-    """A ``d`` line with the arcs that follow it; in them node 0 is the new one."""
+    """A ``d`` line with the arcs that follow it; node 0 in them is the new node."""
 
     line: int
     supply: int
@@ -85,18 +85,18 @@ Change: TypeAlias = SetNode | AddArc | ChangeArc | NewNode | RemoveNode
 
 @dataclass
 class Round:
-    """What changes before the next optimum."""
+    """The changes between two solves."""
 
     number: int  # from 1
-    line: int = 0  # the line that ends it
-    nodes: int | None = None  # how many nodes the problem line declares; given in the first round only
+    line: int = 0  # number of the line that ends it
+    nodes: int | None = None  # number of nodes that the problem line declares; None after the first round
     changes: list[Change] = field(default_factory=list)
 
 
 def rounds(lines: Iterable[bytes]) -> Iterator[Round]:
-    """Read a stream and yield each round as soon as its last line is there.
+    """Read a stream and yield each round as soon as its last line has arrived.
 
-    What follows the last ``c EOI`` is a round of its own, so that a plain DIMACS file is one round.
+    Lines after the last ``c EOI`` form a round, so a plain DIMACS file is one round.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def rounds(lines: Iterable[bytes]) -> Iterator[Round]:
 
 
 class _Reader:
-    """The round so far, and the arcs that a ``d`` line still wants."""
+    """Parser state: the current round, and the number of arcs that the last ``d`` line still expects."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -211,7 +211,7 @@ class _Reader:
         return lower, None if capacity < 0 else capacity, cost
 
 
-#: By letter: how the line reads, and how many numbers it has at least and at most.
+#: By letter: the form of the line, and its least and greatest number of integers.
 _FORMS = {
     "p": ("p min NODES ARCS", 2, 2),
     "n": ("n NODE SUPPLY [TYPE]", 2, 3),
@@ -223,7 +223,7 @@ _FORMS = {
 
 
 def read_line(number: int, text: str, forms: Mapping[str, tuple[str, int, int]]) -> tuple[str, list[int]]:
-    """Letter and numbers of a line that is no comment; ``forms`` as `_FORMS`."""
+    """Parse a line that is no comment into its letter and integers; ``forms`` has the layout of `_FORMS`."""
     letter, *words = text.split()
     if letter not in forms:
         *some, last = ("c", *forms)
@@ -240,7 +240,7 @@ def read_line(number: int, text: str, forms: Mapping[str, tuple[str, int, int]])
 
 
 def check_bounds(number: int, lower: int, capacity: int) -> None:
-    """Refuse the line of an arc whose bounds cannot be met; a capacity of -1 is none."""
+    """Raise `InstanceError` if the bounds of an arc are infeasible; capacity -1 means no upper bound."""
     if lower < 0 or capacity < -1:
         refuse_line(number, f"bounds {lower} and {capacity}; only a capacity of -1 (none) may be negative")
     if 0 <= capacity < lower:
@@ -248,5 +248,5 @@ def check_bounds(number: int, lower: int, capacity: int) -> None:
 
 
 def refuse_line(number: int, reason: str) -> NoReturn:
-    """Raise the error of a line."""
+    """Raise `InstanceError` for a line."""
     raise InstanceError(reason, place=f"line {number}")

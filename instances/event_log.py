@@ -1,7 +1,7 @@
-"""What happens to a cluster or a network over time, as JSON lines: one event a line, applied in order.
+"""Event logs of a cluster or a network as JSON lines: one event per line, applied in order.
 
-A log of a cluster may open with a ``cluster`` event holding a whole flow-scheduling instance; one of transfers opens
-with a ``network``. ``step`` asks the scheduler to decide; whoever replays a log without ``step`` cuts it into steps.
+A log of a cluster may start with a ``cluster`` event that holds a flow-scheduling instance; a log of transfers starts
+with ``network``. A ``step`` event asks the scheduler to decide; the replay divides a log without ``step`` into steps.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from flowlex.instances.jit import Machine as Port
 
 
 class Timed(Part):
-    """What happens at a time."""
+    """An event at a time."""
 
     at_s: NonNegative = 0.0
 
 
 class Network(Timed):
-    """The machines and the grid to begin with (see `flowlex.instances.jit.JitInstance`)."""
+    """The initial machines and time grid (see `flowlex.instances.jit.JitInstance`)."""
 
     event: Literal["network"] = "network"
     machines: Annotated[tuple[Port, ...], Field(min_length=2)]
@@ -45,7 +45,7 @@ class Network(Timed):
 
 
 class Arrive(Timed):
-    """A job is submitted, with its DAG; its ``arrival_s`` is not looked at."""
+    """A job is submitted with its DAG; its ``arrival_s`` is ignored."""
 
     event: Literal["arrive"] = "arrive"
     job: Job
@@ -59,7 +59,7 @@ class Withdraw(Timed):
 
 
 class Sent(Timed):
-    """What is left of a transfer, where that is not what was planned."""
+    """The remaining size of a transfer, if it differs from the plan."""
 
     event: Literal["sent"] = "sent"
     transfer: Name
@@ -67,14 +67,14 @@ class Sent(Timed):
 
 
 class Cluster(Timed):
-    """The cluster to begin with."""
+    """The initial cluster."""
 
     event: Literal["cluster"] = "cluster"
     instance: FlowInstance
 
 
 class _Ties(Timed):
-    """Rules that tie tasks together, as an instance states them."""
+    """An event with gang, spread and affinity rules, as in an instance."""
 
     gangs: tuple[Gang, ...] = ()
     spreads: tuple[TaskSpread, ...] = ()
@@ -82,19 +82,19 @@ class _Ties(Timed):
 
     @property
     def rules(self) -> tuple[Gang | TaskSpread | Affinity, ...]:
-        """All of them."""
+        """All rules."""
         return (*self.gangs, *self.spreads, *self.affinities)
 
 
 class Submit(_Ties):
-    """A job arrives, with rules over its tasks (and others that are here), all or nothing."""
+    """A job arrives with rules over its tasks and tasks already present; job and rules are accepted together."""
 
     event: Literal["submit"] = "submit"
     job: FlowJob
 
 
 class Tie(_Ties):
-    """Rules over jobs and tasks that are here, all or none of them."""
+    """Rules over present jobs and tasks are added, all or none."""
 
     event: Literal["tie"] = "tie"
 
@@ -106,7 +106,7 @@ class Tie(_Ties):
 
 
 class Untie(Timed):
-    """A rule holds no more."""
+    """A rule is removed."""
 
     event: Literal["untie"] = "untie"
     kind: Literal["gang", "spread", "affinity"]
@@ -143,7 +143,7 @@ class RemoveMachine(Timed):
 
 
 class SetSlots(Timed):
-    """A machine runs more or fewer tasks from now on."""
+    """The number of slots of a machine changes."""
 
     event: Literal["set_slots"] = "set_slots"
     machine: Name
@@ -159,7 +159,7 @@ class SetPriority(Timed):
 
 
 class SetCost(Timed):
-    """A task's cost on one machine is set, or with null left to the goals again."""
+    """A task's cost on one machine is set; null returns it to the cost model."""
 
     event: Literal["set_cost"] = "set_cost"
     task: Name
@@ -168,7 +168,7 @@ class SetCost(Timed):
 
 
 class UpdateShares(Timed):
-    """A job's claim to the cluster changes; what is not given stays."""
+    """A job's share of the cluster changes; values not given stay."""
 
     event: Literal["update_shares"] = "update_shares"
     job: Name
@@ -178,7 +178,7 @@ class UpdateShares(Timed):
 
 
 class SetPreemption(Timed):
-    """What preempting a job's running tasks costs, and how many an hour may be; what is not given stays."""
+    """A job's preemption cost or its limit of preemptions per hour changes; values not given stay."""
 
     event: Literal["set_preemption"] = "set_preemption"
     job: Name
@@ -187,7 +187,7 @@ class SetPreemption(Timed):
 
 
 class Relabel(Timed):
-    """A machine has other labels or stands in another rack; what is not given stays."""
+    """The labels or the rack of a machine change; values not given stay."""
 
     event: Literal["relabel"] = "relabel"
     machine: Name
@@ -196,14 +196,14 @@ class Relabel(Timed):
 
 
 class SetQueues(Timed):
-    """Other quotas; every queue that a job is in must be among them."""
+    """The queues are replaced; the new ones must include every queue that a job is in."""
 
     event: Literal["set_queues"] = "set_queues"
     queues: tuple[Queue, ...]
 
 
 class SetGoals(Timed):
-    """Another cost model, by name: quincy, borg, alsched, load_spread, random, none."""
+    """The cost model changes, by name: quincy, borg, alsched, load_spread, random, none."""
 
     event: Literal["set_goals"] = "set_goals"
     goals: Name
@@ -223,9 +223,9 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(Event)
 
 
 class EventLog:
-    """A log in a file (plain or gzip), read line by line as it is iterated over, however long it is.
+    """An event log in a file (plain or gzip); iteration reads one line at a time.
 
-    Reading ends with the file or with the first damaged line; ``damage`` then says what stopped it.
+    Iteration ends at the end of the file or at the first damaged line; ``damage`` then holds the error.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -260,7 +260,7 @@ def write_event_log(events: Iterable[Part], path: str | Path) -> None:
 
 
 def events_of(instance: JitInstance) -> Iterator[Network | Arrive]:
-    """An instance as a log: its network, then its jobs in order of arrival."""
+    """Yield an instance as an event log: its network, then its jobs in order of arrival."""
     yield Network(machines=instance.machines, slot_s=instance.slot_s, unit_mb=instance.unit_mb)
     for job in sorted(instance.jobs, key=lambda j: j.arrival_s):
         yield Arrive(at_s=job.arrival_s, job=job)

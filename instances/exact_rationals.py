@@ -1,9 +1,8 @@
-"""Numbers as they are written: exact rationals from decimal text.
+"""Exact rationals from decimal text.
 
-A float read from a file is the binary number next to what was written; the shortest decimal that names it is the text
-itself (up to 15 digits, and the text again to 17). So ``0.1`` is one tenth here. Reading belongs to the instances;
-bringing several rationals to a common unit is arithmetic and lives in `flowlex.formulations.common_denominator`.
-Neither package may import the other; both use `fractions.Fraction`.
+A float is the binary number nearest to the text of the file, and its ``repr`` is the shortest decimal of the same
+float. Up to 15 significant digits, ``repr`` gives the number of the text. So ``0.1`` is one tenth here. Common
+denominators are computed in `flowlex.formulations.common_denominator`; neither package may import the other.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from functools import lru_cache
 
 import numpy as np
 
-#: Digits and exponents are bounded: "1e999999999" is a short text and a number that fills the memory.
+#: Digits and exponents are bounded: the number of a short text such as "1e999999999" would exhaust the memory.
 _TEXT = re.compile(r"-?\d{1,4000}(/0*[1-9]\d{0,3999}|(\.\d{1,4000})?([eE][-+]?\d{1,3})?)")
 
 
 def rational(number: float | str | Decimal | Fraction) -> Fraction:
-    """The number that the decimal text says; integers, of Python or NumPy, are kept.
+    """Return the exact value of a decimal text, a float (by its shortest text) or an integer (Python or NumPy).
 
-    The one reader of exact numbers: instances, models and certificates all read by it.
+    Instances, models and certificates all read exact numbers with this function.
 
     Examples
     --------
@@ -48,6 +47,6 @@ def _read(text: str) -> Fraction:
 
 
 def rationals(numbers: Iterable[float | str | Decimal | Fraction]) -> list[Fraction]:
-    """`rational` of each; a number that occurs often is read once."""
+    """Apply `rational` to each number; repeated numbers are read once."""
     seen: dict[float | str | Decimal | Fraction, Fraction] = {}
     return [seen[x] if x in seen else seen.setdefault(x, rational(x)) for x in numbers]

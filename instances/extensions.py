@@ -1,7 +1,7 @@
-"""Kinds, generators and importers of this package and of others, found by name.
+"""Find instance kinds, generators and importers of this package and of others by name.
 
-Another package names what it adds in its ``pyproject.toml``; installing it is enough, in Python and on the command
-line each::
+Another package declares its additions in its ``pyproject.toml``; once it is installed, Python and the command line
+find them::
 
     [project.entry-points."flowlex.instances"]
     my-problem = "my_package:MyInstance"            # the name is the kind
@@ -12,7 +12,7 @@ line each::
     [project.entry-points."flowlex.importers"]
     my-trace = "my_package:read_my_trace"           # a function of typed parameters that returns an instance
 
-Nothing is imported before its name is asked for, or all are listed: a command pays for the kind that it reads.
+A module is imported when its name is asked for or all are listed, so a command imports only the kind that it reads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KINDS = {
 
 
 def kinds() -> tuple[str, ...]:
-    """All kinds of instance, sorted; those of other packages by the names they gave."""
+    """Return all instance kinds, sorted, including those of other packages."""
     return tuple(sorted({*_KINDS, *Instance.registry, *added_names("flowlex.instances")}))
 
 
@@ -67,7 +67,7 @@ def added_names(group: str) -> tuple[str, ...]:
 
 
 def added(group: str, name: str) -> Any:
-    """Import what another package adds under a name; None when there is none."""
+    """Import the object that another package adds under a name; return None if there is none."""
     entries = entry_points(group=group, name=name)
     if not entries:
         return None
@@ -76,7 +76,7 @@ def added(group: str, name: str) -> Any:
         raise InstanceError(f"{packages} both offer {name!r} to {group}; remove one of them")
     try:
         return next(iter(entries)).load()
-    except Exception as error:  # whatever another package does when it is imported
+    except Exception as error:  # importing another package can raise anything
         reason = f"{packages} offers {name!r} but cannot be imported: {type(error).__name__}: {error}"
         raise InstanceError(f"{reason}; mend or remove it") from error
 
@@ -88,7 +88,7 @@ def owner(group: str, name: str) -> str:
 
 
 def load_added(group: str, load: Callable[[str, str], Any] = added) -> dict[str, Any]:
-    """Import all that other packages add to a group; one that ``load`` refuses is left out with a warning."""
+    """Import all additions of other packages to a group; skip, with a warning, each that ``load`` refuses."""
     found = {}
     for name in added_names(group):
         try:

@@ -1,4 +1,4 @@
-"""What is said of fields: by numpydoc sections, and by texts below the fields of a class."""
+"""Descriptions of fields, from numpydoc sections and from the strings below the fields of a class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEXT = re.compile(r"\n\n\w[^\n]*\n-{3,}\n")
 
 
 def parameters(docstring: str | None) -> dict[str, str]:
-    """Name to meaning, on one line; ``a, b`` are two names of one meaning."""
+    """Return each parameter's description as one line; parameters listed as ``a, b`` share one."""
     parts = _HEAD.split(inspect.cleandoc(docstring or ""), maxsplit=1)
     said: dict[str, str] = {}
     names: list[str] = []
@@ -28,9 +28,9 @@ def parameters(docstring: str | None) -> dict[str, str]:
 
 
 def describe(schema: dict[str, Any], cls: type) -> None:
-    """Describe in a JSON Schema what is said of a class's fields.
+    """Add the descriptions of a class's fields to its JSON Schema.
 
-    Pydantic's ``use_attribute_docstrings`` does so when a class is made, which takes most of the time of importing it.
+    Pydantic's ``use_attribute_docstrings`` does this on creation of the class, which is most of the import time.
     """
     said = parameters(cls.__doc__)
     for base in reversed(cls.__mro__):
@@ -46,7 +46,7 @@ def describe(schema: dict[str, Any], cls: type) -> None:
 def _below_fields(cls: type) -> dict[str, str]:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-    except (OSError, TypeError, SyntaxError):  # a class of no file
+    except (OSError, TypeError, SyntaxError):  # a class without a source file
         return {}
     assert isinstance(tree.body[0], ast.ClassDef)
     return {

@@ -1,4 +1,4 @@
-"""Types of the fields of instances: names, numbers and parts that refuse what they do not know."""
+"""Field types of instances: names, numbers, and parts that reject unknown fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files: where they lie (a path or a URL), their bytes, read whole or as a stream, and values as JSON."""
+"""File storage: paths and URLs, reading at once or as a stream, atomic writing, and values as JSON."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from typing import Any, BinaryIO, cast
 
 from flowlex.instances.input_errors import InstanceError
 
-#: What a gzip file may unfold to, in bytes: ten megabytes of it can hold ten thousand.
+#: Most bytes that a gzip file may decompress to: 10 MB of gzip can hold 10 GB.
 MAX_UNPACKED = 1 << 30
 
-#: Bytes read at a time: a stream asked for more allocates that much before it has read anything.
+#: Bytes per read: a stream allocates the requested amount before it reads anything.
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_bytes(path: str | Path, *, most: int = MAX_UNPACKED) -> bytes:
-    """Return the file's bytes, decompressed if they are gzip (by content), to at most ``most``."""
+    """Return the file's bytes; content that is gzip is decompressed, to at most ``most`` bytes."""
     path = location(path)
     data = read_packed(path, most)
     if not data:
@@ -60,7 +60,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_packed(path: Path, most: int = MAX_UNPACKED) -> bytes:
-    """The bytes as they are stored: a file up to the memory of this machine, a pipe or device to at most ``most``."""
+    """Return the stored bytes: of a file up to this machine's memory, of a pipe or device at most ``most``."""
     try:
         if path.is_file():
             size, memory = path.stat().st_size, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -78,7 +78,7 @@ def read_packed(path: Path, most: int = MAX_UNPACKED) -> bytes:
         raise
     except OSError as error:
         raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
-    except Exception as error:  # a store raises what its client library raises: no access, no such host
+    except Exception as error:  # a remote store raises exceptions of its client library: no access, no such host
         raise InstanceError(f"cannot be read: {type(error).__name__}: {error}", path=path) from error
     if len(data) > most:
         raise InstanceError(f"gives more than {most >> 20} MB; save what it gives in a file first", path=path)
@@ -86,10 +86,10 @@ def read_packed(path: Path, most: int = MAX_UNPACKED) -> bytes:
 
 
 def _read_pipe(path: Path, most: int) -> bytes:
-    """Read a pipe to its end; one to which nobody writes would never have one."""
+    """Read a pipe to its end; refuse a pipe without a writer, which would never end."""
     descriptor, first = os.open(path, os.O_RDONLY | os.O_NONBLOCK), None
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
-        with contextlib.suppress(BlockingIOError):  # somebody will write
+        with contextlib.suppress(BlockingIOError):  # a writer has the pipe open
             first = os.read(descriptor, min(most, _CHUNK))
         if first == b"":
             raise OSError(0, "nobody writes to this pipe; start the writer first, or give '-' and standard input")
@@ -113,7 +113,7 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def read_most(stream: BinaryIO | io.FileIO | gzip.GzipFile, most: int) -> bytes:
-    """The stream's bytes, to at most ``most``; takes an eighth more memory than what there is."""
+    """Read at most ``most`` bytes of a stream; uses an eighth more memory than it returns."""
     found = io.BytesIO()
     while most > 0 and (part := stream.read(min(most, _CHUNK))):
         most -= found.write(part)
@@ -121,7 +121,7 @@ def read_most(stream: BinaryIO | io.FileIO | gzip.GzipFile, most: int) -> bytes:
 
 
 def read_head(path: Path, most: int = 65_536) -> bytes:
-    """The first bytes of a regular file, decompressed if they are gzip; none where they cannot be read."""
+    """Return the first bytes of a regular file, decompressed if they are gzip; empty if it cannot be read."""
     try:
         if not path.is_file():
             return b""
@@ -134,7 +134,7 @@ def read_head(path: Path, most: int = 65_536) -> bytes:
 
 
 def refuse_existing(path: str | Path, *, force: bool, remedy: str = "force=True") -> None:
-    """Raise `FileExistsError`, naming the remedy, where a file would be overwritten without ``force``."""
+    """Raise `FileExistsError`, naming the remedy, if the file exists and ``force`` is not set."""
     if not force and Path(path).is_file():
         raise FileExistsError(errno.EEXIST, f"is there already; use {remedy} to overwrite it", str(path))
 
@@ -168,7 +168,7 @@ def _umask() -> int:
 
 
 def json_value(value: Any) -> Any:
-    """The same value as strict JSON can hold it; what is not finite becomes null."""
+    """Convert a value to types of strict JSON; numbers that are not finite become null."""
     if isinstance(value, dict):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
@@ -185,17 +185,17 @@ def json_value(value: Any) -> Any:
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-#: What stores say of the state of a file, whatever they call it.
+#: Names that file stores use for the version or the time of change of a file.
 _STATE = ("ETag", "etag", "LastModified", "Last-Modified", "last_modified", "mtime", "modified", "updated", "created")
 
 
 def is_url(place: object) -> bool:
-    """Whether a place is a URL and no path of this machine."""
+    """Return whether a place is a URL rather than a local path."""
     return _URL.match(str(place)) is not None
 
 
 def location(place: str | Path) -> Path:
-    """A place as a path: one of this machine, or one that reads, lists and joins the same way behind a URL.
+    """Return a place as a path: a local one, or for a URL a `UPath`, which reads, lists and joins the same way.
 
     Examples
     --------
@@ -218,9 +218,9 @@ def location(place: str | Path) -> Path:
 
 
 def resolved(place: Path) -> Path:
-    """The file behind all links, which stands for all its names; a URL, or a link that leads in a circle, is itself.
+    """Return the file behind all symbolic links; a URL or a circular link is returned as it is.
 
-    A link into ``/proc`` is itself too: what it leads to has another name in every process.
+    So is a link into ``/proc``, because its target has another name in every process.
     """
     if is_url(place):
         return place
@@ -229,7 +229,7 @@ def resolved(place: Path) -> Path:
 
 
 def seen(place: Path) -> tuple[int, int]:
-    """Size and state (a number that differs when the file changed) of a file."""
+    """Return the size of a file, and a number that changes when the file changes."""
     if not is_url(place):
         found = place.stat()
         return found.st_size, found.st_mtime_ns

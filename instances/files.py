@@ -18,9 +18,9 @@ from flowlex.instances.file_storage import location, read_text, write_atomically
 from flowlex.instances.input_errors import InstanceError, shortened
 from flowlex.instances.instance_base import Instance
 
-#: Escapes that can put into a string what no file can hold again.
+#: Escapes of surrogates, which can put characters into a string that UTF-8 cannot encode.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-#: What pydantic calls by the names of Python types is an array or an object to the writer of a file.
+#: Messages in terms of JSON for pydantic errors that name Python types.
 _JSON_TYPES = {"tuple_type": "must be an array", "model_type": "must be an object"}
 
 
@@ -28,10 +28,10 @@ _JSON_TYPES = {"tuple_type": "must be an array", "model_type": "must be an objec
 class TextFormat:
     """A format of instance files that is not JSON."""
 
-    sniff: Callable[[str], bool]  # says of a text whether it is of this format, whatever the file is called
-    parse: Callable[[str, str], Instance]  # text and name to instance; raises nothing but `InstanceError`
-    endings: tuple[str, ...] = ()  # names of files that are written in this format, such as ``.min``
-    # instance to text; raises `InstanceError` for a kind that the format cannot hold. None when it is only read.
+    sniff: Callable[[str], bool]  # returns whether a text is in this format; the name of the file does not matter
+    parse: Callable[[str, str], Instance]  # parses a text, given an instance name; raises only `InstanceError`
+    endings: tuple[str, ...] = ()  # endings of the names of files that are written in this format, such as ``.min``
+    # formats an instance; raises `InstanceError` for a kind that the format cannot hold. None for a read-only format.
     write: Callable[[Instance], str] | None = None
 
 
@@ -42,12 +42,12 @@ _OBJECT = re.compile(r"\s*\{")
 
 
 def register_text_format(text_format: TextFormat) -> None:
-    """Teach `read_instance` and `write_instance` a format."""
+    """Register a format for `read_instance` and `write_instance`."""
     _TEXT_FORMATS.append(text_format)
 
 
 def _text_formats(*, json: bool) -> Sequence[TextFormat]:
-    """The formats; our own, none of which looks like JSON, are imported where it is none."""
+    """Return the formats; for a text that is not JSON, import the modules of our own formats first."""
     if not json:
         for module in _FORMATS:
             importlib.import_module(module)
@@ -60,13 +60,12 @@ def read_instance(path: str | Path) -> Instance:
     Parameters
     ----------
     path
-        A file of this machine or a URL. Its content says the format, and whether it is gzip.
+        A local file or a URL. The format and gzip are recognised from the content.
 
     Raises
     ------
     InstanceError
-        For whatever is wrong with the file, naming file, place and reason. No other exception is raised
-        for the content of a file.
+        The file is wrong; the error names file, place and reason. The content of a file raises no other exception.
     """
     path = location(path)
     if path.suffix.lower() in (".lp", ".mps"):
@@ -111,9 +110,9 @@ def instance_from_document(document: Any) -> Instance:
 
 
 def instance_bytes(instance: Instance, path: str | Path) -> bytes:
-    """Return the content of an instance's file of that name: same instance, same bytes.
+    """Return the content of an instance's file with this name; equal instances give equal bytes.
 
-    JSON, or the text format of the name's ending (``.min`` and ``.dimacs``: DIMACS), whether or not ``.gz`` follows.
+    The format is JSON or that of the name's ending (``.min`` and ``.dimacs``: DIMACS); a final ``.gz`` is ignored.
     """
     name = Path(path).name.lower().removesuffix(".gz")
     for text_format in _text_formats(json=name.endswith(".json")):
@@ -127,14 +126,14 @@ def instance_bytes(instance: Instance, path: str | Path) -> bytes:
 
 
 def write_instance(instance: Instance, path: str | Path) -> None:
-    """Write an instance file, completely or not at all; the name says the format (see `instance_bytes`) and ``.gz``.
+    """Write an instance file atomically; the name determines the format (see `instance_bytes`) and ``.gz``.
 
     Parameters
     ----------
     instance
         What to write.
     path
-        A file of this machine, which is replaced if it exists; missing folders are made.
+        A local file; an existing file is replaced, missing folders are created.
 
     Raises
     ------
@@ -216,7 +215,7 @@ def _from_validation(error: ValidationError, cls: type[Instance]) -> InstanceErr
 
 
 def _nearest(location: Sequence[int | str], problems: Sequence[Any], cls: type[Instance]) -> str | None:
-    """The field that an unknown one most likely means: one that is missing beside it, else any of the document."""
+    """Return the field that an unknown one most likely means: a missing one of the same object, else any other."""
     name, beside = str(location[-1]), tuple(location[:-1])
     lacking = [str(each["loc"][-1]) for each in problems if each["type"] == "missing" and each["loc"][:-1] == beside]
     schema = cls.model_json_schema()
@@ -244,7 +243,7 @@ def _stem(path: Path) -> str:
 
 
 def read(source: str | Path | Mapping[str, Any] | Instance) -> Instance:
-    """Read an instance from what a person has at hand.
+    """Read an instance from a file, tables, a parsed document or an instance.
 
     Parameters
     ----------

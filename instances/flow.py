@@ -1,4 +1,4 @@
-"""The flow-scheduling instance: machines with slots, jobs of tasks, where data lie, what each task asks for.
+"""The flow-scheduling instance: machines with slots, jobs of tasks, data locations and task demands.
 
 Source: Chen, Wu, Wu, Lu, Zhang, "Large-Scale Resource Scheduling Based on Minimum Cost Maximum Flow", Journal of
 Software 28(3), 2017, with the data placement of Quincy (SOSP 2009).
@@ -19,10 +19,10 @@ from flowlex.instances.group_rules import Affinity, Gang, TaskSpread, check_rule
 from flowlex.instances.instance_base import Instance, Name, NonNegative, Part, require_known, require_unique
 
 Count = Annotated[int, Field(ge=0, le=10**9)]
-#: Slots of one machine; goals may price every slot apart, so this bounds memory.
+#: Most slots of one machine; bounds memory, because goals may give every slot its own cost.
 MOST_SLOTS = 100_000
 Slots = Annotated[int, Field(ge=0, le=MOST_SLOTS)]
-#: A finite number; whole ones stay whole, however large.
+#: A finite number; integers stay integers, however large.
 Finite = int | Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -36,7 +36,7 @@ class Machine(Part):
     rack: Name = "rack0"
     """Machines with the same rack name share a rack switch."""
     labels: tuple[Name, ...] = ()
-    """What constraints may ask for, such as ``gpu``."""
+    """Labels that constraints can refer to, such as ``gpu``."""
     capacity: Mapping[Name, NonNegative] = {}
     """Amount by resource that the ``demands`` of its tasks share: ``{"cpu": 32, "memory_gb": 128, "gpu": 4}``; read as
     decimals. If any machine lists a resource, a machine that does not list it has none of it."""
@@ -60,7 +60,7 @@ class Machine(Part):
 
     @property
     def tags(self) -> frozenset[str]:
-        """What a constraint can match: labels, ``rack:<rack>`` and ``machine:<name>``."""
+        """Tags that constraints match: labels, ``rack:<rack>`` and ``machine:<name>``."""
         return frozenset((*self.labels, f"rack:{self.rack}", f"machine:{self.name}"))
 
 
@@ -74,7 +74,7 @@ class Block(Part):
 
 
 class Constraint(Part):
-    """Where a task must, must not, likes to or dislikes to run."""
+    """Machines on which a task must, must not, preferably should or should not run."""
 
     kind: Literal["required", "forbidden", "preferred", "avoided"]
     """``required`` and ``forbidden`` always hold; ``preferred`` and ``avoided`` have the weight ``utility``."""
@@ -85,7 +85,7 @@ class Constraint(Part):
 
 
 class RunningOn(Part):
-    """Where a started task runs."""
+    """The placement of a started task."""
 
     machine: Name
     """The machine whose slot it holds."""
@@ -101,15 +101,15 @@ class FlowTask(Part):
     running: RunningOn | None = None
     """Set when the task has started."""
     data: tuple[Block, ...] = ()
-    """What it reads."""
+    """Its input data."""
     constraints: tuple[Constraint, ...] = ()
-    """Where it may run, see `Constraint`."""
+    """Machines on which it may run, see `Constraint`."""
     demands: Mapping[str, NonNegative] = {}
-    """What it asks for, by name (``cpu``, ``memory_gb``): a part of the ``capacity`` of its machine, if it lists one,
-    and a dimension of weighted priorities."""
+    """Demands by name (``cpu``, ``memory_gb``): a part of the ``capacity`` of its machine, if it lists one, and a
+    dimension of weighted priorities."""
     costs: Mapping[str, Finite] = {}
-    """Explicit cost of placing it on a machine, by machine name; replaces what the goals say of placing it there.
-    What it loses by moving away or stopping, once it runs, still counts."""
+    """Explicit cost of placing it on a machine, by machine name; replaces the placement cost of the goals.
+    The cost of moving or stopping it, once it runs, still counts."""
 
     @model_validator(mode="after")
     def _check(self) -> FlowTask:
@@ -122,7 +122,7 @@ class FlowTask(Part):
 
 
 class Queue(Part):
-    """A part of the cluster that jobs, or further queues, share; what it cannot use is lent to the others.
+    """A share of the cluster for jobs or child queues; unused capacity is lent to other queues.
 
     Counts under `FairShares` of kind ``max_min``, ``weighted`` or ``dominant``.
     """
@@ -130,13 +130,13 @@ class Queue(Part):
     name: Name
     """Unique among the queues."""
     parent: Name | None = None
-    """The queue that it is a part of; null at the top."""
+    """The parent queue; null at the top level."""
     min_tasks: Count = 0
     """Running tasks that it is guaranteed (never more than its jobs have); lent while it does not use them."""
     max_tasks: Count | None = None
     """Running tasks that its jobs may have at most; null for no limit."""
     weight: Annotated[int, Field(ge=1, le=10**6)] = 1
-    """Share beyond the guarantee in relation to the queues and jobs beside it, for weighted shares."""
+    """Share beyond the guarantee, relative to sibling queues and jobs, for weighted shares."""
 
     @model_validator(mode="after")
     def _check(self) -> Queue:
@@ -148,7 +148,7 @@ class Queue(Part):
 
 
 class FlowJob(Part):
-    """Tasks that share one priority and one claim to the cluster."""
+    """Tasks with a common priority and a common share of the cluster."""
 
     name: Name
     """Unique among the jobs."""
@@ -163,17 +163,17 @@ class FlowJob(Part):
     max_tasks: Count | None = None
     """Tasks that may run at most; null for no limit."""
     queue: Name | None = None
-    """The queue it belongs to; null for a place at the top, beside the queues there."""
+    """The queue it belongs to; null for the top level."""
     different_machines: Name | None = None
     """The tasks of all jobs that give the same name here run on different machines; null for no such rule."""
     preempt_cost: NonNegative = 0
-    """What stopping or moving a running task of it costs, on top of what goals say."""
+    """Cost of stopping or moving one of its running tasks, in addition to the costs of the goals."""
     preemptions_per_hour: Count | None = None
-    """Running tasks that may be stopped for other work within an hour: 0 for never, null for no limit. With a limit
-    they stay or stop, but are not moved; one that stops waits until the next decision. A task whose machine is lost,
-    has too few slots left or may not run it any more is not preempted: it counts for nothing and may run elsewhere."""
+    """Most preemptions of its running tasks within an hour: 0 for none, null for no limit. With a limit, tasks stay or
+    stop but do not move; a stopped task waits until the next decision. A task whose machine is lost, has too few slots
+    or may no longer run it is not preempted: it does not count and may run elsewhere."""
     preempted_s: tuple[NonNegative, ...] = ()
-    """Seconds since each of its tasks was stopped under the limit; what is an hour ago or more counts no more."""
+    """Seconds since each of its preemptions under the limit; those of an hour ago or more do not count."""
 
     @model_validator(mode="after")
     def _check(self) -> FlowJob:
@@ -224,7 +224,7 @@ class FlowInstance(Instance):
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
-        """What machines have capacities of, sorted; empty where slots are all that counts."""
+        """Resources that machines have capacities of, sorted; empty if only slots count."""
         return tuple(sorted({name for machine in self.machines for name in machine.capacity}))
 
     @property
@@ -264,7 +264,7 @@ class FlowInstance(Instance):
 
 
 def check_queues(queues: Iterable[Queue], jobs: Iterable[FlowJob]) -> None:
-    """Raise `ValueError` unless queues form a tree and hold the jobs."""
+    """Raise `ValueError` unless the queues form trees and include the queue of every job."""
     queues = tuple(queues)
     require_unique((queue.name for queue in queues), "queues")
     parent = {queue.name: queue.parent for queue in queues}

@@ -44,16 +44,16 @@ class Node(Part):
     name: Name
     """Unique among the nodes."""
     rack: Name
-    """The rack it stands in; nodes with the same rack name share a rack switch."""
+    """Its rack; nodes with the same rack name share a rack switch."""
     gpus: tuple[Gpu, ...]
     """The GPUs of this node."""
 
 
 class Shard(Part):
-    """A piece of input data, whole on each node that holds a replica."""
+    """A piece of input data; every replica holds all of it."""
 
     name: Name | None = None
-    """For people; unique within its task when given."""
+    """Optional; unique within its task."""
     size_mb: Positive
     """Size in MB."""
     replicas: tuple[Name, ...]
@@ -61,7 +61,7 @@ class Shard(Part):
 
 
 class Running(Part):
-    """Where a task that has started runs."""
+    """The placement of a started task."""
 
     gpu: Name
     """Name of the GPU it holds."""
@@ -83,7 +83,7 @@ class Task(Part):
 
 
 class Job(Part):
-    """A set of independent tasks that share one claim to the cluster."""
+    """A set of independent tasks with a common share of the cluster."""
 
     name: Name
     """Unique among the jobs."""
@@ -91,7 +91,7 @@ class Job(Part):
     """At least one."""
 
 
-# Compared by identity, so that equal instances stay equal whether or not this view was made.
+# Compared by identity: equal instances must stay equal whether or not this view was built.
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuArrays:
     """The instance as read-only arrays. Sizes: N nodes, G GPUs, T tasks, S shards, R replicas.

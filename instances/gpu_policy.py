@@ -1,4 +1,4 @@
-"""The policies of GPU assignment, each an object: all that models, certificates and simulators ask of one."""
+"""The policies of GPU assignment, with the properties that models, certificates and simulators use."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from enum import StrEnum
 class GpuPolicy(StrEnum):
     """How fairness and running tasks are treated (Tang et al. 2022, section on policies).
 
-    Another policy is a line here, with a property for what is new about it; its rules are added to `round_eligibility`
-    and `reference_formulation` of `flowlex.models.gpu`, their judgement to `preemption` and `formulation_from_instance`
-    of `flowlex.validation.certificates.gpu`. Options, commands, services and simulators list what is here.
+    To add a policy, add a line here, with a property for what is new. Add its rules to `round_eligibility` and
+    `reference_formulation` of `flowlex.models.gpu`, and their verification to `preemption` and
+    `formulation_from_instance` of `flowlex.validation.certificates.gpu`. Options and commands list the policies here.
 
     Attributes
     ----------
     fair
         Jobs get max-min fair shares of the GPUs; otherwise as many tasks as possible run, at least cost.
     preemptive
-        A job above its share, and no other, may lose its shortest-running tasks; otherwise running tasks stay.
+        Only a job above its share may lose tasks, the shortest-running first; otherwise running tasks stay.
     """
 
     fair: bool

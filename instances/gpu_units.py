@@ -1,6 +1,6 @@
-"""What a GPU round costs in exact numbers: sizes of shards, seconds per MB, waiting and stops, and their common unit.
+"""Exact cost data of a GPU round: shard sizes, seconds per MB, costs of waiting and stopping, and their common unit.
 
-Models and certificates both read these figures here; what a task costs on a GPU each works out by itself.
+Models and certificates both read these data here; each computes the cost of a task on a GPU with its own code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuArrays, GpuInstance
 
-#: Whole numbers up to this are distinguished by floats that are a decimal fraction of them; sums stay in 64 bits.
+#: Integers below this stay distinct as floats after division by a power of ten.
 _DECIMAL = 2**51
 
 
@@ -26,15 +26,15 @@ class ExactCosts:
     """Exact figures of a round. Sizes: S shards, T tasks."""
 
     view: GpuArrays
-    # size, per_mb: (S,) sizes of the shards in the largest part that they share, and how many such parts are one MB
+    # size, per_mb: (S,) integer sizes of the shards in their largest common unit, and the number of units per MB
     size: NDArray[Any]
     per_mb: Fraction
     # weighted seconds per MB from the task's own node, from its rack, from another rack
     rates: tuple[Fraction, Fraction, Fraction]
     waiting_s: Fraction  # seconds that a waiting task costs (alpha): a3 times the most expensive transfer of any task
-    # (T,) seconds that it costs to stop each running task: the price of a stop times its elapsed seconds
+    # (T,) cost of stopping each running task, in seconds: ``stop_price`` times its elapsed seconds
     stop_s: tuple[Fraction, ...]
-    unit_s: Fraction  # what a cost of 1 stands for, in (weighted) seconds: all costs are whole multiples of it
+    unit_s: Fraction  # (weighted) seconds of a cost of 1; all costs are integer multiples of it
 
     @classmethod
     def read(cls, instance: GpuInstance, weights: tuple[Fraction, Fraction, Fraction], stop_price: Fraction) -> Self:
@@ -55,7 +55,7 @@ class ExactCosts:
 
 
 def largest_unit(numbers: Iterable[Fraction]) -> Fraction:
-    """The largest number of which all are integer multiples; 1 when there are none but 0.
+    """Return the largest number of which all numbers are integer multiples; 1 if all are 0.
 
     Examples
     --------
@@ -69,14 +69,14 @@ def largest_unit(numbers: Iterable[Fraction]) -> Fraction:
 
 
 def _whole_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], Fraction]:
-    """Sizes as integers of the largest part of a MB that they share, and how many such parts a MB has."""
+    """Return the sizes as integers in their largest common unit, and the number of units per MB."""
     size, parts = _decimal_sizes(size_mb)
     shared = int(np.gcd.reduce(size)) if len(size) else 1
     return size // shared, Fraction(parts, shared)
 
 
 def _decimal_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], int]:
-    """Sizes as integers of a power of ten of a MB where that is exact."""
+    """Return the sizes as integers, and the number of units per MB: a power of ten if that is exact."""
     for digits in range(16):
         scaled = np.rint(size_mb * 10.0**digits)
         if not (scaled < _DECIMAL).all() or float(scaled.sum()) >= 2**62:

@@ -1,4 +1,4 @@
-"""What a grid of slots and units costs."""
+"""Losses from rounding to a grid of slots and units."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 from flowlex.instances.array_types import Floats, Integers
 
-#: Relative slack below which a quotient counts as whole (0.3 / 0.1 is three units, not four).
+#: Relative tolerance within which a quotient counts as an integer (0.3 / 0.1 is three units, not four).
 WHOLE = 1e-9
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """What the grid of slots and units costs."""
+    """Losses from rounding to the grid of slots and units."""
 
-    # rate_lost_mbps, rate_lost_share: port rate given up because capacities are rounded down to integer units a slot,
+    # rate_lost_mbps, rate_lost_share: port rate lost because capacities are rounded down to integer units per slot,
     # over all ports
     rate_lost_mbps: float
     rate_lost_share: float

@@ -1,8 +1,8 @@
 """Rules over several tasks or pods: gangs, spreads, affinity, and quotas of queues and of resources.
 
-A rule counts by *domain*. Tasks say for themselves which rules they are under by their names or jobs in the rule; their
-domains are the machines of one rack (``rack``), or those whose label ``key=value`` has one value of a key (``zone=a``).
-Pods name their rules; their domains are single nodes (``node``), or the nodes that share a label's value.
+A rule counts by *domain*. Task rules list tasks or jobs; a domain is the machines of one rack (``rack``), or those with
+the same value of a label ``key=value`` (``zone=a``). Pods name their rules; a domain is a single node (``node``), or
+the nodes with the same value of a label.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AtLeastOne: TypeAlias = Annotated[int, Field(ge=1)]
 
 
 class Labelled(Protocol):
-    """What rules ask of a machine."""
+    """The properties of a machine that rules use."""
 
     @property
     def name(self) -> str:
@@ -28,7 +28,7 @@ class Labelled(Protocol):
 
     @property
     def rack(self) -> str:
-        """Where it stands."""
+        """The rack of the machine."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -36,19 +36,19 @@ class Labelled(Protocol):
 
 
 class Rule(Part):
-    """What all rules have."""
+    """Base class of the rules."""
 
     name: Name
     """Unique among the rules of its kind."""
 
     @property
     def says(self) -> str:
-        """What messages call it."""
+        """Its kind and name, for messages."""
         return f"{type(self).__name__.removeprefix('Task').removeprefix('Pod').lower()} {self.name!r}"
 
     @property
     def key(self) -> str | None:
-        """What its domains are: ``rack``, ``node`` or a label; None where it has none."""
+        """The key of its domains: ``rack``, ``node`` or a label; None if it has no domains."""
         found: str | None = getattr(self, "within", getattr(self, "over", None))
         return found
 
@@ -61,15 +61,15 @@ class _Gang(Rule):
 
 
 class _Spread(Rule):
-    """Kept apart, or spread over domains. What is in no domain takes none of it."""
+    """Limits its tasks or pods per domain. Machines and nodes in no domain run none of them."""
 
     _instead: ClassVar[str]
     """The field that may limit it instead of ``most``."""
 
     over: Name
-    """What a domain is: ``rack`` or the key of a label of machines, ``node`` or a label of nodes."""
+    """The key of the domains: ``rack`` or a label key for machines, ``node`` or a label for nodes."""
     most: AtLeastOne | None = None
-    """Of its tasks or pods in a domain, at most; 1 keeps them apart."""
+    """Most of its tasks or pods in a domain; 1 for anti-affinity."""
 
     @model_validator(mode="after")
     def _limits_something(self) -> Self:
@@ -79,12 +79,12 @@ class _Spread(Rule):
 
 
 class TaskRule(Rule):
-    """A rule for some tasks: those named, and all of the jobs named."""
+    """A rule over the listed tasks and all tasks of the listed jobs."""
 
     tasks: tuple[Name, ...] = ()
-    """Tasks that it is about, beside those of ``jobs``."""
+    """Tasks under the rule, besides those of ``jobs``."""
     jobs: tuple[Name, ...] = ()
-    """Jobs all whose tasks it is about."""
+    """Jobs whose tasks are all under the rule."""
 
     @model_validator(mode="after")
     def _about_something(self) -> Self:
@@ -98,19 +98,19 @@ class Gang(_Gang, TaskRule):
 
 
 class Affinity(TaskRule):
-    """Tasks that keep together: those that run, run in one domain."""
+    """Tasks with affinity: all that run do so in one domain."""
 
     within: Name = RACK
     """``rack``, or the key of a label."""
 
 
 class TaskSpread(_Spread, TaskRule):
-    """Tasks that keep apart: at most so many run in a domain. Machines in no domain run none of them."""
+    """Tasks with anti-affinity: the number that run in a domain is limited. Machines in no domain run none."""
 
     _instead = "limits"
     over: Name = RACK
     limits: Mapping[Name, AtLeastOne] = {}
-    """Of its tasks in the domains named (a rack, or a value of the label), at most; instead of ``most``."""
+    """Most of its tasks in each named domain (a rack, or a value of the label); instead of ``most``."""
 
     def limit(self, tag: str) -> int | None:
         """Most of its tasks on the machines with a tag (see `domain_tags`)."""
@@ -127,16 +127,16 @@ class PodSpread(_Spread):
     _instead = "skew"
     over: Name = "node"
     skew: AtLeastOne | None = None
-    """The fullest and the emptiest domain that its pods may use differ by at most so many pods."""
+    """Largest difference in pods between the fullest and the emptiest domain that its pods may use."""
 
 
 class PodQueue(Rule):
-    """A user or a queue: what its pods may use together, and its weight where users are treated fairly."""
+    """A user or a queue: quotas on the total use of its pods, and its weight in fair admission."""
 
     weight: Positive = 1.0
     """Its share of the cluster compared with other queues, for ``admission=fair``."""
     gpus: NonNegative | None = None
-    """Quota of GPUs, parts of a card counted as such; GB as parts of the largest card. Null: no quota."""
+    """Quota of GPUs, counting fractions of a card, and GB as fractions of the largest card. Null: no quota."""
     cpu_cores: NonNegative | None = None
     """Quota of cores."""
     memory_gb: NonNegative | None = None
@@ -149,13 +149,13 @@ class PodResource(Rule):
     """A resource that pods ask for in integer units, beside cores, memory and cards; each domain has some of it."""
 
     over: Name = "node"
-    """What a domain is: ``node``, or the label whose values are the domains; nodes without it take no such pod."""
+    """The key of the domains: ``node``, or a label whose values are the domains; nodes without it run no such pod."""
     amount: Annotated[int, Field(ge=0, le=2**53)] | None = None
-    """What every domain has; null: the sum of what its nodes say in their ``resources``."""
+    """Amount in every domain; null: the sum over the ``resources`` of its nodes."""
 
 
 def domain_tags(machines: Iterable[Labelled], key: str) -> dict[str, str]:
-    """The tag of each machine's domain, by machine: ``rack:r1`` or ``zone=a``; machines in none are left out."""
+    """Return the tag of each machine's domain (``rack:r1`` or ``zone=a``); machines in no domain are left out."""
     if key == RACK:
         return {machine.name: f"rack:{machine.rack}" for machine in machines}
     found = {}
@@ -169,7 +169,7 @@ def domain_tags(machines: Iterable[Labelled], key: str) -> dict[str, str]:
 
 
 def members_of(rule: TaskRule, tasks_of: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names of the tasks that a rule is about, each once; ``tasks_of``: names of tasks by job."""
+    """Return the names of the tasks under a rule, each once; ``tasks_of``: names of tasks by job."""
     return list(dict.fromkeys([*rule.tasks, *(task for job in rule.jobs for task in tasks_of.get(job, ()))]))
 
 
@@ -180,9 +180,9 @@ def check_rules(
     machines: Collection[Labelled],
     together: Mapping[str, str] | None = None,
 ) -> None:
-    """Raise `ValueError` unless rules name tasks that there are, and do not contradict each other.
+    """Raise `ValueError` unless rules name existing tasks and do not contradict each other.
 
-    Racks and labels may be gone: machines come and go, and tasks that need them wait. ``tasks_of`` are names of tasks
+    Racks and labels may be missing: machines come and go; tasks that need them wait. ``tasks_of`` are names of tasks
     by job, ``together`` the gang or affinity of tasks that have one already.
     """
     known: dict[str, Collection[str]] = {"task": tasks, "job": tasks_of}

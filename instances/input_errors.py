@@ -1,4 +1,4 @@
-"""What is raised for input that cannot be an instance."""
+"""Errors for input that is not a valid instance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class InstanceError(ValueError):
-    """Input that cannot be an instance: says which file, which place in it, and what is wrong.
+    """Input that is not a valid instance; the message names file, place and reason.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class InstanceError(ValueError):
         return (_rebuild, (self.reason, self.place, self.path))
 
     def at(self, path: str | Path) -> InstanceError:
-        """The same error, naming the file it came from.
+        """Return the same error with the name of its file.
 
         Parameters
         ----------
@@ -46,7 +46,7 @@ class InstanceError(ValueError):
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:
-    """Place and reason of the first fault that a validation found."""
+    """Return place and reason of the first error of a validation."""
     first = error.errors(include_url=False)[0]
     return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
 

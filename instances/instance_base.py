@@ -1,6 +1,6 @@
 """What every instance has in common: a strict, immutable document with a kind and a version.
 
-An instance says what is to be scheduled, in human-sized objects. It never mentions a solver. Each kind is
+An instance states a scheduling problem in terms of its domain, independent of any solver. Each kind is
 a pydantic model; its JSON form carries units in the field names (``size_mb``, ``rack_mbps``). Large numeric
 data are also offered to models as NumPy arrays (a cached ``arrays`` property of the kind).
 """
@@ -45,7 +45,7 @@ class Instance(Part):
     """Base of all instance kinds.
 
     A subclass declares ``kind: Literal["..."]`` with that value as its default, and checks in pydantic
-    validators whatever the field types cannot say (dangling names, duplicates). Defining the subclass
+    validators what the field types cannot express (dangling names, duplicates). Defining the subclass
     registers it, so that `flowlex.instances.read_instance` recognises its files.
 
     Attributes
@@ -81,7 +81,7 @@ class Instance(Part):
             other = Instance.registry.setdefault(kind, cls)
             if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise TypeError(f"kind {kind!r} is that of {other.__module__}.{other.__qualname__}; choose another")
-            Instance.registry[kind] = cls  # a notebook's cell that runs again defines it anew
+            Instance.registry[kind] = cls  # running a notebook cell again redefines the class
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return this instance with some fields replaced, checked again and without its old array views.
@@ -105,7 +105,7 @@ class Instance(Part):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the instance's content: what a solution file is bound to. Comments do not count."""
+        """SHA-256 of the instance's content, which identifies it in solution files. Comments do not count."""
         # Without defaults, so that a field added later changes no fingerprint.
         content = self.model_dump_json(exclude={"comment", "changes"}, exclude_defaults=True)
         content += json.dumps(self.changes.plain()) if self.changes else ""
@@ -157,7 +157,7 @@ class Instance(Part):
 
     @property
     def cells(self) -> int:
-        """About how much there is to decide, such as nodes times pods; as large as can be where a kind does not say."""
+        """Approximate number of decisions, such as nodes times pods; the largest integer if not defined by a kind."""
         return sys.maxsize
 
     def summary(self) -> dict[str, str | int | float]:
@@ -184,7 +184,7 @@ def require_unique(names: Iterable[str], what: str) -> None:
 
 
 def require_known(name: str | None, among: Collection[str], says: str, what: str) -> None:
-    """Raise ``ValueError`` unless a name is known, or None; it follows what ``says`` who names it."""
+    """Raise ``ValueError`` unless a name is known or None; the message starts with ``says`` and the name."""
     if name is not None and name not in among:
         some = ", ".join(list(among)[:10]) + (", ..." if len(among) > 10 else "")
         hint = did_you_mean(name, among)

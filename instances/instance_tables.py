@@ -1,4 +1,4 @@
-"""Instances as tables: the nested objects of a kind as frames of rows, found from its declaration.
+"""Instances as tables: the nested objects of a kind as frames of rows, derived from its class.
 
 A field that lists objects becomes a table of its name (``jobs``, ``tasks``); a row of a nested one names its parents
 (``job``). An object inside a row becomes columns with its name in front (``running_gpu``). Everything else of the
@@ -36,8 +36,8 @@ class Table:
     name: str
     field: str
     part: type[BaseModel]
-    # what the parents are, the outermost first (``job``), and the columns that name them: the same, or ``of_job``
-    # where the rows have a field of that name
+    # names of the parents, outermost first (``job``), and of their columns: the same, or ``of_job`` if the rows have a
+    # field of that name
     parents: Mapping[str, str]
     columns: Mapping[str, tuple[str, str | None, Any]]  # column to (field, field inside it or None, annotation)
     required: tuple[str, ...]  # columns that cannot be left out
@@ -50,7 +50,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table, and where it stands (``tasks.csv: line 7``)."""
+    """A row of a table, and its place (``tasks.csv: line 7``)."""
 
     where: str
     cells: Mapping[str, Any]
@@ -91,7 +91,7 @@ def _table(part: type[BaseModel], name: str, field: str, parents: tuple[str, ...
         listed, plain = _listed(info.annotation), _strip(info.annotation)
         if listed is not None:
             children.append(_table(listed, key, key, inner))
-        elif _is_part(plain) and key != "changes":  # a document in one cell
+        elif _is_part(plain) and key != "changes":  # changes stay a document in one cell
             columns |= {f"{key}_{sub}": (key, sub, deep.annotation) for sub, deep in plain.model_fields.items()}
         else:
             columns[key] = (key, None, info.annotation)
@@ -127,7 +127,7 @@ def _collect(table: Table, part: BaseModel, keys: dict[str, str], rows: dict[str
 
 
 def instance_of_frames(cls: type[Model], given: Mapping[str, Any]) -> Model:
-    """The instance of frames and plain values; see `Instance.from_frames`."""
+    """Return the instance given by frames and plain values; see `Instance.from_frames`."""
     names = {table.name for table in tables_of(cls).everywhere()}
     rows: dict[str, list[Row]] = {}
     plain = {}
@@ -144,7 +144,7 @@ def instance_of_frames(cls: type[Model], given: Mapping[str, Any]) -> Model:
 
 
 def instance_of_rows(cls: type[Model], given: Mapping[str, Sequence[Row]]) -> Model:
-    """The instance that rows of tables describe."""
+    """Return the instance given by rows of tables."""
     root = tables_of(cls)
     known = [table.name for table in root.everywhere()]
     for name in given:
@@ -161,7 +161,7 @@ def instance_of_rows(cls: type[Model], given: Mapping[str, Sequence[Row]]) -> Mo
 
 
 def _objects(table: Table, rows: Iterable[Row]) -> list[tuple[dict[str, Any], Row]]:
-    """Rows as documents, without children and parents."""
+    """Convert rows to documents without children and parents."""
     made = []
     for row in rows:
         odd = [name for name in row.cells if name not in table.columns and name not in table.parents.values()]
@@ -219,7 +219,7 @@ def _attach(
 
 
 def _named_by_children(table: Table, given: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """Rows of a table that was left out and needs names only, which its children give (jobs, of their tasks)."""
+    """Return rows of a missing table that needs only names, which its children give (tasks name their jobs)."""
     own = table.name.removesuffix("s")
     if table.name in given or table.required != ("name",) or table.parents:
         return []
@@ -259,7 +259,7 @@ def _empty(value: Any) -> bool:
 
 
 def _read(value: Any, annotation: Any) -> Any:
-    """A cell as the type of its field; text is read, numbers of NumPy become plain."""
+    """Convert a cell to the type of its field: parse text, turn NumPy numbers into Python numbers."""
     plain = _strip(annotation)
     origin, args = typing.get_origin(plain), typing.get_args(plain)
     if origin in (tuple, list):

@@ -1,8 +1,8 @@
 """Jobs as DAGs of computations and transfers, to be sent just in time (kind ``jit-bandwidth``).
 
-A computation starts when the transfers that feed it have arrived and the computations before it are done.
+A computation starts when the transfers that feed it have arrived and its predecessors are done.
 Rates are Mbit/s, sizes MB (10**6 bytes), times seconds. For planning, time is cut into slots of ``slot_s``
-and data into units of ``unit_mb``; `JitInstance.rounding` says what that costs.
+and data into units of ``unit_mb``; `JitInstance.rounding` returns the rounding loss.
 
 Source: Shi, Wen, Fei, Zhang, "A DAG-Based Network Traffic Scheduler", 2021 (shared/papers/jit-bandwidth.md).
 """
@@ -71,8 +71,8 @@ class JitArrays:
     # size_mb, size_units: (F,) size, and size in integer units (rounded up)
     size_mb: Floats
     size_units: Integers
-    # ready_s, deadline_s, firm_s: (F,) from the job's arrival; the deadline is NaN where the DAG decides, ``firm_s``
-    # where there is none
+    # ready_s, deadline_s, firm_s: (F,) from the job's arrival; ``deadline_s`` is NaN if the DAG determines it,
+    # ``firm_s`` is NaN if there is none
     ready_s: Floats
     start_s: Floats  # (F,) the earliest start as absolute time
     deadline_s: Floats
@@ -94,7 +94,7 @@ class JitInstance(Instance):
     slot_s
         Length of a slot of the planning grid, seconds.
     unit_mb
-        The smallest amount sent in a slot; a port of C units sends 0..C units a slot.
+        Unit of data, MB; a port with a capacity of C units sends 0..C units per slot.
     horizon_s
         No job or copy may arrive at or after this time (None: no horizon).
     """
@@ -140,7 +140,7 @@ class JitInstance(Instance):
                 require_known(end, known, f"copy {copy.name!r} uses machine", "machines")
 
     def _check_sizes(self) -> None:
-        """Whole numbers of units and of slots stay exact in 64-bit arithmetic, sums included."""
+        """Check that numbers of units and slots, and their sums, stay exact in 64-bit arithmetic."""
         volume = sum(f.size_mb for j in self.jobs for f in j.transfers) + sum(c.size_mb for c in self.copies)
         rate = max(max(m.out_mbps, m.in_mbps) for m in self.machines) / 8 * self.slot_s
         for what, amount in (("all sizes together are", volume), ("the fastest port sends in a slot", rate)):
@@ -223,7 +223,7 @@ class JitInstance(Instance):
         )
 
     def rounding(self) -> Rounding:
-        """What is lost by integer units a slot, and by integer units a transfer."""
+        """Return the loss from rounding ports to integer units per slot and transfers to integer units."""
         arrays = self.arrays
         unit_rate = self.unit_mb * 8 / self.slot_s
         exact = np.array([(m.out_mbps, m.in_mbps) for m in self.machines])

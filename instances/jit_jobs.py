@@ -1,4 +1,4 @@
-"""What is sent just in time: jobs as DAGs of computations and the transfers that feed them, and copies of files."""
+"""Traffic of just-in-time bandwidth: jobs as DAGs of computations and their transfers, and copies of files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Computation(Part):
     after: tuple[Name, ...] = ()
     """Computations of the job that must be done before it starts."""
     machine: Name | None = None
-    """Where it runs; null when it does not matter."""
+    """The machine that runs it; null if it does not matter."""
 
 
 class Transfer(Part):
@@ -35,16 +35,16 @@ class Transfer(Part):
     feeds: Name
     """The computation (of the same job) that cannot start before this transfer has arrived."""
     made_by: Name | None = None
-    """The computation that makes the data; null when they are there from ``ready_s`` on. Plans count
-    them from the end of that computation if all transfers before it are on time."""
+    """The computation that produces the data; null if they are available from ``ready_s`` on. Plans
+    assume that it ends as if all transfers before it were on time."""
     ready_s: NonNegative = 0.0
-    """When the data can be sent at the earliest, counted from the job's arrival."""
+    """Earliest time at which the data can be sent, from the job's arrival."""
     deadline_s: Positive | None = None
-    """Latest arrival counted from the job's arrival, when it is given from outside (coflow traces); otherwise the model
-    derives a latest arrival time from the DAG."""
+    """Latest arrival, from the job's arrival, if it is given as data (coflow traces); otherwise the model derives it
+    from the DAG."""
     firm_s: Positive | None = None
-    """Arrival that must be met even where windows are elastic, counted likewise; needs a ``deadline_s`` that is no
-    later. A live scheduler promises it."""
+    """Arrival guaranteed by a live scheduler, from the job's arrival. It must be met even if windows are elastic; needs
+    a ``deadline_s`` that is no later."""
 
     @model_validator(mode="after")
     def _check(self) -> Transfer:
@@ -70,11 +70,11 @@ class Job(Part):
 
     name: Name
     arrival_s: NonNegative = 0.0
-    """When it arrives, in seconds from the beginning."""
+    """Arrival time, in seconds from the start."""
     computations: Annotated[tuple[Computation, ...], Field(min_length=1)]
     """Its computations; at least one."""
     transfers: tuple[Transfer, ...] = ()
-    """What they wait for."""
+    """The transfers that feed them."""
 
     @model_validator(mode="after")
     def _check(self) -> Job:
@@ -100,7 +100,7 @@ class Job(Part):
 
 
 class BackgroundCopy(Part):
-    """A file copy without a DAG: it gets what bandwidth the jobs leave."""
+    """A file copy without a DAG: it gets the bandwidth that the jobs leave."""
 
     name: Name
     size_mb: Positive
@@ -110,7 +110,7 @@ class BackgroundCopy(Part):
     receiver: Name
     """The machine that receives."""
     arrival_s: NonNegative = 0.0
-    """When it may begin, in seconds."""
+    """Earliest start, in seconds."""
 
     @model_validator(mode="after")
     def _check(self) -> BackgroundCopy:

@@ -1,4 +1,4 @@
-"""The load-partition instance: items that lie on nodes, and three ways to estimate how fast each node is.
+"""The load-partition instance: items stored on nodes, and three ways to estimate the speed of each node.
 
 Source: Hu, Zhu, Liu, Wang, *System information management for distributed deep-learning inference*; replicas,
 item blocks and move costs are ours.
@@ -32,7 +32,7 @@ PositiveShare = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
 class RunRecord(Part):
-    """One past run: so many items took so many seconds."""
+    """One past run: the number of items and their processing time."""
 
     items: Annotated[int, Field(ge=1)] | Positive
     """How many items were processed."""
@@ -41,7 +41,7 @@ class RunRecord(Part):
 
 
 class LoadNode(Part):
-    """A worker; each capacity evaluation reads one of its figures."""
+    """A worker; each method of capacity evaluation reads some of its fields."""
 
     name: Name
     configuration: NonNegative | None = None
@@ -49,37 +49,37 @@ class LoadNode(Part):
     cpu_free: Share | None = None
     """Idle fraction of its CPUs."""
     performance: NonNegative | None = None
-    """Performance by whatever evaluation made it, in any unit."""
+    """Performance from any other evaluation, in any unit."""
     cpu_required: PositiveShare = 0.5
     """Fraction that the program needs."""
     history: tuple[RunRecord, ...] = ()
     """Past runs of the program on this node."""
     true_items_per_s: Positive | None = None
-    """What the node really does, for judging an evaluation; a scheduler does not know it."""
+    """True speed of the node, to assess an evaluation; a scheduler does not know it."""
 
 
 class Block(Part):
-    """Equal items that lie together; the first holder has them, the others hold replicas."""
+    """Equal items stored together; the first holder has them, the others hold replicas."""
 
     name: Name
     items: Annotated[int, Field(ge=1, le=10**12)] = 1
-    """How many items lie together."""
+    """Number of items."""
     holders: Annotated[tuple[Name, ...], Field(min_length=1)]
     """The nodes that hold them: the first has them, the others hold replicas."""
 
 
 class Link(Part):
-    """What moving one item from ``source`` to ``target`` costs."""
+    """Cost of moving one item from ``source`` to ``target``."""
 
     source: Name
-    """The node that gives."""
+    """The sending node."""
     target: Name
-    """The node that gets."""
+    """The receiving node."""
     seconds_per_item: Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)]
     """Seconds to move one item."""
 
 
-# Compared by identity, so that equal instances stay equal whether or not this view was made.
+# Compared by identity: equal instances must stay equal whether or not this view was built.
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadPartitionArrays:
     """The instance as arrays. Sizes: N nodes, B blocks."""
@@ -88,9 +88,9 @@ class LoadPartitionArrays:
     holds: NDArray[np.bool_]  # (B, N) whether the node has a replica of the block
     home: NDArray[np.int64]  # (B,) node that the block lies on
     load: NDArray[np.int64]  # (N,) items that lie on each node
-    seconds: tuple[Fraction, ...]  # what moving one item may cost: each value once, exact, rising from 0
-    usual: int  # place in ``seconds`` of what moving costs where no link says otherwise
-    cost: NDArray[np.int64]  # (N, N) place in ``seconds`` of moving an item from one node to another, 0 on the diagonal
+    seconds: tuple[Fraction, ...]  # distinct exact costs of moving one item, increasing from 0
+    usual: int  # index in ``seconds`` of the cost of moving without a link
+    cost: NDArray[np.int64]  # (N, N) index in ``seconds`` of moving an item from one node to another, 0 on the diagonal
 
 
 class LoadPartitionInstance(Instance):
@@ -101,11 +101,11 @@ class LoadPartitionInstance(Instance):
     nodes
         The workers, at least one; names are unique.
     blocks
-        What is to be processed: equal items that lie together, with the nodes that hold them.
+        The items to process: blocks of equal items, with the nodes that hold them.
     links
         Seconds to move an item between two different nodes; at most one link from one node to another.
     seconds_per_item
-        Seconds to move an item where no link says otherwise, 0 to a million.
+        Seconds to move an item without a link, 0 to a million.
     """
 
     kind: Literal["load-partition"] = "load-partition"
@@ -147,7 +147,7 @@ class LoadPartitionInstance(Instance):
         load = np.zeros(size, np.int64)
         np.add.at(load, home, count)
         written = np.array([0.0, self.seconds_per_item, *(link.seconds_per_item for link in self.links)])
-        distinct, rank = np.unique(written, return_inverse=True)  # floats lie in the order of what they write
+        distinct, rank = np.unique(written, return_inverse=True)  # floats are ordered like their decimal texts
         usual = int(rank[1])
         cost = np.full((size, size), usual, np.int64)
         ends = [[index[link.source] for link in self.links], [index[link.target] for link in self.links]]

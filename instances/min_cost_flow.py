@@ -13,14 +13,14 @@ from pydantic import Field, model_validator
 from flowlex.instances.array_types import Integers, integers
 from flowlex.instances.instance_base import Instance, Name, read_only, require_unique
 
-#: What ``NetworkArrays.upper`` holds for an arc without an upper bound: the largest 64-bit integer.
+#: Value in ``NetworkArrays.upper`` of an arc without an upper bound: the largest 64-bit integer.
 UNBOUNDED = 2**63 - 1
 
 Integer = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
 Natural = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
 
 
-# Compared by identity, so that equal instances stay equal whether or not this view was made.
+# Compared by identity: equal instances must stay equal whether or not this view was built.
 @dataclass(frozen=True, slots=True, eq=False)
 class NetworkArrays:
     """The network as read-only int64 arrays: N nodes, A arcs, in the order of the document."""
@@ -32,15 +32,15 @@ class NetworkArrays:
     lower: Integers
     upper: Integers
     cost: Integers  # (A,) cost of a unit of flow
-    supply: Integers  # (N,) what enters at the node; negative is demand
+    supply: Integers  # (N,) units that enter at the node; negative for a demand
 
 
 class NetworkInstance(Instance):
     """Which flow meets all supplies and demands at least cost?
 
-    Arcs are columns of equal length. Parallel arcs, self-loops (their flow is free of the balance
-    equations), negative costs and isolated nodes are allowed. Flow runs from tail to head, so bounds are
-    not negative; a link usable both ways is two arcs.
+    Arcs are given as columns of equal length. Parallel arcs, self-loops (not in the balance equations),
+    negative costs and isolated nodes are allowed. Flow runs from tail to head, so bounds are at least 0; a
+    link in both directions is two arcs.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
-"""Changes of a model as a document: rules added or dropped, choices fixed, bounds, costs and variables of one's own.
+"""Changes of a model as a document: constraints added or dropped, variables fixed or added, bounds and costs changed.
 
 A change names variables by their labels, such as ``{"variable": "x", "where": {"job": "A", "rack": "rack2"}}``, and
-never by a column's number. So it is read by models and, apart from them, by the certificates that judge the answer.
+not by column number, so that models and, by separate code, the certificates can read it.
 
 A file of changes is a JSON object::
 
@@ -36,7 +36,7 @@ def _written(value: Fraction) -> int | str:
     return int(value) if value.denominator == 1 else str(value)
 
 
-#: An exact number: whole, decimal (read as written), or text such as ``"1/3"``.
+#: An exact number: an integer, a decimal (read as written), or text such as ``"1/3"``.
 Exact = Annotated[
     Fraction,
     PlainValidator(_exact),
@@ -63,19 +63,19 @@ class Term(Part):
     where: dict[str, Label | tuple[Label, ...] | Interval] = Field(default_factory=dict)
     """Level to label, to several labels, or to an interval; all variables when empty."""
     by: tuple[str, ...] = ()
-    """A row for each combination of these levels; one row in all when empty."""
+    """A row for each combination of these levels; a single row if empty."""
     coefficient: Exact = Fraction(1)
-    """What each variable counts."""
+    """Coefficient of each variable."""
 
 
 class Constraint(Part):
-    """Rows of one's own: the sum of the terms, compared with a number."""
+    """Additional rows: the sum of the terms, compared with a number."""
 
     change: Literal["constraint"] = "constraint"
     name: Name
     """Name of the rows, in duals and certificates."""
     terms: tuple[Term, ...] = Field(min_length=1)
-    """Terms with fewer levels in ``by`` count in every row that their labels match."""
+    """The terms; one with fewer levels in ``by`` is in every row that its labels match."""
     relation: Literal["<=", ">=", "=="]
     """How the sum compares with ``rhs``."""
     rhs: Exact | dict[str, Exact] = Fraction(0)
@@ -85,7 +85,7 @@ class Constraint(Part):
 
 
 class Drop(Part):
-    """Rows of the model left out."""
+    """Rows of the model to drop."""
 
     change: Literal["drop"] = "drop"
     name: Name
@@ -105,7 +105,7 @@ class Fix(Part):
 
 
 class Bounds(Part):
-    """Other bounds of variables."""
+    """New bounds of variables."""
 
     change: Literal["bounds"] = "bounds"
     variables: Term
@@ -123,11 +123,11 @@ class Cost(Part):
     stage: Name
     """Name of the stage."""
     terms: tuple[Term, ...] = Field(min_length=1)
-    """What is added, in the unit of the stage."""
+    """The added terms, in the unit of the stage."""
 
 
 class Variable(Part):
-    """Variables of one's own, one for each combination of labels; they have finite bounds."""
+    """Additional variables, one for each combination of labels; they have finite bounds."""
 
     change: Literal["variable"] = "variable"
     name: Name
@@ -139,7 +139,7 @@ class Variable(Part):
     upper: Exact
     """Largest value."""
     integer: bool = False
-    """Whether only whole values count."""
+    """Whether the variables are integer."""
 
 
 class Relaxed(Part):
@@ -157,7 +157,7 @@ Change = Annotated[
 
 
 class Changes(Part):
-    """Changes of a model, in the order in which they are made."""
+    """Changes of a model, in the order in which they apply."""
 
     version: Literal[1] = 1
     """Version of this format."""
@@ -196,5 +196,5 @@ def read_changes(source: str | Path | dict[str, Any] | Changes) -> Changes:
     except ValidationError as error:
         place, reason = first_fault(error)
         raise InstanceError(reason, place=place or "changes", path=path) from error
-    except (OSError, ValueError, RecursionError) as error:  # no text, or no JSON
+    except (OSError, ValueError, RecursionError) as error:  # not text, or not JSON
         raise InstanceError(f"cannot be read as JSON: {error}", path=path) from error

@@ -1,7 +1,7 @@
 """The rules of a pod placement (`flowlex.instances.group_rules`) as arrays.
 
-Each rule counts its pods by *domain*: a node, the nodes that share a label's value (a rack), or the whole cluster. What
-runs already may exceed a rule; the rule then lets nothing be added that exceeds it further.
+Each rule counts its pods by *domain*: a node, the nodes with the same value of a label (a rack), or the whole cluster.
+Running pods may violate a rule; the rule then admits no pod that increases the violation.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ GANG, MOST, SKEW, QUOTA = range(4)
 class SideRules:
     """The rules as arrays. Sizes: P pods, N nodes, R rules, M pairs of pod and rule, T topologies, F domains of all."""
 
-    # start, rule, amount: (P + 1,) where the pairs of each pod start; (M,) rule, and how much the pod counts for it
+    # start, rule, amount: (P + 1,) start of the pairs of each pod; (M,) rule, and the pod's amount in it
     start: NDArray[np.int64]
     rule: NDArray[np.int64]
     amount: NDArray[np.int64]
-    kind: NDArray[np.int64]  # (P,) equal for pods that no rule tells apart; 0: no rule
+    kind: NDArray[np.int64]  # (P,) equal for pods with the same rules; 0: no rule
     gang: NDArray[np.int64]  # (P,) the pod's gang (a rule), -1 without
-    # what, limit, topology, offset: (R,) kind of rule; size of a gang, else the limit; row of ``domain``; where its
-    # domains start among the F
+    # what, limit, topology, offset: (R,) kind of rule; size of a gang, else the limit; row of ``domain``; index of its
+    # first domain among the F
     what: NDArray[np.int64]
     limit: NDArray[np.int64]
     topology: NDArray[np.int64]
     offset: NDArray[np.int64]
-    domain: NDArray[np.int64]  # (T, N) domain of each node, -1 where it is of none
-    capacity: NDArray[np.int64]  # (F,) limit of each domain: that of its rule, or what a resource has there
-    # base, counted: (F,) what runs already; whether the domain counts for the emptiest (skew)
+    domain: NDArray[np.int64]  # (T, N) domain of each node, -1 if it is in none
+    capacity: NDArray[np.int64]  # (F,) limit of each domain: that of its rule, or the amount of a resource there
+    # base, counted: (F,) amount of running pods; whether the domain counts in the minimum (skew)
     base: NDArray[np.int64]
     counted: NDArray[np.bool_]
     of: NDArray[np.int64]  # (F,) rule of each domain
-    names: tuple[str, ...]  # by rule, what a person calls it
+    names: tuple[str, ...]  # name of each rule, for messages
     keys: tuple[str, ...]  # by rule, ``node`` or the label whose values are its domains; empty: the cluster
 
     def has(self, *kinds: int) -> bool:
@@ -52,7 +52,7 @@ class SideRules:
         return bool(np.isin(self.what, kinds).any())
 
     def members(self, *kinds: int) -> NDArray[np.bool_]:
-        """(P,) pods that a rule of one of these kinds counts."""
+        """(P,) whether a rule of one of these kinds counts the pod."""
         pod = np.repeat(np.arange(len(self.kind)), np.diff(self.start))
         found = np.zeros(len(self.kind), np.bool_)
         found[pod[np.isin(self.what[self.rule], kinds)]] = True
@@ -68,7 +68,7 @@ class _Rule:
     pods: Sequence[int]
     amounts: Sequence[int]
     has: Sequence[int] | None = None
-    """What each node adds to the limit of its domain; None: all domains have the limit."""
+    """Amount that each node adds to the limit of its domain; None: all domains have the limit."""
 
 
 def side_rules(instance: Any, allowed: Pairs) -> SideRules:
@@ -143,7 +143,7 @@ def _gangs(instance: Any) -> list[_Rule]:
         pods = [p for p, pod in enumerate(instance.pods) if pod.gang == gang.name]
         key = gang.within or ""
         at = {instance.pods[p].node for p in pods} - {None}
-        if key and at:  # what runs apart already stays so
+        if key and at:  # running pods in different domains stay there
             where = {name if key == "node" else node[name].labels.get(key) for name in at}
             key = key if len(where) == 1 and None not in where else ""
         found.append(_Rule(GANG, gang.says, key, len(pods), pods, [1] * len(pods)))
@@ -189,7 +189,7 @@ def _resources(instance: Any) -> list[_Rule]:
 
 
 def _asked(pod: Any, field: str, largest: Fraction) -> Fraction:
-    """What a pod counts for a quota."""
+    """Return the amount of a pod in a quota."""
     if field == "pods":
         return Fraction(1)
     if field != "gpus":

@@ -1,4 +1,4 @@
-"""Sizes of pods and nodes as integers, and matrices of pods and nodes whose equal rows are kept once."""
+"""Sizes of pods and nodes as integers, and matrices of pods and nodes that store equal rows once."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from flowlex.instances.instance_base import read_only
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """A (P, N) matrix whose equal rows and columns are kept once; reads like the whole."""
+    """A (P, N) matrix that stores equal rows and columns once; indexing is as for the full matrix."""
 
     table: NDArray[Any]  # (R, C) one row for each kind of pod, one column for each kind of node
-    # row, column: (P,) and (N,) where a pod's row and a node's column are
+    # row, column: (P,) and (N,) index in ``table`` of each pod's row and each node's column
     row: NDArray[np.int64]
     column: NDArray[np.int64]
 
     def __getitem__(self, key: Any) -> Any:
-        """``[pods, nodes]`` as NumPy pairs them, or whole rows as ``[pods]``."""
+        """``[pods, nodes]`` with NumPy's pairing of indices, or complete rows as ``[pods]``."""
         if isinstance(key, tuple):
             return self.table[self.row[key[0]], self.column[key[1]]]
         return self.table[self.row[key]][..., self.column]
@@ -40,8 +40,8 @@ class Pairs:
 class ExactSizes:
     """Sizes as integer multiples of the largest unit that divides them all, one unit per resource.
 
-    Where there is no such unit within 62 bits, requests are rounded up and capacities down, which lets nothing fit
-    that does not; ``rounded`` says so.
+    If there is no such unit within 62 bits, requests are rounded up and capacities down, so that nothing fits that
+    does not fit exactly; ``rounded`` is then True.
     """
 
     # cpu, memory: (P,)
@@ -50,7 +50,7 @@ class ExactSizes:
     gpu: Pairs  # (P, N) on each card
     node: NDArray[np.int64]  # (N, 2) cores and memory
     card: NDArray[np.int64]  # (N,) size of a card
-    # compute, whole: (P,) compute on each card, and that of a whole card
+    # compute, whole: (P,) compute on each card; compute of a card
     compute: NDArray[np.int64]
     whole: int
     rounded: bool
@@ -61,7 +61,7 @@ def in_units(wanted: Sequence[Fraction], held: Sequence[Fraction]) -> tuple[list
     unit = math.lcm(*{value.denominator for value in (*wanted, *held)})
     largest = max((*held, Fraction(1)))
     if largest * unit < 2**62:
-        # What is larger than every capacity fits nowhere, however much larger it is.
+        # Requests above every capacity can be clipped: they fit nowhere in any case.
         return [min(int(v * unit), 2**62) for v in wanted], [int(v * unit) for v in held], False
     scale = 2**62 / largest
     return [min(math.ceil(v * scale), 2**62) for v in wanted], [math.floor(v * scale) for v in held], True
@@ -70,7 +70,7 @@ def in_units(wanted: Sequence[Fraction], held: Sequence[Fraction]) -> tuple[list
 def exact_sizes(
     pods: Sequence[Any], nodes: Sequence[Any], row: NDArray[np.int64], column: NDArray[np.int64]
 ) -> ExactSizes:
-    """Sizes of one pod and one node of each kind, for all pods (``row``) and nodes (``column``)."""
+    """Return the sizes of all pods and nodes, from one of each kind; ``row`` and ``column`` are their kinds."""
     of = rational
     cpu, node_cpu, rounded = in_units([of(p.cpu_cores) for p in pods], [of(n.cpu_cores) for n in nodes])
     memory, node_memory, also = in_units([of(p.memory_gb) for p in pods], [of(n.memory_gb) for n in nodes])

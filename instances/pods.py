@@ -1,7 +1,7 @@
 """The pod-placement instance: nodes with cores, memory and GPU cards; pods that share cards by memory.
 
 Source: Sun, Wang, Xian, Xiang, *Priority-based heterogeneous resource scheduling with an improved genetic
-algorithm on Kubeflow*: 1 GB of GPU memory is the unit. Cards, labels, taints and running pods are ours.
+algorithm on Kubeflow*: its unit is 1 GB of GPU memory. Cards, labels, taints and running pods are ours.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Amounts = Annotated[dict[Name, Annotated[int, Field(ge=0, le=2**53)]], Field(max
 
 
 class PodNode(Part):
-    """A machine. Its cards are equal; a taint keeps away every pod that does not tolerate it."""
+    """A machine. Its cards are identical; a taint excludes every pod that does not tolerate it."""
 
     name: Name
     cpu_cores: Positive
@@ -37,7 +37,7 @@ class PodNode(Part):
     memory_gb: Positive
     """Memory that pods may use, in GB."""
     cards: Annotated[int, Field(ge=0, le=64)] = 0
-    """How many GPU cards it has, all equal."""
+    """Number of GPU cards, all identical."""
     card_gb: NonNegative = 0.0
     """Memory of a card, in GB."""
     card_model: Name | None = None
@@ -45,13 +45,13 @@ class PodNode(Part):
     labels: Labels = Field(default={})
     """Labels, name to value."""
     taints: tuple[Name, ...] = ()
-    """Keep away every pod that does not tolerate them."""
+    """Taints; they exclude every pod that does not tolerate them."""
     resources: Amounts = Field(default={})
-    """What it has of the `resources` of the instance; nothing of those that it does not name."""
+    """Its amounts of the `resources` of the instance; 0 of those not listed."""
 
 
 class Pod(Part):
-    """What runs on one node.
+    """A unit of work that runs on one node.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Pod(Part):
     gang, spreads, queue
         Names of the gang, the spreads and the queue that it belongs to.
     created_s, deleted_s
-        When it came and went in a trace; ``flowlex replay`` lives through them, models place all pods at once.
+        Its arrival and departure in a trace; ``flowlex replay`` uses them, models place all pods at once.
     """
 
     name: Name
@@ -71,9 +71,9 @@ class Pod(Part):
     gpu_memory_gb: NonNegative = 0.0
     gpu_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
     gpu_cards: Annotated[int, Field(ge=1, le=64)] = 1
-    """How many cards it uses at once, each with that much memory."""
+    """Number of cards that it uses at once, each with this memory."""
     gpu_compute: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
-    """Share of the compute of each of these cards; the shares on a card sum to at most 1, whatever its memory."""
+    """Share of the compute of each of these cards; the shares on a card sum to at most 1."""
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
     """Larger is more important."""
     node_labels: Labels = Field(default={})
@@ -83,22 +83,22 @@ class Pod(Part):
     card_models: tuple[Name, ...] = ()
     """The node's cards must be of one of these models (empty: any)."""
     resources: Amounts = Field(default={})
-    """What it asks for of the `resources` of the instance, in integer units."""
+    """Its requests of the `resources` of the instance, in integer units."""
     gang: Name | None = None
     spreads: tuple[Name, ...] = ()
     queue: Name | None = None
     node: Name | None = None
-    """Where it runs; null when it waits to be placed."""
+    """The node it runs on; null if it waits."""
     node_cards: tuple[Annotated[int, Field(ge=0, lt=64)], ...] | None = None
-    """Which cards of that node it uses, from 0; while it stays on the node it stays on them. Null: not known, and it is
-    assumed that pods of the node may be repacked on its cards."""
+    """Indices from 0 of its cards on that node, which it keeps while it stays there. Null: not known; the pods of the
+    node are then assumed to be movable between its cards."""
     move_cost: NonNegative | None = None
-    """A running pod may move at this cost; null: it may not."""
+    """Cost of moving a running pod; null: it may not move."""
     preempt_cost: Positive | None = None
-    """A running pod may be stopped at this cost, for more important pods only; null: it may not. A gang of which one
-    pod may not be stopped is not stopped."""
+    """Cost of preempting a running pod, for more important pods only; null: it may not be preempted. A gang is not
+    preempted if one of its pods may not be."""
     value: NonNegative = 1.0
-    """The value of placing it where admission is weighted by value."""
+    """The value of placing it, if admission is weighted by value."""
     created_s: NonNegative | None = None
     deleted_s: NonNegative | None = None
 
@@ -132,7 +132,7 @@ class Pod(Part):
         return self
 
 
-# Compared by identity, so that equal instances stay equal whether or not this view was made.
+# Compared by identity: equal instances must stay equal whether or not this view was built.
 @dataclass(frozen=True, slots=True, eq=False)
 class PodArrays:
     """The instance as arrays. Sizes: P pods, N nodes."""
@@ -148,15 +148,15 @@ class PodArrays:
     memory: NDArray[np.float64]
     gpu_cards: NDArray[np.int64]
     gpu: Pairs  # (P, N) GB needed on each card if the pod runs on the node
-    load: Pairs  # (P, N) what the pod adds to the node's load: weighted utilisation, between 0 and 1 for what fits
+    load: Pairs  # (P, N) the pod's contribution to the node's load: weighted utilisation, in 0..1 if it fits
     allowed: Pairs  # (P, N) whether labels, taints and card models let the pod run on the node
     priority: NDArray[np.int64]
     running: NDArray[np.int64]  # (P,) node it runs on, -1 when it waits to be placed
     # (P,) cards that a running pod uses, as bits; 0 where they are not known or there are none
     home_cards: NDArray[np.uint64]
-    stays: NDArray[np.bool_]  # (P,) whether it runs and must go on; what runs else may be stopped
+    stays: NDArray[np.bool_]  # (P,) whether it runs and may not be stopped
     move_cost: NDArray[np.float64]  # (P,) cost of moving; infinite when it may not move; 0 for pods that do not run yet
-    # exact, rules: sizes as integers, for what must not be rounded; gangs, spreads and quotas
+    # exact, rules: sizes as integers, for exact computations; gangs, spreads and quotas
     exact: ExactSizes
     rules: SideRules
 
@@ -167,7 +167,7 @@ class PodInstance(Instance):
     Attributes
     ----------
     nodes, pods
-        At least one node; pods that run or wait. Memory is in GB, names are unique, all rules named are listed.
+        At least one node; running and waiting pods. Memory is in GB, names are unique, and every named rule is listed.
     """
 
     kind: Literal["pod-placement"] = "pod-placement"
@@ -176,17 +176,17 @@ class PodInstance(Instance):
     gangs: tuple[PodGang, ...] = ()
     """Gangs: all of their pods are placed, or none."""
     spreads: tuple[PodSpread, ...] = ()
-    """Rules that keep pods apart."""
+    """Anti-affinity and topology spreads."""
     queues: tuple[PodQueue, ...] = ()
     """Users or queues, with their quotas."""
     resources: tuple[PodResource, ...] = ()
     """Resources beside cores, memory and cards."""
     pending: dict[Name, str] = Field(default={})
-    """Pods that an importer could not state, and why; they are no part of the problem and stay pending."""
+    """Pods that an importer could not express, and why; they are not part of the problem and stay pending."""
     load_reading: LoadReading = "normalised"
-    """How the load of a node counts its resources: ``normalised`` used share of the node, weighted by the node's share
-    of the cluster, weights normalised; ``raw`` weights not normalised (a third of them); ``equal`` weights; or
-    ``cluster``, used share of the cluster's total, by normalised weights."""
+    """How the load of a node combines its resources: ``normalised``: used shares of the node, weighted by the node's
+    shares of the cluster, normalised; ``raw``: the same weights divided by 3 instead; ``equal``: equal weights;
+    ``cluster``: used shares of the cluster's totals, with normalised weights."""
 
     @model_validator(mode="after")
     def _known_nodes(self) -> Self:
@@ -235,14 +235,14 @@ class PodInstance(Instance):
 
     @cached_property
     def must_run(self) -> frozenset[str]:
-        """Names of the running pods that may not be stopped, themselves or for their gang."""
+        """Names of the running pods that may not be stopped, because of themselves or their gang."""
         must = [pod for pod in self.pods if pod.node is not None and pod.preempt_cost is None]
         gangs = {pod.gang for pod in must if pod.gang is not None}
         return frozenset(pod.name for pod in self.pods if pod.gang in gangs) | {pod.name for pod in must}
 
     @property
     def repacked(self) -> tuple[str, ...]:
-        """Names of the running GPU pods that may use one or another card, as their cards are not known."""
+        """Names of the running GPU pods whose cards are not known and not determined."""
         cards = {node.name: node.cards for node in self.nodes}
         unknown = (p for p in self.pods if p.node is not None and p.wants_gpu and p.node_cards is None)
         return tuple(pod.name for pod in unknown if cards[str(pod.node)] > pod.cards_used)
@@ -254,7 +254,7 @@ class PodInstance(Instance):
         kinds = [_kind_of(node) for node in nodes]
         wishes = [_wish_of(pod) for pod in pods]
         column, row = numbered(kinds), numbered(wishes)
-        # One pod and one node of each kind stand for all.
+        # Sizes are computed for one pod and one node of each kind.
         pod = [pods[k] for k in np.unique(row, return_index=True)[1].tolist()]
         node = [nodes[k] for k in np.unique(column, return_index=True)[1].tolist()]
         cards = np.array([n.cards for n in nodes], np.int64)
@@ -322,14 +322,14 @@ class PodInstance(Instance):
 
 
 def _left_pending(pending: Mapping[str, str]) -> dict[str, str | int]:
-    """How many pods stay pending, and how many for each reason; the most frequent first."""
+    """Return the number of pending pods, in all and by reason, the most frequent first."""
     reasons = Counter(pending.values()).most_common(10)
     found: dict[str, str | int] = {"left pending": len(pending)} if pending else {}
     return found | {f"left pending, as {why}": many for why, many in reasons}
 
 
 def _weights(capacity: NDArray[np.float64], reading: LoadReading) -> NDArray[np.float64]:
-    """(N, 3) weights of resources on nodes; the paper's formula is lost, and these are its readings."""
+    """Return (N, 3) weights of resources on nodes, by one of the readings of the paper's lost formula."""
     if reading == "equal":
         weight = (capacity > 0).astype(np.float64)
     else:
@@ -339,19 +339,19 @@ def _weights(capacity: NDArray[np.float64], reading: LoadReading) -> NDArray[np.
 
 
 def fits_wishes(pod: Pod, node: PodNode) -> bool:
-    """Say whether labels, taints and card model let a pod run on a node, sizes aside."""
+    """Return whether labels, taints and card model allow a pod on a node, regardless of sizes."""
     models = not pod.card_models or node.card_model in pod.card_models
     return models and pod.node_labels.items() <= node.labels.items() and set(node.taints) <= set(pod.tolerations)
 
 
 def _kind_of(node: PodNode) -> tuple[object, ...]:
-    """Equal for nodes that differ only in their names."""
+    """Key that is equal for nodes that differ only in their names."""
     sizes = (node.cpu_cores, node.memory_gb, node.cards, node.card_gb, node.card_model, *sorted(node.resources.items()))
     return (*sizes, tuple(sorted(node.labels.items())), tuple(sorted(set(node.taints))))
 
 
 def _wish_of(pod: Pod) -> tuple[object, ...]:
-    """Equal for pods that ask for the same."""
+    """Key that is equal for pods with the same requests."""
     sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards, pod.gpu_compute)
     wishes = (tuple(sorted(pod.node_labels.items())), frozenset(pod.tolerations), frozenset(pod.card_models))
     return (*sizes, *wishes, *sorted(pod.resources.items()))

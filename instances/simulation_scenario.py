@@ -1,4 +1,4 @@
-"""A scenario: what is simulated, under which policies, how often, how long."""
+"""A scenario: workload, policies, seeds and duration of simulation runs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from flowlex.instances.instance_base import Instance, Name, NonNegative, Part, Positive, require_unique
 
-#: A value in a file that a generator, a policy or a simulator gives its meaning.
+#: A parameter value in a file; its generator, policy or simulator interprets it.
 Value = bool | int | float | str | None | list[Any]
 Seed = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Workload(Part):
-    """What the cluster or network has to do: a file, or a generator and its parameters."""
+    """The work of the cluster or network: a file, or a generator and its parameters."""
 
     file: str | None = None
     """An instance file, relative to the scenario's."""
     generator: Name | None = None
     """A generator; every seed of the scenario makes its own instance."""
     parameters: dict[str, Value] = Field(default_factory=dict)
-    """Of the generator; with ``seed`` here, all runs share one instance."""
+    """Parameters of the generator; with ``seed`` here, all runs share one instance."""
 
     @model_validator(mode="after")
     def _one(self) -> Workload:
@@ -33,14 +33,14 @@ class Workload(Part):
 
 
 class PolicyChoice(Part):
-    """A policy by name, and its parameters; a plain text is a name."""
+    """A policy by name, with its parameters; a plain string is a name."""
 
     name: Name
-    """As the simulator knows it."""
+    """Name of the policy in the simulator."""
     label: Name | None = None
-    """What tables and pictures call it; the name if not given."""
+    """Label in tables and plots; the name if not given."""
     parameters: dict[str, Value] = Field(default_factory=dict)
-    """Of the policy."""
+    """Parameters of the policy."""
 
     @property
     def title(self) -> str:
@@ -49,15 +49,15 @@ class PolicyChoice(Part):
 
 
 class Decision(Part):
-    """How long a policy thinks, in simulated time."""
+    """Decision time of a policy, in simulated time."""
 
     mode: Literal["none", "fixed", "counted", "measured"] = "none"
-    """``fixed``: always ``seconds``; ``counted``: plus ``seconds_per_unit`` of the policy's own count of work;
-    ``measured``: what the clock says on this machine (the log keeps it; another run has other bytes)."""
+    """``fixed``: always ``seconds``; ``counted``: plus ``seconds_per_unit`` for each unit of work that the policy
+    counts; ``measured``: the measured time on this machine (logged; not reproducible)."""
     seconds: NonNegative = 0.0
-    """Of each decision."""
+    """Seconds of each decision."""
     seconds_per_unit: NonNegative = 0.0
-    """Of each unit of work."""
+    """Seconds of each unit of work."""
 
     @model_validator(mode="after")
     def _used(self) -> Decision:
@@ -88,7 +88,7 @@ class Scenario(Instance):
     horizon_s
         Simulated time at which a run ends, in seconds; null for the end of all work.
     decision
-        How long policies think, in simulated seconds.
+        Decision time of the policies, in simulated seconds.
     parameters
         Parameters of the simulator.
     """

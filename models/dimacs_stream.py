@@ -1,8 +1,8 @@
-"""A minimum-cost flow kept optimal while its network changes: rounds of incremental DIMACS in, each optimum out.
+"""Solve a minimum-cost flow whose network changes: read rounds of incremental DIMACS, return the optimum of each.
 
-Nodes and arcs are slots of a `NetworkSession`. A lower bound is a flow that the ends supply; a loop has the flow that
-its own cost wants. Where the first round has one sink (the node of type 3, or the only one of negative supply) it takes
-whatever the others supply from then on, as in Flowlessly; otherwise all supplies must sum to zero in every round.
+Nodes and arcs are slots of a `NetworkSession`. A lower bound becomes supplies of the arc's ends; a loop has the flow
+that minimises its own cost. If the first round has one sink (the node of type 3, or the only one of negative supply),
+it takes whatever the others supply from then on, as in Flowlessly; otherwise supplies must sum to zero in every round.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Node:
     slot: int
     supply: int = 0
     type: int | None = None
-    arcs: dict[_Arc, None] = field(default_factory=dict)  # those that touch it
+    arcs: dict[_Arc, None] = field(default_factory=dict)  # incident arcs
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +65,7 @@ class LiveOptimum:
 
 
 class LiveFlow:
-    """A network of file numbers on a session.
+    """A network with the node numbers of a file, solved by a `NetworkSession`.
 
     >>> from flowlex.instances.dimacs_live import rounds
     >>> live = LiveFlow()
@@ -90,11 +90,11 @@ class LiveFlow:
         self._units = 0
         self._dearest = 0
         self._sink: int | None = None
-        self._stated = False  # whether this round says what the sink takes
+        self._stated = False  # whether this round states the sink's demand
 
     # Rounds ----------------------------------------------------------------------------------------------------
     def solve(self, changes: Round) -> LiveOptimum:
-        """Take the changes of a round and bring the flow to minimum cost; after an error the object is of no use.
+        """Apply the changes of a round and bring the flow to minimum cost; after an error the object is unusable.
 
         Raises `InstanceError`: a line does not fit the network as it is; the line is named.
         """
@@ -256,7 +256,7 @@ class LiveFlow:
         self._dearest = max(self._dearest, abs(arc.cost))
 
     def _bind(self, arc: _Arc, units: int) -> None:
-        """Let the ends of an arc see so many units more of lower bound."""
+        """Move ``units`` more of an arc's lower bound into the supplies of its ends."""
         if arc.lower:
             self._bounded[arc] = None
         else:
@@ -286,7 +286,7 @@ class LiveFlow:
             self._alter(found[0], line)
 
     def _alter(self, arc: _Arc, line: ChangeArc) -> None:
-        """Change an arc in place, so that its flow stays where it can."""
+        """Change an arc in place, so that it keeps as much of its flow as possible."""
         self._units -= arc.units
         more = line.lower - arc.lower
         arc.lower, arc.capacity, arc.cost = line.lower, line.capacity, line.cost

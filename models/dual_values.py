@@ -37,7 +37,7 @@ class Dual:
     values
         (k,) duals, in the unit that the model's equation states.
     names
-        (k,) names of the rows, or how to make them; see `labels`.
+        (k,) names of the rows, or a function that makes them; see `labels`.
     """
 
     values: NDArray[Any]

@@ -1,4 +1,4 @@
-"""A solution as one HTML page: a picture to zoom, a table to search, figures and certificate; nothing is fetched."""
+"""A solution as one HTML page: zoomable picture, searchable table, figures and certificate; it loads nothing else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Rows of the table; a browser searches as many at once. The page says when there are more.
+#: Most rows of the table, which a browser can still search. The page states if there are more.
 MOST_ROWS = 20_000
 
 _PAGE = """<!doctype html>

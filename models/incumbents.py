@@ -1,4 +1,4 @@
-"""Answers on the way: a model with stages or a search offers what it has, so that a killed run leaves its best one."""
+"""Report incumbents: a model with stages or a search offers answers as it finds them, so a killed run leaves one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from flowlex.formulations.solver_outcome import SolveOptions
 
-#: Seconds between two answers of one loop, and of all time the part that may go into making and checking them.
+#: Seconds between two answers of one loop, and share of all time that making and checking answers may take.
 _PAUSE_S, _SHARE = 1.0, 0.1
 
 
 @dataclass(eq=False)
 class Offers:
-    """Makes answers and hands them on.
+    """Makes answers and reports them.
 
     ``hand_on``: makes a solution of a run, and tells who wants to know.
     """
@@ -24,7 +24,7 @@ class Offers:
     _free_at: float = field(default=0.0, init=False)
 
     def __call__(self, make: Callable[[], Any], *, often: bool) -> None:
-        """Hand on an answer, unless it comes too soon for one that comes ``often``."""
+        """Report an answer, unless it is offered ``often`` and comes too soon."""
         began = time.perf_counter()
         if often and began < self._free_at:
             return
@@ -36,9 +36,9 @@ class Offers:
 
 
 def offer(options: SolveOptions, make: Callable[[], Any], *, often: bool = False) -> None:
-    """Offer the answer that ``make`` makes (a `Run` of status feasible, or None) to whoever asked for it.
+    """Offer the answer that ``make`` returns (a `Run` of status feasible, or None), if reports were requested.
 
-    In a loop, say ``often``: then it is made about once a second at most.
+    In a loop pass ``often``: then an answer is made at most about once a second.
     """
     if isinstance(options.offer, Offers):
         options.offer(make, often=often)

@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 __all__ = ["Dual", "Equation", "Model", "ModelError", "Run", "Seconds", "Solution", "Symbol"]
 
 
-#: What an answer says that nobody has recomputed.
+#: Message of an answer without a certificate.
 UNCERTIFIED = "not certified: solved with certify=False"
-#: What an answer says of which the facts are right and the proof of the optimum or bound is not.
+#: Message of an answer whose facts hold, but not the proof of its optimum or bound.
 UNPROVEN = "what the solver claims beyond the answer itself is not shown; please report this with the instance"
-#: What an answer says of which the time limit ended the certificate.
+#: Message of an answer whose certificate was cut short by the time limit.
 QUOTED = "certificate: the time limit passed before every proof was recomputed; `flowlex verify` has no limit"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a solve leaves: the outcome that becomes the answer. A model with stages of its own adds fields.
+    """Result of a solve, from which the answer is made. A model with stages of its own adds fields.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ RunT = TypeVar("RunT", bound=Run, default=Run)
 class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
     """A scheduling problem stated as mathematics. Immutable; options are typed fields of the subclass.
 
-    A subclass declares its mathematics once, as class variables, and gives
+    A subclass declares its mathematics once, as class variables, and implements
 
     - ``_check``: refuse an instance that breaks an assumption, and options that contradict each other;
     - ``_formulate``: instance to formulation;
@@ -162,7 +162,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         Raises
         ------
         ModelError
-            The model has nothing to compare with.
+            The model has no table of comparison.
         """
         if not cls.comparison:
             raise ModelError(f"{cls.__name__} has nothing to compare with")
@@ -218,20 +218,20 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         return ()
 
     def _own_goals(self) -> tuple[Any, ...]:
-        """What a verifier must be handed, as no file holds it."""
+        """Goals that must be passed to a verifier, as no file holds them."""
         return ()
 
     def _certify(self, run: RunT, solution: SolutionT, budget: Budget) -> Certificate | None:
         """Certificate of a run and its solution; None when there is nothing to certify.
 
-        Where a verifier judges this kind of instance, it judges the document that a solution file would hold. Proofs
-        stop when ``budget`` is spent; what is left is quoted.
+        If this kind of instance has a verifier, it judges the document that a solution file would hold. Proofs stop
+        when ``budget`` is spent; the rest is quoted.
         """
         verifier = verifier_for(self.instance.kind)
         if solution.stated is not None:
             return None if self._restated else verify(solution.to_dict(), self.instance, budget)
         if verifier is not None:
-            document = solution.to_dict(duals=verifier.duals)  # their labels take time where nobody judges them
+            document = solution.to_dict(duals=verifier.duals)  # labels take time, so only if they are judged
             provable = document["answer"] or document["proof"] or verifier.solvable
             return verify(document, self.instance, budget, goals=self._own_goals()) if provable else None
         formulation, outcome = self.formulation, run.outcome
@@ -261,23 +261,23 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         engine
             ``pulp``, ``highs`` or (networks) ``network``: the same answer at different speed.
         certify
-            False: believe the engine and recompute nothing. The solution then has no certificate and its message says
-            so; saved, ``flowlex verify`` can still judge it. For simulations that solve thousands of times.
+            False: trust the engine and recompute nothing. The solution then has no certificate and its message says
+            so; ``flowlex verify`` can still judge its file. For simulations that solve thousands of times.
         report
             Called with the best answer so far, certified, while solving goes on (models with stages or a search; about
             once a second, and between stages).
         start
-            An answer to begin with, of this model or of one with other changes. It is used where the statement is
-            solved as it stands; else the message says that it was not.
+            An initial answer, of this model or of one with other changes. It is used if the statement itself is
+            solved; otherwise the message says that it was not.
         options
             See `flowlex.formulations.SolveOptions`.
 
         Raises
         ------
         CertificateError
-            The answer does not stand up to the instance's data (a defect, never an input error).
+            The answer contradicts the instance's data (a defect, never an input error).
         EngineError
-            The engine cannot solve this model or honour an option.
+            The engine cannot solve this model or does not support an option.
         """
         with small_work(self.instance.cells):
             return self._solve(engine, solve_options(options), certify, report, start)
@@ -323,7 +323,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         return solution.finished(certificate, Seconds(compiled - started, solved - compiled, done - solved))
 
     def _certified(self, run: RunT, solution: SolutionT, budget: Budget) -> tuple[SolutionT, Certificate | None]:
-        """A solution with its certificate; with weaker claims, or none but the answer, where only the proof fails."""
+        """A solution with its certificate; if only the proof fails, with weaker claims or as a feasible answer."""
         certificate = first = self._certify(run, solution, budget)
         if first is None or first.ok:
             return solution, first
@@ -342,7 +342,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         return solution, certificate
 
     def _hand_on(self, run: RunT, report: Callable[[SolutionT], None], started: float, budget: Budget) -> None:
-        """Report an answer on the way; one that no certificate supports stays unsaid."""
+        """Report an intermediate answer, unless its certificate fails."""
         found = time.perf_counter()
         solution = self._interpret(run)
         certificate = self._certify(run, solution, budget) if solution.status is Status.FEASIBLE else None
@@ -350,7 +350,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
             report(solution.finished(certificate, Seconds(solve=found - started, check=time.perf_counter() - found)))
 
     def _weaker(self, run: RunT) -> RunT | None:
-        """The run with a claim that needs less proof, where the proof of its own does not hold; None: there is none."""
+        """The run with a claim that needs less proof, for when its own proof fails; None if there is none."""
         return None
 
     def _prepare(self) -> None:

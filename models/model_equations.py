@@ -14,14 +14,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Symbol:
-    """A set, parameter or variable of a model: its LaTeX and what it stands for.
+    """A set, parameter or variable of a model: its LaTeX and its meaning.
 
     Attributes
     ----------
     latex
         The symbol, without dollar signs.
     says
-        What it stands for, with its unit if it has one.
+        Its meaning, with its unit if it has one.
     """
 
     latex: str
@@ -39,7 +39,7 @@ class Equation:
     latex
         The formula.
     says
-        In words.
+        The constraint in words.
     dual
         What its dual means; empty when none is returned.
     unit
@@ -92,7 +92,7 @@ def docstring(objective: str, symbols: Mapping[str, Iterable[Symbol]], equations
 
 
 def html_table(caption: str, facts: Mapping[str, Any]) -> str:
-    """Two columns for a notebook."""
+    """A table of two columns for a notebook."""
     left = "style='text-align:left'"
     rows = "".join(
         f"<tr><th {left}>{escape(str(key))}</th><td {left}>{escape(_text(value))}</td></tr>"

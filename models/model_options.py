@@ -58,7 +58,7 @@ def _default(value: Any) -> str:
 
 
 def _values(hint: Any) -> str:
-    """A declared type as a reader of the command line would put it."""
+    """A declared type in words for the command line."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return ", ".join(str(member.value) for member in hint)

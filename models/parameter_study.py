@@ -49,15 +49,15 @@ def study(
     Parameters
     ----------
     model
-        Where to start: a model, whose options and changes hold unless varied, or an instance or its file.
+        Base of the study: a model, whose options and changes hold unless varied, or an instance or its file.
     over
         Option to the values to try.
     instances
-        Instances or files to try beside, in this order, instead of the model's own when given.
+        Instances or files to solve, in this order, in place of the model's own.
     changes
         Name to changes to try (a document, plain data or file); ``unchanged`` is added as the first.
     jobs
-        Processes.
+        Number of processes.
     solving
         ``engine`` and options of `flowlex.formulations.SolveOptions`.
 

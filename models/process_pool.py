@@ -1,4 +1,4 @@
-"""Independent pieces of a solve, one after the other or side by side: whoever calls a model decides how.
+"""Run independent pieces of a solve one after the other or in parallel, as the caller of a model decides.
 
 A model asks `side_by_side` for the results of its pieces. Within ``with pieces_by(mapper)`` they come from the mapper:
 any function like `map`, of a pool of processes, or of a Dask client's executor.
@@ -20,7 +20,7 @@ _mapper: ContextVar[Mapper] = ContextVar("mapper", default=map)
 
 @contextlib.contextmanager
 def pieces_by(mapper: Mapper) -> Iterator[None]:
-    """Let models that are solved inside spread their pieces by a function like `map`.
+    """Run the pieces of models that are solved inside by a function like `map`.
 
     Examples
     --------

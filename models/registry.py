@@ -1,4 +1,4 @@
-"""Which model solves which kind of instance; the two doors `model_for` and `solve`.
+"""The model for each kind of instance, and the entry points `model_for` and `solve`.
 
 Models of other packages are found through the entry-point group ``flowlex.models``: the name is the kind of
 instance, the value ``module:Class``.
@@ -71,7 +71,7 @@ def model_class(kind: str) -> type[Model[Any, Any, Any]]:
 
 
 def _added(kind: str) -> type:
-    """The model that another package adds; refused, with the package's name, where it is none."""
+    """The model that another package adds; if it is not a model, the error names the package."""
     try:
         found = added(_GROUP, kind)
     except InstanceError as error:
@@ -195,7 +195,7 @@ def solve(
 
 
 def compare(instance: Instance, **options: Any) -> pd.DataFrame:
-    """One table of a problem's policies and baselines on one instance.
+    """Tabulate a problem's policies and baselines on one instance.
 
     Parameters
     ----------
@@ -207,6 +207,6 @@ def compare(instance: Instance, **options: Any) -> pd.DataFrame:
     Raises
     ------
     ModelError
-        The problem's model has nothing to compare with.
+        The problem's model has no table of comparison.
     """
     return model_class(instance.kind).compare(instance, **options)

@@ -1,4 +1,4 @@
-"""What every solution tells, whichever model made it."""
+"""The parts of a solution that all models share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def plain(value: Fraction) -> float | int:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Where the time went."""
+    """Wall-clock seconds of the phases of a solve."""
 
     compile: float = 0.0
     solve: float = 0.0
@@ -51,13 +51,13 @@ class Seconds:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Sum of all phases."""
         return self.compile + self.solve + self.check
 
 
 @dataclass(frozen=True, eq=False)
 class Stated:
-    """An answer of a statement that was solved as it stands."""
+    """The answer of a solved statement."""
 
     method: str  # how it was solved
     #: Values that are not 0, by variable and label; None without an answer.
@@ -68,12 +68,12 @@ class Stated:
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """What every solution tells; a model adds its domain result through the methods with an underscore.
+    """The common part of every solution; a model adds its domain result through the methods with an underscore.
 
     Attributes
     ----------
     model, engine
-        Who solved it.
+        Names of the model and of the engine.
     source
         The instance that was solved.
     options
@@ -85,7 +85,7 @@ class Solution:
     stages
         Objective of each stage by name, where solving takes stages.
     duals
-        `Dual` by name of the constraint, exactly those that the model's equations promise.
+        `Dual` by name of the constraint, exactly those that the model's equations declare.
     certificate
         The recomputed checks; attached to every answer but those of ``solve(certify=False)``, whose message says so.
     infeasibility, unboundedness
@@ -93,12 +93,12 @@ class Solution:
     changes
         Changes of the model.
     stated
-        Values, slacks and proof by name and label, where the statement was solved as it stands.
+        Values, slacks and proof by name and label, if the statement itself was solved.
     unproven
-        Whether the proof did not hold and was left out: the answer is then ``feasible`` and no more.
+        Whether the proof failed and was left out: the answer is then only ``feasible``.
     """
 
-    #: The column whose values name the rows of the answer's table; empty where they have no names.
+    #: The column whose values name the rows of the answer's table; empty if they have no names.
     row_name: ClassVar[str] = ""
 
     model: str
@@ -190,12 +190,12 @@ class Solution:
         return self._metrics()
 
     def finished(self, certificate: Certificate | None, seconds: Seconds) -> Self:
-        """The same solution with its certificate and times; figures are not worked out again.
+        """The same solution with its certificate and times; figures are not recomputed.
 
         Parameters
         ----------
         certificate
-            None where nothing was certified.
+            None if nothing was certified.
         seconds
             Wall-clock seconds of compiling, solving and checking.
         """
@@ -229,7 +229,7 @@ class Solution:
         return {}
 
     def _proof(self) -> dict[str, Any]:
-        """What `flowlex.validation.certificates` needs to prove the claim beside the answer."""
+        """The data, beside the answer, with which `flowlex.validation.certificates` proves the claim."""
         return {}
 
     def to_dict(self, *, duals: bool = True) -> dict[str, Any]:
@@ -277,7 +277,7 @@ class Solution:
         }
 
     def _beside_values(self) -> dict[str, Any]:
-        """What the file of a changed model's answer holds beside the values."""
+        """Content of a changed model's solution file beside the values."""
         return {}
 
     def save(self, path: str | Path, *, file: str = "", force: bool = False) -> Path:
@@ -286,7 +286,7 @@ class Solution:
         Parameters
         ----------
         path
-            Where to: a name that ends in ``.json`` or, compressed, ``.json.gz``. `flowlex verify` finds
+            Target: a name that ends in ``.json`` or, compressed, ``.json.gz``. `flowlex verify` finds
             ``*.solution.json`` in folders.
         file
             Name of the instance file, by which a folder of instances is searched.
@@ -296,7 +296,7 @@ class Solution:
         Raises
         ------
         ModelError
-            The name ends otherwise.
+            The name has another ending.
         FileExistsError
             The file is there already; use ``force=True``.
         OSError

@@ -1,4 +1,4 @@
-"""How long steps took, and what a replay of events counts, whichever scheduler took them."""
+"""Durations of steps, and the counts of a replay of events, for every scheduler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(kw_only=True)
 class Replayed:
-    """What a replay did; a scheduler's own adds what its steps decided."""
+    """Result of a replay; the subclass of a scheduler adds what its steps decided."""
 
     #: How many.
     steps: int = 0

@@ -1,4 +1,4 @@
-"""Schedulers as services: a small HTTP interface, and a write-ahead log that keeps what was acknowledged.
+"""Schedulers as services: a small HTTP interface, and a write-ahead log of all acknowledged requests.
 
 =======================  =========================================================================================
 `write_ahead_log`        the log on disk: lines with a checksum, snapshots, recovery after a kill

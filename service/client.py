@@ -1,7 +1,7 @@
 """A typed client of the scheduler service: ``flowlex.client.Scheduler``.
 
-Requests that change something carry an idempotency key, so they are sent again after a lost answer, a restart or a
-takeover, and taken once.
+Requests that change something carry an idempotency key, so they can be sent again after a lost answer, a restart or a
+takeover, and take effect once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Scheduler:
     Parameters
     ----------
     urls
-        ``http://host:port``; further ones are asked where the first does not answer (a standby).
+        ``http://host:port``; further ones are tried if the first does not answer (a standby).
     token
         Sent as a bearer token; never logged.
     timeout_s
@@ -37,14 +37,14 @@ class Scheduler:
     patience_s
         Seconds after which attempts end with `Unreachable`.
     ca_file
-        Certificates (PEM) that may vouch for the service.
+        CA certificates (PEM) for the service.
     options
-        Of `TelemetryClient`, such as another transport.
+        Options of `TelemetryClient`, such as another transport.
 
     Raises
     ------
     Refused
-        By every method: the service answered that it will not; the message names event and reason.
+        By every method: the service refused the request; the message names event and reason.
     Unreachable
         By every method: no service answered in time.
 
@@ -90,18 +90,18 @@ class Scheduler:
                 wait = waits.next()
                 if time.monotonic() + wait > until:
                     raise
-                if not error.wait_s:  # it did not say that it is there and will come round
+                if not error.wait_s:  # it did not ask to retry later
                     self._services.rotate(-1)
                 time.sleep(wait)
 
     # Events ------------------------------------------------------------------------------------------------------
     def send(self, *events: ev.Event, key: str | None = None) -> int:
-        """Send events, at most a thousand; they are on disk when this returns how many were taken.
+        """Send at most a thousand events; return the number taken, which are then on disk.
 
         Parameters
         ----------
         key
-            Names the request beyond this process; by default each call is a request of its own.
+            Idempotency key of the request; by default each call is a new request.
         """
         documents = [event.model_dump(mode="json", exclude_unset=True) | {"event": event.event} for event in events]
         taken: int = self._call("POST", "/events", json={"events": documents}, headers=_key(key))["taken"]
@@ -113,22 +113,22 @@ class Scheduler:
         Parameters
         ----------
         job
-            A new job; the service refuses names of jobs or tasks that it has, and tasks that run already.
+            A new job; the service refuses known names of jobs or tasks, and tasks that already run.
         rules
-            They may also name tasks and jobs that are there. Job and rules are taken together or not at all.
+            Rules, which may also name existing tasks and jobs. Job and rules are accepted together or not at all.
         """
         kinds: dict[str, type] = {"gangs": Gang, "spreads": TaskSpread, "affinities": Affinity}
         those = {name: tuple(rule for rule in rules if isinstance(rule, kind)) for name, kind in kinds.items()}
         self.send(ev.Submit(job=job, **{name: found for name, found in those.items() if found}))
 
     def finish(self, *tasks: str) -> None:
-        """Running tasks have ended.
+        """Report that running tasks have ended.
 
         Parameters
         ----------
         tasks
-            Names of 1 to 1000 tasks, taken in order. The service refuses at the first that does not run; it has taken
-            those before.
+            Names of 1 to 1000 tasks, processed in order. The service refuses the first that does not run, and keeps
+            those before it.
         """
         self.send(*(ev.Finish(task=task) for task in tasks))
 
@@ -138,28 +138,28 @@ class Scheduler:
         Parameters
         ----------
         task, job
-            The name of one of the two; the service refuses both, none, and names that it does not know.
+            Name of the task or the job; the service refuses both, none, and unknown names.
         """
         self.send(ev.Cancel(**{name: value for name, value in (("task", task), ("job", job)) if value is not None}))
 
     def add_machine(self, *machines: Machine) -> None:
-        """Machines join or return.
+        """Add machines that join or return.
 
         Parameters
         ----------
         machines
-            1 to 1000 machines, taken in order. The service refuses at the first whose name it has already; it has taken
-            those before.
+            1 to 1000 machines, processed in order. The service refuses the first with a known name, and keeps those
+            before it.
         """
         self.send(*(ev.AddMachine(machine=machine) for machine in machines))
 
     def remove_machine(self, machine: str) -> None:
-        """A machine leaves; what runs there stops or moves with the next decision.
+        """Remove a machine; its tasks stop or move with the next decision.
 
         Parameters
         ----------
         machine
-            Its name; the service refuses one that it does not know.
+            Its name; the service refuses unknown names.
         """
         self.send(ev.RemoveMachine(machine=machine))
 
@@ -169,19 +169,19 @@ class Scheduler:
         return Decision.model_validate(self._call("POST", "/step", headers=_key()))
 
     def decisions(self, after: int = 0, wait_s: float = 0.0) -> Sequence[Decision]:
-        """Decisions since one.
+        """Return the decisions after a given one.
 
         Parameters
         ----------
         after
             Number of the last decision that is known, at least 0.
         wait_s
-            Seconds to wait where there is none yet, from 0 to 60; ``timeout_s`` counts from then on.
+            Seconds to wait if there is none yet, from 0 to 60; ``timeout_s`` is added to it.
 
         Returns
         -------
         Sequence of Decision
-            In order; empty where none came in time.
+            In order; empty if none came in time.
 
         Raises
         ------
@@ -193,7 +193,7 @@ class Scheduler:
         return [Decision.model_validate(each) for each in found]
 
     def follow(self, after: int = 0) -> Iterator[Decision]:
-        """All decisions since one, for ever.
+        """Yield all decisions after a given one, without end.
 
         Parameters
         ----------
@@ -212,26 +212,26 @@ class Scheduler:
 
     # Questions ---------------------------------------------------------------------------------------------------
     def placements(self) -> Places:
-        """All tasks that run, with their machines, as of the last decision."""
+        """Return all running tasks with their machines, as of the last decision."""
         return Places.model_validate(self._call("GET", "/placements"))
 
     def task(self, name: str) -> Place:
-        """Where a task runs, or why it waits.
+        """Return where a task runs, or why it waits.
 
         Parameters
         ----------
         name
-            Name of the task; the service refuses one that it does not know, such as that of a task that has ended.
+            Name of the task; the service refuses unknown names, such as that of a task that has ended.
         """
         return Place.model_validate(self._call("GET", "/task", params={"name": name}))
 
     def explain(self, task: str) -> Explained:
-        """Why a task waits, what would place it, and at what price.
+        """Explain why a task waits, what would place it, and at what cost.
 
         Parameters
         ----------
         task
-            Name of a task that waits; the service refuses one that runs or that it does not know.
+            Name of a waiting task; the service refuses running and unknown tasks.
         """
         return Explained.model_validate(self._call("GET", "/explanation", params={"task": task}))
 

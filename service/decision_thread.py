@@ -1,4 +1,4 @@
-"""The one thread that changes a scheduler's state: requests queue up, and share one flush to disk."""
+"""The decision thread, which alone changes a scheduler's state: queued requests share one flush to disk."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class BusyError(Exception):
 
 
 class Taken(NamedTuple):
-    """How many events of a request were taken, and why the next one was not."""
+    """Number of events of a request that were taken, and why the next one was refused."""
 
     taken: int
     refused: str = ""
 
 
 class StorageError(Exception):
-    """The log cannot be written; nothing of the request is kept."""
+    """The log cannot be written; the request has no effect."""
 
 
 class NotLeading(StorageError):
-    """Another service has taken over, or may have: ask that one."""
+    """Another service has or may have taken over: ask that one."""
 
 
 class _Job(NamedTuple, Generic[C]):
@@ -57,23 +57,23 @@ class _Job(NamedTuple, Generic[C]):
 
 
 class Worker(Generic[C]):
-    """A core, its journal, and the thread that works on both.
+    """A core, its journal, and the thread that operates on both.
 
-    ``every_s``: decide so long after the last decision when events have come; None: only when asked. ``idle_s``: decide
-    so long after the last decision even when none have come, as time alone may place what waits.
+    ``every_s``: seconds after the last decision to decide again if events have come; None: only on request. ``idle_s``:
+    seconds after the last decision to decide again without events, as time alone may place waiting tasks.
     """
 
     def __init__(
         self,
-        snapshots: Snapshots[C],  # of the journal, which is read first: the core takes what it holds
+        snapshots: Snapshots[C],  # snapshots of the journal, from which the core is recovered first
         metrics: Metrics,
-        readers: ReaderProcess,  # receive all that is put on disk, and answer questions
+        readers: ReaderProcess,  # readers, which receive all records on disk and answer queries
         *,
-        epoch_s: float = 0.0,  # wall-clock time of the service's second 0; its time goes on while it is down
+        epoch_s: float = 0.0,  # wall-clock time of the service's second 0; its time continues while it is down
         every_s: float | None = None,
         idle_s: float | None = None,
-        keep: int = 1000,  # decisions that `decisions` remembers
-        max_events: int = 2000,  # events between two decisions; where more come, a decision is made first
+        keep: int = 1000,  # number of decisions that `decisions` keeps
+        max_events: int = 2000,  # most events between two decisions; if more come, a decision is made first
     ) -> None:
         self.metrics: Metrics
         self._snapshots, self.metrics, self.readers = snapshots, metrics, readers
@@ -81,14 +81,14 @@ class Worker(Generic[C]):
         self._every_s, self._idle_s = every_s, idle_s
         self._decided_at: deque[tuple[Position, Document]] = deque(maxlen=keep)
         self._records: list[Document] = []
-        self._untold: deque[tuple[Position, bytes | Path]] = deque()  # lines on disk, and states to write after them
+        self._untold: deque[tuple[Position, bytes | Path]] = deque()  # unsent lines on disk, and states to write
         self._telling = threading.Lock()
         self._max_events = max_events
         self._answered: OrderedDict[str, Taken] = OrderedDict()  # by idempotency key, oldest first
         self._queue: queue.SimpleQueue[_Job[C] | None] = queue.SimpleQueue()
         self._decided = self._collected = time.monotonic()
-        self._refusal: StorageError | None = None  # what all further requests are answered
-        self._retired = False  # set by the thread: nothing is done any more
+        self._refusal: StorageError | None = None  # the answer to all further requests
+        self._retired = False  # set by the thread: it does nothing more
         self.replication: Replication = Replication(self.journal.folder / "attached-standby")
         self.failing = ""  # why the last automatic decision failed
         self.core: C = self._recover()
@@ -108,11 +108,11 @@ class Worker(Generic[C]):
 
     @property
     def decisions(self) -> list[Document]:
-        """The last decisions that a takeover keeps, oldest first."""
+        """The last decisions that survive a takeover, oldest first."""
         return [decision for position, decision in list(self._decided_at) if self.replication.covers(position)]
 
     def call(self, job: Callable[[C], Any], *, replicated: bool = True) -> Future[Any]:
-        """Run a function on the thread; its result comes once all that it changed is on disk.
+        """Run a function on the thread; the future completes once all its changes are on disk.
 
         ``replicated``: whether the result waits for an attached standby; it must if anyone may rely on it after a
         takeover.
@@ -126,12 +126,12 @@ class Worker(Generic[C]):
         return future
 
     def ask(self, question: str, *arguments: Any) -> Future[bytes]:
-        """Ask the readers; they see what a takeover keeps."""
+        """Query the readers; they see the records that survive a takeover."""
         self._tell()
         return self.readers.ask(question, *arguments)
 
     def _tell(self) -> None:
-        """Let readers know the records that a takeover keeps."""
+        """Send readers the records that survive a takeover."""
         with self._telling:
             while self._untold and self.replication.covers(self._untold[0][0]):
                 end, new = self._untold.popleft()
@@ -141,7 +141,7 @@ class Worker(Generic[C]):
                     self._snapshots.wait_for(new, self.readers.ask("save", new))
 
     def retire(self) -> Future[Any]:
-        """Take and decide nothing more; the result comes once all that waits is done and the log has its end."""
+        """Accept and decide nothing more; the future completes once waiting requests are done and the log is closed."""
         self._refusal = NotLeading("another service takes over; ask that one")
         self.failing = str(self._refusal)
 
@@ -153,7 +153,7 @@ class Worker(Generic[C]):
         return future
 
     def close(self) -> None:
-        """Do what waits, take a snapshot and let the journal go."""
+        """Finish waiting requests, take a snapshot and release the journal."""
         self._queue.put(None)
         self._thread.join()
         self.replication.refuse("the service stops")
@@ -165,7 +165,7 @@ class Worker(Generic[C]):
 
     # What jobs call, on the thread --------------------------------------------------------------------------------
     def take(self, events: Sequence[Document], key: str = "") -> Taken:
-        """Hand events to the core, up to the first that it refuses, and note them in one record.
+        """Pass events to the core, up to the first that it refuses, and log them in one record.
 
         ``key``: names the request: one that comes again is not taken again but answered as it was.
         """
@@ -199,12 +199,12 @@ class Worker(Generic[C]):
         return taken
 
     def _carried(self) -> list[Document]:
-        """What a new log begins with: answers to requests that may come again."""
+        """Return the first record of a new log: answers to requests that may be repeated."""
         keys = [[key, *taken] for key, taken in self._answered.items()]
         return [{"keys": keys}] if keys else []
 
     def decide(self, key: str = "") -> Document:
-        """Decide now; the decision is noted. ``key`` as in `take`."""
+        """Decide now and log the decision. ``key`` as in `take`."""
         known = self._answered.get(key)
         if known is not None:
             found = next((each for _, each in self._decided_at if each["number"] == known.taken), None)
@@ -262,7 +262,7 @@ class Worker(Generic[C]):
         return self._decided + min(found) - time.monotonic() if found else 3600.0
 
     def _together(self, seconds: float) -> tuple[list[_Job[C]], bool]:
-        """Wait for a request and take those that stand behind it; False once the worker closes."""
+        """Wait for a request and take those queued behind it; return False once the worker closes."""
         jobs: list[_Job[C]] = []
         try:
             held = 0.25 if self.replication.waiting else 3600.0
@@ -288,7 +288,7 @@ class Worker(Generic[C]):
                 done.append((job, job.run(self.core)))
             except (RefusedEvent, BusyError, StorageError) as error:
                 done.append((job, error))
-            except Exception as error:  # a defect or an unsolvable step: memory is made again from the log
+            except Exception as error:  # a defect or an unsolvable step: the state is recovered from the log
                 done.append((job, error))
                 broken = True
         try:
@@ -306,7 +306,7 @@ class Worker(Generic[C]):
     def _start_again(self) -> None:
         try:
             self.core = self._recover()
-        except Exception as error:  # what is on disk cannot be used any more: refuse everything, and say why
+        except Exception as error:  # the data on disk are no longer usable: refuse everything, and say why
             self.failing = f"the state cannot be made again: {error}"
             self._refusal = StorageError(self.failing)
             _LOG.critical("%s", self.failing)
@@ -328,7 +328,7 @@ class Worker(Generic[C]):
                 self.metrics.records.labels("event").inc(len(record["events"]))
 
     def _recover(self) -> C:
-        """The state as the journal has it."""
+        """Recover the state from the journal."""
         number, core = self._snapshots.newest()
         self._answered.clear()
         decisions: deque[Document] = deque(maxlen=self._decided_at.maxlen)

@@ -23,7 +23,7 @@ from flowlex.service.scheduler_protocol import Document, RefusedEvent, SlowAnswe
 
 __all__ = ["ClusterCore"]
 
-#: What the two full solves behind a price may take.
+#: Limits of the two full solves for the cost in an explanation.
 _MOST_TASKS = 5_000
 _BOUNDS = {"time_limit_s": 10.0}
 _INSTEAD = "; ask `flowlex explain` of a saved state, which takes its time"
@@ -40,7 +40,7 @@ class ClusterCore:
     def __init__(self, scheduler: FlowScheduler) -> None:
         self.scheduler = scheduler
         self.pending = 0
-        self._differs = False  # whether a step made again decided otherwise than the log says
+        self._differs = False  # whether a repeated step decided differently from the log
 
     @classmethod
     def load(
@@ -52,7 +52,7 @@ class ClusterCore:
         without: Collection[str] = (),
         **options: Any,
     ) -> ClusterCore:
-        """Go on from a snapshot, or begin with a cluster."""
+        """Continue from a snapshot, or begin with a cluster."""
         if state is not None:  # goals may have been switched since the first start
             return cls(load_scheduler(state, without=without))
         return cls(FlowScheduler(cluster or FlowInstance(name="empty", machines=()), goals, **options))
@@ -63,7 +63,7 @@ class ClusterCore:
         return self.scheduler.state.now_s
 
     def take(self, event: Document, at_s: float) -> None:
-        """Hand an event to the scheduler."""
+        """Pass an event to the scheduler."""
         read = _ADAPTER.validate_python(event)
         try:
             self.scheduler.handle(read)
@@ -78,7 +78,7 @@ class ClusterCore:
         return _document(delta)
 
     def redo(self, decision: Document, at_s: float) -> None:
-        """Step as then: among equal schedules the one of the log.
+        """Repeat a step; among equally good schedules, take that of the log.
 
         Decisions of full solves are taken from the log, because solving them again could take very long.
         """
@@ -91,7 +91,7 @@ class ClusterCore:
         self._differs |= _decided(_document(delta)).places != then.places
 
     def settle(self) -> Document | None:
-        """Tell readers to read all placements again if a repeated step decided otherwise."""
+        """Return a decision that makes clients read all placements again, if a repeated step decided differently."""
         if not self._differs:
             return None
         self._differs = False
@@ -118,7 +118,7 @@ class ClusterCore:
 
     # Questions ------------------------------------------------------------------------------------------------
     def task(self, name: str) -> Place:
-        """Where a task is, or why it waits; raises KeyError."""
+        """Return where a task runs, or why it waits; raise KeyError if it is unknown."""
         task = self.scheduler.state.tasks[name]
         if task.machine is not None:
             return Place(task=name, job=task.job, machine=task.machine)
@@ -129,12 +129,12 @@ class ClusterCore:
         return Places.model_construct(number=self.scheduler.steps, places=self.scheduler.placements())
 
     def nodes_of(self, tasks: Sequence[str]) -> dict[str, str]:
-        """The machine of each of these tasks that runs."""
+        """Return the machine of each of these tasks that runs."""
         found = ((name, self.scheduler.state.tasks.get(name)) for name in tasks)
         return {name: task.machine for name, task in found if task is not None and task.machine is not None}
 
     def explain(self, name: str) -> Explained | SlowAnswer:
-        """Why a task waits, and what would place it; raises KeyError."""
+        """Explain why a task waits, and what would place it; raise KeyError if it is unknown."""
         if name not in self.scheduler.state.tasks:
             raise KeyError(name)
         try:

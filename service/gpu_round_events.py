@@ -13,7 +13,7 @@ __all__ = ["GPU_EVENT", "GpuEvent", "JobPart", "NodeGone", "NodeReport", "TaskEn
 
 
 class NodeReport(Part):
-    """A node is there with these GPUs; a task on a GPU that it no longer has, or that is too small now, waits again."""
+    """A node with its GPUs; a task on a GPU that is gone or now too small waits again."""
 
     event: Literal["node"] = "node"
     node: Node
@@ -27,9 +27,9 @@ class NodeGone(Part):
 
 
 class JobPart(Part):
-    """A job's part of the network: the tasks that it wants to run, what each needs, and where its data lie.
+    """A job's part of the network: its tasks, their needs, and the locations of their data.
 
-    A later part of the same job replaces its waiting tasks; those that run stay.
+    A later part of the same job replaces its waiting tasks; running tasks stay.
     """
 
     event: Literal["job"] = "job"
@@ -37,7 +37,7 @@ class JobPart(Part):
 
 
 class Withdrawn(Part):
-    """A job goes, with all its tasks."""
+    """A job is withdrawn with all its tasks."""
 
     event: Literal["withdrawn"] = "withdrawn"
     job: Name
@@ -52,7 +52,7 @@ class TaskEnd(Part):
 
 
 class Transfer(Part):
-    """A task moved data: from its node's disk (one node twice), within a rack, or between racks."""
+    """A task transferred data: from its node's disk (source equals target), within a rack, or between racks."""
 
     event: Literal["transfer"] = "transfer"
     source: Name

@@ -1,7 +1,7 @@
-"""Rounds of GPU assignment as a core, in the paper's two stages: nodes and jobs report, a round merges and answers.
+"""Rounds of GPU assignment as a core, in the paper's two stages: nodes and jobs report, a round merges and decides.
 
-What nodes report and jobs submit becomes one instance; `GpuAssignment` solves it, proven; the answer is who starts
-where, who stops, and for every task that waits the reason.
+Reports of nodes and jobs form one instance; `GpuAssignment` solves it with proof. The decision lists which tasks start
+where, which stop, and why each waiting task waits.
 
 Source: Tang et al. 2022, the system's rounds.
 """
@@ -31,8 +31,8 @@ __all__ = ["GpuCore"]
 class GpuCore:
     """See `flowlex.service.scheduler_protocol.Core`.
 
-    ``policy``: of the rounds. ``bandwidths``: rates until enough transfers are reported. ``most_jobs``: jobs in a
-    round, in order of arrival; the others queue. None: all.
+    ``policy``: policy of the rounds. ``bandwidths``: given rates, used until enough transfers are reported.
+    ``most_jobs``: most jobs in a round, in order of arrival; the others queue. None: all.
     """
 
     def __init__(self, policy: Policy, bandwidths: Bandwidths, most_jobs: int | None = None) -> None:
@@ -48,7 +48,7 @@ class GpuCore:
 
     # Events ----------------------------------------------------------------------------------------------------
     def take(self, event: Document, at_s: float) -> None:
-        """Take the report of a node or a job."""
+        """Process the report of a node or a job."""
         match GPU_EVENT.validate_python(event):
             case NodeReport(node=node):
                 self._put_node(node)
@@ -88,7 +88,7 @@ class GpuCore:
         self._stop_lost(f"node {node.name!r} reports another GPU")
 
     def _stop_lost(self, why: str) -> None:
-        """Let tasks wait again whose GPU is not there any more, or too small."""
+        """Return to waiting the tasks whose GPU is gone or too small."""
         memory = {gpu.name: gpu.memory_gb for node in self.nodes.values() for gpu in node.gpus}
         for task, (gpu, _) in list(self.running.items()):
             if memory.get(gpu, 0.0) < self._task(task).memory_gb:
@@ -165,7 +165,7 @@ class GpuCore:
         return decision
 
     def redo(self, decision: Document, at_s: float) -> None:
-        """Carry a round's decision out."""
+        """Apply a round's decision."""
         for task, *_ in decision["stopped"]:
             del self.running[task]
         for task, gpu, _ in decision["placed"]:
@@ -175,11 +175,11 @@ class GpuCore:
         self.rounds, self.pending, self.now_s = decision["number"], 0, at_s
 
     def settle(self) -> None:
-        """Nothing to report: decisions of a log are not repeated."""
+        """Return None: decisions of a log are applied, not repeated."""
         return
 
     def _merged(self, at_s: float) -> tuple[list[Job], dict[str, str]]:
-        """Jobs of a round, and tasks that no round could place, with the reason."""
+        """Return the jobs of a round, and the tasks that no round could place, with the reason."""
         largest = max((gpu.memory_gb for node in self.nodes.values() for gpu in node.gpus), default=0.0)
         jobs, refused = [], {}
         for number, (name, tasks) in enumerate(self.jobs.items()):
@@ -211,7 +211,7 @@ class GpuCore:
         return ""
 
     def _readable(self, task: Task) -> Task:
-        """A task with the replicas that are there; one that runs has read its data."""
+        """Return a task with only the present replicas; a running task has read its data."""
         shards = tuple(self._present(task.shards))
         return task if shards == task.shards else task.model_copy(update={"shards": shards})
 
@@ -231,7 +231,7 @@ class GpuCore:
 
     # Reading ---------------------------------------------------------------------------------------------------
     def task(self, name: str) -> Place:
-        """Where a task is, or why it waits; raises KeyError."""
+        """Return where a task runs, or why it waits; raise KeyError if it is unknown."""
         job = self.job_of[name]
         if name in self.running:
             return Place(task=name, job=job, gpu=self.running[name][0])
@@ -248,7 +248,7 @@ class GpuCore:
         return {name: node_of[self.running[name][0]] for name in tasks if name in self.running}
 
     def rates(self) -> dict[str, float]:
-        """Rates in MB/s that the next round takes."""
+        """Return the rates in MB/s for the next round."""
         return self.bandwidths.rates()
 
     def facts(self) -> dict[str, float]:

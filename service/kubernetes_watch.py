@@ -1,12 +1,12 @@
-"""An example of an adapter: a Kubernetes watch stream in, bindings out.
+"""Example of an adapter that reads a Kubernetes watch stream and writes bindings.
 
     kubectl get nodes,pods --watch --output-watch-events -o json | python -m flowlex.service.kubernetes_watch URL
 
-Each line is a watch event (``ADDED``, ``MODIFIED``, ``DELETED`` of a Node or Pod); recorded ones do as well. Events may
-come twice. After ``ERROR`` 410 (Gone) the watcher lists anew: what is not among the ``ADDED`` events up to the
-``BOOKMARK`` with the annotation ``k8s.io/initial-events-end`` was deleted meanwhile. Other bookmarks say nothing. Nodes
-become machines with their allocatable amounts, pods of the scheduler ``flowlex`` jobs of one task with their requests,
-required labels from ``nodeSelector``. Decisions come back as objects of ``v1 Binding``, which a cluster's client posts.
+Each line is a watch event (``ADDED``, ``MODIFIED``, ``DELETED`` of a Node or Pod), live or recorded. Events may come
+twice. After ``ERROR`` 410 (Gone) the watcher lists again: objects that are not among the ``ADDED`` events up to the
+``BOOKMARK`` with the annotation ``k8s.io/initial-events-end`` were deleted meanwhile. Other bookmarks are ignored.
+Nodes become machines with their allocatable amounts; pods of the scheduler ``flowlex`` become jobs of one task with
+their requests and required labels from ``nodeSelector``. Decisions are written as ``v1 Binding`` objects to post.
 Taints, affinities and volumes are left out here; `flowlex.instances.importers.kubernetes` reads them for whole
 clusters.
 """
@@ -27,29 +27,29 @@ from flowlex.service.request_documents import Decision
 __all__ = ["PodPlacer"]
 
 Item = Mapping[str, Any]
-#: Pod priorities of this and more are the most important; jobs have 0 for these.
+#: Pod priorities from this on are the most important; their jobs have priority 0.
 _TOP, _LOWEST = 1000, 1000
 _ENDED = ("Succeeded", "Failed")
-#: Annotation of the bookmark that ends a list begun anew.
+#: Annotation of the bookmark that ends a repeated list.
 _LISTED = "k8s.io/initial-events-end"
 _KNOWN = ("cpu", "memory", "nvidia.com/gpu")
 
 
 class PodPlacer:
-    """Sends a scheduler what a watch stream says, each change once; the scheduler may know pods of an earlier run.
+    """Sends a scheduler the changes in a watch stream, each once; it may know pods of an earlier run.
 
-    ``scheduler``: of this cluster alone. ``name``: the ``schedulerName`` of the pods to place.
+    ``scheduler``: the scheduler, used for this cluster only. ``name``: the ``schedulerName`` of the pods to place.
     """
 
     def __init__(self, scheduler: Scheduler, name: str = "flowlex") -> None:
         self.scheduler, self.name = scheduler, name
         self.nodes: dict[str, Machine] = {}
         self.pods: dict[str, str] = {}  # uid by name
-        self._unlisted: set[str] | None = None  # what a list begun anew has not named yet
+        self._unlisted: set[str] | None = None  # objects that a repeated list has not named yet
         self._number = scheduler.placements().number
 
     def take(self, event: Item) -> None:
-        """Take one watch event.
+        """Process one watch event.
 
         Raises `ValueError`: the watch ended with another error than 410, or a pod asks for a resource that this example
         does not know.
@@ -103,7 +103,7 @@ class PodPlacer:
             try:
                 self.scheduler.submit(_job(name, item))
             except Refused:
-                self.scheduler.task(name)  # known from an earlier run of this adapter; else it is refused as well
+                self.scheduler.task(name)  # known from an earlier run of this adapter; otherwise this raises too
             self.pods[name] = uid
 
     def _cancel(self, name: str) -> None:
@@ -111,7 +111,7 @@ class PodPlacer:
         del self.pods[name]
 
     def bindings(self, wait_s: float = 0.0) -> Iterator[dict[str, Any]]:
-        """Bindings, and evictions of pods that must make way, decided since the last call."""
+        """Yield bindings, and evictions of preempted pods, decided since the last call."""
         for decision in self.scheduler.decisions(self._number, wait_s):
             self._number = decision.number
             yield from self._objects(decision)

@@ -1,9 +1,9 @@
-"""Bandwidths of a cluster from the transfers that tasks report: of a disk, within a rack, between racks.
+"""Bandwidths of a cluster estimated from reported transfers: of a disk, within a rack, between racks.
 
-The rate of a kind of link is what its last transfers moved over the seconds that they took (their harmonic mean by
-size), so that many short ones do not outweigh a long one. Until enough have come, the given rate stands.
+The rate of a kind of link is the total size of its last transfers divided by their total time (the size-weighted
+harmonic mean), so that many short ones do not outweigh a long one. Until enough are reported, the given rate is used.
 
-Source: the bandwidth managers of Tang et al. 2022 estimate B_r and B_s from measured delays; how is reconstructed.
+Source: the bandwidth managers of Tang et al. 2022 estimate B_r and B_s from measured delays; the method is ours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["LINKS", "Bandwidths"]
 
 #: Kinds of links: a node's own disk, two nodes of a rack, two racks.
 LINKS = ("disk", "rack", "between_racks")
-#: Transfers that an estimate rests on: at most, at least.
+#: Largest and smallest number of transfers of an estimate.
 _WINDOW, _FEWEST = 64, 5
 
 
@@ -35,11 +35,11 @@ class Bandwidths:
         self._seen: dict[str, deque[tuple[float, float]]] = {link: deque(maxlen=_WINDOW) for link in LINKS}
 
     def note(self, link: str, size_mb: float, seconds: float) -> None:
-        """Take a transfer into account; both numbers are greater than zero."""
+        """Record a transfer; both numbers must be positive."""
         self._seen[link].append((size_mb, seconds))
 
     def rates(self) -> dict[str, float]:
-        """The rates now, to six digits: no finer than what was measured."""
+        """Return the present rates to six digits, about the precision of the measurements."""
         return {link: self._rate(link) for link in LINKS}
 
     def _rate(self, link: str) -> float:
@@ -49,12 +49,12 @@ class Bandwidths:
         return float(f"{sum(size for size, _ in seen) / sum(seconds for _, seconds in seen):.6g}")
 
     def document(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return everything as plain data."""
         return {"given": self.given, "seen": {link: list(map(list, seen)) for link, seen in self._seen.items()}}
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Bandwidths:
-        """Make it again."""
+        """Restore from plain data."""
         made = cls(document["given"])
         for link, seen in document["seen"].items():
             made._seen[link].extend((size, seconds) for size, seconds in seen)

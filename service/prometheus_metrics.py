@@ -1,4 +1,4 @@
-"""Figures of a served scheduler in the Prometheus text format."""
+"""Metrics of a served scheduler in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Metrics"]
 
 
 class Metrics(HttpMetrics):
-    """The figures of one service; names begin with ``flowlex_scheduler_``."""
+    """Metrics of one service; names begin with ``flowlex_scheduler_``."""
 
     def __init__(self) -> None:
         super().__init__("flowlex_scheduler")

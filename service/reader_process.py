@@ -1,7 +1,7 @@
-"""The process that answers questions, ``python -m flowlex.service.reader_process FOLDER``, beside the deciding service.
+"""The process that answers queries, ``python -m flowlex.service.reader_process FOLDER``, next to the deciding service.
 
-It starts with the state that the log of the service's folder leads to, and then receives every record written to disk.
-It applies events together with the next decision, or when a question names an unknown task. Readers therefore see the
+It starts with the state recovered from the log of the service's folder, and then receives every record written to disk.
+It applies events together with the next decision, or when a query names an unknown task. Readers therefore see the
 state of the last decision while the service takes events and decides.
 """
 
@@ -42,15 +42,15 @@ __all__ = ["Follower", "ReaderProcess", "resolve"]
 
 _LOG = logging.getLogger(__name__)
 _MOST_BEHIND = 100_000
-#: Gives an answer: JSON, or the exception to raise.
+#: Delivers an answer: JSON, or the exception to raise.
 Deliver = Callable[[bytes | Exception], None]
 
 
 class Follower:
-    """A core that goes the way of the service's, and answers questions.
+    """A core that follows the service's core and answers queries.
 
-    ``folder``: of the service. ``load``: makes the core of a state, or (None) of nothing. ``end``: position in the log
-    to begin with.
+    ``folder``: of the service. ``load``: creates the core from a state, or (None) from the beginning. ``end``: position
+    in the log at the start.
     """
 
     def __init__(self, folder: LogFolder, load: Callable[[Path | None], Core], end: Position) -> None:
@@ -60,11 +60,11 @@ class Follower:
             replay(self.core, record)
         self._end = end
         self._later: list[Document] = []  # records since the last decision
-        self._same: dict[str, bytes] = {}  # answers that hold until records are taken, by question
-        self._busy = threading.Lock()  # held while a slow answer is being found
+        self._same: dict[str, bytes] = {}  # answers that are valid until the next records, by query
+        self._busy = threading.Lock()  # held while a slow answer is computed
 
     def take(self, end: Position, lines: bytes) -> None:
-        """Take lines of the log that end at a position."""
+        """Process lines of the log that end at a position."""
         if end <= self._end:
             return
         self._end = end
@@ -80,7 +80,7 @@ class Follower:
             replay(self.core, record)
 
     def ask(self, question: str, arguments: Sequence[Any], deliver: Deliver) -> None:
-        """Answer a question; a slow one on a thread of its own, one at a time. A saved state holds all records."""
+        """Answer a query; slow ones one at a time on another thread. A saved state includes all records."""
         if question == "save":
             self._catch_up()
         if question in self._same:
@@ -122,9 +122,9 @@ def _json(found: BaseModel | Document | None) -> bytes:
 
 
 class ReaderProcess:
-    """Readers in a process of their own; one that has ended is started anew with the next question.
+    """Readers in a separate process; if it has ended, the next query starts it again.
 
-    ``without``: goals of a saved state to go on without.
+    ``without``: goals of a saved state to leave out.
     """
 
     def __init__(self, without: Sequence[str] = ()) -> None:
@@ -137,7 +137,7 @@ class ReaderProcess:
         self._folder: LogFolder | None = None
 
     def start(self, folder: LogFolder) -> None:
-        """Begin again with the state that a folder's log leads to."""
+        """Restart with the state recovered from a folder's log."""
         with self._turn:
             self._stop()
             self._folder = folder
@@ -155,7 +155,7 @@ class ReaderProcess:
             threading.Thread(target=work, args=(process, of), name="readers", daemon=True).start()
 
     def tell(self, end: Position, lines: bytes) -> None:
-        """Lines of the log up to a position are on disk."""
+        """Send lines of the log that are on disk, up to a position."""
         if self._messages.qsize() > _MOST_BEHIND:  # it hangs
             with self._turn:
                 self._stop()
@@ -163,7 +163,7 @@ class ReaderProcess:
             self._messages.put(("take", end, lines))
 
     def ask(self, question: str, *arguments: Any) -> Future[bytes]:
-        """Ask the core of the process."""
+        """Query the core of the process."""
         future: Future[bytes] = Future()
         with self._turn:
             if self._process is None and self._folder is not None:
@@ -220,12 +220,12 @@ def _main(folder: Path, end: Position, without: Sequence[str]) -> None:
     from flowlex.service.service_folder import loader_of
 
     answers, turn = os.fdopen(os.dup(1), "wb"), threading.Lock()
-    os.dup2(2, 1)  # what a goal or a solver prints is no answer
+    os.dup2(2, 1)  # output of a goal or a solver is no answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the service
     follower = Follower(LogFolder(folder), loader_of(folder, without), end)
     os.nice(10)  # decisions come first, once it is there: on a busy machine it would take minutes to begin
     gc.collect()
-    gc.freeze()  # what a cluster is made of is not looked through again
+    gc.freeze()  # exclude the cluster's objects from garbage collection
 
     def deliver(number: int, found: bytes | Exception) -> None:
         with turn:

@@ -1,8 +1,8 @@
-"""Synchronous replication: with a standby attached, an answer is sent once the standby has its records.
+"""Synchronous replication: with a standby attached, an answer is sent only once the standby has its records.
 
-A silent standby is not dropped: it may have taken over, and an answer of this service alone would then be lost. Until
-the standby is back, or an admin detaches it, the service refuses all changes. The name of the standby is kept in
-a file of the folder, so a restarted service is bound by it too; this is the fencing token.
+A silent standby stays attached: it may have taken over, and an answer of this service alone would then be lost. Until
+the standby is back, or an admin detaches it, the service refuses all changes. A file of the folder stores the name of
+the standby as fencing token, so that a restarted service is bound by it too.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from flowlex.service.write_ahead_log import Position
 
 __all__ = ["Replication"]
 
-#: Delivers an answer: called with an empty text, or with the reason why it cannot be given.
+#: Delivers an answer: called with an empty text, or with the reason for failure.
 Deliver = Callable[[str], None]
 
 
 class Replication:
-    """Holds answers back until the attached standby has their records.
+    """Delays answers until the attached standby has their records.
 
-    ``file``: holds the name of the attached standby; absent when there is none. ``lease_s``: seconds of silence after
-    which answers are refused instead of held. ``needed``: what the standby must have before it may take over: all that
-    may have been answered without it.
+    ``file``: file with the name of the attached standby; missing if there is none. ``lease_s``: seconds of silence
+    after which answers are refused instead of held. ``needed``: position up to which answers may have been sent without
+    the standby; it must have this to take over.
     """
 
     def __init__(self, file: Path, lease_s: float = 5.0) -> None:
@@ -46,7 +46,7 @@ class Replication:
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be acknowledged; empty when it can."""
+        """Why requests cannot be acknowledged; empty if they can."""
         if not self.standby or time.monotonic() < self._lease_end:
             return ""
         return (
@@ -55,7 +55,7 @@ class Replication:
         )
 
     def covers(self, position: Position) -> bool:
-        """Whether what is in the log up to a position survives a takeover."""
+        """Return whether the log up to a position survives a takeover."""
         return not self.standby or position <= self._confirmed
 
     def answer(self, position: Position, deliver: Deliver) -> None:
@@ -68,17 +68,17 @@ class Replication:
                 deliver("")
 
     def attach(self, standby: str, end: Callable[[], Position]) -> None:
-        """Wait for a standby from now on; ``end`` reads where the log ends."""
+        """Wait for a standby from now on; ``end`` returns the end of the log."""
         with self._lock:
             if self.standby:
                 return
             write_atomically(self._file, standby.encode())
             self._confirmed, self._lease_end = (0, 0), time.monotonic() + self.lease_s
             self.standby = standby
-            self.needed = end()  # after `standby` is set: whatever was answered alone is before this
+            self.needed = end()  # after `standby` is set, so that all answers without it are before this
 
     def confirm(self, position: Position, wait_s: float) -> None:
-        """Note that the standby has the log up to a position, and asks again within ``wait_s`` and the lease."""
+        """Record that the standby has the log up to a position, and will ask again within ``wait_s`` plus the lease."""
         with self._lock:
             self._lease_end = time.monotonic() + wait_s + self.lease_s
             if position < self._confirmed:  # the standby copies again
@@ -88,7 +88,7 @@ class Replication:
                 self._held.popleft()[1]("")
 
     def detach(self) -> None:
-        """Wait for no standby any more: the standby must not take over after this."""
+        """Stop waiting for the standby, which must not take over after this."""
         with self._lock:
             self._file.unlink(missing_ok=True)
             self.standby = ""
@@ -96,13 +96,13 @@ class Replication:
                 self._held.popleft()[1]("")
 
     def expire(self) -> None:
-        """Refuse what waits for a standby that is silent."""
+        """Refuse the delayed answers if the standby is silent."""
         with self._lock:
             if trouble := self.trouble:
                 self.refuse(trouble)
 
     def refuse(self, why: str) -> None:
-        """Refuse all that waits; its records are in the log and may count yet."""
+        """Refuse all delayed answers; their records are in the log and may still take effect."""
         with self._lock:
             while self._held:
                 self._held.popleft()[1](f"{why}. Whether the request counts is open: send it again with the same key")

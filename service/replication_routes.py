@@ -1,4 +1,4 @@
-"""Routes that a standby follows: the files of a service's folder, and its log as it grows."""
+"""Routes for a standby: the files of a service's folder, and its growing log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Name = Annotated[str, Query(min_length=1, max_length=100, description="The stand
 
 
 class Settings(BaseModel):
-    """What a service was begun with (``service.json``) and its tokens (a SQLite file in base64)."""
+    """The options of a service's first start (``service.json``) and its tokens (a SQLite file in base64)."""
 
     service: str
     tokens: str
@@ -40,9 +40,9 @@ class State(BaseModel):
 
 
 class LogChunk(BaseModel):
-    """Lines of a log from an offset on, which files the service keeps, and whether the next log has begun.
+    """Lines of a log from an offset on, the files that the service keeps, and whether the next log has begun.
 
-    ``needed``: the standby may take over once it has the log up to there; absent while it is not attached.
+    ``needed``: position up to which the standby must have the log to take over; null while it is not attached.
     """
 
     data: str
@@ -53,7 +53,7 @@ class LogChunk(BaseModel):
 
 
 class End(BaseModel):
-    """Where the log of a service that has retired ends."""
+    """End of the log of a retired service."""
 
     position: tuple[int, int]
 
@@ -67,7 +67,7 @@ async def settings(service: ServedDep, who: Admin) -> Settings:
 
 
 def _copied(path: Path) -> bytes:
-    """A SQLite file as of one moment."""
+    """Return a consistent copy of a SQLite file."""
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place, "copy")
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:

@@ -37,9 +37,9 @@ class Taken(_Document):
 class Decision(_Document):
     """What a decision changed.
 
-    Names of tasks with machines: placed (task, machine), moved (task, from, to, reason), stopped (task, machine,
+    Names of tasks and machines: placed (task, machine), moved (task, from, to, reason), stopped (task, machine,
     reason), waiting (task, reason). In rounds of GPU assignment placed is (task, GPU, node). ``reread``: after a
-    restart placements differ from what was told; read all of them. ``whole``: rules or capacities required a full
+    restart placements differ from those reported; read all of them. ``whole``: rules or capacities required a full
     solve.
     """
 

@@ -39,7 +39,7 @@ health_router: APIRouter = APIRouter(tags=["service"], dependencies=[Depends(onl
 def create_app(worker: Worker[Any], store: Store, routes: APIRouter, title: str, settings: Settings) -> FastAPI:
     """Build the application; closing it takes a snapshot.
 
-    ``worker``: runs already. ``store``: of the tokens; the caller closes it. ``routes``: of this kind of scheduler.
+    ``worker``: a running worker. ``store``: of the tokens; the caller closes it. ``routes``: of this kind of scheduler.
     """
     service: Served[Any] = Served(worker, store, settings)
 
@@ -110,7 +110,7 @@ async def _event(request: Request, error: Exception) -> JSONResponse:
 async def _storage(request: Request, error: Exception) -> JSONResponse:
     kinds = {BusyError: "busy", NoReaderError: "busy", TimeoutError: "busy", NotLeading: "not_leading"}
     detail = {"reason": kinds.get(type(error), "storage"), "message": str(error)}
-    # Without Retry-After clients ask the next service.
+    # Without Retry-After, clients try the next service.
     return JSONResponse({"detail": detail}, 503, None if isinstance(error, NotLeading) else {"Retry-After": "1"})
 
 

@@ -18,22 +18,22 @@ class RefusedEvent(Exception):
 
 
 class UnknownTask(Exception):
-    """No task has the name."""
+    """No task has this name."""
 
 
 class NoReaderError(Exception):
-    """The process that answers questions failed or has ended; the next question starts another one."""
+    """The process that answers queries failed or ended; the next query starts another one."""
 
 
 class SlowAnswer(NamedTuple):
-    """An answer that takes seconds to find, on another thread, and what to say while another one is being found."""
+    """An answer to compute on another thread, and the answer to give while another one is being computed."""
 
     find: Callable[[], BaseModel]
     otherwise: BaseModel
 
 
 class Core(Protocol):
-    """State that changes by events and decisions, one after the other; time is passed in, never read."""
+    """State that changes by events and decisions in sequence; time is passed in, never read."""
 
     @property
     def pending(self) -> int:
@@ -44,35 +44,35 @@ class Core(Protocol):
         """Time of the last change."""
 
     def take(self, event: Document, at_s: float) -> None:
-        """Take an event whole, or raise `RefusedEvent`."""
+        """Apply an event completely, or raise `RefusedEvent`."""
 
     def decide(self, at_s: float) -> Document:
-        """Decide: what starts, moves, stops and waits, and why."""
+        """Decide which tasks start, move, stop and wait, and why."""
 
     def redo(self, decision: Document, at_s: float) -> None:
-        """Make a decision of the log again, so that the state is as it was after it."""
+        """Repeat a decision of the log, so that the state is as it was after it."""
 
     def settle(self) -> Document | None:
-        """Call once all of a log is taken: what readers must know where decisions made again were others."""
+        """Call after a log is replayed; return what readers must know if repeated decisions differed."""
 
     def task(self, name: str) -> BaseModel:
-        """Where a task is, or why it waits; raises KeyError."""
+        """Return where a task runs, or why it waits; raise KeyError if it is unknown."""
 
     def placements(self) -> BaseModel:
-        """All tasks that run, with their places."""
+        """Return all running tasks with their places."""
 
     def nodes_of(self, tasks: Sequence[str]) -> dict[str, str]:
         """The node (machine) of each of these tasks that runs."""
 
     def facts(self) -> dict[str, float]:
-        """Figures for Prometheus, by name."""
+        """Return metrics for Prometheus, by name."""
 
     def save(self, path: Path) -> None:
         """Write the whole state, atomically."""
 
 
 def replay(core: Core, record: Document) -> None:
-    """Let a core take a record of the log: its events, or its decision once more."""
+    """Apply a record of the log to a core: its events, or its decision."""
     if "decided" in record:
         core.redo(record["decided"], record["at_s"])
     for event in record.get("events", ()):

@@ -54,7 +54,7 @@ async def cluster_events(service: ServedDep, who: Writer, given: ClusterEvents, 
 
 
 def _machine(event: Any, where: Mapping[str, str]) -> str:
-    """The machine that an event is about; none for what only an admin may send."""
+    """Return the machine of an event; empty for events that only an admin may send."""
     match event:
         case ev.AddMachine():
             return event.machine.name

@@ -1,4 +1,4 @@
-"""What all routes of a served scheduler share, and how they hand events to the thread that decides."""
+"""Shared state of the routes of a served scheduler, and the transfer of events to the decision thread."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["REFUSED", "Key", "Served", "ServedDep", "Writer", "hand_over", "serv
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Core)
-#: Decisions kept as JSON.
+#: Most decisions cached as JSON.
 _MOST_JSON = 1000
-#: Seconds that a question may take; the price of an explanation under rules takes 20 at most.
+#: Most seconds of a query; the cost in an explanation under rules takes 20 at most.
 _READ_S = 60.0
 #: Documented on routes that change state.
 REFUSED: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "It does not fit the state"}}
@@ -43,7 +43,7 @@ Key = Annotated[
 
 
 class Served(Generic[C]):
-    """What the routes share; names that `flowlex.telemetry.access_rights` uses are the same there."""
+    """Shared state of the routes; it has the attributes that `flowlex.telemetry.access_rights` uses."""
 
     def __init__(self, worker: Worker[C], store: Store, settings: Settings) -> None:
         self.settings: Settings
@@ -58,16 +58,16 @@ class Served(Generic[C]):
         return await run_in_threadpool(function)
 
     async def ask(self, job: Callable[[C], T], *, replicated: bool = True) -> T:
-        """Run a job on the scheduler's thread; what it changed is on disk when this returns."""
+        """Run a job on the scheduler's thread; its changes are on disk when this returns."""
         result: T = await asyncio.wrap_future(self.worker.call(job, replicated=replicated))
         return result
 
     async def read(self, question: str, *arguments: Any) -> bytes:
-        """Ask the process that answers questions; the answer as JSON."""
+        """Query the reader process; return its answer as JSON."""
         return await asyncio.wait_for(asyncio.wrap_future(self.worker.ask(question, *arguments)), _READ_S)
 
     def json_of(self, decision: Document) -> bytes:
-        """A decision as JSON, written once for all readers."""
+        """Return a decision as JSON, serialised once for all readers."""
         key = decision["number"], bool(decision.get("reread"))
         if key not in self._json:
             while len(self._json) >= _MOST_JSON:
@@ -87,9 +87,9 @@ ServedDep = Annotated[Any, Depends(served)]
 async def hand_over(
     service: Any, who: Identity, events: Iterable[Any], key: str, node_of: Callable[[Any, dict[str, str]], str]
 ) -> Taken:
-    """Take events one after the other; answers 409 at the first that does not fit, saying how many are taken.
+    """Take events in order; answer 409 at the first that does not fit, with the number taken before it.
 
-    An agent's token may send those of its own node: ``node_of`` says whose an event is, given where tasks run.
+    An agent's token may send those of its own node: ``node_of`` returns the node of an event, given those of tasks.
     """
     if who.role is Role.AGENT and who.digest:
         tasks = [event.task for event in events if hasattr(event, "task")]

@@ -22,10 +22,10 @@ __all__ = ["cluster_loader", "gpu_loader", "loader_of", "read_cluster", "settled
 
 
 def settled(folder: Path, kind: str, options: dict[str, Any], given: set[str]) -> dict[str, Any]:
-    """Options of a service: those of its first start; one that is given now and differs is refused.
+    """Return the options of a service's first start; refuse an option that is given now and differs.
 
-    ``given``: names of the options that a person gave now. Raises `ValueError`: the folder is another kind's, damaged,
-    or was begun otherwise.
+    ``given``: names of the options that a person gave now. Raises `ValueError`: the folder is of another kind, damaged,
+    or was started with other options.
     """
     path = folder / "service.json"
     if not path.is_file():
@@ -48,7 +48,7 @@ def settled(folder: Path, kind: str, options: dict[str, Any], given: set[str]) -
 
 
 def cluster_loader(options: dict[str, Any], without: Collection[str] = ()) -> Callable[[Path | None], ClusterCore]:
-    """Makes the live flow scheduler of a folder; ``without``: goals of a saved state to go on without."""
+    """Return a loader of a folder's live flow scheduler; ``without``: goals of a saved state to leave out."""
     goals = preset(options["goals"])
     cluster = None
     if options["cluster"] is not None:
@@ -64,7 +64,7 @@ def cluster_loader(options: dict[str, Any], without: Collection[str] = ()) -> Ca
 
 
 def gpu_loader(options: dict[str, Any], without: Collection[str] = ()) -> Callable[[Path | None], GpuCore]:
-    """Makes the rounds of GPU assignment of a folder, which have no goals to go on without."""
+    """Return a loader of a folder's rounds of GPU assignment; ``without`` is ignored, as these have no goals."""
     rates = {link: options[f"{link}_mb_per_s"] for link in ("disk", "rack", "between_racks")}
 
     def load(state: Path | None) -> GpuCore:
@@ -86,6 +86,6 @@ def read_cluster(path: Path) -> dict[str, Any]:
 
 
 def loader_of(folder: Path, without: Collection[str] = ()) -> Callable[[Path | None], Core]:
-    """Makes the core of a service's folder; ``without`` as in `cluster_loader`."""
+    """Return a loader of the core of a service's folder; ``without`` as in `cluster_loader`."""
     document = json.loads((folder / "service.json").read_bytes())
     return (cluster_loader if document["kind"] == "scheduler" else gpu_loader)(document["options"], without)

@@ -1,4 +1,4 @@
-"""Snapshots of a journal's state: written, read back in a process of their own, and the newest that can be read."""
+"""Snapshots of a journal's state: writing, reading back in a separate process, finding the newest readable one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ C = TypeVar("C", bound=Core)
 
 
 def newest_readable(states: Iterable[tuple[int, Path | None]], load: Callable[[Path | None], C]) -> tuple[int, C]:
-    """The first state that can be read, and its number."""
+    """Return the first readable state, and its number."""
     first: Exception | None = None
     for number, path in states:
         try:
@@ -34,13 +34,13 @@ def newest_readable(states: Iterable[tuple[int, Path | None]], load: Callable[[P
 class Snapshots(Generic[C]):
     """The states of a journal.
 
-    ``read_back``: starts a process that ends with 0 if a state can be read back; None reads it back in this one.
+    ``read_back``: starts a process that exits with 0 if a state can be read back; None: read it back in this process.
     """
 
     def __init__(
         self,
         journal: Journal,
-        load: Callable[[Path | None], C],  # makes the core from a snapshot, or (None) from nothing
+        load: Callable[[Path | None], C],  # creates the core from a snapshot, or (None) from the beginning
         every: int = 10_000,  # records after which a snapshot is due
         read_back: Callable[[Path], subprocess.Popen[bytes]] | None = None,
     ) -> None:
@@ -50,11 +50,11 @@ class Snapshots(Generic[C]):
 
     @property
     def due(self) -> bool:
-        """Whether a snapshot is to be taken; never while one is written or read back, which drops older ones then."""
+        """Whether to take a snapshot; never while one is written or read back, since reading back drops older ones."""
         return self._is_written() and self._is_read_back() and self.journal.records >= self._every
 
     def begin(self, carried: Iterable[Document]) -> Path | None:
-        """Begin a new log with the ``carried`` records; returns the file for the state before it."""
+        """Begin a new log with the ``carried`` records; return the file for the state before it."""
         try:
             return self.journal.begin_log(carried)
         except OSError as error:
@@ -81,7 +81,7 @@ class Snapshots(Generic[C]):
         return True
 
     def newest(self) -> tuple[int, C]:
-        """The newest state that can be read, and its number."""
+        """Return the newest readable state, and its number."""
         states = self.journal.states()
         number, core = newest_readable(states, self._load)
         if number == states[0][0]:
@@ -118,7 +118,7 @@ class Snapshots(Generic[C]):
     def _readable(self, path: Path) -> bool:
         try:
             self._load(path)
-        except Exception as error:  # whatever it is, the older states and their logs stay
+        except Exception as error:  # after any error, the older states and their logs stay
             _LOG.error("the newest state cannot be read back: %s", error)
             return False
         return True

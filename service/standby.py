@@ -1,8 +1,8 @@
-"""A standby: copies the log of another service into a folder of its own, and takes over on request.
+"""A standby, which copies the log of another service to its own folder and takes over on request.
 
-The folder is a copy, byte for byte; taking over is an ordinary start on it. The other service answers its clients only
+The folder is a byte-for-byte copy; taking over is an ordinary start on it. The other service answers its clients only
 once the copy has their records (`flowlex.service.replication`). A takeover therefore loses nothing, even if the other
-service was only paused: it acknowledges nothing without this standby.
+service was only paused, because it acknowledges nothing without this standby.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ class NotComplete(Exception):
 
 
 class Follower:
-    """Copies the folder of a service, and goes on copying its log.
+    """Copies the folder of a service, and continues to copy its log.
 
-    ``folder``: of the copy. What an earlier copy of the same service left is moved to ``replaced``. ``client``: with an
-    admin's token of the service that is followed. ``complete``: whether all that was acknowledged is here. Once it is,
-    it stays so: the service waits for this standby.
+    ``folder``: folder of the copy. Files of an earlier copy of the same service are moved to ``replaced``. ``client``:
+    client of the followed service, with an admin's token. ``complete``: whether all acknowledged records are here. Once
+    True, it stays so: the service waits for this standby.
     """
 
     def __init__(self, folder: Path, client: TelemetryClient) -> None:
         self.folder, self.client = folder, client
-        self._journal = Journal(folder)  # nobody else may use the folder meanwhile
+        self._journal = Journal(folder)  # locks the folder
         self.contact = time.monotonic()
         self.complete = False
         self._stop = threading.Event()
@@ -72,7 +72,7 @@ class Follower:
         self._thread.start()
 
     def _begin(self) -> None:
-        """Take over settings and tokens, and make place for the copy."""
+        """Copy settings and tokens, and clear the folder for the copy."""
         settings = Settings.model_validate(self.client.call("GET", "/replica/settings"))
         own = self.folder / "service.json"
         if own.is_file() and own.read_text() != settings.service:
@@ -81,7 +81,7 @@ class Follower:
         if not name.is_file():
             write_atomically(name, uuid.uuid4().hex.encode())
         self._name = name.read_text()
-        # The folder may have been the leader's: its log may go on with records that were never acknowledged.
+        # The folder may have been the leader's; its log may end with records that were never acknowledged.
         old = [path for kind in ("log-", "state-") for path in self.folder.glob(f"{kind}*")]
         if old:
             replaced = self.folder / "replaced"
@@ -95,7 +95,7 @@ class Follower:
 
     @property
     def position(self) -> Position:
-        """Number of the last log that is here, and its bytes."""
+        """Number and size in bytes of the last copied log."""
         path = self._journal.path("log-", self._number)
         return self._number, path.stat().st_size if path.is_file() else 0
 
@@ -115,7 +115,7 @@ class Follower:
                 return
 
     def _poll(self, wait_s: float) -> None:
-        """Confirm what is on this disk, and fetch what follows."""
+        """Confirm the records on this disk, and fetch the following ones."""
         number, offset = self.position
         asked = {"standby": self._name, "number": number, "offset": offset, "wait_s": wait_s}
         chunk = LogChunk.model_validate(self.client.call("GET", "/replica/log", params=asked))
@@ -125,7 +125,7 @@ class Follower:
                 stream.flush()
                 os.fsync(stream.fileno())
         self._fetch_states(chunk.states)
-        # Where the service has dropped a log, the state after it was fetched just now.
+        # If the service has dropped a log, the state after it has just been fetched.
         self._number = max(number + chunk.closed, chunk.first_log)
         self._drop_older(min(chunk.states, default=0), chunk.first_log)
         if chunk.needed is not None and self.position >= chunk.needed:
@@ -145,9 +145,9 @@ class Follower:
                     self._journal.path(kind, number).unlink(missing_ok=True)
 
     def finish(self, force: bool = False) -> None:
-        """Ask the service to retire, copy the rest, and let the folder go.
+        """Ask the service to retire, copy the rest, and release the folder.
 
-        A service that does not answer acknowledged nothing that is not here, and will not: it waits for this standby.
+        A service that does not answer has acknowledged only records that are here, because it waits for this standby.
 
         Raises `NotComplete`: the copy is not complete, and ``force`` is false.
         """
@@ -175,7 +175,7 @@ class Follower:
         self.client.close()
 
     def close(self) -> None:
-        """Stop following; the service waits for this standby no more."""
+        """Stop following; the service no longer waits for this standby."""
         self._stop.set()
         self._thread.join()
         with contextlib.suppress(Unreachable, Refused):
@@ -184,7 +184,7 @@ class Follower:
 
 
 class _Service:
-    """What the dependency of tokens needs."""
+    """The attributes that the token dependency uses."""
 
     def __init__(self, store: Store, settings: Limits) -> None:
         self.settings, self.tokens, self.metrics = settings, TokenBook(store), Metrics()
@@ -192,7 +192,7 @@ class _Service:
 
 
 def standby_app(follower: Follower, store: Store, settings: Limits, take_over: Callable[[], FastAPI]) -> ASGIApp:
-    """Serve ``POST /v1/promote`` and refuse all else, until that is asked; then what ``take_over`` makes."""
+    """Serve only ``POST /v1/promote`` until it is called; then serve the application that ``take_over`` returns."""
     promoted: list[FastAPI] = []
     stack, turn = contextlib.AsyncExitStack(), asyncio.Lock()
 

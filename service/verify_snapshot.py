@@ -1,6 +1,6 @@
-"""Read a saved state back in a process of its own: ``python -m flowlex.service.verify_snapshot FOLDER STATE``.
+"""Read a saved state back in a separate process: ``python -m flowlex.service.verify_snapshot FOLDER STATE``.
 
-It ends with 0 if the state loads and, saved again, is the same file byte for byte.
+It exits with 0 if the state loads and saving it again gives the same bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def start_read_back(folder: Path, state: Path) -> subprocess.Popen[bytes]:
 
 
 def is_whole(folder: Path, state: Path) -> bool:
-    """Whether a state of a service's folder loads, and says the same when it is saved again."""
+    """Return whether a state of a service's folder loads and gives the same bytes when saved again."""
     from flowlex.service.service_folder import loader_of
 
     with tempfile.TemporaryDirectory() as place:

@@ -1,10 +1,10 @@
-"""A write-ahead log in a folder: every acknowledged record is on disk, also after a kill.
+"""A write-ahead log in a folder: every acknowledged record is on disk, even after a kill.
 
-``log-N.jsonl`` holds one record per line, after its checksum; ``state-N`` is the state before its first record. A
-snapshot writes the next state completely and opens the next log. The two newest states and all logs since the older one
-are kept: if the newest state cannot be read, the older one and the logs lead to the same state. Older files are removed
-once the newest state was read back (`accept`). A line cut short by a kill was never acknowledged and is dropped. Any
-other damage is refused, with file and line.
+``log-N.jsonl`` has one record per line, after its checksum; ``state-N`` is the state before its first record. A
+snapshot writes the complete next state and opens the next log. The two newest states and all logs since the older one
+are kept: if the newest state cannot be read, the older one and the logs give the same state. Older files are removed
+once the newest state has been read back (`accept`). A line truncated by a kill was never acknowledged and is dropped.
+Any other damage is an error with file and line.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 __all__ = ["MAX_CHUNK", "Journal", "JournalError", "LogFolder", "Position", "record_of"]
 
 _DIGITS = 9
-#: Number of a log and bytes of it.
+#: Number of a log, and bytes in it.
 Position = tuple[int, int]
-#: Bytes of a log that are read at a time.
+#: Bytes of a log per read.
 MAX_CHUNK = 1_000_000
 
 
@@ -31,9 +31,9 @@ class JournalError(Exception):
 
 
 class LogFolder:
-    """States and logs of a folder, for whoever reads them.
+    """Read access to the states and logs of a folder.
 
-    ``end``: number of the last log, and its bytes that are on disk for good; one value, as other threads read it.
+    ``end``: number of the last log, and its bytes that are flushed to disk; a single value, as other threads read it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,7 +41,7 @@ class LogFolder:
         self.end: Position = (max((*self.numbers("state-"), *self.numbers("log-")), default=0), 0)
 
     def path(self, kind: str, number: int) -> Path:
-        """Where a file of a kind, ``state-`` or ``log-``, is or would be."""
+        """Return the path of a file of a kind, ``state-`` or ``log-``."""
         return self.folder / f"{kind}{number:0{_DIGITS}}{'.jsonl' if kind == 'log-' else ''}"
 
     def numbers(self, kind: str) -> list[int]:
@@ -50,7 +50,7 @@ class LogFolder:
         return [int(name) for name in names if name.isdigit()]
 
     def states(self) -> list[tuple[int, Path | None]]:
-        """Number and file of each state to go on from, the newest first; None is the beginning."""
+        """Return number and file of each state to continue from, newest first; None is the beginning."""
         found: list[tuple[int, Path | None]] = [
             (number, self.path("state-", number)) for number in sorted(self.numbers("state-"), reverse=True)
         ]
@@ -58,7 +58,7 @@ class LogFolder:
         return [*found, (0, None)] if begun else found
 
     def lines(self, since: int, end: Position | None = None) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        """Records from a state on, up to a position or to the last whole line: number of the log, length, record.
+        """Yield log number, length and record from a state on, up to a position or the last complete line.
 
         Raises `JournalError`: a line other than the last is damaged, or a log is missing.
         """
@@ -77,9 +77,9 @@ class LogFolder:
 
 
 class Journal(LogFolder):
-    """The log of one service; one process at a time may have it open.
+    """The log of one service; only one process at a time may open it.
 
-    ``folder``: made when absent. Raises `JournalError`: another process has the folder.
+    ``folder``: created if missing. Raises `JournalError`: another process uses the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -95,7 +95,7 @@ class Journal(LogFolder):
         self._file = -1
 
     def read(self, since: int) -> Iterator[dict[str, Any]]:
-        """Records since a state; afterwards the last log is open for `append`.
+        """Yield the records since a state; afterwards the last log is open for `append`.
 
         Raises `JournalError`: a line other than the last is damaged, or a log is missing.
         """
@@ -109,9 +109,9 @@ class Journal(LogFolder):
         self._open()
 
     def append(self, records: Iterable[dict[str, Any]]) -> bytes:
-        """Put records on disk and return their lines; from then on they survive a kill and a power cut.
+        """Write records to disk and return their lines; they then survive a kill and a power cut.
 
-        Raises `OSError`: the disk refuses. What was written of them is taken back.
+        Raises `OSError`: the write fails; partially written records are removed.
         """
         lines = [_line(record) for record in records]
         data = b"".join(lines)
@@ -130,18 +130,18 @@ class Journal(LogFolder):
         return data
 
     def snapshot(self, save: Callable[[Path], None], carried: Iterable[dict[str, Any]] = ()) -> Path:
-        """Begin a new log and write the state before it; returns the state's file, which is to be read back."""
+        """Begin a new log and write the state before it; return the state's file, which must be read back."""
         path = self.begin_log(carried)
         save(path)
         self._sync_folder()
         return path
 
     def begin_log(self, carried: Iterable[dict[str, Any]] = ()) -> Path:
-        """Begin a new log; returns the file for the state before it.
+        """Begin a new log; return the file for the state before it.
 
-        A state that cannot be written costs nothing: the state before and both logs lead to the same place.
+        If the state cannot be written, nothing is lost: the previous state and both logs give the same state.
 
-        ``carried``: first records of the new log: what the state does not hold.
+        ``carried``: first records of the new log, with data that the state lacks.
         """
         self.records = 0
         self.end = (self.end[0] + 1, 0)
@@ -155,7 +155,7 @@ class Journal(LogFolder):
         return min(self.numbers("log-"), default=self.end[0])
 
     def chunk(self, number: int, offset: int) -> tuple[bytes, bool]:
-        """Bytes of a log from an offset on that are on disk for good, and whether these are its last."""
+        """Return flushed bytes of a log from an offset on, and whether they are its last."""
         newest, size = self.end
         last, path = number == newest, self.path("log-", number)
         if not path.is_file():
@@ -167,7 +167,7 @@ class Journal(LogFolder):
         return data, not last and offset + len(data) == end
 
     def accept(self) -> None:
-        """The newest state was read back: drop what is older than the one before it."""
+        """After the newest state was read back, delete files older than the previous state."""
         states = [number for number, _ in self.states()]
         oldest = states[min(1, len(states) - 1)]
         for kind in ("state-", "log-"):
@@ -176,12 +176,12 @@ class Journal(LogFolder):
                     self.path(kind, number).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let the folder go."""
+        """Release the folder."""
         self._close_file()
         os.close(self._lock)
 
     def _open(self) -> None:
-        """Open the last log, cut to what is known to be whole."""
+        """Open the last log, truncated to its complete records."""
         self._close_file()
         self._file = os.open(self.path("log-", self.end[0]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.ftruncate(self._file, self.end[1])
@@ -207,7 +207,7 @@ def _line(record: dict[str, Any]) -> bytes:
 
 
 def record_of(line: bytes) -> dict[str, Any] | None:
-    """A record of a line, or None where the checksum does not fit."""
+    """Parse the record of a line; return None if the checksum does not match."""
     if line[8:9] != b" " or line[:8] != b"%08x" % zlib.crc32(line[9:]):
         return None
     found: dict[str, Any] = json.loads(line[9:])

@@ -24,7 +24,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Estimate:
-        """Estimate from one value per run; values that are no number are an error."""
+        """Estimate from one value per run; values that are not finite are an error."""
         from scipy.stats import t
 
         array = np.asarray(values, np.float64)

@@ -1,4 +1,4 @@
-"""How long a policy thinks: a scheduler that thinks for a second starts its tasks a second later."""
+"""Decision time of policies: a scheduler that takes a second to decide starts its tasks a second later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowlex.simulation.event_queue import SimulationError
 __all__ = ["Each", "EveryNth", "ask"]
 
 Action = TypeVar("Action")
-#: How often something is certified: every time, every second time, ...; 0: never.
+#: Certify every n-th time; 0: never.
 Each = Annotated[int, Field(ge=0)]
 
 
@@ -45,10 +45,10 @@ def ask(
 ) -> tuple[list[Action], float]:
     """Let a policy decide; return its actions and the simulated seconds that this took.
 
-    ``decision``: what counts as time. ``decide``: gives the actions. ``work``: units of work of this decision, as the
-    policy counts them; None when it does not count. ``most``: more actions than this no policy needs: one that answers
-    more may never end. Raises `SimulationError`: counted time, and a policy that does not count; or an answer that is
-    no list of actions.
+    ``decision``: how decision time is counted. ``decide``: returns the actions. ``work``: units of work of this
+    decision, as counted by the policy; None if it counts none. ``most``: limit of the number of actions, so that a
+    generator that never ends is detected. Raises `SimulationError` if time is to be counted and the policy counts no
+    work, or if the answer is not a list of at most ``most`` actions.
     """
     started = time.perf_counter()
     answer = decide()

@@ -1,7 +1,7 @@
-"""The events of a run, in order: what every figure is computed from, and what a file keeps.
+"""The events of a run, in order; all metrics are computed from them, and they can be stored in a file.
 
-A file is JSON lines: first a header (event ``run``: simulator, policy, seed, ...), then one event a line with its time
-``at_s``. The same run gives the same bytes.
+A file has JSON lines: a header (event ``run``: simulator, policy, seed, ...), then one event per line with its time
+``at_s``. Equal runs give equal bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Record = dict[str, Any]
 class RunLog:
     """An append-only list of events.
 
-    ``header``: what was run: plain values by name.
+    ``header``: description of the run: plain values by name.
     """
 
     def __init__(self, header: Mapping[str, Any] | None = None) -> None:
@@ -32,7 +32,7 @@ class RunLog:
         self.records: list[Record] = []
 
     def add(self, at_s: float, event: str, **fields: Any) -> None:
-        """Append one event; time never goes back."""
+        """Append one event; times must not decrease."""
         if self.records and at_s < self.records[-1]["at_s"]:
             raise SimulationError(f"an event at {at_s:g} s was logged late", at_s=self.records[-1]["at_s"], event=event)
         self.records.append({"at_s": at_s, "event": event, **fields})
@@ -45,7 +45,7 @@ class RunLog:
         return (record for record in self.records if record["event"] in events)
 
     def lines(self) -> Iterator[str]:
-        """The file, line by line."""
+        """Yield the lines of the file."""
         for record in (self.header, *self.records):
             yield json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n"
 
@@ -60,7 +60,7 @@ class RunLog:
         Raises
         ------
         InstanceError
-            A line is no event, naming file and line.
+            A line is no event; the error names file and line.
         """
         log, number = cls(), 0
         try:

@@ -1,8 +1,8 @@
-"""Events in a total order, and the clock that they move. Nothing here knows of clusters.
+"""Event queue in a total order with its clock, independent of clusters.
 
-Why not SimPy: its processes are generators, which can neither be saved nor re-timed; transfers that share a link change
-their end at every event. Here an event is a call at a time; the order is (time, rank, number), so that a run depends on
-nothing but its seed.
+We do not use SimPy, because its processes are generators, which can be neither saved nor re-timed, and transfers that
+share a link change their end at every event. Here an event is a call at a time; the order is (time, rank, number), so
+a run depends only on its seed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["Kernel", "Planned", "SimulationError"]
 
 
 class SimulationError(ValueError):
-    """Something impossible was asked of a simulation; names the time, and the event if there is one.
+    """An invalid request to a simulation; names the time, and the event if there is one.
 
-    ``reason``: what is wrong, naming the offender, and what to do. ``at_s``: simulated time in seconds. ``event``: what
-    was going on.
+    ``reason``: the error, its cause and the remedy. ``at_s``: simulated time in seconds. ``event``: description of the
+    event.
     """
 
     def __init__(self, reason: str, *, at_s: float | None = None, event: str = "") -> None:
@@ -39,22 +39,22 @@ def _rebuild(reason: str, at_s: float | None, event: str) -> SimulationError:
 
 @dataclass(slots=True, eq=False)
 class Planned:
-    """A call that is to happen; `cancel` it when it is not."""
+    """A planned call; `cancel` revokes it."""
 
     at_s: float
     call: Callable[[], None] | None
 
     def cancel(self) -> None:
-        """Let the time pass without the call."""
+        """Revoke the call."""
         self.call = None
 
 
 class Kernel:
     """A heap of planned calls and the present time.
 
-    Equal times are ordered by ``rank`` (smaller first), then by who was planned first.
+    Equal times are ordered by ``rank`` (smaller first), then in the order of planning.
 
-    ``now_s``: the present, in simulated seconds; only events move it. ``events``: how many calls have happened.
+    ``now_s``: current simulated time in seconds; only events advance it. ``events``: number of calls executed.
     """
 
     __slots__ = ("_heap", "_number", "events", "now_s")
@@ -80,7 +80,7 @@ class Kernel:
         return planned
 
     def after(self, seconds: float, call: Callable[[], None], rank: int = 0) -> Planned:
-        """Plan a call so many seconds from now."""
+        """Plan a call after a number of seconds."""
         return self.at(self.now_s + seconds, call, rank)
 
     def next_s(self) -> float:
@@ -90,7 +90,7 @@ class Kernel:
         return self._heap[0][0] if self._heap else math.inf
 
     def step(self) -> bool:
-        """Let the next call happen; False when none is left."""
+        """Make the next call; return False if none is left."""
         if self.next_s() == math.inf:
             return False
         at_s, _, _, planned = heapq.heappop(self._heap)
@@ -102,7 +102,7 @@ class Kernel:
         return True
 
     def run(self, until_s: float = math.inf) -> None:
-        """Let everything happen up to a time (included)."""
+        """Make all calls up to a time (included)."""
         while self.next_s() <= until_s and self.step():
             pass
         if math.isfinite(until_s):

@@ -1,7 +1,7 @@
-"""Max-min fair rates by progressive filling: the one way in which disks, links, uplinks and ports are shared.
+"""Max-min fair rates by progressive filling; all disks, links, uplinks and ports are shared in this way.
 
-All rates rise together until a resource is full; the flows through it stop there and the rest rise on (Bertsekas and
-Gallager, Data Networks, section 6.5).
+All rates increase together until a resource is full; the flows through it are frozen and the others increase further
+(Bertsekas and Gallager, Data Networks, section 6.5).
 """
 
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -26,9 +26,9 @@ Integers = NDArray[np.int64]
 def fill(paths: Any, weight: Any, free: Any) -> Any:
     """Max-min fair rates of flows that share resources.
 
-    ``paths``: (n, width) resources of each item, -1 where it has fewer; none twice. ``weight``: (n,) integers: how many
-    equal flows an item stands for. ``free``: (resources,) what is left of each; updated to what is left then. Returns
-    (n,) rate of each flow of an item. An item without resources gets an infinite rate.
+    ``paths``: (n, width) distinct resources of each item, padded with -1. ``weight``: (n,) integers: number of
+    identical flows that an item represents. ``free``: (resources,) free capacity, updated in place. Returns (n,) rate
+    of each flow of an item. An item without resources gets an infinite rate.
     """
     n, width = paths.shape
     amount, first = np.zeros(len(free), np.int64), np.zeros(len(free) + 1, np.int64)
@@ -47,7 +47,7 @@ def fill(paths: Any, weight: Any, free: Any) -> Any:
                 item[at[p]] = k
                 at[p] += 1
     rate = np.full(n, np.inf)
-    # The level at which a resource would be full only rises, so an old one in the heap is a lower bound.
+    # The level at which a resource is full never decreases, so an outdated one in the heap is a lower bound.
     levels = [(max(free[p] / amount[p], 0.0), p) for p in range(len(free)) if amount[p]]
     heapify(levels)
     while levels:
@@ -72,7 +72,7 @@ def fill(paths: Any, weight: Any, free: Any) -> Any:
 
 
 def max_min_rates(paths: Integers, capacity: Floats) -> Floats:
-    """Fair rates of single flows, see `fill`; ``capacity`` stays as it is.
+    """Return fair rates of single flows, see `fill`; ``capacity`` is not changed.
 
     Examples
     --------

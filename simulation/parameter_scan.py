@@ -1,4 +1,4 @@
-"""What a search over a joint space shows: effects of levers, and where ours come closest to the printed figures."""
+"""Results of a joint parameter search: effects of parameters, and settings closest to the printed figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Lines = tuple[str, Sequence[str], list[list[str]]]
 class Measured:
     """Numbers of one experiment with one seed; ``given`` are the open parameters that differ from the default.
 
-    ``processor_s`` are the seconds of a processor that measuring took; None where nobody wrote them down.
+    ``processor_s`` is the processor time of the measurement; None if not recorded.
     """
 
     experiment: str
@@ -32,10 +32,10 @@ class Measured:
 def effects(
     picture: Picture, joint: Sequence[Mapping[str, Sequence[Any]]], found: Sequence[Measured]
 ) -> tuple[Picture, dict[str, float], Lines]:
-    """By which factor each lever changes the figures of a picture, as numbers for it and as a table.
+    """Return the factor by which each parameter changes the figures of a plot, as numbers and as a table.
 
-    A lever's levels are compared with the first of its grid. A factor is the geometric mean over all pairs of points
-    with one seed that differ in this lever alone, so that a lever is not credited with what others do.
+    Values of a parameter are compared with the first of its grid. A factor is the geometric mean over all pairs of
+    points with one seed that differ only in this parameter, so that effects of other parameters are excluded.
     """
     points = {(one.seed, frozenset(one.given.items())): one.numbers for one in found}
     steps = dict.fromkeys((n, v[0], level) for grid in joint for n, v in grid.items() for level in v[1:])
@@ -62,7 +62,7 @@ def _factor(figure: str, pairs: Sequence[tuple[Mapping[str, float], Mapping[str,
 
 
 def nearest_points(statements: Sequence[Statement], found: Sequence[Measured]) -> Lines:
-    """Where each printed figure is nearest."""
+    """Return, for each printed figure, the setting with the nearest value."""
     lines = []
     for each in statements:
         points = [(x, one.given) for one in found if (x := each.of(one.numbers)) is not None]
@@ -87,6 +87,6 @@ def _setting(given: Mapping[str, Any]) -> str:
 
 
 def _distance(shown: Sequence[Statement], numbers: Mapping[str, float]) -> float:
-    """Mean absolute logarithm of ours over theirs."""
+    """Return the mean of |log(ours / theirs)|."""
     ratios = [x / each.values[0] for each in shown if (x := each.of(numbers)) is not None and x > 0]
     return sum(abs(math.log(ratio)) for ratio in ratios) / len(ratios) if ratios else math.inf

@@ -1,7 +1,7 @@
 """Simulators and policies by name; those of other packages are found through entry points.
 
-A simulator is a module of this room that offers `Simulator`. A policy is any class that the simulator understands;
-another package names its own under ``[project.entry-points."flowlex.policies.cluster"]`` (or ``.network``).
+A simulator is a module of this package with a `Simulator`. A policy is any class that the simulator accepts; another
+package declares its own under ``[project.entry-points."flowlex.policies.cluster"]`` (or ``.network``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _POLICIES: dict[str, dict[str, Callable[..., Any]]] = {name: {} for name in _SIM
 
 @dataclass(frozen=True)
 class Run:
-    """One run: what is left to say when instance and policy are chosen."""
+    """Parameters of one run, besides instance and policy."""
 
     seed: int = 0  # of all random streams
     horizon_s: float | None = None  # when simulated time ends; None: when everything is done
@@ -47,24 +47,24 @@ class Run:
 
 
 class Simulator(Protocol):
-    """What a simulator offers to scenarios.
+    """Interface of a simulator for scenarios.
 
-    One may also have ``events(instance, log)``: the course of events of a run as ``flowlex replay`` takes it.
+    It may also have ``events(instance, log)``: the events of a run for ``flowlex replay``.
     """
 
     #: Kinds of instance that it takes.
     kinds: tuple[str, ...]
 
     def check(self, parameters: Mapping[str, Any]) -> None:
-        """Raise an `InstanceError` for parameters of `simulate` that it does not take."""
+        """Raise `InstanceError` for invalid parameters of `simulate`."""
         ...
 
     def simulate(self, instance: Instance, policy: Any, run: Run) -> RunLog:
-        """Run once; the same arguments give the same log (but for measured decision times)."""
+        """Run once; equal arguments give equal logs (except for measured decision times)."""
         ...
 
     def figures(self, log: RunLog) -> dict[str, float]:
-        """What a table shows of a run, computed from its log alone."""
+        """Return the metrics of a run, computed from its log alone."""
         ...
 
     def plots(self) -> Mapping[str, Callable[..., Any]]:
@@ -116,7 +116,7 @@ def make_policy(of: str, choice: PolicyChoice) -> Any:
     values = checked(factory, choice.parameters, f"policy {name!r}")
     try:
         return factory(**values)
-    except ValueError as error:  # what the policy itself refuses, such as two values that contradict each other
+    except ValueError as error:  # raised by the policy itself, as for two contradictory values
         raise InstanceError(str(error), place=f"policy {name!r}") from error
 
 
@@ -129,7 +129,7 @@ def _of_file(name: str) -> Callable[..., Any] | None:
         found = runpy.run_path(file).get(inside)
     except OSError as error:
         raise InstanceError(f"{file} cannot be read: {error.strerror}", place="policies") from error
-    except Exception as error:  # whatever the file does when it is run
+    except Exception as error:  # running the file can raise anything
         raise InstanceError(f"{file} fails: {type(error).__name__}: {error}", place="policies") from error
     if not callable(found):
         raise InstanceError(f"{file} has no class or function {inside!r}", place="policies")
@@ -137,7 +137,7 @@ def _of_file(name: str) -> Callable[..., Any] | None:
 
 
 def checked(factory: Callable[..., Any], given: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Values for a function's or class's parameters, read as the types that it declares.
+    """Return the values of a function's or class's parameters, converted to their declared types.
 
     Raises `InstanceError`: unknown parameter, one that is missing, or a value that is not of its type.
     """

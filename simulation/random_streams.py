@@ -1,4 +1,4 @@
-"""Random numbers by purpose: what one purpose draws leaves all others as they were."""
+"""Random streams by purpose: draws for one purpose do not affect the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Streams:
         self._made: dict[str, np.random.Generator] = {}
 
     def of(self, purpose: str) -> np.random.Generator:
-        """The generator of a purpose: made when first asked for, then the same one."""
+        """Return the generator of a purpose, created on first use."""
         if purpose not in self._made:
             words = np.frombuffer(hashlib.sha256(purpose.encode()).digest(), np.uint32)
             self._made[purpose] = np.random.default_rng([self.seed, *words.tolist()])

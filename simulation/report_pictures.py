@@ -1,4 +1,4 @@
-"""Pictures of the report: one per figure of a paper, of its kind, with the printed numbers marked."""
+"""Plots of the report: one per figure of a paper, of the same kind, with the printed numbers marked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Runs = Sequence[Mapping[str, float]]
 
 
 def picture_svg(picture: Picture, runs: Runs) -> str:
-    """Draw ours (mean, 95 % interval) and mark theirs; empty where nothing was measured."""
+    """Plot ours (mean, 95 % interval) and mark theirs; return an empty text if nothing was measured."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -77,7 +77,7 @@ def _bars(ax: Axes, picture: Picture, runs: Runs) -> bool:
 
 
 def _lines(ax: Axes, picture: Picture, runs: Runs) -> bool:
-    """Each line's mean over the seeds that have the point, and its interval; of a distribution, lying on its side."""
+    """Plot each line's mean over the seeds that have the point, and its interval; horizontally for a distribution."""
     drawn = False
     for (name, label), colour in zip(picture.lines.items(), colours(len(picture.lines)), strict=True):
         points = [picture.points(name, numbers) for numbers in runs]

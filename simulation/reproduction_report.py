@@ -1,4 +1,4 @@
-"""The report of the reproduction: pictures, verdicts by paper, every statement; as Markdown, HTML, CSV and SVG."""
+"""The report of the reproduction: plots, verdicts by paper and all statements, as Markdown, HTML, CSV and SVG."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["Measured", "Row", "rows_of", "write_report"]
 
 @dataclass(frozen=True)
 class Row:
-    """One statement: what is printed, what we measured, what became of it."""
+    """One statement: the printed value, our measurement and the verdict."""
 
     experiment: Experiment
     statement: Statement
-    ours: Estimate | None  # at the defaults; None when nothing was measured
-    swept: tuple[float, float] | None = None  # least and largest mean over the sweep; None without a sweep
+    ours: Estimate | None  # our estimate at the defaults; None if nothing was measured
+    swept: tuple[float, float] | None = None  # smallest and largest mean over the sweep; None without a sweep
 
     @property
     def verdict(self) -> Verdict:
-        """By the rule that was fixed before."""
+        """The verdict by the declared rule."""
         if self.statement.rule is None or self.experiment.joint:
             return Verdict.SHOWN
         if self.ours is None:
@@ -41,7 +41,7 @@ class Row:
 
     @property
     def reason(self) -> str:
-        """Why ours may differ; of what is not reproduced, first which kind of reason."""
+        """Why ours may differ; for a statement that is not reproduced, preceded by the kind of reason."""
         cause = f"{_CAUSES[self.statement.cause]}: " if self.verdict is Verdict.NOT and self.statement.cause else ""
         return cause + self.statement.because
 
@@ -58,7 +58,7 @@ def _numbers(found: Iterable[Measured], given: Mapping[str, Any]) -> list[Mappin
 
 
 def rows_of(experiment: Experiment, found: Sequence[Measured]) -> list[Row]:
-    """A row per statement, at the defaults, with its range over the sweep."""
+    """Return a row per statement, at the defaults, with its range over the sweep."""
     rows = []
     for each in experiment.statements:
         means = [each.estimate(_numbers(found, given)) for given in experiment.variants()]
@@ -69,7 +69,7 @@ def rows_of(experiment: Experiment, found: Sequence[Measured]) -> list[Row]:
 
 
 def _side_by_side(table: Table, runs: Sequence[Mapping[str, float]]) -> Lines:
-    """A line per policy: its numbers at the defaults."""
+    """Return a line per policy with its numbers at the defaults."""
 
     def cell(name: str) -> str:
         values = [numbers[name] for numbers in runs if name in numbers]
@@ -91,18 +91,18 @@ def write_report(
     Parameters
     ----------
     folder
-        Where to; it exists.
+        Existing folder to write to.
     results
-        What was measured, by experiment.
+        Measurements by experiment.
     quick
-        Whether at small sizes.
+        Whether sizes are small.
     effort
-        What the last command took: ``runs``, ``wall_s``, ``processes``, ``cores``; None where nobody wrote it down.
+        Effort of the last command: ``runs``, ``wall_s``, ``processes``, ``cores``; None if not recorded.
 
     Returns
     -------
     dict
-        How many statements have which verdict.
+        Number of statements by verdict.
     """
     rows = {experiment: rows_of(experiment, found) for experiment, found in results.items()}
     counts = Counter(str(row.verdict) for mine in rows.values() for row in mine)
@@ -145,7 +145,7 @@ def write_report(
 
 
 class _Pages:
-    """The report as Markdown and as HTML, written side by side, and the pictures that there are by name."""
+    """Builder of the report as Markdown and HTML at once; ``drawn`` are the plots by name."""
 
     def __init__(self, drawn: Mapping[str, str]) -> None:
         self.drawn = drawn
@@ -168,7 +168,7 @@ class _Pages:
         self.page.append(_table(head, body))
 
     def pictures(self, wanted: Iterable[str]) -> None:
-        """Two beside each other."""
+        """Add plots, two in a row."""
         shown = [f"![{name}]({name}.svg)" for name in wanted if name in self.drawn]
         if shown:
             pairs = [[*shown[k : k + 2], ""][:2] for k in range(0, len(shown), 2)]
@@ -178,7 +178,7 @@ class _Pages:
 
 
 def _intro(counts: Counter[str], quick: bool) -> list[str]:
-    """What the verdicts say and how they were found."""
+    """Explain the verdicts and how they were determined."""
     texts = [
         f"{sum(counts.values())} statements: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()),
         "Ours: mean and 95 % confidence interval over seeds (n). Each rule stands in statements.csv with its place in "
@@ -201,7 +201,7 @@ def _intro(counts: Counter[str], quick: bool) -> list[str]:
 
 
 def _verdicts(rows: Mapping[Experiment, Sequence[Row]]) -> Lines:
-    """How many statements of each paper have which verdict."""
+    """Count the statements of each paper by verdict."""
     count: dict[str, Counter[str]] = {}
     for experiment, mine in rows.items():
         count.setdefault(experiment.paper, Counter()).update(str(row.verdict) for row in mine)
@@ -210,7 +210,7 @@ def _verdicts(rows: Mapping[Experiment, Sequence[Row]]) -> Lines:
 
 
 def _took(results: Mapping[Experiment, Sequence[Measured]], effort: Mapping[str, Any] | None) -> str:
-    """What measuring took, in all and by the last command."""
+    """Describe the effort of measuring, in total and of the last command."""
     runs = [one for found in results.values() for one in found]
     known = [one.processor_s for one in runs if one.processor_s is not None]
     text = f"{len(runs)} runs"

@@ -1,4 +1,4 @@
-"""Scenarios run: a workload from a file or a generator, every policy with every seed."""
+"""Runs of scenarios: a workload from a file or a generator, every policy with every seed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["choice_of", "run_scenario", "with_settings", "workload_of"]
 
 
 def workload_of(scenario: Scenario, seed: int, folder: str | Path = ".") -> Instance:
-    """What is to be done under a seed.
+    """Return the workload of a scenario for a seed.
 
-    ``scenario``: with a file, all seeds share it; with a generator, every seed makes its own, unless ``parameters`` has
-    one. ``seed``: of the run. ``folder``: where a file is looked for. Raises `InstanceError`: the file or the
-    parameters are no good, or the kind is not one that the simulator takes.
+    With a file, all seeds share it; with a generator, every seed of a run makes its own, unless ``parameters`` has one.
+    ``folder`` is that of relative file names. Raises `InstanceError`: the file or the parameters are invalid, or the
+    simulator does not accept the kind.
     """
     work = scenario.workload
     if work.file is not None:
@@ -42,9 +42,9 @@ def workload_of(scenario: Scenario, seed: int, folder: str | Path = ".") -> Inst
 
 
 def with_settings(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
-    """The scenario with some of its values replaced: dotted names of its document, such as ``parameters.round_s``.
+    """Return the scenario with some values replaced, by dotted names such as ``parameters.round_s``.
 
-    Texts are read as JSON where they are JSON, so that ``3``, ``true`` and ``null`` are what they look like.
+    Texts that are valid JSON, such as ``3``, ``true`` and ``null``, are parsed as JSON.
 
     Raises `InstanceError`: no such field, or a value that it does not take.
 
@@ -92,7 +92,7 @@ def choice_of(scenario: Scenario, title: str) -> PolicyChoice:
 
 
 def run_scenario(scenario: Scenario, title: str, seed: int, folder: str | Path = ".") -> tuple[Instance, RunLog]:
-    """Run one policy with one seed; return what was simulated and what happened.
+    """Run one policy with one seed; return the instance and the log.
 
     Raises `InstanceError`: the scenario cannot be run: unknown policy or parameter, unusable workload. Raises
     `SimulationError`: the policy answers nonsense, or nothing more can happen.

@@ -1,4 +1,4 @@
-"""FastAPI dependencies: the shared service, who is asking with which rights, and how often."""
+"""FastAPI dependencies: the shared service, and the client's identity, rights and request rate."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ async def only_known_parameters(request: Request) -> None:
 
 
 def require(*roles: Role) -> Callable[..., Awaitable[Identity]]:
-    """Return the dependency that lets these roles in."""
+    """Return the dependency that admits these roles."""
 
-    # Asynchronous, so that it costs no change of thread; only reading the tokens anew does.
+    # Asynchronous, to avoid a change of thread; only re-reading the tokens needs one.
     async def identify(
         request: Request,
         service: ServiceDep,

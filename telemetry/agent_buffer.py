@@ -19,16 +19,16 @@ class ForeignJournal(Exception):
 class Journal:
     """Samples waiting for delivery, in a SQLite file that survives a killed agent; one agent at a time may use it.
 
-    A sample has a number and a *source*: this opening of this journal. Together they let the service store it once
-    although it is sent twice. Every opening is a new source, so that a file restored from an older copy, or copied,
-    never uses a number twice for different samples; samples that wait keep the source they were given.
+    A sample has a number and a *source*, which identifies one opening of the journal. With both, the service stores a
+    sample once even if it is sent twice. Every opening is a new source, so that a restored or copied file never uses
+    a number for two different samples; waiting samples keep their source.
     """
 
     def __init__(self, path: Path, node: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
-        # FULL: a sample that append() returned for survives a power cut too.
+        # FULL: after append() returns, the sample survives even a power cut.
         for statement in (
             "PRAGMA journal_mode=WAL",
             "PRAGMA synchronous=FULL",
@@ -78,10 +78,10 @@ class Journal:
             return cursor.lastrowid
 
     def oldest(self, limit: int, max_bytes: int = 1_000_000) -> tuple[str, list[Sample]]:
-        """Return a source and those of its samples that have waited longest: at least one, if any waits.
+        """Return a source and its oldest waiting samples: at least one, if any waits.
 
-        Each says how old it is, by the clock that does not step; a sample from before the machine was booted says
-        nothing, so that the service compares its time stamp.
+        Each has its age by the monotonic clock; a sample from before the last boot has none, so that the service uses
+        its time stamp.
         """
         query = "SELECT seq, sample, source, boot, boot_s FROM pending ORDER BY seq LIMIT ?"
         with self._lock:
@@ -98,7 +98,7 @@ class Journal:
         return source, samples
 
     def renumber(self, source: str) -> None:
-        """Hand what waits of a source to a new one: the service has its numbers with another content."""
+        """Move the waiting samples of a source to a new one: the service has its numbers with other content."""
         with self._lock:
             self.source = self._new_source()
             self._connection.execute("UPDATE pending SET source = ? WHERE source = ?", (self.source, source))
@@ -112,7 +112,7 @@ class Journal:
             self._count -= len(samples)
 
     def set_aside(self, sample: Sample, reason: str) -> None:
-        """Keep a sample that the server will never take apart, so that it does not block the others."""
+        """Store a sample that the server will never accept separately, so that it does not block the others."""
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute(
@@ -129,7 +129,7 @@ class Journal:
             return self._connection.execute("SELECT seq, reason FROM refused ORDER BY seq").fetchall()
 
     def remember(self, name: str, text: str) -> None:
-        """Keep a text over a restart."""
+        """Store a text across restarts."""
         with self._lock:
             self._connection.execute("INSERT OR REPLACE INTO memory VALUES (?, ?)", (name, text))
 

@@ -1,4 +1,4 @@
-"""Which node runs what: registrations matched with the nodes that are alive."""
+"""Assignment of commands to nodes: registrations matched with the nodes that are alive."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from flowlex.telemetry.request_documents import Assignment, Assignments, Registr
 
 
 class Plan:
-    """Who runs what.
+    """The nodes of each registration.
 
-    A registration goes to the nodes it names (all, when it names none) that carry its labels and whose command folder
-    has its program. With ``replicas`` the nodes of highest rendezvous hash are taken, so a node that comes or goes
-    moves only its own slots. A node that joins costs one look at each registration, not a look at every node.
+    A registration is assigned to the nodes it names (all, if it names none) that have its labels and its program. With
+    ``replicas``, the nodes with the highest rendezvous hash are chosen, so a node that joins or leaves moves only its
+    own slots. A node that joins costs time in the number of registrations, not of nodes.
     """
 
     def __init__(self, registrations: Iterable[Registration], alive: Iterable[AgentRow] = ()) -> None:
@@ -29,7 +29,7 @@ class Plan:
             self.join(agent)
 
     def join(self, agent: AgentRow) -> None:
-        """Count a node in, or take over what it newly says of itself."""
+        """Add a node, or update its labels and programs."""
         if agent.node in self._alive:
             self.leave(agent.node)
         self._alive[agent.node] = agent
@@ -38,7 +38,7 @@ class Plan:
                 insort(self._ranked[registration.name], _rank(registration.name, agent.node))
 
     def leave(self, node: str) -> None:
-        """Count a node out."""
+        """Remove a node."""
         agent = self._alive.pop(node, None)
         if agent is None:
             return
@@ -48,7 +48,7 @@ class Plan:
                 del ranked[bisect_left(ranked, _rank(registration.name, node))]
 
     def work_of(self, node: str) -> list[Registration]:
-        """Return what a node should run: nothing when it is not alive."""
+        """Return the registrations that a node should run; none if it is not alive."""
         agent = self._alive.get(node)
         return [] if agent is None else [r for r in self._fitting(agent) if self._chosen(r, node)]
 

@@ -24,12 +24,12 @@ from pydantic import JsonValue
 from flowlex.telemetry.collectors.collector_command import COMMANDS
 from flowlex.telemetry.request_documents import MAX_ERROR_CHARS, MAX_VALUE_BYTES, encode_value
 
-#: The folder of the shipped collectors and processors: one program, which gets the name of the command first.
+#: The folder of the shipped collectors and processors: one program, whose first argument is the command.
 SHIPPED = Path(__file__).resolve().parent / "commands"
 _DISPATCHER = SHIPPED / "dispatch"
 
 _PROGRAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-#: Exit codes of runs that did not end by themselves, as of timeout(1) and a shell.
+#: Exit codes of runs that did not end by themselves, as in timeout(1) and shells.
 TIMED_OUT, NOT_ALLOWED, BAD_OUTPUT = 124, 126, 65
 #: Seconds between checks whether a run is cancelled.
 POLL_S = 0.2
@@ -55,7 +55,7 @@ class Run:
 def find_program(program: str, folders: Sequence[Path]) -> Path:
     """Return the executable of that name in the first allow-list folder that has it.
 
-    `CommandRefused` for no plain name, no file, a link that leaves the folder, and what everybody may write.
+    Raises `CommandRefused` for a name that is not plain, no file, a link out of the folder, or world-writable places.
     """
     if not _PROGRAM.fullmatch(program):
         raise CommandRefused(f"{program!r} is not a plain file name")
@@ -129,7 +129,7 @@ def run_command(
 
 @dataclass
 class _Ended:
-    """What a command printed, and how it ended."""
+    """Output and exit of a command."""
 
     output: bytearray = field(default_factory=bytearray)
     complaints: bytearray = field(default_factory=bytearray)
@@ -139,7 +139,7 @@ class _Ended:
 
 
 class _Running:
-    """A command below its supervisor, which ends whatever the command started when the leash is let go."""
+    """A command run by its supervisor, which ends all processes of the command when the leash is closed."""
 
     def __init__(self, command: Sequence[str], given: IO[bytes], environment: Mapping[str, str]) -> None:
         self._leash, other = socket.socketpair()
@@ -156,7 +156,7 @@ class _Running:
             )
 
     def wait(self, timeout_s: float, max_bytes: int, cancel: threading.Event | None) -> _Ended:
-        """Read to the end of the output and of the command, within the limits; leave no process behind."""
+        """Read until the output and the command end, within the limits; leave no process behind."""
         ended, said = _Ended(), bytearray()
         deadline = time.monotonic() + timeout_s
         output, complaints = self._process.stdout, self._process.stderr
@@ -166,7 +166,7 @@ class _Running:
             for stream, kept, most in (*streams, (self._leash, said, 1_000)):
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, selectors.EVENT_READ, (kept, most))
-            # Complaints are not waited for: something left in the background may hold that stream.
+            # Do not wait for standard error: a background process may hold that stream.
             left: set[Any] = {output, self._leash}
             while left and not ended.reason:
                 for key, _ in selector.select(max(0.0, min(deadline - time.monotonic(), POLL_S))):

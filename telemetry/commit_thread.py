@@ -1,8 +1,8 @@
-"""The one thread that commits: many waiting requests become one transaction.
+"""The commit thread: it combines all waiting requests in one transaction.
 
-A write costs a flush to disk. Committing all requests that wait in one transaction bounds the number of flushes,
-keeps the threads that answer reads free of waiting writers, and lets no two writers of this process wait for each
-other's lock. Heartbeats, introductions and upkeep go through the same thread.
+A write costs a flush to disk. Committing all waiting requests in one transaction bounds the number of flushes, keeps
+waiting writers out of the threads that answer reads, and prevents writers of this process from waiting for each
+other's lock. Heartbeats, introductions and retention use the same thread.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from flowlex.telemetry.store import Store
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: What may wait; more is refused, so that a slow disk does not fill the memory.
+#: Most waiting writes and bytes; more are refused, so that a slow disk does not fill the memory.
 MAX_WAITING, MAX_WAITING_BYTES = 2_000, 64_000_000
-#: Samples in one transaction, about.
+#: Approximate number of samples in one transaction.
 MAX_GROUP = 2_000
-#: When so many batches came within so many seconds, a transaction waits a moment for more of them: its flush costs more
-#: processor time than storing a batch, and that time is missing where reads are answered.
+#: If ``CROWD`` batches came within ``CROWD_S`` seconds, a transaction waits ``LINGER_S`` for more: a flush costs more
+#: processor time than storing a batch, and reads need that time.
 CROWD, CROWD_S, LINGER_S = 16, 0.1, 0.05
-#: A failed write counts against readiness for so long, unless samples are stored.
+#: Seconds for which a failed write makes the service not ready, unless samples are stored.
 FAILING_S = 30.0
-#: The database is locked, full or away: nothing is wrong with what was to be written.
+#: Errors of a locked, full or unreachable database: the written data are not at fault.
 UNAVAILABLE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
 
 
 class BusyError(Exception):
-    """Too many writes wait, or the database is locked, full or away; the client should come again."""
+    """Too many writes wait, or the database is locked, full or unreachable; the client should try again."""
 
 
 @dataclass(frozen=True)
 class _Item:
-    """What is to be committed: a batch of samples, or a call that has a transaction of its own."""
+    """A write to commit: a batch of samples, or a call with its own transaction."""
 
     done: Future[Any]
     batch: WriteBatch | None = None
@@ -55,7 +55,7 @@ class _Item:
 
 
 class Writer:
-    """Commits what it is given in the order of arrival; each future is done when its write is on disk."""
+    """Commits writes in order of arrival; each future completes when its write is on disk."""
 
     def __init__(self, store: Store, clock: Clock, metrics: Metrics) -> None:
         self._store = store
@@ -70,9 +70,9 @@ class Writer:
         self._failed_at = float("-inf")
 
     def submit(self, batch: WriteBatch, size: int = 0) -> Future[int]:
-        """Queue a batch of ``size`` bytes; the answer is the number of its samples that were new.
+        """Queue a batch of ``size`` bytes; the result is the number of its new samples.
 
-        `BusyError` where too much waits already.
+        Raises `BusyError` if too much waits already.
         """
         done: Future[int] = Future()
         self._put(_Item(done, batch=batch, size=size))
@@ -85,7 +85,7 @@ class Writer:
         return done
 
     def close(self) -> None:
-        """Commit what waits, then stop."""
+        """Commit the waiting writes, then stop."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -100,12 +100,12 @@ class Writer:
 
     @property
     def failing(self) -> bool:
-        """Whether a write failed within `FAILING_S`, and no samples were stored since: small writes may still fit."""
+        """Whether a write failed within `FAILING_S` and no samples were stored since: small writes may still work."""
         return time.monotonic() - self._failed_at < FAILING_S
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is taken."""
+        """Whether further writes are refused."""
         return len(self._waiting) >= MAX_WAITING or self._bytes >= MAX_WAITING_BYTES
 
     def _put(self, item: _Item) -> None:
@@ -132,7 +132,7 @@ class Writer:
             self._metrics.commit.observe(time.monotonic() - started)
 
     def _next_group(self) -> list[_Item]:
-        """Wait for work: batches that fit one transaction, or one call; nothing when the writer is closed."""
+        """Wait for work: batches for one transaction, or one call; empty when the writer is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             crowded = len(self._came) == CROWD and time.monotonic() - self._came[0] < CROWD_S
@@ -154,7 +154,7 @@ class Writer:
     def _take(self) -> _Item:
         item = self._waiting.popleft()
         self._bytes -= item.size
-        # From here on it cannot be cancelled: what a client that went away has sent is written all the same.
+        # From here on it cannot be cancelled: data of a disconnected client are still written.
         item.done.set_running_or_notify_cancel()
         return item
 
@@ -175,7 +175,7 @@ class Writer:
         except UNAVAILABLE as error:
             self._give_up(group, error)
         except Exception as error:
-            if len(group) > 1:  # one bad batch must not refuse its neighbours
+            if len(group) > 1:  # one bad batch must not fail the others
                 for item in group:
                     self._commit([item])
                 return
@@ -190,7 +190,7 @@ class Writer:
                 _finish(item, count)
 
     def _give_up(self, group: list[_Item], error: Exception) -> None:
-        """Refuse everything that waits: trying each in turn would hold the last for minutes."""
+        """Refuse all waiting writes: trying each in turn would delay the last for minutes."""
         self._failed_at = time.monotonic()
         with self._changed:
             group += [self._take() for _ in range(len(self._waiting))]

@@ -1,7 +1,7 @@
-"""What one connection may cost: deadlines for headers and bodies, connections of one address and of strangers.
+"""Connection limits: deadlines for headers and bodies, numbers of connections per address and without a token.
 
-A connection is known once a request on it came with a valid token (``request.state.known``, see `access_rights`). Known
-connections are never closed in favour of strangers, so that agents are served while others hold sockets open.
+A connection is known, not a stranger, once a request on it had a valid token (``request.state.known``). Known ones
+are never closed in favour of strangers, so agents are served while others hold sockets open.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from uvicorn.importer import import_from_string
 class ConnectionLimits:
     """Bounds on connections."""
 
-    # seconds in which the headers of a request must arrive, counted from its first byte; of the first request from the
-    # connection
+    # seconds in which the headers of a request must arrive, from its first byte; for the first request, from the start
+    # of the connection
     header_s: float = 5.0
     body_s: float = 15.0  # seconds in which its body must follow
     per_address: int = 256  # open connections of one address
@@ -66,7 +66,7 @@ class Connections:
                 super().on_response_complete()
 
             def watch(self) -> None:
-                """Start the deadline of what is to come next, unless it runs already."""
+                """Start the deadline of the next part, unless it runs already."""
                 cycle = self.cycle
                 answered = cycle is None or cycle.response_complete
                 part = "header" if answered else "body" if cycle.more_body else ""
@@ -85,7 +85,7 @@ class Connections:
         return Connection
 
     def opened(self, connection: Any) -> None:
-        """Count a connection; close it, or the oldest stranger, where there are too many."""
+        """Count a connection; close it or the oldest stranger if there are too many."""
         self._by_address[connection.address] += 1
         self._strangers[connection] = None
         if self._by_address[connection.address] > self.limits.per_address:
@@ -94,11 +94,11 @@ class Connections:
             self.close(next(iter(self._strangers)), "strangers")
 
     def met(self, connection: Any) -> None:
-        """A request with a valid token came."""
+        """Mark a connection as known after a request with a valid token."""
         self._strangers.pop(connection, None)
 
     def gone(self, connection: Any) -> None:
-        """A connection is closed."""
+        """Remove a closed connection."""
         self._strangers.pop(connection, None)
         self._by_address[connection.address] -= 1
         if not self._by_address[connection.address]:

@@ -25,7 +25,7 @@ class SchemaError(ValueError):
 class Database:
     """Connections to one database with the newest schema: ``sqlite:///file.db``, ``postgresql+psycopg://user@host/name``.
 
-    With ``create`` a missing database and the tables of an empty one are made; otherwise both are a `SchemaError`.
+    With ``create``, a missing database and the tables of an empty one are created; otherwise both are a `SchemaError`.
     """
 
     def __init__(self, url: str, *, create: bool = True) -> None:
@@ -70,15 +70,15 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A connection to read with."""
+        """Open a connection for reading."""
         with self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """One transaction, on disk when the block ends."""
+        """Open one transaction, which is on disk when the block ends."""
         with self.engine.begin() as connection:
-            if self.dialect == "sqlite":  # lock at once: a lock that is taken later fails without waiting
+            if self.dialect == "sqlite":  # lock at once: a later lock would fail without waiting
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(1000 * LOCK_WAIT_S)}")
@@ -90,7 +90,7 @@ class Database:
             return int(connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount)
 
     def _make_tables(self, create: bool) -> str | None:
-        """Create the tables of an empty database; return the version of the schema that was found (None: empty)."""
+        """Create the tables of an empty database; return the schema version found before (None: empty)."""
         with self.write() as connection:
             if self.dialect == "postgresql":  # two servers may start at once
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7101975)")
@@ -123,7 +123,7 @@ def _parse(url: str) -> sa.URL:
 def _prepare_sqlite(connection: Any, record: object) -> None:
     connection.isolation_level = None  # `Database.write` begins transactions
     cursor = connection.cursor()
-    # auto_vacuum counts only before the first table. WAL: readers never wait for the writer. FULL: a commit is on disk
+    # auto_vacuum works only before the first table. WAL: readers never wait for the writer. FULL: a commit is on disk
     # before it is acknowledged.
     wait = int(1000 * LOCK_WAIT_S)
     settings = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")

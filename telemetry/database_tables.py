@@ -4,7 +4,7 @@ The paper's ``t_DP`` is ``registration`` here, its ``t_Data`` is ``series`` (one
 value); ``sample`` adds the history and ``rollup`` its minute and hour aggregates. Values are stored as JSON text.
 
 There are two kinds of time: a sample's own ``time`` is read from the node's clock; ``arrived`` and ``sampled`` are read
-from the service's clock, which never steps (see `service_clock`). Ages are computed from the latter only.
+from the service's clock, which is monotonic (see `service_clock`). Ages are computed from the latter only.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ TOKEN = sa.Table(
     sa.Column("label", sa.String(100), nullable=False),
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("expires", sa.Double),
-    # Seconds from making to end; an exchanged token ends earlier.
+    # Lifetime in seconds when created; an exchanged token ends earlier.
     sa.Column("lasts", sa.Double),
 )
-#: Who numbers samples: a journal's opening on a node, or a client that gave a name. ``top`` is its highest number.
+#: Sources that number samples: one opening of a journal on a node, or a named client. ``top`` is its highest number.
 SOURCE = sa.Table(
     "source",
     META,
@@ -80,7 +80,7 @@ SERIES = sa.Table(
 SAMPLE = sa.Table(
     "sample",
     META,
-    # Numbers rise with arrival and are never used again: retention and rollup follow them.
+    # Numbers increase in order of arrival and are never reused: retention and rollup rely on this.
     sa.Column("id", _ID, primary_key=True),
     sa.Column("series", sa.BigInteger, sa.ForeignKey("series.id"), nullable=False),
     sa.Column("time", sa.Double, nullable=False),
@@ -110,7 +110,7 @@ ROLLUP = sa.Table(
     sa.Column("most", sa.Double, nullable=False),
     sa.Index("rollup_age", "step", "start"),
 )
-#: Where the service's clock stood, by boot of the machine it runs on.
+#: Reading of the service's clock, by boot of its machine.
 CLOCK = sa.Table(
     "clock",
     META,
@@ -125,7 +125,7 @@ STATE = sa.Table(
     sa.Column("name", sa.String(40), primary_key=True),
     sa.Column("number", sa.BigInteger, nullable=False),
 )
-#: The version of the schema, where alembic expects it, should a later version change these tables.
+#: The version of the schema, stored where alembic expects it, for later changes of these tables.
 VERSION = sa.Table(
     "alembic_version",
     META,

@@ -1,4 +1,4 @@
-"""Calls the service: one method per route, errors as two exceptions."""
+"""Client of the service: one method per route, two exceptions for errors."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Unreachable(Exception):
-    """The service did not answer, or is out of order; trying again later may help.
+    """The service did not answer or failed; trying again later may help.
 
     Attributes
     ----------
     wait_s
-        When the service asked to come again, in seconds; 0 when it did not say.
+        Seconds after which the service asked to retry; 0 if it did not say.
     """
 
     def __init__(self, message: str, wait_s: float = 0.0) -> None:
@@ -52,7 +52,7 @@ class Unreachable(Exception):
 
 
 class Refused(Exception):
-    """The service answered that it will not; trying the same again does not help.
+    """The service refused the request; repeating it does not help.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Refused(Exception):
 
 
 def replace_token(path: Path, token: str) -> None:
-    """Write a token to its file, for its owner only, whole or not at all."""
+    """Write a token to its file atomically, readable by the owner only."""
     new = path.with_name(f"{path.name}.new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
         stream.write(f"{token}\n")
@@ -88,7 +88,7 @@ def _verify(ca_file: Path | None) -> ssl.SSLContext | bool:
 
 
 class Backoff:
-    """Waits that double from ``first_s`` to ``most_s``, each shortened at random so that agents spread out."""
+    """Exponential backoff from ``first_s`` to ``most_s``, with random jitter so that agents spread out."""
 
     def __init__(self, first_s: float = 0.5, most_s: float = 30.0, seed: int | None = None) -> None:
         self._first = first_s
@@ -97,20 +97,20 @@ class Backoff:
         self._random = random.Random(seed)
 
     def next(self) -> float:
-        """Return how long to wait after one more failure, in seconds."""
+        """Return the seconds to wait after another failure."""
         wait, self._next = self._next, min(self._most, 2 * self._next)
         return wait * self._random.uniform(0.5, 1.0)
 
     def reset(self) -> None:
-        """Begin anew after a success."""
+        """Reset after a success."""
         self._next = self._first
 
 
 class TelemetryClient:
     """A connection to one service, ``http://host:port``; may be used from several threads.
 
-    ``ca_file`` names certificates (PEM) that may vouch for the service (None: those of the system), ``transport``
-    another httpx transport (tests).
+    ``ca_file`` names CA certificates (PEM) for the service (None: those of the system), ``transport`` another httpx
+    transport (tests).
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class TelemetryClient:
         if token and url.startswith("http://") and httpx.URL(url).host not in _LOOPBACK:
             _LOG.warning("the token travels to %s in clear; serve with TLS and use https://", httpx.URL(url).host)
         self.url: str = url.rstrip("/")
-        # trust_env off: a proxy variable must not see the token, nor .netrc replace it.
+        # trust_env off: a proxy from the environment must not see the token, and .netrc must not replace it.
         self._http = httpx.Client(
             base_url=f"{self.url}/v1",
             headers=headers,
@@ -149,7 +149,7 @@ class TelemetryClient:
         self._http.close()
 
     def call(self, method: str, path: str, **more: Any) -> Any:
-        """Ask a route below ``/v1``; the answer is JSON (None without one)."""
+        """Call a route below ``/v1``; return its JSON (None if empty)."""
         try:
             response = self._http.request(method, path, **more)
         except (httpx.TransportError, ssl.SSLError) as error:
@@ -169,7 +169,7 @@ class TelemetryClient:
             raise Unreachable(f"{self.url} answered something else than JSON; is it the service?") from error
 
     def use_token(self, token: str) -> None:
-        """Send another token from now on."""
+        """Use another token from now on."""
         self._http.headers["Authorization"] = f"Bearer {token}"
 
     def _ask(self, kind: type[DocumentT], method: str, path: str, **more: Any) -> DocumentT:
@@ -205,7 +205,7 @@ class TelemetryClient:
         return self._ask(Assignments, "PUT", f"/agents/{node}", json=hello.model_dump())
 
     def heartbeat(self, node: str, beat: Heartbeat) -> str:
-        """Say that an agent lives and return the revision of its work."""
+        """Report that an agent is alive; return the revision of its assignments."""
         return str(self.call("POST", f"/agents/{node}/heartbeat", json=beat.model_dump())["revision"])
 
     def assignments(self, node: str) -> Assignments:
@@ -253,11 +253,11 @@ class TelemetryClient:
         return self._ask(HistoryAnswer, "GET", "/history", params=params)
 
     def remove_series(self, name: str, node: str) -> dict[str, int]:
-        """Delete a series with its history; return what went."""
+        """Delete a series with its history; return the numbers of deleted rows."""
         return dict(self.call("DELETE", f"/data/{name}/{node}"))
 
     def remove_node(self, node: str) -> dict[str, int]:
-        """Delete a node with all that it stored; return what went."""
+        """Delete a node with all its data; return the numbers of deleted rows."""
         return dict(self.call("DELETE", f"/nodes/{node}"))
 
     # Tokens
@@ -274,7 +274,7 @@ class TelemetryClient:
 
 
 def _given(**params: Any) -> dict[str, Any]:
-    """Those that are not None, which httpx would send as empty."""
+    """Drop parameters that are None, which httpx would send as empty."""
     return {name: value for name, value in params.items() if value is not None}
 
 

@@ -1,7 +1,7 @@
-"""The nodes as the service knows them: who lives, and who runs what.
+"""The nodes known to the service: which are alive, and which commands they run.
 
-Kept in memory, so that a heartbeat costs no transaction: heartbeats are stored together, once a second. What other
-servers on the same database learn is read every few seconds.
+Kept in memory, so that a heartbeat costs no transaction: heartbeats are stored together, once a second. Changes by
+other servers on the same database are read every few seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flowlex.telemetry.request_documents import AgentHello, Assignments, Heartbe
 from flowlex.telemetry.service_clock import Clock
 from flowlex.telemetry.store import Store
 
-#: What is older is read from the database again, in seconds.
+#: Age in seconds after which data are read from the database again.
 FRESH_S = 3.0
 
 
@@ -35,11 +35,11 @@ class Roster:
         self._read_at = float("-inf")
 
     def alive(self, agent: AgentRow) -> bool:
-        """Say whether a node's last heartbeat is recent."""
+        """Return whether a node's last heartbeat is recent."""
         return self._clock.now() - agent.last_seen <= self._alive_s
 
     def refresh(self, *, force: bool = False) -> None:
-        """Read nodes and registrations again when what is known is old."""
+        """Read nodes and registrations again if the known ones are old."""
         if not force and time.monotonic() - self._read_at < FRESH_S:
             return
         with self._lock:
@@ -60,12 +60,12 @@ class Roster:
             return [self._agents[node] for node in sorted(self._agents)]
 
     def plan(self) -> Plan:
-        """Return who runs what."""
+        """Return the assignment of registrations to nodes."""
         self.refresh()
         return self._plan
 
     def introduce(self, node: str, hello: AgentHello) -> None:
-        """Store what a node says of itself; it lives from now on."""
+        """Store a node's labels and programs; it is alive from now on."""
         now = self._clock.now()
         self._store.registry.put_agent(node, hello.labels, hello.programs, now)
         with self._lock:
@@ -76,7 +76,7 @@ class Roster:
             self._plan.join(agent)
 
     def beat(self, node: str, beat: Heartbeat) -> bool:
-        """Note a heartbeat, to be stored with the next `flush`; False when the node has not introduced itself."""
+        """Record a heartbeat, to be stored with the next `flush`; return False if the node is unknown."""
         with self._lock:
             known = self._agents.get(node)
             if known is None:
@@ -91,7 +91,7 @@ class Roster:
             return True
 
     def flush(self) -> None:
-        """Store the heartbeats since the last time, and count out the nodes that are silent."""
+        """Store the heartbeats since the last flush, and remove silent nodes from the assignment."""
         with self._lock:
             beaten = [self._agents[node] for node in self._beaten if node in self._agents]
             self._beaten.clear()
@@ -114,7 +114,7 @@ class Roster:
             return assignments_of(self._plan.work_of(node))
 
     def doubts(self, registration: Registration) -> list[str]:
-        """What would keep a registration from ever having a value, as sentences."""
+        """Return reasons, as sentences, why a registration may never have a value."""
         plan = self.plan()
         with self._lock:
             found = []
@@ -130,7 +130,7 @@ class Roster:
         ]
 
     def change(self, function: Callable[[], bool | None]) -> bool | None:
-        """Change the registrations in the store, then follow."""
+        """Change the registrations in the store, then refresh."""
         changed = function()
         self.refresh(force=True)
         return changed

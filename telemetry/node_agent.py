@@ -1,8 +1,8 @@
-"""The agent of one node: runs what it is assigned, keeps it on disk, delivers it when it can.
+"""The agent of one node: runs its assignments, stores the results on disk, delivers them when it can.
 
 Three kinds of threads: one per slot runs its command at its interval and appends to the journal; one
-delivers the journal; the main one sends heartbeats and follows the assignments. None waits for another, so a
-server that is away or a command that hangs delays nothing else.
+delivers the journal; the main one sends heartbeats and follows the assignments. None waits for another, so an
+unreachable server or a hanging command delays nothing else.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ class JournalInUse(Exception):
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """How an agent behaves."""
+    """Settings of an agent."""
 
     # the allow-list: only executables in these folders are ever run; the first that has a name wins
     folders: Sequence[Path] = (SHIPPED,)
     labels: Mapping[str, str] = field(default_factory=dict)
-    # handed to every command (nothing else of the agent's environment is)
+    # environment of every command (nothing else of the agent's environment is passed on)
     environment: Mapping[str, str] = field(default_factory=dict)
     heartbeat_s: float = 5.0
     max_slots: int = 100  # assignments beyond this many are not run, and a warning says so
-    # at this many undelivered samples the slots pause, rather than lose what was collected
+    # at this many undelivered samples the slots pause, so that no collected sample is lost
     max_buffered: int = 1_000_000
     most_backoff_s: float = 30.0
-    # file with this agent's token alone: read again when the token is refused, and rewritten when it is exchanged, in
-    # the last quarter of its life. None: nothing of that.
+    # file with only this agent's token: read again when the token is refused, and rewritten when the token is exchanged
+    # in the last quarter of its life; None: neither
     token_file: Path | None = None
     batch: int = 500
 
 
 class Agent:
-    """One node's agent; `run` works until ``stop`` is set. `JournalInUse` where another agent holds the buffer."""
+    """One node's agent; `run` works until ``stop`` is set. Raises `JournalInUse` if another agent holds the buffer."""
 
     def __init__(
         self, node: str, client: TelemetryClient, journal_path: Path, settings: AgentSettings | None = None
@@ -77,9 +77,9 @@ class Agent:
         self._ask_token_at = float("-inf")
 
     def run(self) -> None:
-        """Work until ``stop`` is set, then deliver what can be delivered at once."""
+        """Work until ``stop`` is set, then make one attempt to deliver the rest."""
         remembered = self.journal.recall("assignments")
-        if remembered is not None:  # a server that is away does not stop the collecting
+        if remembered is not None:  # an unreachable server does not stop collecting
             self._follow(Assignments.model_validate_json(remembered))
         sender = threading.Thread(target=self._deliver, name="delivery", daemon=True)
         sender.start()
@@ -119,7 +119,7 @@ class Agent:
             self.stop.wait(wait)
 
     def _renew_token(self) -> None:
-        """Exchange a token in the last quarter of its life; asked once an hour, or as often as a short life needs."""
+        """Exchange a token in the last quarter of its life; check once an hour, or more often for a short life."""
         path = self.settings.token_file
         if path is None or time.monotonic() < self._ask_token_at:
             return
@@ -133,9 +133,9 @@ class Agent:
         self._ask_token_at = time.monotonic() + min(3_600.0, holder.lasts_s / 16)
 
     def _beat(self, known: bool) -> bool:
-        """One heartbeat; returns whether the service knows this node."""
+        """Send a heartbeat; return whether the service knows this node."""
         programs = allowed_programs(self.settings.folders)
-        if not known or programs != self._programs:  # programs come and go while the agent runs
+        if not known or programs != self._programs:  # programs may change while the agent runs
             self._programs = programs
             hello = AgentHello(labels=dict(self.settings.labels), programs=programs)
             self._follow(self._client.introduce(self.node, hello))
@@ -146,7 +146,7 @@ class Agent:
         return True
 
     def _follow(self, work: Assignments) -> None:
-        """Start, stop and change slots so that they are the assignments."""
+        """Start, stop and change slots to match the assignments."""
         wanted = {assignment.name: assignment for assignment in work.run[: self.settings.max_slots]}
         if len(work.run) > len(wanted):
             _LOG.warning("%d assignments, %d slots; the rest is not run", len(work.run), len(wanted))
@@ -168,7 +168,7 @@ class Agent:
     # Collecting
 
     def collect(self, assignment: Assignment, cancel: threading.Event | None = None) -> Sample | None:
-        """Run an assignment once and put the result on disk; None when there is nothing to record."""
+        """Run an assignment once and store the result on disk; return None if there is nothing to record."""
         if len(self.journal) >= self.settings.max_buffered:
             _LOG.error("%d samples wait for the service; %s pauses", len(self.journal), assignment.name)
             return None
@@ -223,7 +223,7 @@ class Agent:
                 self.stop.wait(max(getattr(error, "wait_s", 0.0), backoff.next()))
 
     def deliver_once(self) -> int:
-        """Send everything that waits; return how many samples the service acknowledged. Others stay in the journal."""
+        """Send all waiting samples; return how many the service acknowledged. Others stay in the journal."""
         sent = 0
         while True:
             source, samples = self.journal.oldest(self.settings.batch)
@@ -235,13 +235,13 @@ class Agent:
         try:
             answer = self._client.write(self.node, samples, source)
         except Refused as error:
-            if error.reason == "conflict":  # a copy of this journal was here first
+            if error.reason == "conflict":  # a copy of this journal has used these numbers
                 _LOG.error("%s; what waits is sent again under new numbers", error)
                 self.journal.renumber(source)
                 return 0
             if error.status not in (400, 413, 422):
                 raise
-            if len(samples) > 1:  # find the one that the service will not take
+            if len(samples) > 1:  # find the sample that the service refuses
                 half = len(samples) // 2
                 return self._send(source, samples[:half]) + self._send(source, samples[half:])
             _LOG.error("a sample of %s is refused and set aside: %s", samples[0].name, error)
@@ -265,7 +265,7 @@ class _Slot(threading.Thread):
         self._changed = threading.Event()
 
     def change(self, assignment: Assignment) -> None:
-        """Go on with another command or interval, from now on."""
+        """Continue with another command or interval."""
         self.assignment = assignment
         self._changed.set()
 
@@ -274,9 +274,9 @@ class _Slot(threading.Thread):
         while not self.end.wait(max(0.0, due - time.monotonic())):
             try:
                 self._agent.collect(self.assignment, self.end)
-            except Exception:  # a slot outlives whatever one run does
+            except Exception:  # a slot survives any failure of a run
                 _LOG.exception("run of %s failed", self.assignment.name)
-            # Missed turns are skipped, not made up for.
+            # Missed runs are skipped.
             due = max(due + self.assignment.interval_s, time.monotonic())
             while not self.end.is_set() and (left := due - time.monotonic()) > 0:
                 if self._changed.wait(min(left, 0.5)):

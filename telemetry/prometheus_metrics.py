@@ -1,4 +1,4 @@
-"""Figures of the service itself, in the Prometheus text format."""
+"""Metrics of the service itself, in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 
 class HttpMetrics:
-    """The figures that every service has; their names begin with ``prefix``."""
+    """Metrics common to all services; their names begin with ``prefix``."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
@@ -20,20 +20,20 @@ class HttpMetrics:
         self.latency: Histogram = self.histogram("request_seconds", "Time to the first byte of an answer", "route")
 
     def counter(self, name: str, text: str, *labels: str) -> Counter:
-        """A figure that grows."""
+        """Create a counter."""
         return Counter(f"{self.prefix}_{name}", text, labels, registry=self.registry)
 
     def gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        """A figure that goes up and down."""
+        """Create a gauge."""
         return Gauge(f"{self.prefix}_{name}", text, labels, registry=self.registry)
 
     def histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        """Seconds, by how many."""
+        """Create a histogram of seconds."""
         return Histogram(f"{self.prefix}_{name}", text, labels, registry=self.registry, buckets=_SECONDS)
 
 
 class Metrics(HttpMetrics):
-    """The figures of one service; names begin with ``flowlex_telemetry_``."""
+    """Metrics of the telemetry service; names begin with ``flowlex_telemetry_``."""
 
     def __init__(self) -> None:
         super().__init__("flowlex_telemetry")

@@ -1,4 +1,4 @@
-"""Reading last values, histories and aggregates: a page at a time, so that no question costs without bound."""
+"""Queries of last values, histories and aggregates, by pages, so that the cost of a query is bounded."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from flowlex.telemetry.database import Database
 from flowlex.telemetry.database_tables import ROLLUP, SERIES
 from flowlex.telemetry.request_documents import Aggregate
 
-#: Most series one history read follows, and how many of them one statement merges.
+#: Most series of one history query, and number of series that one statement merges.
 MAX_SERIES, MERGED = 2_000, 200
-#: A page ends after so many characters of values.
+#: Characters of values after which a page ends.
 PAGE_CHARS = 8_000_000
 
 _Row = TypeVar("_Row", bound="LatestRow | SampleRow")
 
 
 class TooMuch(ValueError):
-    """One question asks for more than one answer may cost; the message says how to ask for less."""
+    """A query exceeds the limit of one answer; the message says how to reduce it."""
 
 
 class LatestRow(NamedTuple):
@@ -76,7 +76,7 @@ class Reader:
     ) -> tuple[list[LatestRow], bool]:
         """Return the rows of these names on these nodes (empty: all) by name and node, and whether more follow.
 
-        Rows without a good value are among them.
+        Rows without a good value are included.
         """
         statement = _among(_LATEST, names, nodes)
         if after is not None:
@@ -140,7 +140,7 @@ class Reader:
     def _newest(
         self, connection: sa.Connection, series: Sequence[int], since: float, until: float, limit: int
     ) -> list[tuple[Any, ...]]:
-        # One ordered read per series: the database merges them along its index and stops at the limit.
+        # One ordered read per series: the database merges them by its index and stops at the limit.
         one = "SELECT series, time, arrived, value, unit, exit_code, error, id FROM sample WHERE series = {} AND "
         window = "time >= :since AND time <= :until"
         union = " UNION ALL ".join(one.format(int(number)) + window for number in series)
@@ -149,19 +149,19 @@ class Reader:
         kept, chars = [], 0
         for row in rows:
             kept.append(tuple(row))
-            if chars > PAGE_CHARS:  # one more than a page holds, so that it is known that more follow
+            if chars > PAGE_CHARS:  # one more than a page holds, to know whether more follow
                 break
             chars += len(row[3])
         rows.close()
         return kept
 
     def _stream(self) -> Any:
-        """A connection whose rows come as they are read, not all at once."""
+        """Open a connection that streams rows instead of reading them all at once."""
         return self._database.engine.connect().execution_options(stream_results=True, max_row_buffer=500)
 
 
 def _page(rows: Iterable[_Row], limit: int) -> tuple[list[_Row], bool]:
-    """The first rows that are few and short enough for one answer, and whether more follow."""
+    """Return the first rows up to the limits of one answer, and whether more follow."""
     page: list[_Row] = []
     chars = 0
     for row in rows:

@@ -50,7 +50,7 @@ _TOUCH = (
 
 
 class Registry:
-    """What people and agents have registered."""
+    """Stored registrations, agents and tokens."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -87,7 +87,7 @@ class Registry:
     # Agents
 
     def put_agent(self, node: str, labels: Mapping[str, str], programs: Sequence[str], now: float) -> None:
-        """Store a node that introduces itself, or what it newly says of itself."""
+        """Store a node that introduces itself, or update its labels and programs."""
         said = {"labels": json.dumps(dict(labels)), "programs": json.dumps(list(programs)), "last_seen": now}
         values = {"node": node, "running": "[]", "buffered": 0, **said}
         self._database.change(
@@ -129,7 +129,7 @@ class Registry:
             connection.execute(ends)
 
     def remove_token(self, prefix: str) -> int:
-        """Revoke the tokens whose digest starts so; return how many."""
+        """Revoke the tokens whose digest starts with ``prefix``; return how many."""
         return self._database.change(sa.delete(TOKEN).where(TOKEN.c.digest.startswith(prefix, autoescape=True)))
 
     def tokens(self) -> list[TokenRow]:

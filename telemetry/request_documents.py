@@ -1,4 +1,4 @@
-"""The documents of the REST interface, with the limits that keep one request small."""
+"""The documents of the REST interface, with limits on the size of a request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ UnixTime = Annotated[float, Field(ge=0, le=MAX_TIME, allow_inf_nan=False)]
 
 
 def _integer(value: Any) -> Any:
-    """Take 2.0 for the integer 2, as JSON Schema does; a string or a boolean is none."""
+    """Accept 2.0 as the integer 2, as JSON Schema does; strings and booleans are no integers."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -54,7 +54,7 @@ class _Document(BaseModel):
 
 
 class _Request(_Document):
-    # Strict: "1" is no number, so that what is stored is what was meant.
+    # Strict: "1" is no number, so that nothing unintended is stored.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
 
@@ -63,7 +63,7 @@ _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 def encode_value(value: JsonValue) -> str:
     """Return a value's JSON text; ``ValueError`` when it is too long, not finite, or half a surrogate pair."""
-    # What is most often stored goes without the encoder, to the same text.
+    # The most frequent case skips the encoder; the text is the same.
     text = repr(value) if type(value) is float and isfinite(value) else _ENCODE(value)
     if "\\ud" in text:
         json.dumps(value, ensure_ascii=False).encode()
@@ -82,9 +82,9 @@ _BY_KIND: dict[str, Any] = {
 class Registration(_Request):
     """What is to be collected: a data name and the program whose output becomes its value.
 
-    ``{node}`` in an argument becomes the node's name. ``nodes`` and ``labels`` both narrow where it runs (empty: no
-    narrowing); ``replicas`` bounds on how many of the live nodes that remain. A processor of ``scope`` ``all`` reads
-    its inputs of every node.
+    ``{node}`` in an argument becomes the node's name. ``nodes`` and ``labels`` both restrict where it runs (empty: no
+    restriction); ``replicas`` bounds the number of live nodes that run it. A processor of ``scope`` ``all`` reads its
+    inputs of every node.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_BY_KIND)
@@ -113,7 +113,7 @@ class Registration(_Request):
 
 
 class Registered(Registration):
-    """A stored registration, and what would keep it from ever having a value."""
+    """A stored registration, and reasons why it may never have a value."""
 
     doubts: list[str] = []
 
@@ -153,7 +153,7 @@ class Assignment(_Document):
 
 
 class Assignments(_Document):
-    """Everything a node should run; an agent stops what is not in it."""
+    """All assignments of a node; its agent stops everything else."""
 
     revision: str
     run: list[Assignment]
@@ -175,10 +175,10 @@ class AgentState(_Document):
 class Sample(_Request):
     """One run of a command, wrapped: value, unit, time stamp, exit code.
 
-    ``value`` is null for a run that failed. ``seq`` numbers the samples of one ``source``; a sample that
-    arrives twice, with the same time and value, is stored once; the same number with another is refused as a conflict
-    (an agent that was copied or put back numbers anew). ``age_s`` is how long ago it was sampled when it is sent, by
-    a clock that does not step; without it the time stamp is compared with the service's clock.
+    ``value`` is null for a run that failed. ``seq`` numbers the samples of one ``source``. A sample that arrives twice
+    with the same time and value is stored once; the same number with other content is refused as a conflict (a copied
+    or restored agent starts a new source). ``age_s`` is the age of the sample when it is sent, by a monotonic clock;
+    without it, the time stamp is compared with the service's clock.
     """
 
     name: DataName
@@ -206,7 +206,7 @@ class WriteBatch(_Request):
 
 
 class WriteAnswer(_Document):
-    """The write is on disk: of ``accepted`` samples ``stored`` were new and ``known`` were there, with this content."""
+    """The write is on disk: of ``accepted`` samples, ``stored`` were new and ``known`` existed with this content."""
 
     accepted: int
     stored: int
@@ -214,10 +214,10 @@ class WriteAnswer(_Document):
 
 
 class Reading(_Document):
-    """The last stored value of one name on one node, with its age; the last run shows a failing command.
+    """The last stored value of one name on one node, with its age, and the last run, which may have failed.
 
-    ``time`` is what the node's clock said, ``arrived`` what the service's clock said; ``age_s`` counts real seconds
-    since the sampling. ``ahead_s`` above 0 marks a sample from the future: the node's clock is wrong at least by that.
+    ``time`` is by the node's clock, ``arrived`` by the service's clock; ``age_s`` counts real seconds since the
+    sampling. ``ahead_s`` above 0 marks a sample from the future: the node's clock is wrong by at least that.
     """
 
     name: str
@@ -247,8 +247,8 @@ class NoValue(_Document):
 class Readings(_Document):
     """A page of last values by name and node.
 
-    ``no_value`` lists what never succeeded; ``missing`` the pairs asked for by name and node that have no value;
-    ``next`` is what to send as ``after`` for the next page, null on the last.
+    ``no_value`` lists series without a successful run; ``missing`` the requested pairs of name and node without a
+    value; ``next`` is the value of ``after`` for the next page, null on the last.
     """
 
     readings: list[Reading]
@@ -305,7 +305,7 @@ class NodeInputs(_Document):
 
 
 class Inputs(_Document):
-    """What a processor reads on its standard input: last values and the window's history of its node.
+    """The standard input of a processor: last values and the window's history of its node.
 
     ``nodes`` has the same of every node for a processor of scope ``all``, and is empty otherwise.
     """
@@ -345,7 +345,7 @@ class TokenInfo(_Document):
 
 
 class Holder(_Document):
-    """Who asks: what a token may do, for which node (null: any), when it ends (null: never) and how long it lasts."""
+    """The holder of a token: its role, its node (null: any), when it ends (null: never) and its lifetime."""
 
     role: str
     node: str | None

@@ -1,4 +1,4 @@
-"""What one client may cost: the length of bodies, the number of requests; and the time each answer took."""
+"""Limits of one client (length of bodies, number of requests), and measurement of response times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RateLimit:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key: str) -> float:
-        """Take one request; return 0, or how many seconds to wait for the next."""
+        """Count one request; return 0 if it is allowed, else the seconds to wait."""
         if self._rate is None:
             return 0.0
         now, burst = time.monotonic(), max(1.0, 10 * self._rate)
@@ -80,9 +80,9 @@ class BodyLimit:
         async def watched(message: Message) -> None:
             nonlocal started
             if too_long and not started:
-                return  # the application turned the exception into an answer of its own
+                return  # the application converted the exception to its own response
             started = True
-            if message["type"] == "http.response.start":  # values age; nothing between may keep them
+            if message["type"] == "http.response.start":  # values age, so no proxy may cache them
                 message = {**message, "headers": [*message["headers"], (b"cache-control", b"no-store")]}
             await send(message)
 
@@ -102,9 +102,9 @@ class BodyLimit:
 
 
 class HostLimit:
-    """ASGI middleware: answers 400 to a name that is not this machine's own, 403 to pages of other origins.
+    """ASGI middleware: answers 400 to a host name that is not this machine's, 403 to pages of other origins.
 
-    Without tokens a web page could reach the service through a name that it points at 127.0.0.1, or by a form.
+    Without tokens, a web page could reach the service by a host name that resolves to 127.0.0.1, or by a form.
     """
 
     ALLOWED = ("127.0.0.1", "localhost", "[::1]")
@@ -113,7 +113,7 @@ class HostLimit:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on that names this machine."""
+        """Pass on a request whose host is this machine."""
         if scope["type"] == "http":
             headers, served = dict(scope["headers"]), f"without tokens only {', '.join(self.ALLOWED)} are served"
             if _host(headers.get(b"host", b"")) not in self.ALLOWED:
@@ -140,7 +140,7 @@ class Observed:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and note how it was answered."""
+        """Pass a request on and record status and time of its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -148,7 +148,7 @@ class Observed:
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                # The template, not the path: names of nodes would make a figure each.
+                # The template, not the path: each node name would create a metric.
                 route = getattr(scope.get("route"), "path", "other")
                 known = scope["method"] in ("GET", "POST", "PUT", "DELETE", "HEAD")
                 method = scope["method"] if known else "other"

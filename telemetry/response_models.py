@@ -1,4 +1,4 @@
-"""How rows of the store and refusals become answers."""
+"""Responses made from rows of the store and from errors."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Invalid(BaseModel):
 
 
 def refuse(status: int, reason: str, message: str, *, wait_s: float = 1.0, **more: Any) -> HTTPException:
-    """Return the error to raise; ``wait_s`` is when to come again, for 429 and 503."""
+    """Return the error to raise; ``wait_s`` is the retry delay for 429 and 503."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     if status in (429, 503):
         headers = {"Retry-After": str(max(1, math.ceil(wait_s)))}
-    if status == 422:  # one form for all that is wrong with a request
+    if status == 422:  # one format for all invalid requests
         return HTTPException(status, [{"loc": ["request"], "msg": message, "type": reason}])
     return HTTPException(status, {"reason": reason, "message": message, **more}, headers)
 
 
 def known(found: T | None, message: str) -> T:
-    """Return what was found; 404 with a message where that is nothing."""
+    """Return what was found; raise 404 with a message if it is empty."""
     if not found:
         raise refuse(404, "unknown", message)
     return found
@@ -82,9 +82,9 @@ class Ages:
         self._unsure = -math.inf if clock.unsure is None else clock.unsure
 
     def of(self, row: LatestRow) -> tuple[float, float, bool]:
-        """Seconds since the sampling, seconds that its time stamp is ahead of its arrival, and whether it is stale.
+        """Return seconds since sampling, seconds by which the time stamp is ahead of arrival, and whether it is stale.
 
-        What arrived before the wall clock went back over a restart of the machine is stale: its age is not known.
+        A value that arrived before the wall clock went back across a restart is stale: its age is unknown.
         """
         assert row.time is not None and row.sampled is not None and row.arrived is not None
         age = max(0.0, self.now - row.sampled)
@@ -92,7 +92,7 @@ class Ages:
         return age, max(0.0, row.time - row.arrived), stale
 
     def text(self, row: LatestRow) -> str:
-        """A row that has a value as the text of a `Reading`: validating thousands again would triple the time."""
+        """Format a row with a value as JSON of a `Reading`; validating thousands again would triple the time."""
         age, ahead, stale = self.of(row)
         # Names match a pattern without quotes; the value is JSON already; the rest is encoded.
         return (

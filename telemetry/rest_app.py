@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
-    """Build the application over a store, which stays open; closing the application commits what waits."""
+    """Build the application on a store, which stays open; closing the application commits waiting writes."""
     settings = settings or Settings()
     service = Service(store, settings)
 
@@ -50,14 +50,14 @@ def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    # Routes are tried in turn: the busiest first.
+    # Routes are tried in order: the busiest first.
     own = routes_data.router, routes_manage.router, routes_service.router, routes_service.health_router
     equip(app, service, (*own, routes_service.page_router), HANDLERS)
     return app
 
 
 class Equipped(Protocol):
-    """What `equip` needs to know of a service."""
+    """The properties of a service that `equip` uses."""
 
     @property
     def settings(self) -> Settings:
@@ -65,19 +65,19 @@ class Equipped(Protocol):
 
     @property
     def metrics(self) -> HttpMetrics:
-        """Its figures."""
+        """Its metrics."""
 
 
 def equip(
     app: FastAPI, service: Equipped, routers: Iterable[APIRouter], handlers: Mapping[type[Exception], Any]
 ) -> None:
-    """Give an application its service, routes, answers to errors, and the limits that all services share."""
+    """Add to an application its service, routes, error handlers and the limits common to all services."""
     app.state.service, settings = service, service.settings
     for router in routers:
         app.include_router(router)
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)
-    # The one that is added last is the first to see a request.
+    # The middleware added last sees a request first.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_pending=settings.max_pending_bytes)
     app.add_middleware(Observed, metrics=service.metrics)
     if not settings.require_token:
@@ -105,7 +105,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _unavailable(request: Request, error: Exception) -> JSONResponse:
-    """The database is locked, full or away: nothing of what went wrong in it is repeated."""
+    """Answer 503 for a locked, full or unreachable database, without details of the error."""
     if not isinstance(error, BusyError):
         _LOG.error("%s %s: %s", request.method, request.url.path[:200], type(error).__name__)
     busy = isinstance(error, BusyError)

@@ -1,4 +1,4 @@
-"""What keeps the database small: retention, aggregates, deletion; in steps short enough for writers to pass between."""
+"""Retention, aggregation and deletion, in steps short enough for writers to run in between."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.database_tables import ROLLUP, SAMPLE, SERIES, SOURCE, STATE
 
-#: Samples of one step, and of one on a full disk.
+#: Samples of one step; of one step on a full disk.
 CHUNK, FEW = 5_000, 100
-#: Set aside beside a SQLite database: deleting writes a log first, also on a full disk.
+#: Reserved disk space for a SQLite database: deleting writes a log first, even on a full disk.
 RESERVE_BYTES = 16_000_000
-#: Pages that SQLite gives back in one step.
+#: Pages that SQLite frees in one step.
 PAGES = 500
 #: Seconds of an aggregate by its name.
 ROLLUP_STEPS = {"minute": 60, "hour": 3_600}
@@ -37,7 +37,7 @@ ON CONFLICT (series, step, start) DO UPDATE SET count = rollup.count + excluded.
 
 
 class Upkeep:
-    """Steps of upkeep: each is one short transaction and says whether there is more to do."""
+    """Maintenance steps: each is one short transaction and returns whether there is more to do."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -52,7 +52,7 @@ class Upkeep:
             found = list(connection.scalars(ids))
             if not found:
                 return False
-            # A cast cuts off on SQLite and rounds on PostgreSQL.
+            # A cast truncates on SQLite and rounds on PostgreSQL.
             roll = sa.text(_ROLL.format(floor="" if self._database.dialect == "sqlite" else "floor"))
             for step in ROLLUP_STEPS.values():
                 connection.execute(roll, {"step": step, "first": first, "last": found[-1]})
@@ -62,7 +62,7 @@ class Upkeep:
             return len(found) == CHUNK
 
     def forget_some(self, arrived: float) -> int:
-        """Drop the oldest samples that arrived before a time, aggregated or not; return how many went."""
+        """Delete some of the oldest samples that arrived before a time, aggregated or not; return their number."""
         return self._freeing(lambda limit: self._forget_some(arrived, limit))
 
     def _forget_some(self, arrived: float, limit: int) -> int:
@@ -76,23 +76,23 @@ class Upkeep:
             return connection.execute(gone).rowcount
 
     def forget_rollups(self, step: int, start: float) -> int:
-        """Drop some aggregates that begin before ``start``; return how many went."""
+        """Delete some aggregates that begin before ``start``; return their number."""
         table = ROLLUP.c
         old = sa.select(table.series, table.step, table.start).where(table.step == step, table.start < start)
         key = sa.tuple_(table.series, table.step, table.start)
         return self._database.change(sa.delete(ROLLUP).where(key.in_(old.limit(CHUNK))))
 
     def forget_sources(self, seen: float) -> int:
-        """Drop sources that have been silent since a time and of which no sample is left."""
+        """Delete sources that have been silent since a time and have no samples left; return their number."""
         left = sa.select(SAMPLE.c.id).where(SAMPLE.c.source == SOURCE.c.id).exists()
         return self._database.change(sa.delete(SOURCE).where(SOURCE.c.seen < seen, ~left))
 
     def give_back(self) -> bool:
-        """Return some free pages of a SQLite file to the disk, and whether more are free; keep the reserve."""
+        """Release some free pages of a SQLite file; return whether more are free. Keep the reserve."""
         if self._database.dialect != "sqlite":
             return False
         with self._database.engine.connect() as connection:
-            # A script is stepped to its end; a statement would give back one page.
+            # A script runs to its end; a statement would release only one page.
             connection.connection.driver_connection.executescript(f"PRAGMA incremental_vacuum({PAGES})")  # type: ignore[union-attr]
             more = (connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0) > PAGES
         if not more:
@@ -100,9 +100,9 @@ class Upkeep:
         return more
 
     def remove_some(self, name: str | None, node: str) -> tuple[int, int]:
-        """Drop some of a series' history, or the series when none is left (no name: of all series of a node).
+        """Delete some of a series' history, or the series if none is left (no name: of all series of a node).
 
-        Returns how many series and samples went; nothing when all are gone.
+        Return the numbers of deleted series and samples; zeros when all are gone.
         """
         return self._freeing(lambda limit: self._remove_some(name, node, limit))
 
@@ -121,7 +121,7 @@ class Upkeep:
             return int(samples < limit), samples
 
     def _set_aside(self) -> None:
-        """Make the reserve, if it is not there and the disk has room for it."""
+        """Create the reserve if it is missing and the disk has room."""
         reserve = Path(f"{self._database.file}.reserve")
         if reserve.exists():
             return
@@ -132,9 +132,9 @@ class Upkeep:
             reserve.unlink(missing_ok=True)
 
     def _freeing(self, delete: Callable[[int], T]) -> T:
-        """Call a step that deletes with the number of its samples.
+        """Call a deleting step with its number of samples.
 
-        On a full SQLite disk the reserve makes room for its log; steps are small until there is a reserve again.
+        On a full disk, the reserve is released for SQLite's log; steps are small until it is restored.
         """
         reserve = Path(f"{self._database.file}.reserve")
         if self._database.dialect != "sqlite" or reserve.exists():

@@ -31,7 +31,7 @@ router: APIRouter = APIRouter(
     prefix="/v1", tags=["data"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
 )
 
-#: Pairs of name and node that one read may ask for.
+#: Most pairs of name and node in one read.
 MAX_PAIRS = 50_000
 
 Names = Annotated[list[DataName], Query(max_length=1_000, description="Data names; none: all")]
@@ -44,7 +44,7 @@ After = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,100}/[A-Za-
 
 
 async def heavy(service: Service, work: Callable[[], str]) -> Response:
-    """Answer with JSON text that is made off the event loop, a few at a time."""
+    """Return JSON text that ``work`` makes outside the event loop, a few at a time."""
     try:
         await asyncio.wait_for(service.heavy.acquire(), service.settings.heavy_wait_s)
     except TimeoutError as error:
@@ -93,7 +93,7 @@ async def read_many(
         ages = Ages(service.clock, max_age)
         good = [row for row in rows if row.value is not None]
         missing: list[tuple[str, str]] = []
-        if name and node:  # those between the page before and the end of this one
+        if name and node:  # those between the previous page and the end of this one
             pairs = sorted({(a, b) for a in name for b in node} - {row[:2] for row in good})
             end = rows[-1][:2] if more else None
             missing = [p for p in pairs if (since is None or p > since) and (end is None or p <= end)]

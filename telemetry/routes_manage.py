@@ -35,9 +35,9 @@ router: APIRouter = APIRouter(prefix="/v1", responses=ERRORS, dependencies=[Depe
 
 PathName = Annotated[DataName, Path(description="Data name")]
 PathNode = Annotated[NodeName, Path(description="Node name")]
-#: Registrations that may be stored.
+#: Most stored registrations.
 MAX_REGISTRATIONS = 1_000
-#: Last values and samples that one processor may read.
+#: Most last values and samples that one processor reads.
 MAX_INPUTS = 50_000
 
 

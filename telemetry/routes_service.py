@@ -21,7 +21,7 @@ from flowlex.telemetry.tokens_and_rights import Role, new_token, rotated
 health_router: APIRouter = APIRouter(
     tags=["service"], dependencies=[Depends(only_known_parameters)], responses={422: ERRORS[422]}
 )
-#: What every service has.
+#: Routes of every service.
 page_router: APIRouter = APIRouter(tags=["service"], dependencies=[Depends(only_known_parameters)])
 router: APIRouter = APIRouter(
     prefix="/v1", tags=["service"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]

@@ -1,4 +1,4 @@
-"""Storing samples: each once, all of a batch or none, and the last value of every series along with them."""
+"""Storage of samples: each once, all of a batch or none, together with the last value of every series."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowlex.telemetry.database import Database
 from flowlex.telemetry.database_tables import SAMPLE, SERIES, SOURCE
 from flowlex.telemetry.request_documents import Sample, encode_value
 
-#: Known series and sources are kept in memory; at so many they are forgotten and looked up again.
+#: Known series and sources are cached in memory; above this number the cache is cleared.
 MAX_KNOWN = 500_000
 
 #: Node, source or None, samples.
@@ -22,7 +22,7 @@ Batch = tuple[str, str | None, Sequence[Sample]]
 
 
 class SequenceConflict(Exception):
-    """A source used a number for two different samples: neither may be taken for the other."""
+    """A source used a number for two different samples."""
 
     def __init__(self, node: str, source: str, seq: int) -> None:
         self.seq = seq
@@ -59,11 +59,11 @@ SIZES = (64, 8, 1)
 
 
 class BulkStatement:
-    """A statement that inserts or updates from many rows: PostgreSQL reads arrays, SQLite some rows at a time.
+    """A statement that inserts or updates from many rows: as arrays on PostgreSQL, some rows at a time on SQLite.
 
-    A statement per row costs PostgreSQL a round trip. On SQLite it costs a release of Python's global lock, which takes
-    longer than the insert while other threads answer reads. ``{rows}`` in its text stands for a table ``new`` of the
-    ``columns``, whose types are PostgreSQL's.
+    A statement per row costs a round trip on PostgreSQL. On SQLite it costs a release of Python's global lock, which
+    takes longer than the insert while other threads answer reads. ``{rows}`` in the text is replaced by a table ``new``
+    with the ``columns``, whose types are PostgreSQL's.
     """
 
     def __init__(self, text: str, columns: Mapping[str, str]) -> None:
@@ -107,7 +107,7 @@ _TYPES = {
 
 
 def _follow(**columns: Sequence[str]) -> BulkStatement:
-    """Statement that takes a newer row over: by arrival within a source, by the time of sampling between sources.
+    """Return the statement that stores a newer row: by arrival within a source, by sampling time between sources.
 
     ``columns`` are those of the last run (``run_``) and of the last good value (``value_``: no prefix).
     """
@@ -145,22 +145,22 @@ class SampleWriter:
         self._known_sources: dict[tuple[str, str], _Source] = {}
 
     def write(self, batches: Iterable[Batch], now: float) -> list[int]:
-        """Store batches in one transaction that is on disk when this returns; for each, how many samples were new.
+        """Store batches in one transaction that is on disk when this returns; return the number of new samples of each.
 
-        A numbered sample that is stored already, with the same time and content, is passed over; with another content
-        it raises `SequenceConflict`, and nothing of any batch is stored. ``now``: the time of arrival, by the service's
+        A numbered sample that is stored already with the same time and content is skipped; with other content,
+        `SequenceConflict` is raised and nothing of any batch is stored. ``now`` is the time of arrival by the service's
         clock.
         """
         batches = list(batches)
         with self._writing:
             try:
                 return self._write_once(batches, now)
-            except sa.exc.IntegrityError:  # another server stored, or removed, what was known here
+            except sa.exc.IntegrityError:  # another server stored or removed cached series or sources
                 self.forget_known()
                 return self._write_once(batches, now)
 
     def forget_known(self) -> None:
-        """Look series and sources up again from now on."""
+        """Clear the cache of series and sources."""
         self._known_series.clear()
         self._known_sources.clear()
 
@@ -181,17 +181,17 @@ class SampleWriter:
                 if rows:
                     self._follow(connection, rows, now)
         except BaseException:
-            self.forget_known()  # what was learned was rolled back
+            self.forget_known()  # the cached rows were rolled back
             raise
         return stored
 
     def _learn(self, connection: sa.Connection, batches: Sequence[Batch], now: float) -> None:
-        """Know the number of every series and source, made where they are new."""
+        """Cache the id of every series and source; create new ones."""
         known = self._known_series
         wanted = ((node, sample.name) for node, _, samples in batches for sample in samples)
         series = {(node, name) for node, name in wanted if (name, node) not in known}
         if series:
-            # By node, so that what one node sends lies on few pages.
+            # By node, so that the series of one node are on few pages.
             rows = [{"name": name, "node": node} for node, name in sorted(series)]
             connection.execute(self._database.insert(SERIES).on_conflict_do_nothing(), rows)
             for part in (rows[first : first + 500] for first in range(0, len(rows), 500)):
@@ -210,7 +210,7 @@ class SampleWriter:
     def _new_rows(
         self, connection: sa.Connection, seen: dict[tuple[str, str], dict[int, _Content]], batch: Batch, now: float
     ) -> list[_Row]:
-        """The rows of a batch that are neither stored yet nor ``seen`` in this transaction."""
+        """Return the rows of a batch that are neither stored nor ``seen`` in this transaction."""
         node, source, samples = batch
         key = (node, _source(node, source))
         known = self._known_sources.get(key)
@@ -252,7 +252,7 @@ class SampleWriter:
         )
 
     def _follow(self, connection: sa.Connection, rows: Sequence[_Row], now: float) -> None:
-        """Let the last values and the sources follow what was stored."""
+        """Update the last values and the sources from the stored rows."""
         runs: dict[int, _Row] = {}
         values: dict[int, _Row] = {}
         tops: dict[int, int] = {}
@@ -262,12 +262,12 @@ class SampleWriter:
                 _newest(values, row)
             if row.source is not None and row.seq is not None:
                 tops[row.source] = max(row.seq, tops.get(row.source, 0))
-        # In one order: two servers that lock rows so cannot block each other.
+        # In a fixed order, so that two servers cannot deadlock.
         if connection.dialect.name == "postgresql":
             for table, numbers in (("series", runs), ("source", tops)):
                 lock = f"SELECT 1 FROM {table} WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
                 connection.exec_driver_sql(lock, (list(numbers),))
-        # Most often the newest run of a series is its newest value, and newer than both that are stored.
+        # Usually the newest run of a series is also its newest value, and newer than both stored ones.
         both = list(runs.values())
         if runs != values or _PUT_BOTH.run(connection, both) < len(both):
             _PUT_RUN.run(connection, both)
@@ -291,5 +291,5 @@ def _number(value: JsonValue) -> float | None:
         return None
     try:
         return float(value)
-    except OverflowError:  # an integer beyond every float
+    except OverflowError:  # an integer too large for a float
         return None

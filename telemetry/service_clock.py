@@ -1,10 +1,10 @@
-"""The service's clock: Unix time that never steps, so that an age is what really passed.
+"""The service's clock: Unix time that never steps, so that ages are true elapsed times.
 
-The wall clock is set by people and by NTP: after a step back old values would look fresh. Here time is the wall
-clock's once, and from then on what the machine's monotonic clock (``CLOCK_BOOTTIME``, which counts sleep too) adds.
-The wall clock is the database's, so that services on several machines agree about ages. The database keeps where the
-clock stood by the machine's boot, so that a restart of the service goes on exactly; only a restart of the machine asks
-the wall clock again, and then time never goes back before what is stored.
+The wall clock is set by people and NTP; after a step back, old values would look fresh. This clock reads the wall
+clock once and then adds the machine's monotonic clock (``CLOCK_BOOTTIME``, which includes sleep).
+The wall clock is the database's, so that services on several machines agree about ages. The database stores the
+clock's reading by boot of the machine, so that a restarted service continues exactly. Only a restart of the machine
+reads the wall clock again; even then time never goes back before stored times.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def boot() -> str:
-    """Return what names this boot of the machine."""
+    """Return the identifier of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -30,8 +30,8 @@ class Clock:
 
     start: float  # Unix time at ``started``
     started: float  # `boot_s` at the start
-    # what arrived until then is of unknown age, because the wall clock went back while the machine was off; None where
-    # nothing is
+    # values that arrived until then have unknown age, because the wall clock went back while the machine was off; None
+    # if there are none
     unsure: float | None = None
 
     def now(self) -> float:

@@ -1,4 +1,4 @@
-"""What the routes share: settings, store, clock, writer, tokens, and the work that goes on between requests."""
+"""Shared state of the routes: settings, store, clock, writer, tokens, and background work."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class Settings:
-    """How the service behaves."""
+    """Settings of the service."""
 
-    require_token: bool = True  # False lets everybody do everything; the command line allows that on loopback only
+    require_token: bool = True  # False: everybody has all rights; the command line allows this on loopback only
     alive_s: float = 30.0  # a node whose last heartbeat is older counts as gone
-    # histories are kept so long after their arrival (None: for ever); last values are always kept
+    # seconds for which histories are kept after arrival (None: for ever); last values are always kept
     retention_s: float | None = 7 * DAY_S
-    # minute and hour aggregates are kept so long
+    # seconds for which minute and hour aggregates are kept
     rollup_retention_s: dict[str, float] = field(default_factory=lambda: {"minute": 30 * DAY_S, "hour": 730 * DAY_S})
     upkeep_s: float = 10.0  # seconds between rounds of aggregation and retention
     max_body_bytes: int = 4_000_000  # larger requests are refused unread
-    max_pending_bytes: int = 128_000_000  # bodies of requests that are being read, together
+    max_pending_bytes: int = 128_000_000  # total length of bodies being read
     # requests of one token (or, without a valid one, of one address) per second, ten seconds' worth at once; None:
     # without limit
     requests_per_s: float | None = 500.0
     heavy_reads: int = 4  # reads of many values at the same time
-    heavy_wait_s: float = 2.0  # seconds that such a read waits for its turn before it is sent back
+    heavy_wait_s: float = 2.0  # seconds that such a read waits for its turn before it is refused
 
 
 class Service:
-    """What the routes share."""
+    """Shared state of the routes."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
@@ -57,12 +57,12 @@ class Service:
         self.roster: Roster = Roster(store, self.clock, settings.alive_s)
         self.rate: RateLimit = RateLimit(settings.requests_per_s)
         self.heavy: asyncio.Semaphore = asyncio.Semaphore(settings.heavy_reads)
-        #: How far the service's clock is ahead of the database's wall clock.
+        #: Seconds by which the service's clock is ahead of the database's wall clock.
         self.ahead_s: float = 0.0
 
     @property
     def wall_s(self) -> float:
-        """The database's wall clock, for what nodes stamped by theirs."""
+        """The database's wall clock, for comparison with time stamps of nodes."""
         return self.clock.now() - self.ahead_s
 
     async def write(self, function: Callable[[], T]) -> T:
@@ -70,7 +70,7 @@ class Service:
         return await asyncio.wrap_future(self.writer.call(function))
 
     async def remove_series(self, name: str | None, node: str) -> dict[str, int]:
-        """Delete a series, or (without a name) all of a node, step by step; return what went."""
+        """Delete a series, or all of a node if there is no name, step by step; return the numbers of deleted rows."""
         removed = {"series": 0, "samples": 0}
         while True:
             series, samples = await self.write(lambda: self.store.upkeep.remove_some(name, node))
@@ -80,7 +80,7 @@ class Service:
             removed["samples"] += samples
 
     def close(self) -> None:
-        """Commit what waits, and where the clock stands."""
+        """Commit waiting writes and store the clock."""
         self.writer.close()
         try:
             self.roster.flush()
@@ -89,7 +89,7 @@ class Service:
             _LOG.error("the last heartbeats are not stored: %s", type(error).__name__)
 
     async def keep_roster(self, every_s: float = 1.0) -> None:
-        """Store heartbeats and where the clock stands, and learn what other servers know, for ever."""
+        """Store heartbeats and the clock, and read changes of other servers, in an endless loop."""
         warned = False
         while True:
             try:
@@ -106,7 +106,7 @@ class Service:
             await asyncio.sleep(every_s)
 
     async def keep_small(self) -> None:
-        """Aggregate, and drop what is old, for ever."""
+        """Aggregate and delete old data, in an endless loop."""
         while True:
             try:
                 await self._round_of_upkeep()
@@ -134,7 +134,7 @@ class Service:
         await self.in_steps(self.store.upkeep.give_back)
 
     async def in_steps(self, step: Callable[[], int | bool]) -> int:
-        """Repeat a step until it has nothing more to do, with pauses as long as the steps; return the sum."""
+        """Repeat a step until it has nothing to do, with pauses as long as the steps; return the sum of its results."""
         total = 0
         while True:
             started = time.monotonic()

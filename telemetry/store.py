@@ -1,4 +1,4 @@
-"""Everything that is stored: a database and the parts that work on it; on SQLite or PostgreSQL."""
+"""The store: a database on SQLite or PostgreSQL, and the classes that operate on it."""
 
 from __future__ import annotations
 

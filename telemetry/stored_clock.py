@@ -1,4 +1,4 @@
-"""Where the service's clock stands, in the database; see `flowlex.telemetry.service_clock`."""
+"""Storage of the service's clock in the database; see `flowlex.telemetry.service_clock`."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from flowlex.telemetry.database_tables import AGENT, CLOCK, SERIES
 from flowlex.telemetry.service_clock import Clock, boot, boot_s
 
 _LOG = logging.getLogger(__name__)
-#: A larger difference between two clocks, in seconds, is reported.
+#: Difference between two clocks, in seconds, above which it is reported.
 MAX_SKEW_S = 5.0
 
 
 class ClockMarks:
-    """Starts the clock where it stood, and stores where it stands."""
+    """Restores the clock at a start and stores its reading."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def wall_s(self, connection: sa.Connection) -> float:
-        """Return the database's wall clock: PostgreSQL's, or this machine's where SQLite is part of the process."""
+        """Return the database's wall clock: PostgreSQL's, or this machine's for SQLite."""
         if self._database.dialect == "sqlite":
             return time.time()
         return float(connection.scalar(sa.text("SELECT extract(epoch FROM clock_timestamp())")) or 0.0)
 
     def start(self) -> Clock:
-        """Return the service's clock: where it stood when this machine was booted, else the database's wall clock.
+        """Return the service's clock: the one stored for this boot of the machine, else the database's wall clock.
 
-        A wall clock behind what is stored went back while the machine was off. Then time goes on from what is
-        stored, and what arrived before is of unknown age.
+        If the wall clock is behind the stored time, it went back while the machine was off. Then time continues from
+        the stored time, and values that arrived before have unknown age.
         """
         with self._database.write() as connection:
             wall = self.wall_s(connection)
@@ -47,7 +47,7 @@ class ClockMarks:
         return clock
 
     def keep(self, clock: Clock) -> float:
-        """Store where the clock stands, for the next start; return how far it is ahead of the database's wall clock."""
+        """Store the clock for the next start; return the seconds by which it is ahead of the database's wall clock."""
         with self._database.write() as connection:
             connection.execute(sa.update(CLOCK).where(CLOCK.c.boot == boot()).values(self._mark(clock)))
             return clock.now() - self.wall_s(connection)

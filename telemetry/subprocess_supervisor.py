@@ -1,9 +1,9 @@
-"""Runs one command as its parent and ends every process that it left, also those that moved to another session.
+"""Run one command as its parent and end all its remaining processes, even those in another session.
 
-A program of its own, started by the `command_runner` for each run with nothing but the standard library: orphans are
-handed to the nearest ancestor that asked for them (``PR_SET_CHILD_SUBREAPER``), and one parent per run keeps runs
-apart. It holds one end of a socket to the agent. There it says how the command ended; when the other end closes,
-because the run is over or the agent died, it kills what is left and ends.
+The `command_runner` starts this program, which needs only the standard library, for each run: orphans are assigned to
+the nearest ancestor that asked for them (``PR_SET_CHILD_SUBREAPER``), and one parent per run separates the runs. It
+holds one end of a socket to the agent, on which it reports how the command ended. When the other end closes, because
+the run is over or the agent died, it kills the remaining processes and ends.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ import sys
 import time
 
 PR_SET_CHILD_SUBREAPER = 36
-#: A tree that keeps growing faster than it is killed is given up after so long.
+#: Seconds after which killing stops if the process tree grows faster than it is killed.
 MOST_S = 5.0
 
 
@@ -63,7 +63,7 @@ def reaped() -> list[tuple[int, int]]:
 
 
 def end_all() -> None:
-    """Kill children until there are none: those of a killed child come here."""
+    """Kill children until there are none; the children of a killed child become ours."""
     until = time.monotonic() + MOST_S
     while time.monotonic() < until:
         try:
@@ -73,7 +73,7 @@ def end_all() -> None:
                 time.sleep(0.002)
         except ChildProcessError:
             return
-        except PermissionError:  # it runs as somebody else
+        except PermissionError:  # it runs as another user
             time.sleep(0.1)
 
 

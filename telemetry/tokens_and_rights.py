@@ -1,9 +1,9 @@
 """Tokens and rights: who may register, write as a node, or read.
 
-A token is a random secret; only its SHA-256 digest is stored. An *agent* token is bound to one node (unless it was
-made for any) and can register that node, fetch its work and write its data, nothing else. A *reader* token reads. An
-*admin* token registers, deletes, reads and makes tokens; it does not write data, so that no node needs to hold one.
-Tokens may end, and their holder may exchange one for the next before it does.
+A token is a random secret; only its SHA-256 digest is stored. An *agent* token is bound to one node (unless created
+for any) and can only register that node, fetch its work and write its data. A *reader* token reads. An *admin* token
+registers, deletes, reads and creates tokens; it cannot write data, so that no node needs to hold one. Tokens may
+expire; before that, the holder may exchange one for a new one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flowlex.telemetry.store import Store
 
 #: A revoked token is refused after at most this long.
 CACHE_S = 2.0
-#: An exchanged token stays good so long, so that an answer that got lost locks nobody out.
+#: Seconds for which an exchanged token stays valid, so that a lost response locks nobody out.
 GRACE_S = 600.0
 
 
@@ -35,7 +35,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a request comes from: a role and, for an agent's token that is bound, its node."""
+    """The sender of a request: a role and, for a bound agent token, its node."""
 
     role: Role
     node: str | None = None
@@ -44,12 +44,12 @@ class Identity:
     lasts: float | None = None
 
     def may_act_for(self, node: str) -> bool:
-        """Say whether this identity may write as ``node``."""
+        """Return whether this identity may write as ``node``."""
         return self.role is Role.AGENT and self.node in (None, node)
 
 
 def digest(token: str) -> str:
-    """Return what is stored of a token."""
+    """Return the stored digest of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -62,9 +62,9 @@ def new_token(
     label: str = "",
     lasts_s: float | None = None,
 ) -> str:
-    """Make a token, store its digest, and return the secret, which cannot be read again.
+    """Create a token, store its digest, and return the secret, which cannot be read again.
 
-    An agent's token is for one node, or for ``any_node``; other roles have neither. It ends after ``lasts_s`` seconds.
+    An agent's token is for one node or ``any_node``; other roles have neither. It expires after ``lasts_s`` seconds.
     """
     if (node is not None or any_node) and role is not Role.AGENT:
         raise ValueError(f"only an agent's token is bound to a node; leave the node out for {role}")
@@ -76,14 +76,14 @@ def new_token(
 
 
 def _made(role: str, node: str | None, label: str, lasts_s: float | None) -> tuple[str, TokenRow]:
-    """A new secret, and what is stored of it."""
+    """Return a new secret and its row for storage."""
     now, token = time.time(), f"flx_{secrets.token_urlsafe(32)}"
     ends = None if lasts_s is None else now + lasts_s
     return token, TokenRow(digest(token), role, node, label, now, ends, lasts_s)
 
 
 def rotated(store: Store, old: str) -> tuple[str, float | None]:
-    """Exchange a token, by its digest, for one of the same rights and duration: the new secret, and when it ends."""
+    """Exchange a token, by its digest, for one with the same rights and duration; return the secret and its end."""
     row = next((row for row in store.registry.tokens() if row.digest == old), None)
     if row is None:
         raise ValueError("the token is revoked")
@@ -106,7 +106,7 @@ class TokenBook:
 
     @property
     def fresh(self) -> bool:
-        """Whether the tokens were read not long ago."""
+        """Whether the tokens were read within ``cache_s``."""
         return time.monotonic() - self._read_at < self._cache_s
 
     def refresh(self, *, force: bool = False) -> None:
@@ -126,6 +126,6 @@ class TokenBook:
         known = self._known.get(digest(token))
         if known is None or known.expires is None:
             return known
-        # The wall clock made the end, so that it counts; a step back of it gives no time.
+        # The end was set by the wall clock, so it counts; a step back of it must not extend the token.
         now = time.time() if self._clock is None else max(time.time(), self._clock.now())
         return known if now < known.expires else None

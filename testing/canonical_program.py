@@ -29,7 +29,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Violation:
-    """A row, bound or integer requirement that a point does not keep."""
+    """A row, bound or integer requirement that a point violates."""
 
     what: str
     index: int
@@ -39,7 +39,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Program:
-    """What the asserts and the mutants work on."""
+    """The form of a program on which asserts and mutants work."""
 
     name: str
     #: Their names in order, and their families.
@@ -101,7 +101,7 @@ class Program:
         return point
 
     def violations(self, point: Floats) -> list[Violation]:
-        """What a point does not keep, rows first."""
+        """What a point violates, rows first."""
         arrays = self.arrays
         found = []
         activity = arrays.matrix @ point
@@ -169,7 +169,7 @@ def _outside(values: Floats, lower: Floats, upper: Floats) -> Sequence[int]:
 
 
 def sides_of(low: float, high: float) -> str:
-    """What a row or column must keep, in words."""
+    """The bounds of a row or column, in words."""
     if low == high:
         return figure(low)
     if np.isfinite(low) and np.isfinite(high):

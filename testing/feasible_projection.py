@@ -1,4 +1,4 @@
-"""Which values of some columns a program allows, and where two programs differ in that."""
+"""Project the feasible set of a program onto some columns, and find where two programs differ there."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from flowlex.testing.canonical_program import TOLERANCE, Program, Stage, figure
 from flowlex.testing.row_names import plain
 from flowlex.testing.staged_optimum import Optimum, optimise, same
 
-#: Most points that are enumerated: evaluated at once, or with a program for each where there are further columns.
+#: Most points to enumerate: evaluated at once, or, if there are further columns, with a program for each.
 _EVALUATED, _SOLVED = 100_000, 400
 
 
 @dataclass(frozen=True)
 class Projection:
-    """A program seen through some of its columns, in an order."""
+    """A program, projected onto some of its columns in an order."""
 
     program: Program
     columns: Integers
@@ -49,7 +49,7 @@ class Projection:
         return optimise(fixed, Stage("none", np.zeros(len(low)))).status is not Status.INFEASIBLE
 
     def best(self, direction: Floats) -> Optimum:
-        """The largest sum of these columns with such factors."""
+        """Maximise a linear function of these columns."""
         return optimise(self.program, Stage("direction", self.program.cost_by(self.columns, direction), maximize=True))
 
     def text(self, values: Floats) -> str:
@@ -68,7 +68,7 @@ class Projection:
 
 
 def projections(a: Program, b: Program, on: Any) -> tuple[Projection, Projection]:
-    """Two programs seen through the same columns.
+    """Project two programs onto the same columns.
 
     ``on``: columns or families of columns of ``a``, which ``b`` must have as well; all columns when None.
     """
@@ -88,7 +88,7 @@ def projections(a: Program, b: Program, on: Any) -> tuple[Projection, Projection
 def difference(a: Projection, b: Projection, directions: int, seed: int) -> str:
     """Where two projections differ; empty when they agree.
 
-    Exact for few integer points, which are enumerated; beyond, the optima in random directions are compared.
+    Few integer points are enumerated, which is exact; otherwise the optima in random directions are compared.
     """
     points = _points(a, b)
     if points is not None:
@@ -119,7 +119,7 @@ def _refused(one: Projection, two: Projection, values: Floats) -> str:
 
 
 def _points(a: Projection, b: Projection) -> Floats | None:
-    """All integer points within the wider bounds of both; None when they are too many, or not integers."""
+    """All integer points within the wider bounds of both; None if these are too many or columns are not integer."""
     sides = []
     for each in (a, b):
         arrays = each.program.arrays

@@ -34,8 +34,8 @@ def assert_equivalent(
     on
         Columns, or families of columns; all columns of both when None. The others are auxiliary.
     directions, seed
-        Where there are few integer points, all are tried, which proves the assertion. Otherwise the optima in so many
-        random directions are compared, which can refute it.
+        If there are few integer points, all are tried, which proves the assertion. Otherwise the optima in this many
+        random directions are compared, which can only refute it.
 
     Examples
     --------
@@ -105,8 +105,8 @@ def assert_integral(model: Any, on: str | Iterable[str] | None = None, *, direct
     on
         Columns, or families of columns, that must be integer; those declared so when None, all if there are none.
     directions, seed
-        Where the matrix is totally unimodular and sides and bounds are integers, this proves the assertion. Otherwise
-        the program's objective and so many random ones are tried, which can refute it.
+        If the matrix is totally unimodular and sides and bounds are integers, this proves the assertion. Otherwise the
+        program's objective and this many random ones are tried, which can only refute it.
 
     Examples
     --------

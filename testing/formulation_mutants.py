@@ -15,7 +15,7 @@ from flowlex.testing.row_names import Names
 
 @dataclass(frozen=True)
 class Mutant:
-    """A typical mistake, by names alone, so that it can be made in every instance."""
+    """A typical modelling mistake, given by names alone, so that it applies to every instance."""
 
     family: str  # family of rows or columns, one row or column, or an objective
     operator: str  # what is done to it, such as ``drop`` or ``side + 1``
@@ -114,7 +114,7 @@ def _swap_sides(program: Program, rows: Integers) -> Program | None:
 
 
 def _first_pair(values: Floats) -> list[int] | None:
-    """Two members (columns of the array) that differ: the first, and the next one that is unlike it."""
+    """Two columns of the array that differ: the first, and the next one that is different."""
     unlike = np.flatnonzero((values != values[:, :1]).any(axis=0))
     return [0, int(unlike[0])] if len(unlike) else None
 
@@ -182,7 +182,7 @@ def _swap_columns(program: Program, columns: Integers) -> Program | None:
 
 
 def _drop_stage(program: Program, name: str) -> Program | None:
-    """Let an objective of several be zero, so that its name stays known."""
+    """Set one of several objectives to zero, so that its name stays known."""
     zero = tuple(replace(s, cost=0 * s.cost, offset=0.0) if s.name == name else s for s in program.stages)
     lost = any(stage.cost.any() for stage in program.stages if stage.name == name)
     return program.with_stages(*zero) if lost and len(zero) > 1 else None

@@ -121,7 +121,7 @@ def instances(kind: str, **sizes: Any) -> SearchStrategy[Any]:
 
 
 def _drawn(asked: Any, usual: tuple[int, int] | list[Any]) -> SearchStrategy[Any]:
-    """What is drawn for a parameter: what was asked for, else what is usual."""
+    """The strategy for a parameter: as requested, else the default."""
     from hypothesis import strategies
 
     if asked is None:

@@ -1,4 +1,4 @@
-"""What a mutant that no test noticed changes: the optimum, only the answers, or nothing on these instances."""
+"""Classify a surviving mutant: it changes the optimum, only the answers, or nothing on these instances."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowlex.testing.feasible_projection import Projection, projections
 from flowlex.testing.feasible_set_asserts import has_integer_vertices
 from flowlex.testing.staged_optimum import optimise, same
 
-#: Most rows, bounds and columns that are looked at for a witness; random directions in search of fractions.
+#: Most rows, and most columns, to search for a witness; random directions in search of fractions.
 _ROWS, _DIRECTIONS = 60, 10
 
 
@@ -54,7 +54,7 @@ def _optimum(before: Program, after: Program) -> Change | None:
 
 
 def _answers(before: Program, after: Program, on: tuple[str, ...] | None) -> Change | None:
-    """A point that one allows and the other does not, or an optimal answer of the mutant that is none."""
+    """A point that only one of them allows, or an answer that only the mutant calls optimal."""
     seen = projections(before, after, on)
     for wide, narrow, said in ((seen[1], seen[0], "the mutant allows"), (seen[0], seen[1], "the mutant forbids")):
         for point, broken in _outside(wide.program, narrow.program):
@@ -69,7 +69,7 @@ def _answers(before: Program, after: Program, on: tuple[str, ...] | None) -> Cha
 
 
 def _matters(before: Projection, point: Floats, stage: Stage) -> bool:
-    """Whether no choice of the auxiliary columns gives the point its optimum."""
+    """Whether no choice of the auxiliary columns makes the point optimal."""
     if before.whole:
         return True
     arrays, chosen = before.program.arrays, before.columns
@@ -81,7 +81,7 @@ def _matters(before: Projection, point: Floats, stage: Stage) -> bool:
 
 
 def _outside(wide: Program, narrow: Program) -> Iterator[tuple[Floats, Violation]]:
-    """Points of one program that violate what the other states differently."""
+    """Points of ``wide`` that violate rows, bounds or integrality which ``narrow`` states differently."""
     for vector, low, high in _differences(wide, narrow):
         for side, maximize in ((high, True), (low, False)):
             point = _beyond(wide, vector, side, maximize) if np.isfinite(side) else None
@@ -93,7 +93,7 @@ def _outside(wide: Program, narrow: Program) -> Iterator[tuple[Floats, Violation
 
 
 def _differences(wide: Program, narrow: Program) -> Iterator[tuple[Floats, float, float]]:
-    """Rows and bounds of one program that the other does not state so: coefficients, lower and upper side."""
+    """Rows and bounds of ``narrow`` that ``wide`` states differently: coefficients, lower and upper side."""
     a, b = wide.arrays, narrow.arrays
     matrix = b.matrix.tocsr()
     for row in changed_rows(a, b)[:_ROWS]:
@@ -103,7 +103,7 @@ def _differences(wide: Program, narrow: Program) -> Iterator[tuple[Floats, float
 
 
 def _beyond(program: Program, vector: Floats, side: float, maximize: bool) -> Floats | None:
-    """A point whose sum lies beyond a side, the farthest if there is one."""
+    """The point with the largest (smallest) value of a row; if that is unbounded, a point beyond its side."""
     found = optimise(program, Stage("excess", vector, maximize=maximize))
     if found.status is Status.UNBOUNDED:
         sides = (side + 1.0, np.inf) if maximize else (-np.inf, side - 1.0)

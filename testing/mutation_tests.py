@@ -19,9 +19,9 @@ from flowlex.testing.row_names import UnknownNameError
 Builder = TypeVar("Builder", bound=Callable[..., Any])
 Fate: TypeAlias = Literal["killed", "optimum", "answers", "crashed", "expected", "equivalent"]
 
-#: Programs of which a survivor is judged: the smallest that its tests built.
+#: Number of programs on which a survivor is judged: the smallest that its tests built.
 _JUDGED = 5
-#: Programs that are kept for that.
+#: Number of programs kept for that.
 _KEPT = 200
 
 
@@ -35,7 +35,7 @@ class Formulation:
     expected: Mapping[str, str]
 
 
-#: Who receives what a marked function has built, and may hand back a mutant of it.
+#: Functions that receive what a marked function has built, and may return a mutant of it.
 _watchers: list[Callable[[Formulation, Any], Any]] = []
 
 
@@ -65,10 +65,10 @@ def formulation(
         Columns or families that are the answer; a mutant that changes only the others is equivalent. All when empty.
     families
         Names of families of rows and columns of a PuLP or HiGHS model. A row ``share_memory_A`` belongs to the longest
-        of them that begins its name, before a bracket or underscore. Rows of no declared family belong to what stands
-        before the first bracket or underscore. Programs of ours declare their blocks.
+        family with which its name begins, up to a bracket or underscore. The family of any other row is the text
+        before the first bracket or underscore. Our own programs declare their blocks.
     expected
-        Survivors that are understood: mutant (as reports print it) to reason.
+        Accepted survivors: mutant (as reports print it) to reason.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def formulation(
 
 @dataclass
 class Record:
-    """What passing tests build without mutants: which formulations, and their mutants.
+    """The formulations that passing tests build, and their mutants.
 
     ``single``: whether single rows and columns are mutated, too.
     """
@@ -116,7 +116,7 @@ class Record:
 
     @contextmanager
     def recording(self, test: str) -> Iterator[None]:
-        """Record what is built meanwhile."""
+        """Record what a test builds."""
         started = time.process_time()
         used: set[Formulation] = set()
 
@@ -159,7 +159,7 @@ class Report:
 
     @property
     def survivors(self) -> tuple[Result, ...]:
-        """Mutants that change the optimum or the answers, or that only crash a test, and that nobody expects."""
+        """Unexpected mutants that change the optimum or the answers, or that only crash a test."""
         return tuple(result for result in self.results if result.fate in ("optimum", "answers", "crashed"))
 
     def __str__(self) -> str:
@@ -244,7 +244,7 @@ def _result(
 
 
 def _judged(marked: Formulation, mutant: Mutant, pairs: list[tuple[Program, Program]]) -> Result:
-    """A survivor by what it changes in the smallest programs built: the worst of it."""
+    """Classify a survivor by its worst change in the smallest programs built."""
     found: dict[Fate, Change] = {}
     for before, after in sorted(pairs, key=lambda pair: len(pair[0].columns.names))[:_JUDGED]:
         change = judge(before, after, marked.on)
@@ -258,7 +258,7 @@ def _judged(marked: Formulation, mutant: Mutant, pairs: list[tuple[Program, Prog
 
 @contextmanager
 def _watching(watch: Callable[[Formulation, Any], Any]) -> Iterator[None]:
-    """Let a function see, and change, what marked functions build; those of an outer run see nothing."""
+    """Let a function see and change what marked functions build; watchers of an outer run see nothing."""
     outer, _watchers[:] = _watchers[:], [watch]
     try:
         yield

@@ -98,7 +98,7 @@ class _Mutation:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the run where a mutant survives, or where there is nothing to mutate."""
+        """Fail the run if a mutant survives, or if there is nothing to mutate."""
         if self.mutating and session.exitstatus == pytest.ExitCode.OK and not self._clean():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -116,7 +116,7 @@ class _Mutation:
 
 @contextmanager
 def _quick(item: pytest.Item) -> Iterator[None]:
-    """Let Hypothesis stop at the first failure: it neither shrinks it nor stores it nor looks at the clock."""
+    """Let Hypothesis stop at the first failure, without shrinking, database or deadline."""
     test, name = getattr(item, "function", None), "_hypothesis_internal_use_settings"
     usual = getattr(test, name, None)
     if usual is None:

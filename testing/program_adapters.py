@@ -1,7 +1,7 @@
-"""Whatever states a program, brought to the one form of `canonical_program`, and a mutated form brought back.
+"""Convert every source of a program to the form of `canonical_program`, and a mutated form back.
 
-The one place that knows PuLP, HiGHS, model files and our own formulations: another kind of source needs a line in
-`program_of`, and one in `rewrite` if mutation shall change it.
+Only this module knows PuLP, HiGHS, model files and our own formulations: a new kind of source needs a line in
+`program_of`, and one in `rewrite` for mutation tests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Staged:
     program
         A PuLP problem or `LinearProgram`; its own objective is not used.
     minimize
-        Expressions of its variables by name, the first first. For a maximisation state the negative.
+        Expressions of its variables by name, in order. For a maximisation state the negative.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Staged:
 
 
 def program_of(source: Any, families: Iterable[str] = ()) -> Program:
-    """Bring a source to the form that asserts and mutants work on.
+    """Convert a source to the form on which asserts and mutants work.
 
     ``source``: a PuLP problem, a `LinearProgram`, a `FlowNetwork`, `Staged`, a model of ours, the path of an MPS or LP
         file, a model that HiGHS holds, or any object with ``compile()``.
@@ -94,7 +94,7 @@ def program_of(source: Any, families: Iterable[str] = ()) -> Program:
                 raise TypeError(f"{source}: expected a file that ends in .mps, .lp, .mps.gz or .lp.gz")
             data = read_bytes(Path(source))
             model = open_model(data, kind).getLp()
-            if data.startswith(b"*SENSE:Maximize"):  # how PuLP says so in MPS, which HiGHS takes for a comment
+            if data.startswith(b"*SENSE:Maximize"):  # written by PuLP; HiGHS reads it as a comment
                 model.sense_ = highspy.ObjSense.kMaximize
             return _of_highs(model, families)
     if callable(compiled := getattr(source, "compile", None)):
@@ -104,7 +104,7 @@ def program_of(source: Any, families: Iterable[str] = ()) -> Program:
 
 
 def rewrite(source: Any, before: Program, after: Program) -> Any:
-    """The source stating another program: a PuLP problem is changed in place, anything else is a changed copy."""
+    """Make the source state another program: change a PuLP problem in place, return a changed copy of any other."""
     match source:
         case Program():
             return after

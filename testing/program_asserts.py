@@ -28,7 +28,7 @@ def assert_optimum(model: Any, value: float | Sequence[float], *, tolerance: flo
         A PuLP problem, a `LinearProgram`, a `FlowNetwork`, `Staged`, a model of ours, the path of an MPS or LP file, a
         HiGHS model, or anything with ``compile()``.
     value
-        The optimum; one for each objective, in their order, where there are several.
+        The optimum, or one for each of several objectives in order.
     tolerance
         Largest difference, relative to the figures (absolute below one).
 
@@ -124,7 +124,7 @@ def assert_relaxation(a: Any, b: Any, *, tolerance: float = TOLERANCE) -> None:
 
 
 def assert_feasible(model: Any, values: Any) -> None:
-    """Assert that a point keeps all rows, bounds and integer requirements.
+    """Assert that a point satisfies all rows, bounds and integer requirements.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def assert_violates(model: Any, values: Any, *names: str, only: bool = False) ->
     model, values
         See `assert_feasible`.
     names
-        Rows, or columns whose bound or integer requirement the point does not keep. Of a family at least one member.
+        Rows, or columns whose bound or integer requirement the point violates; of a family at least one member.
     only
         Also assert that it violates nothing else.
 
@@ -200,8 +200,8 @@ def assert_infeasible(model: Any, because: Iterable[str] | None = None) -> None:
     model
         See `assert_optimum`.
     because
-        Rows or families of rows that conflict by themselves (with the bounds of the columns), none of which can be
-        spared. Other rows may conflict, too: irreducible infeasible sets are not unique.
+        Rows or families of rows that form an irreducible conflict (with the bounds of the columns). Other rows may
+        conflict, too: irreducible infeasible sets are not unique.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def assert_binding(model: Any, *names: str) -> None:
     model
         See `assert_optimum`.
     names
-        Rows, or families of which every row is meant.
+        Rows, or families, all of whose rows must be binding.
 
     Examples
     --------
@@ -300,7 +300,7 @@ def _point(program: Program, found: Optimum) -> str:
 
 
 def _two(a: Program, found: Optimum, b: Program, other: Optimum) -> str:
-    """Both optima, and what the second program objects to the first one's answer, where they share their columns."""
+    """Both optima, and, if the programs share their columns, what the first answer violates in the second."""
     said = f"{a.name} has {_shown(a, found)}; {b.name} has {_shown(b, other)}"
     for one, answer, two in ((a, found, b), (b, other, a)):
         if answer.point is None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Integers
 
-#: Where the family ends in a name whose family nobody declared.
+#: End of the family in a name without a declared family.
 _END = re.compile(r"[\[({]|(?<!^)_")
 
 
@@ -58,7 +58,7 @@ class Names:
 
 
 def find(wanted: str, *where: Names) -> tuple[Names, Integers]:
-    """Look a name up in some names, the first first.
+    """Look a name up in several `Names`, in order.
 
     Raises `UnknownNameError`: nothing has the name; the message has the nearest known one.
     """

@@ -12,13 +12,13 @@ from flowlex.formulations.solver_outcome import EngineError, SolveOptions, Statu
 from flowlex.testing.canonical_program import TOLERANCE, Program, Stage, figure, with_row
 
 _OPTIONS = SolveOptions(time_limit_s=60.0)
-#: How far a later stage may leave the optimum of an earlier one, beside HiGHS's own tolerance.
+#: Tolerance for keeping the optima of earlier stages, in addition to HiGHS's own.
 _KEPT = 1e-9
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """How a program ends: the optimum of each stage and one optimal point, or why there is none."""
+    """Result of a program: the optimum of each stage and one optimal point, or why there is none."""
 
     status: Status
     values: tuple[float, ...] = ()

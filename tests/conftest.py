@@ -1,8 +1,8 @@
-"""How every test of the suite ends: one Hypothesis profile that repeats itself, one that searches, limits of time.
+"""Hypothesis profiles and time limits of all tests.
 
-`pytest` runs the profile `ci`: the same cases each time, so that who comes next sees what the last one saw.
-`pytest --hypothesis-profile=search -m hypothesis` (in `make test-slow`) draws anew, with `MORE` times the cases; a
-failure that it finds is printed as an `@example` line, which the test then keeps.
+`pytest` runs the profile `ci`, with the same cases each time.
+`pytest --hypothesis-profile=search -m hypothesis` (in `make test-slow`) draws new cases, `MORE` times as many; a
+failure that it finds is printed as an `@example` line to be added to the test.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.documents import shell
 
 __all__ = ["shell"]
 
-#: A loaded machine is slow, not a strategy.
+#: The health check for slow data is off, as a loaded machine may be slow.
 _ANY_PACE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("ci", derandomize=True, print_blob=True, database=None, **_ANY_PACE)
 settings.register_profile("search", derandomize=False, print_blob=True, database=None, **_ANY_PACE)
@@ -33,7 +33,7 @@ NOTEBOOK_S, SLOW_S = 600, 1800
 
 @pytest.fixture(scope="module", autouse=True)
 def small_heap() -> Iterator[None]:
-    """Leave what pytest and imports hold out of later collections: a live scheduler collects whenever it is made."""
+    """Exclude objects of pytest and imports from later garbage collections: a new live scheduler runs one."""
     gc.collect()
     gc.freeze()
     yield
@@ -41,7 +41,7 @@ def small_heap() -> Iterator[None]:
 
 @pytest.fixture
 def forget_modules(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have modules whose names begin so imported anew; afterwards the old ones are back, in their packages too."""
+    """Remove modules with these name prefixes so that they are imported again; restore them after the test."""
 
     def forget(*beginnings: str) -> None:
         for name in [name for name in sys.modules if name.startswith(beginnings)]:
@@ -55,11 +55,11 @@ def forget_modules(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Notebooks are rare: each starts a kernel, and fails where tests of what it shows fail too."""
+    """Mark notebooks as rare: each starts a kernel, and other tests cover their contents."""
     for item in items:
         if item.path.suffix == ".ipynb":
             item.add_marker(pytest.mark.rare)
-    yield  # Hypothesis marks its tests, and what this run leaves out goes
+    yield  # Hypothesis marks its tests, and deselected tests are removed
     search = settings.get_current_profile_name() == "search"
     for item in items:
         if item.path.suffix == ".ipynb":
@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def multiply_cases(test: object) -> None:
-    """Raise the number of cases that the test asks for by itself, which no profile changes."""
+    """Raise the number of cases that a test sets itself, which profiles do not change."""
     name = "_hypothesis_internal_use_settings"
     cases: settings = getattr(test, name)
     setattr(test, name, settings(cases, max_examples=MORE * cases.max_examples))

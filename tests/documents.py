@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "flowlex"
 BLOCK = re.compile(r"^```\{?([\w-]+)\}?[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s+#\s.*")
-#: What a line has that only bash understands; and one that shows that the command is there.
+#: Syntax that needs bash, and ``--version``, which tests the installed command.
 NEEDS_A_PROCESS = re.compile(r"[|;<>$`*~]|--version")
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,96000,393216,0,\n"
@@ -39,10 +39,10 @@ def blocks(part: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def shell(tmp_path, monkeypatch):
-    """Run a line as a person would, in an empty folder; `flowlex`, `python` and `pip` are those of this environment.
+    """Run a line as a user would, in an empty folder; `flowlex`, `python` and `pip` are those of this environment.
 
-    A plain `flowlex` command or script runs in this process, which has imported everything already, unless a
-    distribution was installed before it; a line that needs bash or processes of its own is given to bash.
+    A plain `flowlex` command or script runs in this process, which has already imported everything, unless a
+    distribution was installed before. Bash runs lines that need bash or separate processes.
     """
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -58,7 +58,7 @@ def shell(tmp_path, monkeypatch):
         "PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}",
         "PIP_TARGET": str(site),
         "MPLBACKEND": "Agg",
-        "PIP_NO_BUILD_ISOLATION": "0",  # pip's way to say: build with what is installed, fetch nothing
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip builds with the installed packages and downloads nothing
     }
 
     def apart(line: str) -> str:
@@ -97,7 +97,7 @@ def lines(console: str) -> list[str]:
 
 
 def public_traces(folder: Path) -> None:
-    """Hand-sized files under the names that pages give to public traces."""
+    """Write small files under the names that the pages use for public traces."""
     for prefix in ("", "openb_"):
         (folder / f"{prefix}node{'_list' if prefix else 's'}.csv").write_text(NODES)
         (folder / f"{prefix}pod{'_list' if prefix else 's'}.csv").write_text(PODS)

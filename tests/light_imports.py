@@ -1,8 +1,8 @@
-"""Loaded before all plugins of pytest, to make the start of every process cheaper.
+"""Speed up the start of test processes; loaded before all pytest plugins.
 
-`nbmake` reads notebooks through `jsonschema`, which tries to import a grammar of international addresses (2 s) for a
-format that nothing here checks. And pytest would rewrite every ``assert`` of the package that offers a plugin, which
-is flowlex itself: 650 modules whose assertions are for the type checker (2 s where no bytecode is cached).
+`nbmake` reads notebooks with `jsonschema`, which tries to import a grammar of international addresses (2 s) for a
+format that is not used here. Pytest would also rewrite every ``assert`` of flowlex, as it has a pytest plugin: 650
+modules whose assertions are for the type checker (2 s without cached bytecode).
 """
 
 from __future__ import annotations

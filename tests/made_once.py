@@ -1,4 +1,4 @@
-"""Tables whose entries are made when a test asks for them, once, instead of while tests are collected."""
+"""Tables that create an entry once, when a test first uses it, instead of at collection."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ class MadeOnce(Mapping[str, T]):
 
 
 def solved(instance: Instance, engine: str, **options: Any) -> dict[str, Any]:
-    """The solution of an instance as it stands in a file."""
+    """Return the solution of an instance as it is stored in a file."""
     document: dict[str, Any] = json.loads(json.dumps(solve(instance, engine, **options).to_dict()))
     return document

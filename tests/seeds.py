@@ -13,7 +13,7 @@ def seeds(first: int, count: int) -> list[Any]:
 
 
 def blocks_of_seeds(first: int, count: int, size: int = 100) -> list[Any]:
-    """The same in ranges of one seed each, then of ``size``: thousands of tests take seconds to collect."""
+    """Like `seeds`, in ranges of one seed, then of ``size`` seeds, as collecting thousands of tests takes seconds."""
     slow = (range(begin, min(begin + size, count)) for begin in range(first, count, size))
     ranges = [*(range(seed, seed + 1) for seed in range(first)), *slow]
     marks: list[Any] = [()] * first + [pytest.mark.slow] * (len(ranges) - first)

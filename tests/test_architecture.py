@@ -44,7 +44,7 @@ FORBIDDEN = [
 
 @cache
 def graph() -> grimp.ImportGraph:
-    """All modules and who imports whom, lazy and typing imports included."""
+    """Return the import graph of all modules, with lazy and typing imports."""
     return grimp.build_graph("flowlex", include_external_packages=True, cache_dir=None)
 
 
@@ -53,7 +53,7 @@ def files() -> list[Path]:
 
 
 def check_contracts(folder: Path) -> str:
-    """Run import-linter on the package in a folder: empty when all contracts are kept, else what it says."""
+    """Run import-linter on the package in a folder; return its output if a contract is broken, else nothing."""
     code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
     environment = os.environ | {"PYTHONPATH": str(folder / "src"), "COLUMNS": "500"}
     run = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
@@ -105,7 +105,7 @@ def test_no_file_is_longer_than_the_style_allows(package):
 
 
 def test_a_policy_of_gpu_assignment_is_asked_for_its_properties():
-    """Another policy touches the object and the rules that are new, so nothing may compare with one by name."""
+    """Adding a policy must only change its object and its new rules, so no code compares policies by name."""
     told_apart = []
     for path in files():
         text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a notebook and a narrow terminal show: short texts, sizes that are right, whole words."""
+"""Display in notebooks and narrow terminals: short texts, correct sizes, complete words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation is run: its blocks in order, its gallery, its build without warnings; and it fetches nothing."""
+"""Run the documentation: code blocks in order, the gallery, a build without warnings and without external resources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGES = [
     # The two files of `adding-a-model` are written and run word for word in tests/test_readme.py.
     *sorted(set((DOCS / "howto").glob("*.md")) - {DOCS / "howto" / "adding-a-model.md"}),
 ]
-#: What a page may fetch when it is opened: an address in one of these places.
+#: Places in a page with an address that a browser would fetch.
 ADDRESS = r"""\s*=\s*["'](?:https?:)?//"""
 FETCHED = re.compile(rf"src{ADDRESS}|srcset{ADDRESS}|<link[^>]+href{ADDRESS}|@import|url\([\s\"']*(?:https?:)?//")
 

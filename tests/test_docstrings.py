@@ -1,4 +1,4 @@
-"""The examples of docstrings are run, and public names say what their parameters are."""
+"""Run the examples of docstrings, and check that public names document their parameters."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.documents import ROOT, SOURCE
 
 PACKAGES = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "testing", "validation")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-#: Distributions whose module has another name, or that no code of ours imports and why it is there.
+#: Distributions whose module has another name, or that flowlex does not import, with the reason to require them.
 MODULES = {
     "lazy-loader": "lazy_loader",
     "prometheus-client": "prometheus_client",
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.xdist_group("packaging")
 
 
 def checkout(folder: Path) -> Path:
-    """A clean copy of the files under version control, or of an unpacked source distribution; links are kept."""
+    """Return a clean copy of the version-controlled files or of an unpacked source distribution, with symlinks."""
     source = folder / "flowlex"
     if not (ROOT / ".git").exists():  # an unpacked source distribution
         unwanted = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info", "build")
@@ -60,7 +60,7 @@ def checkout(folder: Path) -> Path:
 
 
 def make_wheel(source: Path, folder: Path) -> Path:
-    """Build without isolation, so that nothing is fetched."""
+    """Build without isolation, so that nothing is downloaded."""
     subprocess.run([*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", folder, source], check=True)
     (built,) = folder.glob("*.whl")
     return built
@@ -137,7 +137,7 @@ def test_the_source_distribution_holds_tests_notebooks_and_docs_and_makes_the_sa
     assert contents(make_wheel(unpacked, tmp_path / "wheel")) == contents(wheel)
 
 
-# The wheel that the source distribution makes is the same (above): installing it in the default run shows nothing more.
+# The wheel built from the source distribution is the same (above), so the default run does not install it again.
 @pytest.mark.rare
 @pytest.mark.parametrize("what", ["wheel", pytest.param("sdist", marks=pytest.mark.slow), "editable"])
 def test_it_works_in_a_fresh_environment(what, tmp_path, request):

@@ -1,4 +1,4 @@
-"""README is run: every command and every piece of Python in it; and the guide to adding a model, word for word."""
+"""Run every command and Python block of README, and the files of the guide to adding a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.documents import ROOT, blocks, lines
 
-#: Lines that need more than a checkout, and where else they are tested.
+#: Lines that need more than a checkout, and where they are tested instead.
 ELSEWHERE = {
     "make": "targets of the Makefile, which install; this file checks that they exist",
 }

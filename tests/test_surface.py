@@ -1,4 +1,4 @@
-"""The public surface: what ``flowlex`` offers, that it is found when asked for, and that asking costs little."""
+"""The public interface of ``flowlex``: names, lazy imports, and the time of imports and commands."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PUBLIC = [
     "study",
     "verify",
 ]
-#: What a person pays for when nothing is solved yet.
+#: Packages that `import flowlex` and `flowlex --help` must not import.
 HEAVY = {"highspy", "matplotlib", "numba", "numpy", "pandas", "pulp", "pydantic", "rich", "scipy"}
 #: Best of five fresh processes, in seconds of processor time; the aims are 0.1 and 0.3 s on an idle machine.
 LIMITS = {"import flowlex": 1.0, "import sys; sys.argv[1:] = ['--help']; from flowlex.cli import main; main()": 3.0}
@@ -114,7 +114,7 @@ def _two_rows_in_highs():
 
 
 ROWS = [[1, 1], [1, -1]]
-#: What stands for a matrix, and whether it is totally unimodular: of ROWS the determinant is -2.
+#: Inputs accepted as a matrix, and whether they are totally unimodular: ROWS has determinant -2.
 MATRICES = {
     "lists": (lambda: ROWS, False),
     "NumPy": (lambda: np.array(ROWS), False),

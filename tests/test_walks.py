@@ -1,4 +1,4 @@
-"""Three newcomers, each with a problem of their own: in this environment, and (slow) from a wheel in a fresh one."""
+"""Three typical users, each with a problem: in this environment, and (slow) from a wheel in a fresh one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.test_packaging import checkout, fresh_environment, install, make_wheel
 
-#: A researcher in Jupyter: an own graph of transfers, solved, changed, drawn, checked; names complete at the tab key.
+#: A researcher in Jupyter: a graph of transfers is solved, changed, drawn and checked; names can be completed.
 RESEARCHER = """
 import pandas as pd
 import flowlex
@@ -61,7 +61,7 @@ for typed, expected in (
     assert any(expected in name for name in found), (typed, found)
 print("done")
 """
-#: An engineer with a formulation in PuLP: is it right, which integers does it need, what does a test of it look like?
+#: An engineer with a formulation in PuLP: is it correct, which integers does it need, how is it tested?
 ENGINEER = """
 import pulp
 import flowlex
@@ -84,13 +84,13 @@ problem.writeLP("shifts.lp")
 assert not flowlex.check("shifts.lp").is_tu
 print("done")
 """
-#: What Python says on standard error of what a newcomer need not know.
+#: Words of Python's standard error that a user must not see.
 NOISE = ("SyntaxWarning", "DeprecationWarning", "FutureWarning", "UserWarning", "Traceback")
 
 
 @pytest.fixture(scope="module", params=["here", pytest.param("wheel", marks=pytest.mark.slow)])
 def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has flowlex: this one, or one of a fresh environment with nothing but the wheel."""
+    """Return a Python with flowlex: this one, or one in a fresh environment with only the wheel."""
     if request.param == "here":
         return Path(sys.executable)
     folder = tmp_path_factory.mktemp("walks")
@@ -100,7 +100,7 @@ def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def run(python: Path, folder: Path, *arguments: object, code: int = 0, **options: str) -> str:
-    """What a process prints; it must end with ``code`` and complain of nothing that is ours."""
+    """Return the output of a process; it must exit with ``code`` and without warnings about flowlex."""
     fresh = python != Path(sys.executable)
     clean = {key: value for key, value in os.environ.items() if not (fresh and key.startswith("PYTHON"))}
     environment = clean | {"MPLBACKEND": "Agg", "IPYTHONDIR": str(folder), "COLUMNS": "150"} | options
@@ -108,7 +108,7 @@ def run(python: Path, folder: Path, *arguments: object, code: int = 0, **options
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == code, done.stdout + done.stderr
     noise = [line for line in done.stderr.splitlines() if any(word in line for word in NOISE)]
-    assert [line for line in noise if "LpVariable" not in line] == []  # PuLP's word to who writes for its version 3
+    assert [line for line in noise if "LpVariable" not in line] == []  # PuLP warns users of its version 3
     return done.stdout
 
 
@@ -143,7 +143,7 @@ def test_a_platform_with_a_folder_a_broken_file_a_killed_run_and_cron(python, tm
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    # Cron gives a command next to no environment; what it prints is mailed.
+    # Cron runs commands with almost no environment and mails their output.
     cron = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"} | {k: v for k, v in os.environ.items() if k == "PYTHONPATH"}
     line = f"cd {tmp_path} && {' '.join(map(str, solve))} --resume --json >> night.log 2>> errors.log"
     done = subprocess.run(["/bin/sh", "-c", line], env=cron, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Touched solution files, and what verifying must say of them."""
+"""Modified solution files and the verdicts that they must get."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowlex.validation.certificates.verifier_interface import SolutionError, ve
 
 
 def assert_refused(touch: Callable[[dict[str, Any]], object], document: dict[str, Any], instance: Instance) -> None:
-    """A copy of the file that ``touch`` has changed is no longer a solution file, or does not hold."""
+    """Check that a copy of the file changed by ``touch`` is invalid or refused."""
     broken = copy.deepcopy(document)
     touch(broken)
     try:

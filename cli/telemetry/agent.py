@@ -68,13 +68,13 @@ def agent(
 
 
 def _check_token(client: TelemetryClient, node: str) -> None:
-    """Refuse a token that may do more than an agent needs; a service that is away is asked later."""
+    """Refuse a token with more rights than an agent needs; an unreachable service is not checked."""
     from flowlex.telemetry.http_client import Refused, Unreachable
 
     try:
         holder = client.whoami()
     except (Refused, Unreachable):
-        return  # the agent says so, and tries again
+        return  # the agent reports this and tries again
     if holder.role != "agent":
         raise ValueError(
             f"this is a token of role {holder.role}; an agent needs its own: "

@@ -1,4 +1,4 @@
-"""``flowlex telemetry register``, ``list``, ``show``...: what people ask of a service."""
+"""``flowlex telemetry register``, ``list``, ``show``...: commands for users of a service."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from flowlex.cli.telemetry.telemetry_options import DEFAULT_DATABASE, LOOPBACK, 
 
 
 class Listening(NamedTuple):
-    """Where and how a service listens."""
+    """Address and options with which a service listens."""
 
     host: str
     auth: bool
@@ -44,7 +44,7 @@ def listening(
     ] = 256,
     access_log: Annotated[bool, typer.Option(help="Log every request.")] = False,
 ) -> Listening:
-    """Refuse, before anything is made, what would show tokens to others."""
+    """Return the listening options; refuse, before any work, those that would expose tokens."""
     log_to_stderr()
     with explained():
         if not auth and host not in LOOPBACK:
@@ -106,23 +106,23 @@ def listen(app: Any, at: Listening, port: int, place: str) -> None:
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=10,
-        timeout_keep_alive=15,  # nodes that write every few seconds keep their connection
+        timeout_keep_alive=15,  # so that nodes that write every few seconds keep their connection
         limit_concurrency=2_000,
         access_log=at.access_log,
         ssl_certfile=at.tls_cert,
         ssl_keyfile=at.tls_key,
     )
     config.load()
-    # A large read keeps its thread busy; handing over after 0.5 ms instead of 5 keeps the small ones quick.
+    # A large read occupies its thread; switching after 0.5 ms instead of 5 keeps small reads fast.
     sys.setswitchinterval(0.0005)
-    # A full garbage collection takes 100 ms, in which nothing is answered: pass over what was imported, and run seldom.
+    # A full garbage collection blocks answers for 100 ms: exclude the imported modules, and run it rarely.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     with contextlib.closing(config.bind_socket()) as listener:
-        # Accepted sockets inherit it; asyncio does not set it here, and answers would wait 40 ms for an ACK.
+        # Accepted sockets inherit this option; without it, which asyncio does not set, answers wait 40 ms for an ACK.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.listen(config.backlog)  # who reads the line below may connect at once; uvicorn listens only later
+        listener.listen(config.backlog)  # readers of the line below may connect at once; uvicorn listens later
         shown = f"[{at.host}]" if ":" in at.host else at.host
         scheme = "https" if config.is_ssl else "http"
         typer.echo(f"Serving {scheme}://{shown}:{listener.getsockname()[1]} (data in {place})")
@@ -131,12 +131,12 @@ def listen(app: Any, at: Listening, port: int, place: str) -> None:
 
 
 def first_tokens(store: Any, path: Path, *, agents: str = "flowlex telemetry token create") -> None:
-    """Make an admin's and a reader's token at the first start; ``agents``: the command that makes others."""
+    """Create tokens for an admin and a reader at the first start; ``agents``: the command that creates others."""
     from flowlex.telemetry.tokens_and_rights import Role, new_token
 
     if store.registry.tokens():
         return
-    # Made before the secrets exist, readable by the owner only, never over another file.
+    # Created before the secrets exist, readable by the owner only, never overwriting a file.
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:

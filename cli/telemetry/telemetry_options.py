@@ -1,4 +1,4 @@
-"""What the telemetry commands share: options, tokens, a client, and errors as one line."""
+"""Shared parts of the telemetry commands: options, tokens, a client, and one-line errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Roles = Literal["admin", "agent", "reader"]
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Turn the errors a person can mend into one line and exit code 1."""
+    """Turn errors that a user can fix into one line and exit code 1."""
     import sqlalchemy as sa
 
     from flowlex.telemetry.agent_buffer import ForeignJournal
@@ -62,7 +62,7 @@ def explained() -> Iterator[None]:
 
 
 def client_for(role: Roles) -> Callable[..., AbstractContextManager[Any]]:
-    """Return what opens a client with the token for a role."""
+    """Return a context manager that opens a client with the token for a role."""
 
     @contextlib.contextmanager
     def opened(
@@ -78,7 +78,7 @@ def client_for(role: Roles) -> Callable[..., AbstractContextManager[Any]]:
 
 @contextlib.contextmanager
 def stored(database: Database = DEFAULT_DATABASE) -> Iterator[Any]:
-    """Open a database that is there."""
+    """Open an existing database."""
     from flowlex.telemetry.store import Store
 
     with explained(), contextlib.closing(Store(database, create=False)) as store:
@@ -117,13 +117,13 @@ def log_to_stderr() -> None:
 
 
 def authority() -> Path | None:
-    """Return the certificates that may vouch for the service, from the environment."""
+    """Return the CA certificates for the service, from the environment."""
     path = os.environ.get("FLOWLEX_TELEMETRY_CA")
     return Path(path) if path else None
 
 
 def snapshot(context: typer.Context, url: str, output: Path | None, *, max_age_s: float) -> Path:
-    """Read the service, write ``live.json`` (into ``output``, else a folder that ends with the command)."""
+    """Read the service and write ``live.json`` (into ``output``, else a temporary folder)."""
     from flowlex.instances.files import write_instance
     from flowlex.instances.importers.telemetry import from_telemetry
     from flowlex.instances.instance_base import InstanceError

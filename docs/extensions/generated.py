@@ -1,4 +1,4 @@
-"""Pages made from the code before a build: mathematics, files, commands, public names; notebooks and reports."""
+"""Generate pages from the code before a build: models, file formats, commands, public names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from flowlex.models.registry import model_class
 from flowlex.validation.certificates import solution_schema
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Rooms whose ``__all__`` is public, and what their page is called.
+#: Packages and modules whose ``__all__`` is public, with the titles of their pages.
 PUBLIC = {
     "flowlex": "The package",
     "flowlex.instances": "Instances",
@@ -40,22 +40,22 @@ PUBLIC = {
 
 
 def row(*cells: str) -> str:
-    """A line of a Markdown table."""
+    """Return a row of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """A Markdown table; nothing when there are no rows."""
+    """Return the lines of a Markdown table; no lines if there are no rows."""
     return ["", row(*head), row(*("---" for _ in head)), *(row(*cells) for cells in rows), ""] if rows else []
 
 
 def mathematics(kind: str) -> str:
-    """The page of a model: words, symbols, equations and options, all from its declaration."""
+    """Return the page of a model: description, symbols, equations and options from its declaration."""
     cls = model_class(kind)
-    said = inspect.cleandoc(cls.__doc__ or "").partition("\nParameters\n")[0].partition("\nNotes\n")[0]
+    description = inspect.cleandoc(cls.__doc__ or "").partition("\nParameters\n")[0].partition("\nNotes\n")[0]
     first = f"`{cls.__name__}` solves instances of kind `{kind}` ({{doc}}`/formats/{kind}`)."
     module = inspect.cleandoc(sys.modules[cls.__module__].__doc__ or "")
-    lines = [f"# {cls.title}", "", first, "", module, "", said, ""]
+    lines = [f"# {cls.title}", "", first, "", module, "", description, ""]
     for caption, symbols in (("Sets", cls.sets), ("Parameters", cls.parameters), ("Variables", cls.unknowns)):
         rows = [(f"${symbol.latex}$", symbol.says) for symbol in symbols]
         lines += [f"## {caption}", *table(("symbol", "stands for"), rows)] if rows else []
@@ -71,7 +71,7 @@ def mathematics(kind: str) -> str:
 
 
 def fields(schema: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Rows of a table of fields."""
+    """Return the table rows of a schema's fields."""
     needed = schema.get("required", [])
     rows = []
     for name, field in schema.get("properties", {}).items():
@@ -81,7 +81,7 @@ def fields(schema: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def shape(field: dict[str, Any]) -> str:
-    """The type of a field, objects by name."""
+    """Return the type of a field as text; objects by their name."""
     if "$ref" in field:
         return field["$ref"].rsplit("/", 1)[1]
     if "const" in field:
@@ -100,14 +100,14 @@ def shape(field: dict[str, Any]) -> str:
 
 
 def limits(field: dict[str, Any]) -> str:
-    """Bounds of a number, in signs."""
+    """Return the bounds of a number as text, empty if it has none."""
     signs = {"exclusiveMinimum": ">", "minimum": "at least", "exclusiveMaximum": "<", "maximum": "at most"}
-    said = ", ".join(f"{sign} {field[key]}" for key, sign in signs.items() if key in field)
-    return f"({said}) " if said else ""
+    bounds = ", ".join(f"{sign} {field[key]}" for key, sign in signs.items() if key in field)
+    return f"({bounds}) " if bounds else ""
 
 
 def document(title: str, schema: dict[str, Any]) -> str:
-    """The page of a file format: every field of every object."""
+    """Return the page of a file format with every field of every object."""
     lines = [f"# {title}", ""]
     parts = {"the document": schema, **schema.get("$defs", {})}
     for name, part in parts.items():
@@ -118,7 +118,7 @@ def document(title: str, schema: dict[str, Any]) -> str:
 
 
 def commands() -> dict[str, str]:
-    """A page per command, as ``--help`` says it."""
+    """Return a page per command with the text of ``--help``."""
     from flowlex.cli.app import app
     from flowlex.cli.command_group import LAZY
 
@@ -133,26 +133,26 @@ def commands() -> dict[str, str]:
 
 
 def reference(module: str, title: str) -> str:
-    """The page of a room: every public name with its docstring."""
-    room = importlib.import_module(module)
-    names = sorted(name for name in room.__all__ if not name.startswith("__"))
-    lines = [f"# {title}: `{module}`", "", inspect.cleandoc(room.__doc__ or ""), ""]
+    """Return the page of a package: every public name with its docstring."""
+    package = importlib.import_module(module)
+    names = sorted(name for name in package.__all__ if not name.startswith("__"))
+    lines = [f"# {title}: `{module}`", "", inspect.cleandoc(package.__doc__ or ""), ""]
     for name in names:
-        thing = getattr(room, name)
-        kind = "class" if inspect.isclass(thing) else "function" if callable(thing) else "data"
+        value = getattr(package, name)
+        kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
         member = "   :members:\n   :inherited-members: BaseModel\n" if kind == "class" and module == "flowlex" else ""
         index = "" if module == "flowlex" or name not in flowlex.__all__ else "   :no-index:\n"
         lines += [f"## `{name}`", "", "```{eval-rst}", f".. auto{kind}:: {module}.{name}\n{member}{index}```", ""]
     return "\n".join(lines)
 
 
-def index(title: str, said: str, pages: typing.Iterable[str]) -> str:
-    """A page that leads to others."""
-    return "\n".join([f"# {title}", "", said, "", "```{toctree}", ":maxdepth: 1", "", *pages, "```", ""])
+def index(title: str, introduction: str, pages: typing.Iterable[str]) -> str:
+    """Return a page with a table of contents of others."""
+    return "\n".join([f"# {title}", "", introduction, "", "```{toctree}", ":maxdepth: 1", "", *pages, "```", ""])
 
 
 def is_ours(kind: str) -> bool:
-    """Whether a model of this repository solves the kind (a scenario has none)."""
+    """Return whether a model of this repository solves the kind (scenarios have none)."""
     try:
         return model_class(kind).__module__.startswith("flowlex.")
     except ModelError:
@@ -160,31 +160,31 @@ def is_ours(kind: str) -> bool:
 
 
 def pages() -> dict[str, str]:
-    """Every generated page: its place and its text."""
+    """Return the text of every generated page by its path without suffix."""
     ours = [kind for kind in kinds() if is_ours(kind)]
-    made = {f"mathematics/{kind}": mathematics(kind) for kind in ours}
-    made["mathematics/index"] = index(
-        "The models", "Each page is made from the declaration that the code solves.", ours
+    texts = {f"mathematics/{kind}": mathematics(kind) for kind in ours}
+    texts["mathematics/index"] = index(
+        "The models", "Each page is generated from the declaration that the code solves.", ours
     )
-    made |= {f"formats/{kind}": document(f"Instances: {kind}", json_schema(kind)) for kind in kinds()}
-    made["formats/solution"] = document("Solutions", solution_schema())
-    made["formats/events"] = document("Event logs", TypeAdapter[Any](Event).json_schema())
-    said = "Every field of every file. `flowlex schema KIND` prints the JSON Schema of instances and solutions."
-    made["formats/index"] = index("File formats", said, [*kinds(), "solution", "events"])
-    texts = commands()
-    made |= {f"commands/{name}": text for name, text in texts.items()}
-    made["commands/index"] = index("Commands", "What `flowlex COMMAND --help` says.", texts)
+    texts |= {f"formats/{kind}": document(f"Instances: {kind}", json_schema(kind)) for kind in kinds()}
+    texts["formats/solution"] = document("Solutions", solution_schema())
+    texts["formats/events"] = document("Event logs", TypeAdapter[Any](Event).json_schema())
+    introduction = "Every field of every file. `flowlex schema KIND` prints the JSON Schema of instances and solutions."
+    texts["formats/index"] = index("File formats", introduction, [*kinds(), "solution", "events"])
+    helps = commands()
+    texts |= {f"commands/{name}": text for name, text in helps.items()}
+    texts["commands/index"] = index("Commands", "The output of `flowlex COMMAND --help`.", helps)
     names = {module.replace(".", "-"): (module, title) for module, title in PUBLIC.items()}
-    made |= {f"reference/{name}": reference(*known) for name, known in names.items()}
-    made["reference/index"] = index("Public names", "What programs may rely on.", names)
-    return made
+    texts |= {f"reference/{name}": reference(*entry) for name, entry in names.items()}
+    texts["reference/index"] = index("Public names", "The names that programs may rely on.", names)
+    return texts
 
 
 def write(app: Any) -> None:
-    """Write the pages that changed, and copy the notebooks and reports that live elsewhere."""
+    """Write the pages that changed, and copy notebooks, benchmarks and changelog into the site."""
     folder = Path(app.srcdir)
-    for place, text in pages().items():
-        target = folder / f"{place}.md"
+    for path, text in pages().items():
+        target = folder / f"{path}.md"
         target.parent.mkdir(exist_ok=True)
         if not target.exists() or target.read_text() != text:
             target.write_text(text)
@@ -193,19 +193,19 @@ def write(app: Any) -> None:
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
     for notebook in notebooks:
         shutil.copy2(notebook, tutorials / notebook.name)
-    said = "One notebook per problem, from a hand-sized example to the published scale; run when the site was built."
-    (tutorials / "index.md").write_text(index("Tutorials", said, [notebook.stem for notebook in notebooks]))
+    introduction = "One notebook per problem, from an example solved by hand to the published scale; run at the build."
+    (tutorials / "index.md").write_text(index("Tutorials", introduction, [notebook.stem for notebook in notebooks]))
     for name, source in {"benchmarks": "benchmarks/README.md", "changelog": "CHANGELOG.md"}.items():
         shutil.copy2(ROOT / source, folder / f"{name}.md")
 
 
-def plainly(app: Any, env: Any, node: Any, content: Any) -> Any:
-    """Show a name in backticks that has no page as it stands; every other missing reference stays a warning."""
+def resolve_unlinked(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Show a name in backticks without a link if it has no page; other missing references remain warnings."""
     return content if node["reftype"] == "obj" else None
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Write the pages before a build."""
+    """Connect the handlers: write pages before a build, resolve names without a page."""
     app.connect("builder-inited", write)
-    app.connect("missing-reference", plainly)
+    app.connect("missing-reference", resolve_unlinked)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw by themselves: no script, no font, nothing fetched."""
+"""Render formulas as MathML, which browsers draw without scripts, fonts or downloads."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from docutils import nodes
 from latex2mathml.converter import convert
 
-#: Environments of the same meaning that the converter knows by another name.
+#: LaTeX environments that the converter supports under another name.
 ALIASES = {"aligned": "align*", "align": "align*"}
 
 
 def mathml(latex: str, display: str) -> str:
-    """A formula as a ``<math>`` element, its LaTeX in the tooltip."""
+    """Return a formula as a ``<math>`` element with its LaTeX as tooltip."""
     for name, known in ALIASES.items():
         latex = latex.replace(f"\\begin{{{name}}}", f"\\begin{{{known}}}").replace(
             f"\\end{{{name}}}", f"\\end{{{known}}}"

@@ -7,7 +7,7 @@
 ``network``
     Network simplex, for flow networks: exact integers throughout.
 
-An engine declares what it can do (`Engine`); refusals are made from that, and other packages may `register` theirs.
+An engine declares what it can do (`Engine`), and `solve` refuses the rest. Other packages may `register` engines.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ def solve(
     Returns
     -------
     Outcome
-        Without an answer it says why, with what proves it from the formulation's own data.
+        Without an answer it explains why, with a proof from the formulation's data.
 
     Raises
     ------
     EngineError
-        The engine cannot solve this formulation, or cannot honour an option.
+        The engine cannot solve this formulation, or does not support an option.
     TypeError
         A keyword is not an option.
     """
@@ -109,9 +109,9 @@ def solve_options(keywords: dict[str, Any]) -> SolveOptions:
 
 
 def runs_highs(engine: str, options: SolveOptions) -> bool:
-    """Whether HiGHS is what solves: a session that keeps it between programs then gives what the engine would.
+    """Whether the engine runs HiGHS, so that a session that keeps HiGHS between programs gives the same answers.
 
-    So it is with ``highs``, and with ``pulp`` unless another solver is asked for.
+    True for ``highs``, and for ``pulp`` unless the options name another solver.
     """
     return engine == "highs" or (engine == "pulp" and options.solver in (None, "HiGHS"))
 

@@ -1,8 +1,8 @@
-"""Networks whose costs no 64-bit integer holds, solved exactly: each solve takes the next digits of the reduced costs.
+"""Solve networks with costs beyond 64 bits exactly: each solve takes the next digits of the reduced costs.
 
-Costs are rounded to so coarse a unit that an engine can take them. With the potentials found, the reduced costs of the
-true costs are small wherever they can matter: in an optimum an arc whose reduced cost exceeds (nodes + 1) units stays
-at its bound, so that larger ones may be cut to that. What is left is solved again in a finer unit, until the unit is 1.
+Costs are rounded to a unit that is coarse enough for the engine. The potentials found turn the true costs into reduced
+costs. In an optimum an arc whose reduced cost exceeds (nodes + 1) units stays at its bound, so larger values may be
+clipped. The clipped reduced costs are solved again in a finer unit, until the unit is 1.
 
 Source: iterative refinement of linear programs, Gleixner, Steffy and Wolter (2016), with the proximity of network
 flows (Ahuja, Magnanti and Orlin 1993, section 10.3) in place of their scaling.

@@ -1,9 +1,9 @@
 """Cost scaling by push and relabel (Goldberg and Tarjan), for networks that are hard on the network simplex.
 
 Where thousands of arcs of equal cost meet in one node (machines that differ in nothing, convex costs in unit steps),
-each pivot of a network simplex changes the prices of most nodes; cost scaling moves units without minding a tree. Costs
-are multiplied by a factor; a flow is held optimal up to ``epsilon``, which shrinks until no cycle can pay. Where the
-factor would have to be too large for 64 bits, the answer may be merely close; the caller judges it.
+each pivot of a network simplex changes the duals of most nodes; cost scaling has no tree to update. Costs are
+multiplied by a factor; the flow stays ``epsilon``-optimal, and epsilon shrinks until no negative cycle remains. If
+64 bits limit the factor, the answer may be only nearly optimal; the caller must check it.
 """
 
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -22,28 +22,28 @@ from flowlex.formulations.program_arrays import Integers
 _SHRINK = 8
 #: Scaled costs stay below this, so that sums of prices cannot leave 64 bits.
 _SAFE = 2**57
-#: Price of a node that nothing can leave, so that nothing goes there.
+#: Price of a node with no way out; arcs into it are then not admissible.
 _SHUT = -(2**61)
 
 
 class _Residual(NamedTuple):
-    """Both directions of every arc, sorted by where they leave. N: nodes, R: residual arcs."""
+    """Both directions of every arc, sorted by tail. N: nodes, R: residual arcs."""
 
     start: Any  # (N + 1,) first residual arc of each node
     head: Any  # (R,)
-    partner: Any  # (R,) the same arc the other way
-    room: Any  # (R,) what may still be sent
+    partner: Any  # (R,) the reverse arc
+    room: Any  # (R,) residual capacity
     cost: Any  # (R,) scaled
     excess: Any  # (N,)
     price: Any  # (N,); the reduced cost is cost + price[tail] - price[head]
-    current: Any  # (N,) where the search of each node goes on
+    current: Any  # (N,) current arc of each node
     queue: Any  # (N,) ring of nodes with excess
     queued: Any  # (N,) bool
 
 
 @njit(cache=True)
 def _relabel(r, u, epsilon):
-    """Lower the price of ``u`` until an arc is admissible; False when there is no way on, which shuts the node."""
+    """Lower the price of ``u`` until an arc is admissible; without any, shut the node and return False."""
     best, at = _SHUT // 2, -1
     for i in range(r.start[u], r.start[u + 1]):
         if r.room[i] > 0 and r.price[r.head[i]] - r.cost[i] > best:
@@ -75,7 +75,7 @@ def _send(r, i, u, v, amount):
 
 @njit(cache=True)
 def _refine(r, epsilon, budget):
-    """Make the flow optimal up to ``epsilon``; returns the work left of ``budget``, or -1 when it is used up."""
+    """Make the flow ``epsilon``-optimal; return the rest of ``budget``, or -1 if it is used up or no flow exists."""
     nodes = len(r.price)
     for u in range(nodes):
         r.current[u] = r.start[u]
@@ -101,7 +101,7 @@ def _refine(r, epsilon, budget):
                 if r.room[i] == 0 or r.cost[i] + r.price[u] - r.price[v] >= 0:
                     i += 1
                     continue
-                if r.excess[v] >= 0 and not _admissible(r, v):  # look ahead: send nothing where it cannot go on
+                if r.excess[v] >= 0 and not _admissible(r, v):  # look ahead: avoid nodes without admissible arc
                     budget -= r.start[v + 1] - r.start[v] + 50
                     i += not _relabel(r, v, epsilon)
                     continue
@@ -120,7 +120,7 @@ def _refine(r, epsilon, budget):
 
 @njit(cache=True)
 def _open(r):
-    """Give nodes that were shut the highest price at which nothing wants to go there."""
+    """Give shut nodes the highest price at which no residual arc into them has a negative reduced cost."""
     for v in range(len(r.price)):
         if r.price[v] <= _SHUT // 2:
             lowest = -2 * _SHUT
@@ -133,7 +133,7 @@ def _open(r):
 
 @njit(cache=True)
 def _round(r, factor, budget):
-    """Turn prices into those of the costs without the factor: round, and correct what rounding spoilt."""
+    """Convert prices to the costs without the factor: round down, then repair violated arcs by label correcting."""
     nodes = len(r.price)
     for u in range(nodes):
         r.price[u] //= factor
@@ -156,7 +156,7 @@ def _round(r, factor, budget):
 
 
 def scale_costs(network: FlowNetwork, budget: int) -> tuple[Integers, Integers] | None:
-    """Flow and potentials of a minimum-cost flow, optimal but for rounding (see the module).
+    """Flow and potentials of a minimum-cost flow, optimal up to rounding (see the module).
 
     ``network``: without lower bounds; a missing capacity counts as what all supplies together can send.
     ``budget``: arcs looked at beyond which to give up; a change of price counts as 50.

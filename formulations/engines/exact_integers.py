@@ -1,4 +1,4 @@
-"""Exact integers of flow networks: sizes that engines can take, and answers of floating point restored and checked."""
+"""Exact integers for flow networks: check magnitudes for engines, round and check floating-point answers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NEAR = 1e-5
 def in_integers(network: FlowNetwork, outcome: Outcome, started: float) -> Outcome:
     """Flows and potentials of an answer as exact integers.
 
-    Vertices of a network polytope and of its dual are integral, and the solver returns a vertex; rounding only
-    removes floating-point dust. An answer further from integers than that is refused, not rounded.
+    Vertices of a network polytope and of its dual are integral, and the solver returns a vertex, so rounding only
+    removes floating-point error. An answer further from integers is refused, not rounded.
     """
     if outcome.values is None:
         return outcome
@@ -38,7 +38,7 @@ def in_integers(network: FlowNetwork, outcome: Outcome, started: float) -> Outco
                 f"{outcome.engine} ({outcome.algorithm}) returned flows that do not balance in exact integers; "
                 "use engine 'network'"
             )
-        seconds = time.perf_counter() - started  # stopped away from any vertex
+        seconds = time.perf_counter() - started  # stopped before it reached a vertex
         kept = {"algorithm": outcome.algorithm, "message": outcome.message}
         return Outcome(Status.TIME_LIMIT, outcome.engine, seconds=seconds, **kept)  # type: ignore[arg-type]
     objective = network.total_cost(flow)
@@ -94,7 +94,7 @@ def check_magnitudes(network: FlowNetwork) -> None:
     if len(cost):
         keep = min(len(cost), max(network.node_count - 1, 1))
         path = float(cost.max()) * keep
-        if path >= _SAFE:  # a closer look
+        if path >= _SAFE:  # sum the largest costs instead
             path = float(np.partition(cost, len(cost) - keep)[len(cost) - keep :].sum())
         if path >= _SAFE:
             arc = int(np.argmax(cost))
@@ -110,7 +110,7 @@ def check_magnitudes(network: FlowNetwork) -> None:
 
 
 def _check_large_capacities(network: FlowNetwork, total: float) -> None:
-    """Huge capacities are harmless unless they are saturated (negative cost) or must be summed."""
+    """Refuse huge capacities that are saturated (negative cost) or summed; on other arcs they are mostly harmless."""
     forced = (network.cost < 0) | (network.upper == UNBOUNDED) | (network.lower != 0)
     sizes = np.maximum(np.abs(network.lower.astype(np.float64)), np.abs(network.upper.astype(np.float64)))
     supplies = float(np.abs(network.supply.astype(np.float64)).sum())
@@ -123,12 +123,12 @@ def _check_large_capacities(network: FlowNetwork, total: float) -> None:
 
 
 def finite_upper(network: FlowNetwork) -> Integers:
-    """Capacities with every missing one replaced by more than any bounded optimum can send."""
+    """Capacities; a missing one is replaced by more than any bounded optimum can send."""
     missing = network.upper == UNBOUNDED
     if not missing.any():
         return network.upper
     sendable = int(np.abs(network.supply).sum() + np.abs(network.lower).sum() + np.abs(network.upper[~missing]).sum())
-    filled = int((missing & (network.cost < 0)).sum())  # start out full, so their capacities are summed
+    filled = int((missing & (network.cost < 0)).sum())  # start saturated, so their capacities are summed
     if (filled + 2) * (sendable + 1) >= _SAFE:
         raise EngineError(
             f"integer overflow: {filled} arcs of negative cost have no capacity and supplies and bounds sum to "

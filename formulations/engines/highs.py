@@ -15,7 +15,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import LinearProgramArrays
 from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions, Status
 
-#: Above this many columns an interior-point method with crossover is tried first; networks are another matter.
+#: Above this many columns an interior-point method with crossover is tried first, except on networks.
 _LARGE = 20_000
 
 #: HiGHS presolve_rule_off: do not search for dependent equations. A network has one for each of its components;
@@ -62,7 +62,7 @@ def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str
     hasty = outcome.status is Status.INFEASIBLE and outcome.iterations == 0 and arrays.cost.any()
     if not ray and not hasty and solver.getModelStatus() != highspy.HighsModelStatus.kUnboundedOrInfeasible:
         return outcome
-    # One of the two; a run without objective tells which.
+    # Infeasible or unbounded: a run without objective decides.
     answer = solve_arrays(replace(arrays, cost=np.zeros_like(arrays.cost), offset=0.0), options, engine)
     verdict = answer.status if not answer.status.has_answer else Status.UNBOUNDED
     seconds = time.perf_counter() - started
@@ -70,7 +70,7 @@ def solve_arrays(arrays: LinearProgramArrays, options: SolveOptions, engine: str
 
 
 def run(solver: highspy.Highs) -> bool:
-    """Run HiGHS, which fails where an earlier run of the process had another number of threads; whether it went."""
+    """Run HiGHS; return whether it succeeded. Retry once, since it fails if an earlier run used other ``threads``."""
     if solver.run() != highspy.HighsStatus.kError:
         return True
     highspy.Highs.resetGlobalScheduler(True)
@@ -78,11 +78,11 @@ def run(solver: highspy.Highs) -> bool:
 
 
 def choose_algorithm(arrays: LinearProgramArrays, options: SolveOptions, large: int = _LARGE) -> str:
-    """The HiGHS algorithm: the one asked for, or the quickest for this kind and size (measured in benchmarks/).
+    """Return the requested HiGHS algorithm, or the fastest for this kind and size (measured in benchmarks/).
 
-    On networks the dual simplex method with presolve (HiGHS's own choice) was the quickest: at 32 000 arcs 7 times
-    quicker than interior-point methods with or without crossover, 20 times quicker than the primal simplex, level
-    with PDLP, which is inexact; at 220 000 arcs 3.5 s of processor time, while HiPO and PDLP took over 30 s.
+    On networks the dual simplex method with presolve (HiGHS's own choice) was the fastest: at 32 000 arcs 7 times
+    faster than interior-point methods with or without crossover, 20 times faster than the primal simplex, and as fast
+    as PDLP, which is inexact; at 220 000 arcs 3.5 s of processor time, while HiPO and PDLP took over 30 s.
     """
     if options.algorithm == "hipo" and not _has_hipo():
         raise EngineError("this HiGHS has no HiPO solver; install highspy[extras] or choose another algorithm")
@@ -126,7 +126,7 @@ def configured(options: SolveOptions, algorithm: str, *, is_mip: bool) -> highsp
         "random_seed": options.seed,
         "mip_rel_gap": options.gap,
         "mip_abs_gap": 1e-9,
-        # For an integer program HiGHS documents "solver" as dropping the integrality: say which relaxations to use.
+        # In HiGHS, "solver" drops the integrality of an integer program: choose the solver of its relaxations instead.
         "mip_lp_solver" if is_mip else "solver": algorithm,
     }
     if options.threads is not None:
@@ -167,14 +167,14 @@ def pass_model(solver: highspy.Highs, arrays: LinearProgramArrays) -> None:
 
 
 def _zero_is_feasible(arrays: LinearProgramArrays) -> bool:
-    """HiGHS calls a program without columns empty, whatever its rows say."""
+    """Whether the rows allow zero; HiGHS reports a program without columns as empty and ignores its rows."""
     return bool((arrays.row_lower <= 0).all() and (arrays.row_upper >= 0).all())
 
 
 def outcome_of(
     solver: highspy.Highs, arrays: LinearProgramArrays, engine: str, algorithm: str, seconds: float
 ) -> Outcome:
-    """What a run of HiGHS on some arrays has ended with, in the problem's own direction."""
+    """Convert the result of a HiGHS run to an outcome in the problem's own direction."""
     model_status = solver.getModelStatus()
     status = _STATUS.get(model_status, Status.ERROR)
     info = solver.getInfo()
@@ -196,7 +196,7 @@ def outcome_of(
     if arrays.is_mip:
         bound = sign * float(info.mip_dual_bound)
         if status is Status.OPTIMAL and abs(objective - bound) > _PROVEN * max(1.0, abs(objective)):
-            status = Status.FEASIBLE  # HiGHS says optimal when it stops at the gap that was asked for
+            status = Status.FEASIBLE  # HiGHS reports optimal when it stops at the requested gap
     elif solution.dual_valid and status is Status.OPTIMAL:
         duals = sign * np.array(solution.row_dual)
         reduced = sign * np.array(solution.col_dual)

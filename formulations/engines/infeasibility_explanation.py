@@ -1,4 +1,4 @@
-"""Why a formulation is infeasible or unbounded, in its own names, with the proof."""
+"""Explain why a formulation is infeasible or unbounded, in its own names, with a proof."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECONDS = 60.0
 
 
 def explained(formulation: LinearProgram | FlowNetwork, outcome: Outcome, options: SolveOptions) -> Outcome:
-    """The same outcome, and when it has no answer the reason."""
+    """Return the outcome, with the reason added if it has no answer."""
     if outcome.status is Status.INFEASIBLE:
         if isinstance(formulation, FlowNetwork):
             known = outcome.infeasibility
@@ -66,7 +66,7 @@ def _free() -> int:
 
 
 def _without_set(relaxation: LinearProgramArrays, is_mip: bool, seconds: float) -> tuple[str, bool]:
-    """Say why HiGHS names no set, and whether the relaxation may be infeasible (unless solved, it may)."""
+    """Explain why HiGHS names no set; also return whether the relaxation may be infeasible (unless solved, it may)."""
     from flowlex.formulations.engines.highs import solve_arrays
 
     if is_mip:
@@ -80,7 +80,7 @@ def _without_set(relaxation: LinearProgramArrays, is_mip: bool, seconds: float) 
 
 
 def _farkas(arrays: LinearProgramArrays, among: list[int] | None, seconds: float) -> Floats | None:
-    """Multipliers that prove infeasibility, of integers where these do; None when HiGHS has none that hold."""
+    """Multipliers that prove infeasibility, integers if possible; None if HiGHS has no valid ones."""
     from flowlex.formulations.engines.highs import pass_model, quiet, run
 
     rows = np.arange(len(arrays.row_lower)) if among is None else np.array(sorted(among), np.int64)
@@ -109,7 +109,7 @@ def _farkas(arrays: LinearProgramArrays, among: list[int] | None, seconds: float
 
 
 def _whole(direction: Floats) -> Floats:
-    """The same direction in the least integers where it has small ones; as it is where not."""
+    """Scale a direction to its smallest integers; return it unchanged if these are not small."""
     members = direction[direction != 0]
     if not len(members):
         return direction
@@ -121,9 +121,9 @@ def _whole(direction: Floats) -> Floats:
 
 
 def farkas_margin(arrays: LinearProgramArrays, farkas: Floats) -> float:
-    """By how much the rows, times their multipliers, ask for more than the column bounds allow; infeasible if > 0.
+    """Amount by which the rows, times their multipliers, exceed what the column bounds allow; infeasible if > 0.
 
-    Numbers below 1e-9 of the largest are read as zero where a bound is missing.
+    Column sums below 1e-9 of the sum of their absolute terms count as zero.
     """
     asked = np.where(farkas > 0, arrays.row_lower, arrays.row_upper)[farkas != 0] @ farkas[farkas != 0]
     column = arrays.matrix.T @ farkas
@@ -161,14 +161,14 @@ def _cut(network: FlowNetwork) -> Booleans:
 
 
 def explain_cut(network: FlowNetwork, inside: Booleans) -> Infeasibility:
-    """Say in numbers why the nodes ``inside`` cannot be balanced, recomputed from the network."""
+    """Explain with numbers from the network why the nodes ``inside`` cannot be balanced."""
     leaving = inside[network.tail] & ~inside[network.head]
     entering = ~inside[network.tail] & inside[network.head]
     supply = sum(network.supply[inside].tolist())
     out, forced = _total(network.upper, leaving), _total(network.lower, entering)
     nodes = tuple(np.array(network.node_names, dtype=object)[inside].tolist())
     complement = tuple(np.array(network.node_names, dtype=object)[~inside].tolist())
-    if len(complement) < len(nodes):  # say the same of the smaller side
+    if len(complement) < len(nodes):  # describe the smaller side
         who, them = _some(complement), "it" if len(complement) == 1 else "them"
         text = f"{_subject(complement)} {who} must take in {supply + forced}, "
         text += f"but the arcs into {them} carry at most {out}"
@@ -193,7 +193,7 @@ def _endless_network(network: FlowNetwork) -> Unboundedness:
 
 
 def _endless_cycle(network: FlowNetwork) -> Integers:
-    """Arcs without capacity that follow one another in a cycle of negative cost."""
+    """Arcs without capacity that form a cycle of negative cost, in order."""
     import networkx as nx
 
     graph = nx.DiGraph()

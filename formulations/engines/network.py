@@ -1,10 +1,10 @@
 """Network simplex (pylmcf) for flow networks: exact integers from the data to the duals.
 
-pylmcf wants arcs sorted by their ends, costs of at least zero and no lower bounds when it restarts warm. The
-normal form here provides that and undoes it: lower bounds become supplies, an arc of negative cost is replaced
-by its reverse at full flow, loops are settled on their own, an arc without capacity gets one that no bounded
-optimum can reach. Nodes are numbered anew at random (always the same way): neighbours in the data tend to be
-alike, and pylmcf's search for entering arcs, which goes by node numbers, is quicker when they are spread.
+pylmcf needs arcs sorted by their ends, costs of at least zero and, for warm starts, no lower bounds. `NormalForm`
+converts to and from that: lower bounds become supplies, an arc of negative cost is replaced by its reverse at full
+flow, loops are solved separately, and an arc without capacity gets one that no bounded optimum can reach. Nodes are
+renumbered by a fixed random permutation: pylmcf searches entering arcs by node number, which is faster when similar
+nodes, often neighbours in the data, are spread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONGEST_WAIT_S = 1e6
 
 @dataclass(frozen=True)
 class NormalForm:
-    """The same problem as pylmcf wants it; ``flows`` turns its answer back."""
+    """The problem in the form that pylmcf needs; ``flows`` converts its answer back."""
 
     network: FlowNetwork
     order: Integers  # (K,) arcs of the network (loops left out) in pylmcf's order
@@ -52,7 +52,7 @@ class NormalForm:
         """Normalise a network whose magnitudes have been checked."""
         upper = finite_upper(network)
         reverse = network.cost < 0
-        base = np.where(reverse, upper, network.lower)  # the flow that zero stands for
+        base = np.where(reverse, upper, network.lower)  # network flow at normalised flow 0
         supply = network.supply.copy()
         np.subtract.at(supply, network.tail, base)
         np.add.at(supply, network.head, base)
@@ -100,19 +100,19 @@ def _spread(count: int) -> _Nodes:
 
 
 def _by_ends(tail: _Nodes, head: _Nodes) -> Integers:
-    """Arcs by tail, then by head, in linear time: NumPy's stable sort of 16 bits counts."""
+    """Order arcs by tail, then by head, in linear time: NumPy's stable sort of 16-bit integers is a radix sort."""
     large = max(tail.max(initial=0), head.max(initial=0)) >= 2**16
     digits = [(head, head >> 16), (tail, tail >> 16)] if large else [(head,), (tail,)]
     return np.lexsort([digit.astype(np.uint16) for end in digits for digit in end])
 
 
 def solve_network(network: FlowNetwork, options: SolveOptions) -> Outcome:
-    """Solve a network exactly. With a time limit it runs in a process of its own that can be stopped."""
+    """Solve a network exactly; with a time limit, in a child process that can be stopped."""
     check_magnitudes(network)
     if options.time_limit_s is None:
         return _solve(network)
     receiver, sender = Pipe(duplex=False)
-    # A bare fork: multiprocessing allows no children to its daemonic workers, and a batch may run in one.
+    # A bare fork: a batch may run in a daemonic worker of multiprocessing, which may not have children.
     child = os.fork()
     if not child:
         receiver.close()
@@ -136,7 +136,7 @@ def solve_network(network: FlowNetwork, options: SolveOptions) -> Outcome:
 
 
 def _solve_into(network: FlowNetwork, sender: Connection) -> NoReturn:
-    """Solve in the forked child, which ends here whatever happens."""
+    """Solve in the forked child, and always end its process here."""
     try:
         try:
             sender.send(_solve(network))
@@ -181,12 +181,12 @@ def _outcome(
     network: FlowNetwork, normal: NormalForm, result: Integers, potentials: Integers, started: float
 ) -> Outcome:
     reduced, missing = network.reduced_costs(potentials), network.upper == UNBOUNDED
-    # A bounded optimum stays below every stand-in capacity, so no optimal price can push against one.
+    # A bounded optimum stays below every stand-in capacity, so no such arc can have a negative reduced cost.
     if (missing & (reduced < 0)).any():
         return Outcome(Status.UNBOUNDED, "network", seconds=time.perf_counter() - started)
     flow = normal.flows(result)
     if (missing & (flow >= normal.upper)).any():
-        # A cycle that costs nothing runs at its stand-in capacity; priced anew, no such arc starts out full.
+        # A cycle of zero cost runs at its stand-in capacity; with reduced costs as costs, no such arc starts full.
         priced = _solve(replace(network, cost=reduced))
         assert priced.values is not None and priced.duals is not None
         flow, potentials = priced.values, potentials + priced.duals
@@ -196,7 +196,7 @@ def _outcome(
 
 
 def infeasible_cut(network: FlowNetwork) -> Booleans | None:
-    """Nodes that must send out more than their arcs carry, or None when the network is feasible."""
+    """Nodes that must send out more than the arcs out of them carry, or None if the network is feasible."""
     check_magnitudes(network)
     normal = NormalForm.of(network)
     if not len(normal.order):

@@ -1,7 +1,7 @@
-"""PuLP as an engine, and where its traps stop (names and signs: `flowlex.formulations.solver_conversion`).
+"""PuLP as an engine, with its traps handled (for names and signs see `flowlex.formulations.solver_conversion`).
 
 * A run stopped by its time limit reads ``Optimal`` in ``status``: we read ``sol_status``.
-* An unknown solver option is dropped in silence: options are typed and mapped one by one.
+* PuLP drops unknown solver options silently: options are typed and mapped one by one.
 * An integer program's ``pi`` is 0.0: integer programs have no duals here.
 """
 
@@ -30,7 +30,7 @@ _STATUS = {
     pulp.LpSolutionUnbounded: Status.UNBOUNDED,
     pulp.LpSolutionNoSolutionFound: Status.TIME_LIMIT,
 }
-#: Options that a solver of PuLP's takes by name.
+#: Options that PuLP's solvers take by name.
 _BY_NAME = {"time_limit_s", "gap", "threads", "log", "solver"}
 
 
@@ -41,7 +41,7 @@ def solve_with_pulp(formulation: LinearProgram | FlowNetwork, options: SolveOpti
         check_floats(formulation)
     solver, arrays = asked_solver(options), formulation.arrays()
     names = formulation.column_names(), formulation.row_names()
-    # Always minimised elsewhere, so that duals have one sign; HiGHS gets the problem as it is.
+    # Other solvers always minimise, so that duals have one sign; HiGHS gets the problem unchanged.
     if solver is not None and arrays.is_mip and not solver.mip:
         raise EngineError(f"solver {solver.name!r} has mip=False, which drops the integer requirements; leave it out")
     problem, variables = to_pulp(arrays, formulation.name, *names, minimizing=solver is not None)
@@ -54,7 +54,7 @@ def solve_with_pulp(formulation: LinearProgram | FlowNetwork, options: SolveOpti
 
 
 def asked_solver(options: SolveOptions) -> pulp.LpSolver | None:
-    """The solver asked for; None for HiGHS, which gets whole arrays and all options."""
+    """The requested solver; None for HiGHS, which gets whole arrays and all options."""
     asked = options.solver
     if asked is None or asked == "HiGHS":
         return None
@@ -88,7 +88,7 @@ def _solve_elsewhere(
     options: SolveOptions,
     arrays: LinearProgramArrays,
 ) -> Outcome:
-    """Solve with a solver of PuLP's and read values and duals back in the program's own direction."""
+    """Solve with one of PuLP's solvers and read values and duals back in the program's own direction."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -97,10 +97,10 @@ def _solve_elsewhere(
         raise EngineError(f"PuLP's {solver.name} failed: {error}. Set log=True to see why") from error
     status = _STATUS.get(problem.sol_status, Status.ERROR)
     if problem.sol_status == pulp.LpSolutionNoSolutionFound and problem.status == pulp.LpStatusInfeasible:
-        status = Status.INFEASIBLE  # what CBC says of integer programs whose relaxation is feasible
+        status = Status.INFEASIBLE  # CBC reports this for integer programs whose relaxation is feasible
     own = getattr(solver, "optionsDict", {})
     if status is Status.OPTIMAL and arrays.is_mip and (options.gap > 0 or own.get("gapRel") or own.get("gapAbs")):
-        status = Status.FEASIBLE  # it may have stopped at the gap, and PuLP has no bound to tell
+        status = Status.FEASIBLE  # it may have stopped at the gap, and PuLP gives no bound
     if status is Status.TIME_LIMIT and solver.timeLimit is None and not own.get("maxNodes"):
         status = Status.ERROR
     outcome = Outcome(status, "pulp", algorithm=solver.name)

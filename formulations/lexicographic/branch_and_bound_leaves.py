@@ -21,14 +21,14 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """A part of all answers, and its bound."""
+    """A subset of the answers, and its bound."""
 
     branches: tuple[Branch, ...]  # from the root
-    # rows, earlier: (m,) multipliers of the rows; those of the stages before, at most 0
+    # rows, earlier: (m,) multipliers of the rows; multipliers of the earlier stages, at most 0
     rows: Floats
     earlier: Floats
-    own: int  # 1, or 0 where the multipliers show that the leaf is empty
-    bound: float  # the stage is at least this in the leaf; infinite where it is empty
+    own: int  # 1, or 0 if the multipliers prove that the leaf is empty
+    bound: float  # lower bound of the stage in the leaf; infinite if it is empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class StageResult:
 
 @dataclass(frozen=True, eq=False)
 class StagesOutcome:
-    """Plain data: how it ended, the values of all columns, and a result for each stage that was looked at."""
+    """The status, the values of all columns, and a result for each stage that was reached."""
 
     status: Status
     values: Floats | None = None
@@ -51,5 +51,5 @@ class StagesOutcome:
     method: str = ""
     message: str = ""
     seconds: float = 0.0
-    #: Leaves that show that there is no answer.
+    #: Leaves that prove infeasibility.
     empty: tuple[Leaf, ...] = ()

@@ -4,14 +4,14 @@ Of all integer answers, find the one whose largest load is least, then (among th
 at that level, then at the next lower level, and so on. That is the lexicographic minimum of the loads sorted in
 descending order.
 
-Only levels that some load reaches and does not pass need a program: where the answer at hand has no more loads at a
-level than at the next higher one, no answer has fewer. So the number of programs grows with the different loads of
-the answer, not with their size.
+Only levels that equal a load of the current answer need a program: if the answer has no more loads at a level than at
+the next higher one, no answer has fewer. So the number of programs grows with the number of distinct loads, not with
+their size.
 
-Linear programs come first, each on the optimal face of those before
-(`flowlex.formulations.lexicographic.optimal_faces`). Where one has a fractional optimum, or no integers lie on the last
-face, the levels are solved again, from the highest down, with a row for each level that is fixed: linear programs whose
-answers are tested, and integer programs where they are fractional. The result says which way led there.
+Linear programs come first, each on the optimal face of the previous ones
+(`flowlex.formulations.lexicographic.optimal_faces`). If one has a fractional optimum, or the last face has no integer
+point, the levels are solved again from the highest down, with a row for each fixed level: by linear programs, and by
+integer programs where the linear ones have fractional answers. The result names the route.
 
 Source: P2 to P4 of Shi et al. 2021; increments are finding 2 of shared/papers/jit-bandwidth.md.
 """
@@ -59,8 +59,8 @@ def minimize_levels(
     ``solve``: solves one program. ``integrality``: ``lp``: linear programs only, the answer may be fractional. ``mip``:
     integer programs only. ``auto``: linear programs first. ``at_least``: a known lower bound of the largest level; 0
     when none is known. ``session``, ``report``: see
-    `flowlex.formulations.lexicographic.optimal_faces.minimize_on_faces`. Returns status ``infeasible`` (or what the
-    engine said) with ``values`` None when there is no answer.
+    `flowlex.formulations.lexicographic.optimal_faces.minimize_on_faces`. Without an answer, ``values`` is None and
+    the status is ``infeasible`` or that of the engine.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class _FixedLevels:
         return self._ended(outcome, top)
 
     def _largest(self) -> LinearProgram:
-        """The least largest level."""
+        """The program that minimises the largest level."""
         problem = self.problem
         program = self._base()
         largest = program.variables("largest", 1, upper=problem.levels)
@@ -127,7 +127,7 @@ class _FixedLevels:
         return program
 
     def _program(self, level: int) -> LinearProgram:
-        """The fewest loads at a level; loads are cut where levels are fixed, and below the level in question."""
+        """The program that minimises the loads at a level; loads are cut into pieces at this and all fixed levels."""
         program = self._base()
         edges = {0, level - 1, level, *self.fixed, *(above - 1 for above in self.fixed)}
         points = sorted(edges)
@@ -151,7 +151,7 @@ class _FixedLevels:
         return outcome.values[: self.problem.base.column_count]
 
     def _solved(self, program: LinearProgram) -> tuple[Outcome, Outcome | None]:
-        """The outcome of a program in integers, as far as they are asked for, and of its linear program."""
+        """Outcome of a program, in integers if requested, and of its linear relaxation (None if not solved)."""
         relaxed = None
         if self.integrality != "mip":
             self.solves["lp"] += 1
@@ -165,7 +165,7 @@ class _FixedLevels:
         return self.solve(program.with_integer(*integer)), relaxed
 
     def _stage(self, program: LinearProgram, level: int) -> Outcome:
-        """Solve, and note the result with its proof."""
+        """Solve a stage and record the result with its proof."""
         outcome, relaxed = self._solved(program)
         if outcome.values is None or outcome.objective is None:
             return outcome

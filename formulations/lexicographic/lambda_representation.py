@@ -48,8 +48,8 @@ def lambda_representation(
     values
         (S,) the function at the breakpoints.
     width
-        (U,) or one number: how many equal copies of the function argument u is spread over. The term is then
-        ``width * f(load / width)``, which is how a whole interval of slots is written in one variable.
+        (U,) or one number: number of equal copies of the function over which argument u is spread. The term is
+        ``width * f(load / width)``, so one variable can stand for an interval of slots.
 
     Raises
     ------

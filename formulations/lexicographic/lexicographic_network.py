@@ -1,4 +1,4 @@
-"""Several costs on one network in strict order: fix the optimum of the first, go on with the next.
+"""Minimise several costs on one network in strict order: fix the optimum of one, continue with the next.
 
 The optimal flows of a network are exactly the feasible flows that keep every arc of non-zero reduced cost at its
 bound (complementary slackness with any optimal potentials). So after each stage those arcs are fixed, which
@@ -23,7 +23,7 @@ __all__ = ["Stage", "optimal_face", "solve_lexicographic"]
 
 @dataclass(frozen=True)
 class Stage:
-    """One solved stage: the network it was solved on (earlier optima fixed) and what came out."""
+    """One solved stage: its network, with earlier optima fixed, and the outcome."""
 
     network: FlowNetwork
     outcome: Outcome
@@ -32,7 +32,7 @@ class Stage:
 def optimal_face(network: FlowNetwork, outcome: Outcome) -> FlowNetwork:
     """The network whose feasible flows are the optimal flows of ``network``.
 
-    Duals that are no integers are refused: rounded ones would prove nothing.
+    Duals must be integers, since rounded duals would prove nothing.
     """
     reduced = outcome.reduced_costs
     assert outcome.values is not None and reduced is not None
@@ -52,7 +52,7 @@ def solve_lexicographic(
 ) -> list[Stage]:
     """Minimise ``costs[0]``, then ``costs[1]`` among its optima, and so on; stops at a stage without an optimum.
 
-    A time limit is one for all stages. ``seen`` receives the stages so far before each further one.
+    The time limit holds for all stages together. ``seen`` receives the stages so far before each further one.
     """
     stages: list[Stage] = []
     face, wanted = network, options or SolveOptions()

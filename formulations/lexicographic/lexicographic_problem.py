@@ -30,7 +30,7 @@ Integrality: TypeAlias = Literal["auto", "lp", "mip"]
 #: How an answer was found.
 Route: TypeAlias = Literal["lp", "lp, rounded within the optimal face", "mip"]
 
-#: Distance from an integer that counts as none.
+#: A value this close to an integer counts as one.
 WHOLE = 1e-6
 
 
@@ -38,21 +38,21 @@ WHOLE = 1e-6
 class LexicographicProgram:
     """The loads to be minimised lexicographically."""
 
-    base: LinearProgram  # The constraints; its objective is ignored. Its variables take integers (declared continuous).
+    base: LinearProgram  # the constraints; its objective is ignored; its variables are integer, but declared continuous
     loads: Expression  # (U,) the loads, non-negative integers for integer answers
     levels: int  # no load exceeds ``levels * width``
-    width: Floats  # (U,) load u stands for this many equal loads (slots of an interval); 1 when each is one
+    width: Floats  # (U,) number of equal loads (slots of an interval) for which load u stands
     # an expression of one row, minimised before any level (total lateness); None when there is none
     first: Expression | None = None
     constant_sum: float | None = None  # the sum of the loads, when the constraints fix it
 
     @property
     def lowest(self) -> int:
-        """The lowest level that needs a program: the sum of all loads settles level 1."""
+        """The lowest level that needs a program; a known sum of the loads settles level 1."""
         return 1 if self.constant_sum is None else 2
 
     def count(self, values: Floats, level: int) -> float:
-        """How many of the equal loads behind each load reach a level, at values of the base's columns."""
+        """Number of single loads that reach a level, at the given values of the base's columns."""
         above = self.loads.evaluate(values) - (level - 1) * self.width
         return float(np.clip(above, 0, self.width).sum())
 
@@ -62,11 +62,11 @@ class Stage:
     """One program of the sequence."""
 
     level: int  # the level whose loads were counted; ``levels + 1`` for the objective before all levels
-    value: float  # optimum of the stage over integers (or of the linear program when integers were not asked for)
+    value: float  # optimum of the stage over integers (or of the linear program if integers were not requested)
     bound: float  # proven lower bound: of the linear program (rounded up), or of the integer program
     # by constraint name of the base program, and ``level_link`` for the loads, from the linear program
     duals: dict[str, Floats] = field(default_factory=dict, repr=False)
-    # level to non-negative price of the levels fixed before; key ``levels + 1`` is the objective before all
+    # non-negative multipliers of the levels fixed before, by level; ``levels + 1`` is the objective before all
     multipliers: dict[int, float] = field(default_factory=dict, repr=False)
 
 
@@ -77,8 +77,7 @@ class LexicographicResult:
     status: Status  # ``optimal`` when every stage is proven; ``feasible`` when a program stopped at a limit
     values: Floats | None  # (columns of the base,) the answer
     largest: int  # the largest level, K
-    # one for each level that some load reaches and not the next; at levels between them, as many loads as at the next
-    # higher of these
+    # one for each level that equals some load; every level between two of these has as many loads as the higher one
     stages: tuple[Stage, ...]
     route: Route
     outcome: Outcome

@@ -2,7 +2,7 @@ r"""Objectives in strict order over one integer program, each proven by a tree o
 
 Stage k is minimised among the answers that keep the stages before it at their optima. A linear program comes first: if
 its vertex is integer, it is the answer, and its duals are the proof. Else HiGHS solves the integer program, and branch
-and bound over linear programs makes a tree whose leaves carry duals. Whoever reads the proof needs no solver: with
+and bound over linear programs makes a tree whose leaves carry duals. Verifying this proof needs no solver: with
 multipliers y of the rows and e of the earlier stages, every answer of a leaf satisfies
 
 .. math::
@@ -10,7 +10,7 @@ multipliers y of the rows and e of the earlier stages, every answer of a leaf sa
     w c x \ge \sum_i y_i b_i + \sum_k e_k v_k + \sum_j \min_{l_j \le x_j \le u_j} r_j x_j,
     \quad r = w c - A'y - \sum_k e_k c_k,
 
-with w = 1, or w = 0 and a positive right-hand side where the leaf is empty.
+with w = 1, or with w = 0 and a positive right-hand side if the leaf is empty.
 Source: branch and bound with dual bounds as in VIPR (Cheung, Gleixner and Steffy, 2017).
 """
 
@@ -52,20 +52,20 @@ def solve_stages(
         Of `SolveOptions`: ``time_limit_s`` (processor seconds), ``max_steps`` (leaves of a stage's tree), ``gap``,
         ``seed``, ``threads``.
     start
-        (n,) an answer to begin with; one that breaks a bound or a row is left out.
+        (n,) initial answer; ignored if it breaks a bound or a row.
     accept
-        Where the program is a relaxation: makes an answer that holds beyond it of one that the program allows, maybe a
-        worse one; None where it makes none. Bounds stay those of the program.
+        For a program that is a relaxation: maps its answer to one of the full problem, perhaps a worse one, or to
+        None. Bounds stay those of the program.
     nodes
-        Nodes of the search tree of HiGHS in one stage; 0: no integer program is solved, only linear ones.
+        Node limit of HiGHS in one stage; 0: only linear programs are solved.
     known
-        Bounds of the stages that hold from elsewhere: where one is reached, the stage is not searched further.
+        Bounds of the stages known from elsewhere; a stage that reaches its bound is not searched further.
 
     Returns
     -------
     StagesOutcome
-        ``optimal`` where every stage is proven, ``feasible`` where the tree of one was cut off (later stages are then
-        minimised too, from the value found), ``infeasible`` or ``time_limit`` without an answer.
+        ``optimal`` if every stage is proven, ``feasible`` if the tree of one was cut off (later stages are still
+        minimised, from the value found), ``infeasible`` or ``time_limit`` without an answer.
     """
     options = options or SolveOptions()
     started = processor_seconds()
@@ -99,7 +99,7 @@ def _method(program: StageProgram) -> str:
 
 
 def _stage(program: StageProgram, cost: Floats) -> tuple[StageResult | None, tuple[Leaf, ...]]:
-    """Minimise one stage and keep it at its value; without an answer, leaves that prove infeasibility."""
+    """Minimise one stage and fix its value; without an answer, return leaves that prove infeasibility."""
     step = _step(cost, program.arrays.integrality)
     program.minimise(cost)
     trivial = _trivial(program, cost, step)
@@ -145,7 +145,7 @@ def _stage(program: StageProgram, cost: Floats) -> tuple[StageResult | None, tup
 
 
 def _step(cost: Floats, integrality: Booleans) -> float:
-    """Stage values are integer multiples of this; 0 where a column with a cost may be fractional."""
+    """The unit of which stage values are integer multiples; 0 if costs or their columns may be fractional."""
     used = np.flatnonzero(cost)
     if not integrality[used].all() or (cost != np.rint(cost)).any() or not len(used):
         return 0.0 if len(used) else 1.0
@@ -153,7 +153,7 @@ def _step(cost: Floats, integrality: Booleans) -> float:
 
 
 def _trivial(program: StageProgram, cost: Floats, step: float) -> StageResult | None:
-    """The best answer so far, where no answer within the bounds of the columns is better."""
+    """The best answer so far, if the bounds of the columns alone prove it optimal."""
     if program.best is None:
         return None
     a = program.arrays
@@ -164,7 +164,7 @@ def _trivial(program: StageProgram, cost: Floats, step: float) -> StageResult | 
 
 
 def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf, ...], bool]:
-    """Leaves that cover all answers, depth first; whether one of them is still open."""
+    """Leaves that cover all answers, found depth first, and whether one of them is still open."""
     leaves: list[Leaf] = []
     stack: list[tuple[Branch, ...]] = [()]
     cut = False
@@ -185,10 +185,10 @@ def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf,
 
 
 def _branches(program: StageProgram, vertex: Floats, cost: Floats) -> tuple[Branch, Branch]:
-    """The two sides of a fractional integer column, the nearer side first.
+    """The two branches of a fractional integer column; the nearer one is last, so that the stack pops it first.
 
-    Columns of earlier stages come first, as their sum is settled, then those of this stage, whose branches raise its
-    bound. Among them the column is chosen that the vertex makes cheapest against the best answer, the last of several.
+    Columns with a cost in earlier stages, whose sums are fixed, go first, then those of this stage, whose branches
+    raise its bound. Of these, choose the column at which the vertex gains most over the best answer, the last of ties.
     """
     x = vertex[program.integer]
     away = np.abs(x - np.rint(x))

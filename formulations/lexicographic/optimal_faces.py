@@ -1,15 +1,15 @@
 """Decreasing minimisation level by level, each on the optimal face of the levels before.
 
-At level k the parts of the loads above ``(k - 1) * width`` are minimised. A dual optimum describes all primal ones
-(complementary slackness): columns with a reduced cost stay at their bound, rows with a price are tight. So instead of
-a dense row that fixes the level, columns, rows and loads are *settled*, by their bounds.
+Level k minimises the parts of the loads above ``(k - 1) * width``. By complementary slackness, a dual optimum describes
+all primal optima: columns with a reduced cost stay at their bound, and rows with a dual are tight. So columns, rows and
+loads are *settled* by their bounds, which replaces a dense row that fixes the level.
 
-The next level is the highest that a load which is not settled reaches in the answer at hand. Where that level turns
-out to need none of these loads, one program finds how low the largest of them can be. So there are at most two
-programs for each different load of the answer, however many units it has.
+The next level is the highest that an unsettled load reaches in the current answer. If that level needs none of these
+loads, one program minimises the largest of them. So each distinct load of the answer takes at most two programs,
+whatever its size.
 
-So all levels are one program: load u is at most ``edge + above_u``, what is above costs 1, and from level to level only
-bounds change. The last basis stays dual feasible, and the dual simplex method goes on from it (70 VGG16 jobs, port
+All levels share one matrix: load u is at most ``edge + above_u``, ``above_u`` costs 1, and only bounds change from
+level to level. The last basis stays dual feasible, so the dual simplex method continues from it (70 VGG16 jobs, port
 loads: 0.2 s a level instead of 0.9 cold; a warm primal simplex stalls on these degenerate faces).
 
 Source: decreasing minimisation, Frank and Murota (2022); faces by complementary slackness are textbook.
@@ -39,9 +39,9 @@ from flowlex.formulations.solver_outcome import Outcome, Status
 
 __all__ = ["OpenSession", "Report", "minimize_on_faces"]
 
-#: Opens a session for a program; None where HiGHS does not solve.
+#: Opens a session for a program; returns None if HiGHS does not solve.
 OpenSession: TypeAlias = Callable[[LinearProgramArrays], BoundedProgram | None]
-#: Called before each further level, with what makes a result of the levels so far.
+#: Called before each further level, with a function that makes a result of the levels so far.
 Report: TypeAlias = Callable[[Callable[[], LexicographicResult | None]], None]
 _ZERO = 1e-7
 
@@ -60,9 +60,9 @@ def minimize_on_faces(
     Parameters
     ----------
     solve
-        Solves one program that is not a level's.
+        Solves the programs other than levels.
     session
-        Opens a session, in which levels start from the basis of the one before.
+        Opens the session in which each level starts from the previous basis.
     at_least
         A known lower bound of the largest level; 0 when none is known.
     fractional
@@ -73,9 +73,9 @@ def minimize_on_faces(
     Returns
     -------
     LexicographicResult
-        Status ``feasible`` when ``solve`` stopped (at a limit) after some levels: then those are proven that have a
-        stage. None when a stage's optimum is fractional, or no integers lie on the last face: linear programs alone
-        then do not lead to an answer; and where there is no session.
+        Status ``feasible`` if ``solve`` stopped at a limit after some levels; the levels with a stage are proven.
+        None without a session, or if linear programs alone give no integer answer: the optimum of a stage is
+        fractional, or the last face has no integer point.
     """
     faces = _Faces(problem, solve, fractional)
     opened = session(faces.session_arrays())
@@ -126,13 +126,13 @@ class _Faces:
         self.high = problem.levels * self.width
         self.undecided = np.ones(loads.count, np.bool_)
         self.top, self.solves = 0, 0
-        #: Whether the optima of all levels are integers; whether the last level needed loads that were not settled.
+        #: Whether the optima of all levels are integers; whether the last level needed unsettled loads.
         self.integral, self.reached = True, True
         self.stages: list[Stage] = []
         self.values: Floats | None = None
 
     def session_arrays(self) -> LinearProgramArrays:
-        """The base, and ``load - above`` of every load; bounds and costs come with every solve."""
+        """The base, and a row ``load - above`` for every load; each solve sets bounds and costs."""
         rows, count = self.matrix.shape[0], self.loads.shape[0]
         above = scipy.sparse.eye_array(rows + count, count, k=-rows)
         matrix = scipy.sparse.hstack([scipy.sparse.vstack([self.matrix, self.loads]), -above])
@@ -144,13 +144,13 @@ class _Faces:
 
     @property
     def height(self) -> int:
-        """The highest level that a load which is not settled reaches in the answer at hand."""
+        """The highest level that an unsettled load reaches in the current answer."""
         assert self.values is not None
         loads = np.asarray(self.loads @ self.values)[self.undecided] / self.width[self.undecided]
         return int(np.ceil(loads.max(initial=0.0) - WHOLE))
 
     def largest(self) -> Outcome:
-        """The least possible largest load among those not fixed."""
+        """Minimise the largest unsettled load."""
         program, at = self._face(self.lower, self.upper), np.flatnonzero(self.undecided)
         largest = program.variables("largest", 1, upper=float(self.problem.levels))
         program.constrain("largest_link", _rows(self.loads[at]) - largest.repeated(len(at)) * self.width[at], "<=", 0.0)
@@ -176,7 +176,7 @@ class _Faces:
         return outcome
 
     def _face(self, lower: Floats, upper: Floats) -> LinearProgram:
-        """All that has been settled, with these bounds of columns."""
+        """The program of everything settled so far, with the given column bounds."""
         program = LinearProgram("face")
         program.variables("rate", len(lower), lower=lower, upper=upper)
         sides = ((self.matrix, self.row_lower, self.row_upper), (self.loads, self.low, self.high))
@@ -192,7 +192,7 @@ class _Faces:
         return program
 
     def _settle(self, level: int, active: Integers) -> Outcome:
-        """Minimise the parts of the active loads that are above the level before, and settle the face."""
+        """Minimise the parts of the active loads above ``level - 1``, and settle the face."""
         count, rows = len(self.lower), len(self.row_lower)
         cost, room, most = np.zeros(count + len(self.width)), np.zeros(len(self.width)), self.high.copy()
         cost[count:] = 1.0
@@ -210,7 +210,7 @@ class _Faces:
         assert outcome.duals is not None and outcome.reduced_costs is not None
         dual, rho = outcome.duals[:rows], -outcome.duals[rows:]
         self.values, self.reached = outcome.values[:count], outcome.objective > WHOLE
-        # Loads that are higher already count in full at this level.
+        # Settled loads are higher and count in full at this level.
         value = float(outcome.objective) + float(self.width[~self.undecided].sum())
         self.integral = abs(value - round(value)) <= WHOLE
         value = value if self.fractional else float(np.ceil(value - WHOLE))
@@ -235,9 +235,9 @@ class _Faces:
         self.undecided &= ~priced
 
     def _rounded(self, values: Floats, tries: int) -> tuple[Floats | None, int]:
-        """Integer values on the face, and the integer programs it took.
+        """Integer values on the face, and the number of integer programs solved.
 
-        Few columns are fractional, and mostly they suffice: the others are held at first.
+        Few columns are fractional; the first try fixes all others.
         """
         whole = np.rint(values)
         free = np.abs(values - whole) > WHOLE
@@ -249,7 +249,7 @@ class _Faces:
         return None, mips
 
     def ended(self, outcome: Outcome, tries: int = 2) -> LexicographicResult | None:
-        """The result, or None when it is not in integers; tries: how hard to look for integers."""
+        """The result, or None if it is not in integers; ``tries`` limits the integer programs that search for some."""
         problem, values, mips = self.problem, self.values, 0
         if not (self.integral or self.fractional):
             return None

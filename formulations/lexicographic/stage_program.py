@@ -1,4 +1,4 @@
-"""The linear and integer programs of stages: one relaxation kept between solves, and the best answer so far."""
+"""The linear and integer programs of the stages: one relaxation, re-solved warm, and the best answer so far."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from flowlex.formulations.solver_outcome import SolveOptions
 
 __all__ = ["WHOLE", "StageProgram", "close_to", "raised"]
 
-#: A value this close to an integer is one.
+#: A value this close to an integer counts as one.
 WHOLE = 1e-6
-#: Rounding by less than this moves no other column.
+#: After rounding by less than this, the other columns are not optimised again.
 _DUST = 1e-11
-#: Of HiGHS: the dual and the primal simplex method.
+#: HiGHS's ``simplex_strategy``: the dual and the primal simplex method.
 _DUAL, _PRIMAL = 1, 4
-#: Nodes of the search for a whole answer on the optimal face of a linear program.
+#: Node limit of the search for an integer answer on the optimal face of a linear program.
 _FACE_NODES = 50
-#: Leaves of the tree of one stage, where the caller sets no ``max_steps``.
+#: Default limit of the leaves of a stage's tree (``max_steps``).
 _LEAVES = 500
 
 
 def close_to(value: float, gap: float) -> float:
-    """How far a bound of a value may be from it."""
+    """Tolerance within which a bound counts as equal to a value."""
     return max(1e-6, 1e-9 * abs(value), gap * max(1.0, abs(value)) if gap else 0.0)
 
 
@@ -41,7 +41,7 @@ def raised(bound: float, step: float) -> float:
 
 @dataclass(eq=False)
 class StageProgram:
-    """What all stages share. ``granular`` (k,): the stage takes integer multiples of this only, 0 where it does not."""
+    """State shared by all stages: the program, its relaxation in HiGHS, the fixed stages and the best answer."""
 
     arrays: LinearProgramArrays
     costs: Sequence[Floats]
@@ -56,7 +56,7 @@ class StageProgram:
     bounded: set[int] = field(default_factory=set)
     methods: set[str] = field(default_factory=set)
     best: Floats | None = None
-    #: Whether the solver says that there is no answer, where the tree was too large to show it.
+    #: Whether the solver reports infeasibility that the tree was too large to prove.
     refuted: bool = False
 
     def __post_init__(self) -> None:
@@ -84,14 +84,14 @@ class StageProgram:
         self.lp.changeColsCost(len(columns), columns, cost)
 
     def keep(self, cost: Floats, value: float, step: float) -> None:
-        """Keep a stage at its value from now on."""
+        """Fix a stage at its value from now on."""
         used = np.flatnonzero(cost)
         side = value + (0.0 if step else 1e-9 * max(1.0, abs(value)))
         self.lp.addRow(-inf, side, len(used), used.astype(np.int32), cost[used])
         self.kept.append((cost, side))
 
     def relax(self, branches: tuple[Branch, ...], cost: Floats) -> tuple[Leaf, Floats | None]:
-        """The linear program of a leaf: the bound of its duals, and its vertex."""
+        """Solve the linear program of a leaf; return the leaf with the bound of its duals, and the vertex."""
         low, high = self._bounds(branches)
         for column in self.bounded | {branch.column for branch in branches}:
             self.lp.changeColBounds(column, float(low[column]), float(high[column]))
@@ -99,13 +99,13 @@ class StageProgram:
         crossed = next((b.column for b in branches if low[b.column] > high[b.column]), None)
         if crossed is not None:
             return Leaf(branches, np.zeros(len(self.arrays.row_lower)), np.zeros(len(self.kept)), 0, inf), None
-        # The last vertex is feasible where only the cost changed, and dual feasible where bounds did.
+        # The last vertex stays primal feasible if only the cost changed, and dual feasible if bounds did.
         self.lp.setOptionValue("simplex_strategy", _DUAL if branches or not self.kept else _PRIMAL)
         if self.until < inf:
             self.lp.setOptionValue("time_limit", self.lp.getRunTime() + self.left)
         run(self.lp)
         status = self.lp.getModelStatus()
-        if status == highspy.HighsModelStatus.kUnknown:  # numerical trouble: without the last basis it ends
+        if status == highspy.HighsModelStatus.kUnknown:  # numerical trouble: drop the last basis
             self.lp.clearSolver()
             run(self.lp)
             status = self.lp.getModelStatus()
@@ -131,7 +131,7 @@ class StageProgram:
 
     def _empty(self, branches: tuple[Branch, ...], low: Floats, high: Floats) -> Leaf:
         _, found, ray = self.lp.getDualRay()
-        if not found:  # presolve found it
+        if not found:  # presolve proved it
             self.lp.setOptionValue("presolve", "off")
             self.lp.clearSolver()
             run(self.lp)
@@ -147,7 +147,7 @@ class StageProgram:
     def leaf(
         self, branches: tuple[Branch, ...], duals: Floats, own: int, cost: Floats, low: Floats, high: Floats
     ) -> Leaf:
-        """The bound that multipliers prove for a leaf, in floating point; certificates repeat it exactly."""
+        """The leaf with the bound that multipliers prove, in floating point; certificates recompute it exactly."""
         a = self.arrays
         m = len(a.row_lower)
         y, earlier = duals[:m].copy(), np.minimum(np.pad(duals[m:], (0, len(self.kept) - len(duals[m:]))), 0)
@@ -169,7 +169,7 @@ class StageProgram:
         return bool((np.abs(x - np.rint(x)) <= WHOLE).all())
 
     def rounded(self, values: Floats) -> Floats:
-        """The values with integer columns rounded, and the others at their optimum for these."""
+        """The values with integer columns rounded, and the other columns optimised again."""
         values = values.copy()
         whole = np.rint(values[self.integer])
         apart = np.abs(values[self.integer] - whole).max(initial=0)
@@ -186,7 +186,7 @@ class StageProgram:
         return values
 
     def begin(self, values: Floats) -> None:
-        """Make values the best answer if, once rounded, they keep all bounds and rows."""
+        """Make values the best answer if, once rounded, they satisfy all bounds and rows."""
         found, a = self.rounded(values), self.arrays
         rows = np.asarray(a.matrix @ found)
         for value, low, high in ((found, a.column_lower, a.column_upper), (rows, a.row_lower, a.row_upper)):
@@ -196,7 +196,7 @@ class StageProgram:
         self.best = found
 
     def take(self, values: Floats, cost: Floats) -> None:
-        """Make values with integer values of integer columns the best answer, if they are accepted and no worse."""
+        """Make values that are integer where required the best answer, if they are accepted and no worse."""
         found = self.rounded(values)
         if self.accept is not None:
             accepted = self.accept(found)
@@ -214,7 +214,7 @@ class StageProgram:
         return value - raised(bound, step) <= close_to(value, 0)
 
     def whole_program(self, cost: Floats) -> tuple[Floats | None, bool]:
-        """An optimum of the integer program by HiGHS, started from the best answer so far; whether one was proven."""
+        """Solve the integer program with HiGHS from the best answer; return an answer and whether it is proven."""
         solver = self._whole_solver(replace(self.arrays, cost=cost, offset=0.0, maximize=False))
         for before, value in self.kept:
             used = np.flatnonzero(before)
@@ -241,10 +241,10 @@ class StageProgram:
         return solver
 
     def on_face(self, root: Leaf, cost: Floats) -> Floats | None:
-        """An integer answer at which the bound of the linear program is tight; None where none is found soon.
+        """An integer answer at which the bound of the linear program is tight; None if none is found soon.
 
-        By complementary slackness its columns with a reduced cost are at their bounds and rows with a dual at their
-        sides, which leaves a small program without an objective.
+        By complementary slackness, columns with a reduced cost are at their bounds and rows with a dual at their
+        sides; this leaves a small program without an objective.
         """
         a = self.arrays
         reduced = cost - a.matrix.T @ root.rows

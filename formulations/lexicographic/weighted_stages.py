@@ -1,7 +1,7 @@
 """The lexicographic minimum in one program, with the literal weights ``|delta|**s`` (|delta| is the number of loads).
 
 Over integers it has the same minimisers as the stages of `flowlex.formulations.lexicographic.decreasing_minimisation`.
-Its weights lose precision at small sizes already; then it is refused.
+The weights lose precision even at small sizes; such a program is refused.
 
 Source: P3 and P4 of Shi et al. 2021 (shared/papers/jit-bandwidth.md, finding 2).
 """

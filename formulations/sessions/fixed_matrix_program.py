@@ -1,8 +1,8 @@
-"""A linear program that HiGHS keeps while bounds and costs change; the matrix stays.
+"""A linear program in HiGHS whose bounds and costs change while its matrix stays.
 
-Every solve starts from the basis of the last. Where only bounds have changed that basis is still dual feasible, and
-the dual simplex method goes on from there; presolve would throw it away. Costs are 0 and 1 mostly, so that very many
-bases are equally good: costs are perturbed more than HiGHS does by itself, and set right at the end of every solve.
+Every solve starts from the last basis. If only bounds changed, that basis is still dual feasible and the dual simplex
+method continues from it; presolve would discard it. Costs are mostly 0 and 1, so very many bases are equally good:
+costs are perturbed more than by HiGHS's default, and restored at the end of every solve.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flowlex.formulations.solver_outcome import Outcome, SolveOptions, Status
 
 __all__ = ["BoundedProgram"]
 
-#: Times HiGHS's own perturbation (levels of 70 VGG16 jobs: 3.3 s instead of 4.6; 200 times gave no more).
+#: Multiple of HiGHS's own cost perturbation (levels of 70 VGG16 jobs: 3.3 s instead of 4.6; 200 times gave no more).
 _PERTURBATION = 20.0
 
 
@@ -64,7 +64,7 @@ class BoundedProgram:
             solver.setOptionValue("time_limit", solver.getRunTime() + left)
         run(solver)
         outcome = outcome_of(solver, self._arrays, "highs", "simplex", time.perf_counter() - started)
-        if outcome.status in (Status.ERROR, Status.UNBOUNDED):  # a basis that went bad: once more without it
+        if outcome.status in (Status.ERROR, Status.UNBOUNDED):  # a bad basis: try again without it
             solver.clearSolver()
             run(solver)
             outcome = outcome_of(solver, self._arrays, "highs", "simplex", time.perf_counter() - started)

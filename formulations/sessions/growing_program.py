@@ -1,4 +1,4 @@
-"""A program that HiGHS keeps while rows and columns are added and costs change: for column generation.
+"""A program in HiGHS that gains rows and columns and changes its costs, for column generation.
 
 Only plain data goes in and out; a linear program is solved again from its last basis.
 """
@@ -48,7 +48,7 @@ class Round:
 class GrowingProgram:
     """A minimisation; columns and rows are numbered in the order in which they are added.
 
-    With ``primal`` by the primal simplex method: where only columns are added, the last answer is still one.
+    ``primal`` selects the primal simplex method: the last answer stays feasible when only columns are added.
     """
 
     def __init__(self, *, seed: int = 0, primal: bool = False) -> None:
@@ -58,12 +58,12 @@ class GrowingProgram:
         self._mip = False
 
     def use_interior(self) -> None:
-        """Solve by the interior point method from now on: where many columns are added, the last basis is no help."""
+        """Use the interior point method from now on: after many new columns the last basis is no help."""
         self._highs.setOptionValue("solver", "ipm")
 
     @property
     def columns(self) -> int:
-        """How many columns there are."""
+        """Number of columns."""
         return int(self._highs.getNumCol())
 
     def add_column(
@@ -103,20 +103,20 @@ class GrowingProgram:
         max_nodes: int | None = None,
         max_iterations: int | None = None,
     ) -> Round:
-        """Minimise, from where the last solve ended; ``max_nodes`` bounds the search tree of an integer program.
+        """Minimise from the last basis; ``max_nodes`` limits the search tree of an integer program.
 
-        ``max_iterations`` stops the simplex method (status ``time_limit``); its last point may break rows a little.
+        ``max_iterations`` stops the simplex method (status ``time_limit``); its last point may violate rows slightly.
         """
         if max_iterations is not None:
             self._highs.setOptionValue("simplex_iteration_limit", max_iterations)
-            self._highs.setOptionValue("presolve", "off")  # so that the last point is one of these columns
+            self._highs.setOptionValue("presolve", "off")  # so that the last point is in these columns
         self._highs.setOptionValue("mip_max_nodes", 2**31 - 1 if max_nodes is None else max_nodes)
         limit = INFINITY if time_limit_s is None else self._highs.getRunTime() + max(0.01, time_limit_s)
         self._highs.setOptionValue("time_limit", limit)
         self._highs.setOptionValue("mip_rel_gap", gap)
         self._highs.setOptionValue("mip_abs_gap", max(absolute_gap, 1e-9))
         failed = not run(self._highs)
-        if failed:  # HiGHS may find its own answer infeasible by a rounding; it does not without presolve
+        if failed:  # after presolve HiGHS may find its own answer infeasible by rounding
             self._highs.setOptionValue("presolve", "off")
             failed = not run(self._highs)
             self._highs.setOptionValue("presolve", "choose")

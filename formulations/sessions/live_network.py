@@ -1,11 +1,10 @@
-"""A network that lives: arcs and nodes come, go and change, and each optimum starts from the last.
+"""A network that is re-solved from its last optimum as nodes and arcs are added, removed and changed.
 
-pylmcf restarts warm only while the shape of the network stands, and hands over whole arrays each time; here the
-work from Python is proportional to the changes. Nodes and arcs are slots: a slot that is given up is taken again by the
-next arrival. A change of any kind (ends, capacity, cost, supply) leaves every arc optimal for the potentials and some
-nodes out of balance; shortest paths even them out (kernels in `residual_network` and `shortest_path_kernels`), and
-where that would take longer than solving anew, cost scaling or pylmcf solves anew. Node 0 is the root: it takes
-whatever the others supply.
+pylmcf restarts warm only with the same nodes and arcs, and copies whole arrays each time; here the work of Python is
+proportional to the changes. Nodes and arcs occupy slots; a new one reuses a free slot. A change of any kind (ends,
+capacity, cost, supply) leaves every arc optimal for the potentials and some nodes out of balance. Shortest paths
+balance them (kernels in `residual_network` and `shortest_path_kernels`); where solving from scratch is faster, cost
+scaling or pylmcf does so. Node 0 is the root: it takes whatever the other nodes supply.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ __all__ = ["PATH_COST_LIMIT", "NetworkSession", "NoFlowError", "Violations", "lo
 #: Costs along any path must stay below this, so that no potential leaves 64 bits.
 PATH_COST_LIMIT = 2**56
 
-#: Work of cost scaling, per node, beyond which the network simplex takes over.
+#: Budget of cost scaling per node; beyond it the network simplex takes over.
 _SCALING = 20_000
 
 
 class NoFlowError(EngineError):
     """No flow satisfies the network; ``node`` is one that cannot be balanced.
 
-    The session stays as it is: solved again after more changes, it goes on from there.
+    The session stays usable: after more changes, `solve` continues from its state.
     """
 
     def __init__(self, node: int) -> None:
@@ -65,7 +64,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _sized(method: Method) -> Method:
-    """Let the loops of a small network run as plain Python, where no cache holds them."""
+    """Let loops that no cache holds run as plain Python on a small network."""
 
     @functools.wraps(method)
     def call(self: NetworkSession, *arguments: Any, **keywords: Any) -> Any:
@@ -76,7 +75,7 @@ def _sized(method: Method) -> Method:
 
 
 class NetworkSession:
-    """A minimum-cost-flow problem kept solved while it changes.
+    """A minimum-cost-flow problem that changes and is re-solved from its last optimum.
 
     ``nodes``, ``arcs``: slots made ahead; more are added when these run out. ``patience``: arcs looked at, per node and
     arc of the network, beyond which solving anew is quicker than going on.
@@ -98,17 +97,17 @@ class NetworkSession:
     # Shape -----------------------------------------------------------------------------------------------------
     @property
     def node_count(self) -> int:
-        """Node slots in use or given up (node 0 is the root)."""
+        """Number of node slots, used or free (node 0 is the root)."""
         return self._nodes
 
     @property
     def arc_count(self) -> int:
-        """Arc slots in use or given up."""
+        """Number of arc slots, used or free."""
         return self._arcs
 
     @property
     def changes(self) -> int:
-        """Numbers that note what was changed since the last `solve`: 0 where nothing was, more with each change."""
+        """Size of the record of changes since the last `solve`; 0 if there are none."""
         return len(self._changes) + len(self._supplies)
 
     @property
@@ -119,11 +118,11 @@ class NetworkSession:
 
     @property
     def paths(self) -> int:
-        """Paths sent along since the session began."""
+        """Number of augmenting paths since the session began."""
         return int(self._t.counters[kernels.PATHS])
 
     def add_node(self) -> int:
-        """Take a node slot; it supplies nothing."""
+        """Add a node without supply; return its slot."""
         if self._free_nodes:
             node = self._free_nodes.pop()
         else:
@@ -135,12 +134,12 @@ class NetworkSession:
         return node
 
     def remove_node(self, node: int) -> None:
-        """Give a node slot up; its arcs must have been given up, its supply must be zero."""
+        """Free a node slot; its arcs must be free and its supply zero."""
         self._free_nodes.append(node)
         self._fresh.pop(node, None)
 
     def add_arc(self, tail: int, head: int, capacity: int, cost: int) -> int:
-        """Take an arc slot."""
+        """Add an arc; return its slot."""
         if self._free_arcs:
             slot = self._free_arcs.pop()
         else:
@@ -156,16 +155,16 @@ class NetworkSession:
         self._changes.fromlist([slot, tail, head, capacity, cost])
 
     def change_arcs(self, changes: list[int]) -> None:
-        """Change many arcs: slot, tail, head, capacity and cost of one after the other, in one list."""
+        """Change many arcs, given as one flat list: slot, tail, head, capacity and cost of each."""
         self._changes.fromlist(changes)
 
     def remove_arc(self, slot: int) -> None:
-        """Give an arc slot up."""
+        """Free an arc slot."""
         self._changes.fromlist([slot, 0, 0, 0, 0])
         self._free_arcs.append(slot)
 
     def add_supply(self, node: int, amount: int) -> None:
-        """Let a node supply more (or less)."""
+        """Add an amount to the supply of a node."""
         self._supplies.fromlist([node, amount])
 
     def become(self, tail: Integers, head: Integers, capacity: Integers, cost: Integers, supply: Integers) -> None:
@@ -184,7 +183,7 @@ class NetworkSession:
     # Solving ---------------------------------------------------------------------------------------------------
     @_sized
     def apply(self) -> None:
-        """Hand the noted changes to the arrays; `solve` does so by itself."""
+        """Apply the recorded changes to the arrays; `solve` does this too."""
         if self._changes:
             columns = np.array(self._changes, np.int64).reshape(-1, 5).T.copy()
             fresh = np.fromiter(self._fresh, np.int64, len(self._fresh))
@@ -200,7 +199,7 @@ class NetworkSession:
 
     @_sized
     def solve(self, *, cold: bool = False) -> None:
-        """Bring the flow to minimum cost, from the last optimum or (``cold``) from nothing.
+        """Bring the flow to minimum cost, from the last optimum or (``cold``) from scratch.
 
         Raises `NoFlowError`: no flow satisfies the network.
         """
@@ -212,10 +211,10 @@ class NetworkSession:
             raise NoFlowError(stuck)
 
     def _restart(self) -> int:
-        """Solve from nothing; returns 0, or a node that cannot be balanced.
+        """Solve from scratch; return 0, or a node that cannot be balanced.
 
-        Paths are quickest while slots are to spare, cost scaling where many arcs cost the same, the network simplex
-        where tasks compete at many prices; the first two give up in time.
+        Paths are fastest while there are spare slots, cost scaling if many arcs have equal costs, the network simplex
+        if tasks compete at many different costs; the first two stop at their budgets.
         """
         stuck = self._by_paths(self._patience * (self._arcs + self._nodes))
         if stuck >= 0:
@@ -226,7 +225,7 @@ class NetworkSession:
         return self._by_paths(2**62)
 
     def _by_paths(self, budget: int) -> int:
-        """Start from fresh prices and send everything along shortest paths; see `balance` for the result."""
+        """Send all supply along shortest paths from new potentials; see `balance` for the result."""
         kernels.reset(self._t, self._supply, self._arcs)
         fresh = np.arange(1, self._nodes)
         if not kernels.change_arcs(self._t, np.arange(self._arcs), *self.arcs(), fresh):
@@ -235,7 +234,7 @@ class NetworkSession:
         return stuck
 
     def _adopt(self, answer: tuple[Integers, Integers] | None) -> bool:
-        """Take over flow and potentials; False when there are none or they do not stand up to the check."""
+        """Adopt flow and potentials; return False if there are none or they fail the check of optimality."""
         if answer is None:
             return False
         t = self._t
@@ -261,11 +260,11 @@ class NetworkSession:
 
     @property
     def objective(self) -> int:
-        """Exact cost of the present flow."""
+        """Exact cost of the current flow."""
         return exact_dot(self._t.cost[: self._arcs], self.flow)
 
     def take_touched(self) -> tuple[Integers, Integers]:
-        """Arc slots whose flow has changed since the last call, and their flow then; forgets them."""
+        """Arc slots whose flow has changed since the last call, and their flow at that call."""
         t, count = self._t, int(self._t.counters[kernels.TOUCHED])
         arcs = t.touched[:count].astype(np.int64)
         before = t.before[arcs].copy()
@@ -281,7 +280,7 @@ class NetworkSession:
         return Violations(int(conservation), int(bounds), int(signs))
 
     def arcs(self) -> tuple[Integers, Integers, Integers, Integers]:
-        """Tail, head, capacity and cost by slot (copies); a slot given up is a loop of capacity 0."""
+        """Tail, head, capacity and cost by slot (copies); a free slot is a loop of capacity 0."""
         t, part = self._t, slice(0, self._arcs)
         tail, head = t.tail[part].astype(np.int64), t.head[part].astype(np.int64)
         return tail, head, t.capacity[part].copy(), t.cost[part].copy()
@@ -292,9 +291,9 @@ class NetworkSession:
         return found
 
     def network(self, name: str = "live network", *, applied: bool = False) -> FlowNetwork:
-        """The present problem as an ordinary network (slots given up are loops of capacity 0).
+        """The current problem as a `FlowNetwork` (free slots are loops of capacity 0).
 
-        Noted changes are applied first, unless the caller says that there are none.
+        Recorded changes are applied first, unless ``applied`` says that there are none.
         """
         if not applied:
             self.apply()
@@ -318,7 +317,7 @@ class NetworkSession:
 
 @cache
 def load_kernels() -> None:
-    """Compile or load what a warm step runs, so that it does not fall into the first one."""
+    """Compile or load the kernels of a warm step, so that the first step need not wait for that."""
     session = NetworkSession()
     node = session.add_node()
     dear, cheap = session.add_arc(node, 0, 1, 2), session.add_arc(node, 0, 1, 1)

@@ -1,8 +1,8 @@
 """The arrays of the live network (see `live_network`) and every change to them, compiled by numba.
 
 Conventions: the reduced cost of an arc is ``cost - pi[tail] + pi[head]``. Node 0 is the root: it takes whatever the
-other nodes supply. An arc is optimal for the potentials when it is empty where its reduced cost is positive and full
-where it is negative. Changes keep all arcs optimal and show as excess (or deficit) of nodes.
+other nodes supply. An arc is optimal for the potentials if it is empty at a positive reduced cost and full at a
+negative one. Changes keep all arcs optimal and create excess (or deficit) at nodes.
 """
 
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -48,13 +48,13 @@ FAR = 2**62
 # settled nodes, first and last of the nodes at the present distance.
 TOUCHED, LOOSE, PATHS, LOOKS, STAMP, HEAP, DONE, FIRST, LAST = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
-#: Compiled without counting references: the caller holds the arrays, kernels make none, and to count each array at each
+#: Compiled without reference counting: the caller owns the arrays and kernels make none; counting each array at each
 #: access took more time than the searches themselves (measured: half).
 kernel = njit(cache=True, _nrt=False)
 
 
 class Residual(NamedTuple):
-    """Arcs, flows, potentials, and room for the search. A: arcs, N: nodes."""
+    """Arcs, flows, potentials, and work arrays of the search. A: arcs, N: nodes."""
 
     tail: Any  # (A,) int32
     head: Any  # (A,) int32
@@ -63,11 +63,11 @@ class Residual(NamedTuple):
     flow: Any  # (A,) int64
     pi: Any  # (N,) int64
     excess: Any  # (N,) int64, supply + inflow - outflow
-    first_out: Any  # (N,) int32, list of the arcs that leave a node, -1 at the end; those that carry flow come first
+    first_out: Any  # (N,) int32, linked list of the arcs out of a node, -1 at the end; arcs with flow come first
     last_out: Any  # (N,) int32
     next_out: Any  # (A,) int32
     back_out: Any  # (A,) int32
-    first_in: Any  # (N,) int32, the same of the arcs that enter a node
+    first_in: Any  # (N,) int32, the same for the arcs into a node
     last_in: Any  # (N,) int32
     next_in: Any  # (A,) int32
     back_in: Any  # (A,) int32
@@ -79,9 +79,9 @@ class Residual(NamedTuple):
     distance: Any  # (N,) int64, valid where stamped
     link: Any  # (N,) int32, arc by which a node was reached
     stamp: Any  # (N,) int64, search that reached the node: 2 k when tentative, 2 k + 1 when settled
-    near: Any  # (N,) int32, nodes at the present distance, first come first served
-    heap: Any  # (N,) int32, nodes farther away
-    place: Any  # (N,) int32, where a node is in the heap, -1 if it is not
+    near: Any  # (N,) int32, queue of the nodes at the current distance
+    heap: Any  # (N,) int32, heap of the nodes farther away
+    place: Any  # (N,) int32, position of a node in the heap, else -1
     settled: Any  # (N,) int32
 
 
@@ -119,7 +119,7 @@ def _leave(first, last, ahead, back, v, arc):
 
 @kernel
 def _list(t, arc):
-    """Enter an arc in the lists of its ends, before those that carry nothing; a loop (a slot given up) is in none."""
+    """Insert an arc into the lists of its ends, arcs with flow first; a loop (a free slot) is in no list."""
     u, v, front = t.tail[arc], t.head[arc], t.flow[arc] != 0
     if u != v:
         _enter(t.first_out, t.last_out, t.next_out, t.back_out, u, arc, front)
@@ -136,7 +136,7 @@ def _unlist(t, arc):
 
 @kernel
 def put_flow(t, arc, flow):
-    """Let an arc carry another flow: remember the one before its first change, and keep its place in the lists."""
+    """Set the flow of an arc: record its flow before the first change, and keep the lists in order."""
     if t.before[arc] < 0:
         t.before[arc] = t.flow[arc]
         t.touched[t.counters[TOUCHED]] = arc
@@ -178,7 +178,7 @@ def _set_flow(t, arc, flow):
 
 @kernel
 def reset(t, supply, arcs):
-    """Take all flow off."""
+    """Remove all flow, so that every supply becomes excess."""
     t.counters[LOOSE] = 0
     t.is_loose[:] = False
     for arc in range(arcs):
@@ -192,7 +192,7 @@ def reset(t, supply, arcs):
 
 @kernel
 def _write_arcs(t, arcs, tail, head, capacity, cost):
-    """Give arcs new ends, capacities and costs; flow that no longer fits is taken off."""
+    """Set ends, capacities and costs of arcs; remove flow that no longer fits."""
     for i in range(len(arcs)):
         arc = arcs[i]
         moved = t.tail[arc] != tail[i] or t.head[arc] != head[i]
@@ -216,7 +216,7 @@ def change_supplies(t, nodes, change):
 
 @kernel
 def price_fresh(t, fresh):
-    """Give new nodes the price of their cheapest way on, so that their arcs do not start out full."""
+    """Set the potentials of new nodes to the costs of their cheapest paths, so that their arcs do not start full."""
     t.counters[STAMP] += 2
     unknown = t.counters[STAMP]
     for i in range(len(fresh)):
@@ -243,7 +243,7 @@ def price_fresh(t, fresh):
 
 @kernel
 def _settle(t, arc):
-    """Make an arc optimal for the potentials, but for one without capacity that ought to be full: return its tail."""
+    """Make an arc optimal for the potentials; return -1, or the tail of an arc without capacity that should be full."""
     reduced = t.cost[arc] - t.pi[t.tail[arc]] + t.pi[t.head[arc]]
     if reduced > 0:
         if t.flow[arc] != 0:
@@ -257,7 +257,7 @@ def _settle(t, arc):
 
 @kernel
 def _settle_around(t, v):
-    """Lower the price of ``v`` until no arc without capacity ought to be full, and settle its arcs, and so on.
+    """Lower the potential of ``v`` until no arc without capacity should be full, settle its arcs, and repeat.
 
     Returns False on a cycle of negative cost without capacity.
     """
@@ -305,7 +305,7 @@ def change_arcs(t, arcs, tail, head, capacity, cost, fresh):
 
 @njit(cache=True)
 def violations(t, supply, nodes, arcs):
-    """Recompute what an optimum must satisfy, from arcs, flows and potentials alone.
+    """Recompute the optimality conditions from arcs, flows and potentials alone.
 
     Returns the largest violation of flow conservation, of the bounds and of the signs of reduced costs: all zero
     exactly when the flow is a minimum-cost flow.
@@ -333,7 +333,7 @@ def violations(t, supply, nodes, arcs):
 
 
 def empty(nodes: int, arcs: int) -> Residual:
-    """Room for so many nodes and arcs, none in use."""
+    """Arrays for the given numbers of nodes and arcs, none in use."""
     small, wide = np.int32, np.int64
     return Residual(
         tail=np.zeros(arcs, small),

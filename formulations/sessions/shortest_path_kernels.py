@@ -1,10 +1,10 @@
 """Successive shortest paths on the live network (see `live_network`), compiled by numba.
 
-Excess of a node is sent along a shortest path of the residual network to a deficit or the root, and a deficit is met
-the other way round; lengths are reduced costs. Raising the potentials of what lies nearer than the end of the path
-keeps every arc optimal (Jewell; Iri; Busacker and Gowen; potentials by Edmonds and Karp, and Tomizawa). Work is in
-proportion to what lies nearer. A search may stop on the way, as raising the potentials of what lies nearer than any
-distance keeps every arc optimal, too (Bertsekas's auctions and relaxation do so).
+The excess of a node is sent along a shortest path of the residual network to a deficit or the root; a deficit is met
+in the reverse direction. Lengths are reduced costs. Raising the potentials of all nodes nearer than the end of the path
+keeps every arc optimal (Jewell; Iri; Busacker and Gowen; potentials by Edmonds and Karp, and Tomizawa). The work is
+proportional to the nearer nodes. A search may stop early: raising the potentials of all nodes nearer than any distance
+also keeps every arc optimal (as in Bertsekas's auction and relaxation methods).
 """
 
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -27,8 +27,8 @@ from flowlex.formulations.sessions.residual_network import (
 
 __all__ = ["balance"]
 
-#: Arcs that a search may look at before it has to wait for the others; four times as many in each round. In an overfull
-#: cluster of 10 000 machines, 1000 events, the same flow takes a third of the looks that searches to the end take.
+#: Arcs that a search may scan before it is postponed; each round allows four times as many. In an overfull cluster of
+#: 10 000 machines, 1000 events, this needs a third of the scans of searches without a limit.
 _FIRST_LOOKS = 256
 
 
@@ -95,14 +95,14 @@ def _next(t, reached):
 
 @kernel
 def _reach(t, w, now, reached):
-    """Enter a node whose distance has been lowered where `_next` finds it."""
+    """Insert a node with a lower distance into the queue or the heap of `_next`."""
     fresh = t.stamp[w] != reached
     if fresh:
         t.stamp[w] = reached
         t.place[w] = -1
     if t.distance[w] == now:
         if t.place[w] >= 0:
-            _sift_up(t, w)  # it comes off the heap as settled
+            _sift_up(t, w)  # it leaves the heap later, as a settled node
         t.near[t.counters[LAST]] = w
         t.counters[LAST] += 1
         return
@@ -115,12 +115,12 @@ def _reach(t, w, now, reached):
 
 @kernel
 def _scan(t, u, reached, forward, target):
-    """Look at the residual arcs of a settled node; returns the nearest target so far."""
+    """Scan the residual arcs of a settled node; return the nearest target so far."""
     now, price = t.distance[u], t.pi[u]
     limit = t.distance[target] if target >= 0 else FAR
     for out in range(2):
         following = t.first_out[u] if out == 0 else t.first_in[u]
-        adds = forward == (out == 0)  # the way along the arc sends more over it
+        adds = forward == (out == 0)  # whether the path adds flow to the arcs
         while following >= 0:
             t.counters[LOOKS] += 1
             arc = following
@@ -129,7 +129,7 @@ def _scan(t, u, reached, forward, target):
                     following = t.next_out[arc] if out == 0 else t.next_in[arc]
                     continue
             elif t.flow[arc] == 0:
-                break  # nor do those after it carry anything
+                break  # the arcs after it carry no flow either
             w = t.head[arc] if out == 0 else t.tail[arc]
             following = t.next_out[arc] if out == 0 else t.next_in[arc]
             if t.stamp[w] == reached + 1:
@@ -151,11 +151,11 @@ def _scan(t, u, reached, forward, target):
 
 @kernel
 def _search(t, source, forward, budget):
-    """Find the nearest node that evens ``source`` out and raise the settled potentials. Returns it, or -1.
+    """Find the nearest node that can balance ``source``, and raise the settled potentials; return it, or -1.
 
-    From a node of excess the search goes along residual arcs to a deficit or the root; to a node of deficit it
-    goes against them, from an excess or the root. Past the budget of arcs it ends early, with -2: the potentials that
-    it has raised bring the rest nearer for the next search.
+    From an excess the search follows residual arcs to a deficit or the root; from a deficit it follows them backwards
+    to an excess or the root. Beyond the budget of arcs it stops early and returns -2; the raised potentials shorten
+    the next search.
     """
     t.counters[STAMP] += 2
     reached = t.counters[STAMP]  # settled nodes are stamped with one more
@@ -187,7 +187,7 @@ def _search(t, source, forward, budget):
 
 @kernel
 def _send(t, source, target, forward):
-    """Send what source and target can over the path that was found."""
+    """Send as much along the path found as source, target and arcs allow."""
     amount = abs(t.excess[source])
     if target != 0:
         amount = min(amount, abs(t.excess[target]))
@@ -210,9 +210,9 @@ def _send(t, source, target, forward):
 
 @kernel
 def balance(t, budget):
-    """Even all nodes out by shortest paths; returns 0, or a node that cannot be balanced, or -1 past the budget.
+    """Balance all nodes by shortest paths; return 0, or a node that cannot be balanced, or -1 beyond the budget.
 
-    Long searches wait until the short ones are done, which often makes them short.
+    Long searches wait until the short ones are done, which often shortens them.
     """
     t.counters[LOOKS] = 0
     patience, stuck = _FIRST_LOOKS, 0

@@ -42,12 +42,12 @@ class PhasedSession:
     # Shape -----------------------------------------------------------------------------------------------------
     @property
     def node_count(self) -> int:
-        """Node slots in use or given up."""
+        """Number of node slots, used or free."""
         return self.stages[0].node_count
 
     @property
     def arc_count(self) -> int:
-        """Arc slots in use or given up."""
+        """Number of arc slots, used or free."""
         return self.stages[0].arc_count
 
     @property
@@ -65,15 +65,15 @@ class PhasedSession:
         return tuple(found)
 
     def add_node(self) -> int:
-        """Take a node slot; it supplies nothing."""
+        """Add a node without supply; return its slot."""
         return self.stages[0].add_node()
 
     def remove_node(self, node: int) -> None:
-        """Give a node slot up; its arcs must have been given up, its supply must be zero."""
+        """Free a node slot; its arcs must be free and its supply zero."""
         self.stages[0].remove_node(node)
 
     def add_arc(self, tail: int, head: int, capacity: int, cost: int) -> int:
-        """Take an arc slot."""
+        """Add an arc; return its slot."""
         parts = self.parts(cost)
         slot = self.stages[0].add_arc(tail, head, capacity, parts[0])
         self._noted[slot] = parts
@@ -90,12 +90,12 @@ class PhasedSession:
             self.change_arc(*changes[at : at + 5])
 
     def remove_arc(self, slot: int) -> None:
-        """Give an arc slot up."""
+        """Free an arc slot."""
         self.stages[0].remove_arc(slot)
         self._noted[slot] = (0,) * len(self.stages)
 
     def add_supply(self, node: int, amount: int) -> None:
-        """Let a node supply more (or less)."""
+        """Add an amount to the supply of a node."""
         self.stages[0].add_supply(node, amount)
 
     # Solving ---------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class PhasedSession:
     # Reading ---------------------------------------------------------------------------------------------------
     @property
     def objective(self) -> int:
-        """Exact cost of the present flow."""
+        """Exact cost of the current flow."""
         parts = (exact_dot(cost, self.flow) for cost in self.arcs()[3])
         return sum(divisor * part for divisor, part in zip(self.divisors, parts, strict=True))
 
@@ -141,7 +141,7 @@ class PhasedSession:
         return found
 
     def take_touched(self) -> tuple[Integers, Integers]:
-        """Arc slots whose flow has changed since the last call, and their flow then; forgets them."""
+        """Arc slots whose flow has changed since the last call, and their flow at that call."""
         before = np.pad(self._last, (0, len(self.flow) - len(self._last)))
         slots = np.flatnonzero(before != self.flow)
         self._last = self.flow.copy()

@@ -36,16 +36,16 @@ _SCALES = {1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}
 
 @dataclass(frozen=True)
 class Workload:
-    """How jobs are drawn."""
+    """Parameters of a random workload."""
 
-    # jobs, gpus: how many jobs; GPUs of each type
+    # jobs, gpus: number of jobs; GPUs of each type
     jobs: int
     gpus: int
-    entities: int = 0  # how many users share the jobs, in turn; 0 for none
+    entities: int = 0  # number of users, who own the jobs in turn; 0 for none
     # arrivals, jobs_per_hour: all submitted now, or as a Poisson process of which this is a snapshot
     arrivals: Arrivals = "together"
     jobs_per_hour: float = 10.0
-    slack: float = 0.0  # deadlines at so many times the duration at full speed; 0 for none
+    slack: float = 0.0  # deadline as a multiple of the duration at full speed; 0 for none
 
 
 def draw_workload(
@@ -58,9 +58,9 @@ def draw_workload(
     *,
     own: bool = False,
 ) -> AllocationInstance:
-    """Draw jobs over given job types; only the job types drawn, and their pairs, are kept.
+    """Draw jobs of the given job types; keep only the job types drawn and their pairs.
 
-    With ``own`` the jobs are of the job types in their order, one each.
+    With ``own``, each job type has one job, in the order of the job types.
     """
     rng = np.random.default_rng(seed)
     by_scale: dict[int, list[JobType]] = {}
@@ -102,7 +102,7 @@ def draw_workload(
 
 
 def random_pairs(job_types: Sequence[JobType], rng: np.random.Generator, least_gain: float) -> list[PairThroughput]:
-    """Each of two keeps a uniform 40 to 100 % of its speed; kept where the fractions sum to over ``least_gain``."""
+    """Draw pairs that keep a uniform 40 to 100 % of each speed; keep those whose sum exceeds ``least_gain``."""
     pairs = []
     for a, one in enumerate(job_types):
         for other in job_types[a:]:
@@ -137,15 +137,15 @@ def gavel_like(
 ) -> AllocationInstance:
     """Jobs of the Gavel paper's mix on k80, p100 and v100, throughputs from stated distributions.
 
-    - ``jobs``, ``gpus``: how many jobs; GPUs of each of the three types.
+    - ``jobs``, ``gpus``: number of jobs; GPUs of each of the three types.
     - ``models``: neural networks; each makes a job type for 1, 2, 4 and 8 GPUs. Steps/s on one k80 are log-uniform in
       0.5..20; p100 and v100 are a uniform 2..5 and 3..12 times as fast (the paper reports up to ten times); n GPUs
       bring n^u times the speed, u uniform in 0.7..1.
-    - ``entities``: users who share the jobs, in turn; 0 for none.
-    - ``own``: every job is a job type of its own, so that no two have the same throughputs; ``models`` is not read, and
-      pairs come as one table per GPU type, to four digits.
-    - ``sharing``, ``least_gain``: pairs of job types that share GPUs; each keeps a uniform 40 to 100 % of its speed,
-      and a pair is kept where these fractions sum to over ``least_gain``.
+    - ``entities``: number of users, who own the jobs in turn; 0 for none.
+    - ``own``: every job has its own job type, so all throughputs differ; ``models`` is ignored, and pairs are given as
+      one table per GPU type, to four digits.
+    - ``sharing``, ``least_gain``: whether pairs of job types share GPUs. Each type keeps a uniform 40 to 100 % of its
+      speed; a pair is kept if these fractions sum to over ``least_gain``.
     - ``arrivals``, ``jobs_per_hour``: ``together``, or a snapshot of a ``poisson`` process.
     - ``slack``: deadlines at so many times the duration at full speed; 0 for none.
     """

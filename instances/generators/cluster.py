@@ -1,7 +1,7 @@
-"""Clusters over time: two testbeds of papers, with jobs as graphs of tasks.
+"""Cluster workloads over time: the testbeds of two papers, with jobs as graphs of tasks.
 
-Sources: Tang et al., Journal of Software 33(12), 2022; Chen et al., Journal of Software 28(3), 2017. Not printed there,
-so parameters: computing times, disk rate, replicas, the sizes of what tasks make, order of jobs.
+Sources: Tang et al., Journal of Software 33(12), 2022; Chen et al., Journal of Software 28(3), 2017. The papers do not
+give computing times, disk rate, replicas, output sizes and order of jobs, so these are parameters.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ def cluster_testbed(
     """The GPU-assignment paper's testbed over time: 15 nodes of two GPUs in 4 racks, J1-J36 as graphs of tasks.
 
     - ``seed``: order of jobs, replicas.
-    - ``jobs``, ``count``: names such as ``"J1,J9"``; else so many drawn at random from J1-J36 with replacement, dealt
-      to the users in turn; else, with both left out, all of J1-J36 once.
-    - ``users``: whose queues the jobs join.
+    - ``jobs``, ``count``: names such as ``"J1,J9"``, or else the number of jobs drawn from J1-J36 with replacement;
+      without both, all of J1-J36 once.
+    - ``users``: number of users, whose queues the jobs join in turn.
     - ``jobs_at_once``: jobs that run at a time.
     - ``replicas``: nodes that hold each shard.
     - ``aggregation``: uplink of each rack: 1 Gbit/s (``limited``) or 10 Gbit/s.
     - ``disk_mb_per_s``, ``compute_s_per_gb``: disk of a node, seconds of computing per GB read (four times that for
       prime tests).
-    - ``output_share``: what a task makes, as a part of what it read.
+    - ``output_share``: output of a task as a fraction of its input.
     - ``shuffled``: jobs in random order, else as listed.
-    - ``card_gb``, ``task_gb``: GB of the two GPUs of a node, and that the GPU tasks of one job after another need, in
-      turn: ``"10,24"``, ``"8,20,4"``. Both or neither (the paper's tasks all fit its GPUs).
+    - ``card_gb``, ``task_gb``: GB of the two GPUs of a node, and GB that the GPU tasks of each job in turn need:
+      ``"10,24"``, ``"8,20,4"``. Give both or neither (the paper's tasks all fit its GPUs).
     """
     require(bool(card_gb) == bool(task_gb), "give card_gb and task_gb both or neither: one is compared with the other")
     cards, needs = _amounts("card_gb", card_gb), _amounts("task_gb", task_gb)
@@ -103,7 +103,7 @@ def one_place(name: str, place: str, capacity: dict[str, int], **more: Any) -> C
 
 
 def _with_memory(job: ClusterJob, gb: int) -> ClusterJob:
-    """The job, its GPU tasks with a need of memory."""
+    """Return the job with a memory demand added to its GPU tasks."""
     tasks = [
         task.model_copy(update={"demand": {**task.demand, "gpu_gb": gb}}) if "gpu" in task.demand else task
         for task in job.tasks
@@ -157,7 +157,7 @@ class _JobMaker:
         return Read(size_mb=size, task=task.name)
 
     def _adds(self, name: str, products: list[ClusterTask]) -> list[ClusterTask]:
-        """As many additions as products, each of two neighbours (reconstructed)."""
+        """Return one addition per product, of the product and the next one (reconstructed)."""
         count = len(products)
         pairs = [dict.fromkeys((k, (k + 1) % count)) for k in range(count)]
         return [
@@ -166,7 +166,7 @@ class _JobMaker:
         ]
 
     def _ranges(self, name: str, sorts: list[ClusterTask]) -> list[ClusterTask]:
-        """One CPU task per range of keys, which reads its part of every sorted piece (whole pieces: sorting keeps)."""
+        """Return one CPU task per range of keys, which reads its part of every sorted piece."""
         return [
             self._task(f"{name}.range{r}", [self._made(task, _KEY_RANGES) for task in sorts], self.per_mb, "core")
             for r in range(_KEY_RANGES)
@@ -213,9 +213,9 @@ def cluster_servers(
     - ``servers``, ``slots``: the cluster; the first half is rack 1.
     - ``batches``, ``batch_tasks``, ``batch_s``, ``block_mb``, ``replicas``: batches at time 0; each task reads one
       block.
-    - ``queries``, ``query_tasks``, ``query_s``, ``query_every_s``: jobs of priority 0 of short tasks without data, as
-      TPC-H's.
-    - ``batch_priorities``: such as ``"1,2,5"``; all 0 (as important as the queries) if not given.
+    - ``queries``, ``query_tasks``, ``query_s``, ``query_every_s``: jobs of priority 0 with short tasks without data,
+      like TPC-H queries.
+    - ``batch_priorities``: priorities of the batches, such as ``"1,2,5"``; all 0 (as for the queries) if not given.
     """
     rng = np.random.default_rng(seed)
     half = -(-servers // 2)
@@ -244,7 +244,7 @@ def cluster_servers(
 
 
 def _times(rng: np.random.Generator, mean_s: float, count: int) -> list[float]:
-    """Log-normal with spread 0.5 and this mean."""
+    """Draw log-normal times with this mean and spread 0.5."""
     times: list[float] = (mean_s * np.exp(rng.normal(-0.125, 0.5, count))).tolist()
     return times
 
@@ -261,15 +261,15 @@ def cluster_images(
     """Image tasks on Sirius' testbed with one slot per server; the first half of the servers has GPUs.
 
     - ``seed``: computing times.
-    - ``tasks``: 10: each can have a GPU server; 20: half of them cannot at once.
-    - ``compute_s``, ``slow``: mean seconds on a GPU server, and how many times as long it takes on another (not printed
+    - ``tasks``: Number of tasks; half of the servers have a GPU, so 10 of the default 20.
+    - ``compute_s``, ``slow``: mean seconds on a GPU server, and the factor by which other servers are slower (not given
       in the paper).
     """
     rng = np.random.default_rng(seed)
     half = -(-servers // 2)
     nodes = tuple(
         one_place(f"s{k:02}", "slot", {"slot": 1}, rack=f"rack{1 + (k >= half)}", labels=("gpu",) if k < half else ())
-        for k in rng.permutation(servers).tolist()  # queues that take the first place must not find GPUs by chance
+        for k in rng.permutation(servers).tolist()  # a policy that takes the first place must not always get a GPU
     )
     made = tuple(
         ClusterTask(name=f"image{k}", demand={"slot": 1}, compute_s=seconds, slow={"gpu": slow})

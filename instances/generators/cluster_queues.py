@@ -1,4 +1,4 @@
-"""Clusters over time that show one thing each: queues of theory, pods, training, a day of many machines."""
+"""Cluster workloads that each show one thing: queueing theory, pods, training, a day of many machines."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def cluster_queue(
     tasks: Size = 10_000,
     service: Literal["exponential", "constant", "uniform"] = "exponential",
 ) -> ClusterWorkload:
-    """A queue of theory: Poisson arrivals, mean service one second, c servers: M/M/c, M/D/1, M/G/1.
+    """A queue with Poisson arrivals, c servers and mean service time 1 s: M/M/c, M/D/c or M/G/c.
 
     - ``seed``: arrivals and services.
-    - ``servers``, ``load``: c, and arrivals per second over c.
-    - ``tasks``: arrivals in all, each a job of one task.
-    - ``service``: law of the service time, with mean 1 s; ``uniform`` on (0, 2).
+    - ``servers``, ``load``: Number of servers c, and arrivals per second divided by c.
+    - ``tasks``: number of arrivals, each a job of one task.
+    - ``service``: distribution of the service time, with mean 1 s; ``uniform`` on (0, 2).
     """
     rng = np.random.default_rng(seed)
     arrivals = np.cumsum(rng.exponential(1.0 / (load * servers), tasks))
@@ -56,8 +56,8 @@ def cluster_random(
     """A small cluster with random graphs of tasks, arrivals and, with ``outages``, nodes that fail and return.
 
     - ``nodes``, ``jobs``, ``most_tasks``: sizes; a node has one or two places.
-    - ``outages``: chance of a node to fail once, for up to 20 s.
-    - ``resource``: what tasks take one of.
+    - ``outages``: probability that a node fails once, for under 20 s.
+    - ``resource``: the resource of which each task takes one unit.
     """
     rng = np.random.default_rng(seed)
     cluster = []
@@ -93,11 +93,11 @@ def cluster_random(
 def cluster_pods(
     *, seed: int = 0, pods: Size = 100, load: Rate = 1.3, mean_s: Rate = 100.0, priorities: Size = 3
 ) -> ClusterWorkload:
-    """Three nodes whose GPU memory is shared in GB: pods of single digits arrive, run and leave.
+    """Three nodes whose GPU memory is shared in GB; pods that ask for less than 10 of each resource come and go.
 
     - ``seed``: sizes, priorities, arrivals (Poisson), durations (exponential).
-    - ``pods``, ``load``: how many, and the GPU memory they ask for per second over what the nodes have; above 1 a queue
-      builds up.
+    - ``pods``, ``load``: number of pods, and offered load of GPU memory relative to that of the nodes; above 1 the
+      queue grows.
     - ``mean_s``: mean duration.
     - ``priorities``: classes, 0 the most important.
     """
@@ -131,16 +131,16 @@ def cluster_day(
     priorities: Size = 3,
     begun: bool = False,
 ) -> ClusterWorkload:
-    """A day in the manner of the Google trace: heavy-tailed jobs and durations, arrivals that follow the sun.
+    """A day like that of the Google trace: heavy-tailed job sizes and durations, an arrival rate with a daily cycle.
 
-    - ``seed``: of everything. Job sizes follow a Pareto law of exponent 1.2, cut at a fiftieth of all tasks; durations
-      are log-normal with spread 1.5; arrivals are Poisson with a rate that swings by 40 % over the day.
+    - ``seed``: of everything. Job sizes are Pareto with exponent 1.2, cut at a fiftieth of all tasks; durations are
+      log-normal with spread 1.5; arrivals are Poisson with a rate that swings by 40 % over the day.
     - ``machines``, ``slots``: the cluster; 40 machines to a rack.
-    - ``tasks``, ``load``: how many, and the slots that they hold on average over those that there are.
+    - ``tasks``, ``load``: number of tasks, and the mean fraction of the slots that they hold.
     - ``day_s``: when arrivals end.
     - ``priorities``: classes, 0 the most important.
-    - ``begun``: the day before was like it: jobs are under way at its beginning, with as many tasks as hold slots on
-      average. A long task is as much likelier to be among them as it is longer; a uniform part of it is left.
+    - ``begun``: start in steady state: at time 0 jobs are running, with as many tasks as hold slots on average. Their
+      durations are length-biased (probability proportional to length), and a uniform fraction of each is left.
     """
     rng = np.random.default_rng(seed)
     nodes = tuple(one_place(f"m{k}", "s", {"slot": slots}, rack=f"r{k // 40}") for k in range(machines))
@@ -160,7 +160,7 @@ def cluster_day(
 
 
 def _job_sizes(rng: np.random.Generator, enough: int, most: int) -> list[int]:
-    """Tasks of jobs until there are enough: a Pareto law of exponent 1.2, cut at a fiftieth of ``most``."""
+    """Draw job sizes until they sum to ``enough``: Pareto with exponent 1.2, cut at a fiftieth of ``most``."""
     sizes: list[int] = []
     while sum(sizes) < enough:
         drawn = np.minimum(np.ceil((1.0 - rng.random(1000)) ** (-1 / 1.2)), max(most // 50, 1)).astype(np.int64)
@@ -175,9 +175,9 @@ def _day_job(name: str, seconds: NDArray[np.float64], arrival_s: float, priority
     return ClusterJob(name=name, tasks=tuple(tasks), arrival_s=arrival_s, priority=priority, user=user)
 
 
-#: Least and most times as fast as on a k80 (drawn log-uniformly): what public measurements span.
+#: Range of the speed-up over a k80 (drawn log-uniformly), as in public measurements.
 _FASTER = {"v100": (2.0, 10.0), "p100": (1.2, 4.0), "k80": (1.0, 1.0)}
-#: GPUs of a job, and how often.
+#: GPUs of a job, and their probability.
 _SCALES = ((1, 0.7), (2, 0.15), (4, 0.15))
 
 
@@ -196,9 +196,9 @@ def cluster_training(
     """Training jobs that keep checkpoints, on nodes of v100, p100 and k80.
 
     - ``seed``: speeds, scales, lengths (exponential), arrivals (Poisson).
-    - ``jobs``, ``users``: how many, dealt to the users in turn.
+    - ``jobs``, ``users``: number of jobs, and of users who own them in turn.
     - ``nodes_per_type``, ``gpus``: nodes of each type, and GPUs of a node.
-    - ``load``: GPU seconds that jobs ask for per second, each counted at its mean speed over the types, over all GPUs.
+    - ``load``: GPU seconds requested per second, at each job's mean speed over the types, per GPU.
     - ``mean_s``: mean seconds of a job on k80.
     - ``checkpoint_mb``: read at every start, from two nodes that hold it.
     """

@@ -56,7 +56,7 @@ class Layers:
         same: bool = True,
         bias: bool = False,
     ) -> str:
-        """Two-dimensional convolution, and its bias as an operation of its own."""
+        """Two-dimensional convolution, with its bias as a separate operation."""
         high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
         weights = high * wide * self.channels * filters
         self._slide(high, wide, stride, same)

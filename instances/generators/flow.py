@@ -30,7 +30,7 @@ def flow_testbed(
 
     - ``batch_jobs``, ``batch_tasks``: batches (priority 2) and the tasks of each; every task reads one block with three
       replicas.
-    - ``service_tasks``: tasks of the service (priority 0), one per machine at the least.
+    - ``service_tasks``: tasks of the service job (priority 0), of which up to 20 (one per machine) are guaranteed.
     - ``image_tasks``: tasks of the image job (priority 1), which gains from GPUs.
     """
     rng = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ def flow_scale(
     """A large cluster with heavy-tailed jobs as in the Google trace.
 
     - ``machines``, ``slots``, ``machines_per_rack``: the cluster; ``slots`` per machine.
-    - ``tasks``: tasks in all. Job sizes follow a discrete Pareto law of exponent 1.2 (most jobs have one task, a few
+    - ``tasks``: number of tasks. Job sizes follow a discrete Pareto law of exponent 1.2 (most jobs have one task, a few
       hundreds), cut at a twentieth of all tasks.
     - ``replicas``, ``blocks``: each task reads 1 to ``blocks`` blocks of 64 to 512 MB, each on ``replicas`` machines.
     - ``priorities``: classes 0 .. priorities - 1; middle ones are the commonest.
@@ -179,10 +179,10 @@ def flow_random(
 def event_stream(
     instance: FlowInstance, *, seed: int = 0, steps: int = 100, events: int = 100, step_s: float = 10.0
 ) -> Iterator[Part]:
-    """A log of a cluster's life: the cluster itself, then ``steps`` batches of about ``events`` events and a step.
+    """Yield a random event log: the cluster, then ``steps`` batches of about ``events`` events and a step.
 
-    About as many tasks end as arrive (lives have a heavy tail: recent tasks end first, some stay for ever); one
-    event in fifty is a machine lost or back, one in fifty a change of priority.
+    About as many tasks end as arrive (lifetimes are heavy-tailed: recent tasks end first, some never end). One event
+    in fifty removes or returns a machine, and one in fifty changes a priority.
     """
     rng = np.random.default_rng(seed)
     yield ev.Cluster(instance=instance)

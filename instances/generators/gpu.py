@@ -83,7 +83,7 @@ def gpu_testbed(
     """The paper's testbed, 15 nodes with two 10 GB GPUs in 4 racks, while some of J1-J37 share it.
 
     - ``seed``: chooses jobs, replicas and running tasks.
-    - ``active``: how many jobs are active, drawn from J1-J37; not used when ``jobs`` names them.
+    - ``active``: number of active jobs, drawn from J1-J37; not used if ``jobs`` names them.
     - ``jobs``: the active jobs by name, such as ``"J1,J9"``.
     - ``replicas``: nodes that hold each shard.
     - ``running``: share of the GPUs (0 to 1) that already run a task.
@@ -137,8 +137,8 @@ def gpu_scale(
     """A cluster of any size; the defaults are the paper's largest case (2000 GPUs, 100 jobs).
 
     - ``seed``: chooses job sizes, shard sizes, replicas, memories and running tasks.
-    - ``gpus``, ``gpus_per_node``: GPUs in all and on each node (the last node may have fewer).
-    - ``racks``: the nodes are dealt out to them evenly.
+    - ``gpus``, ``gpus_per_node``: total number of GPUs, and GPUs per node (the last node may have fewer).
+    - ``racks``: number of racks, which get equal shares of the nodes.
     - ``jobs``, ``tasks``: jobs, and tasks of all jobs together; each job has at least one.
     - ``replicas``, ``shards``: nodes that hold each shard; shards that each task reads (0 is allowed).
     - ``running``: share of the GPUs (0 to 1) that already run a task.
@@ -195,7 +195,7 @@ def gpu_random(
     """A small irregular cluster for tests: mixed memory on a node, nodes without GPUs, tasks without shards.
 
     - ``seed``: chooses everything that the other parameters bound.
-    - ``nodes``, ``racks``: nodes, each in one of at most so many racks.
+    - ``nodes``, ``racks``: number of nodes, and largest number of racks.
     - ``gpus_per_node``: most GPUs of a node.
     - ``jobs``, ``tasks``: jobs, and tasks of all jobs together.
     - ``shards``, ``replicas``: most shards of a task, most replicas of a shard.
@@ -270,7 +270,7 @@ def _chosen_jobs(rng: np.random.Generator, active: int, names: str) -> list[Pape
 
 
 def _start_some(rng: np.random.Generator, nodes: Sequence[Node], jobs: list[Job], share: float) -> tuple[Job, ...]:
-    """Let random tasks run on that share of the GPUs, for up to a minute so far, wherever they fit."""
+    """Start random tasks on this share of the GPUs, where they fit; each has run for up to a minute."""
     gpus = [gpu for node in nodes for gpu in node.gpus]
     waiting = [task for job in jobs for task in job.tasks]
     order = rng.permutation(len(waiting)).tolist()
@@ -319,7 +319,7 @@ class PaperJob:
 
     @property
     def input_mb(self) -> float:
-        """What all tasks read, in MB."""
+        """Input of all tasks, in MB."""
         return self.tasks * sum(size for _, size in self.shards)
 
 

@@ -70,11 +70,11 @@ def jit_cluster(
       times.
     - ``placement``: ``scatter``: a random sender and receiver for every transfer (the paper's words). ``worker``: one
       random receiver per job, a random sender per transfer (a parameter-server job).
-    - ``phase``: ``iteration``: forward and backward pass and updates. ``forward``: the forward pass alone, which is
-      what waits for the parameters. ``exchange``: an iteration that also sends every gradient back to where its tensor
-      came from, as soon as the backward pass has computed it; the update waits for it.
-    - ``computing``: seconds that a job computes, over those in which one port sends its transfers; then ``gflops`` has
-      no effect.
+    - ``phase``: ``iteration``: forward and backward pass and updates. ``forward``: only the forward pass, which waits
+      for the parameters. ``exchange``: an iteration that also returns every gradient to the sender of its tensor as
+      soon as the backward pass has computed it; the update waits for it.
+    - ``computing``: ratio of a job's computing time to the time in which one port sends its transfers; replaces
+      ``gflops``.
     - ``scale_to_table``: scale the tensors of a network so that their total is the one printed in the paper's table.
 
     Source: shared/papers/jit-bandwidth.md, "Workload". Speed, batch and arrival rate are not in the paper.
@@ -125,8 +125,8 @@ def network_job(
 ) -> Job:
     """One training iteration of a network as a job; every parameter tensor is a transfer.
 
-    Computing takes ``seconds_per_flop`` for one sample (batch size over machine speed), or, where it is given,
-    ``computing_s_per_mb``: all seconds of computing over all MB of transfers. The others are those of `jit_cluster`.
+    ``seconds_per_flop`` is the computing time per operation of one sample (batch size over machine speed);
+    ``computing_s_per_mb``, the total computing time per MB of transfers, replaces it. Others are as in `jit_cluster`.
     """
     tensors = [(o.name, tensor, floats) for o in forward(network) for tensor, floats in o.tensors]
     scale = PAPER_TABLE[network].mebibytes / table(network).mebibytes if scale_to_table else 1.0
@@ -191,8 +191,8 @@ def jit_random(
 ) -> JitInstance:
     """Small random jobs for tests: slots of one second, units of one MB, integer sizes.
 
-    - ``machines``, ``jobs``: how many.
-    - ``transfers``: transfers per job; each feeds a computation of its own in a random DAG.
+    - ``machines``, ``jobs``: number of each.
+    - ``transfers``: transfers per job; each feeds a separate computation in a random DAG.
     - ``slots``: every window lies in slots ``0 .. slots - 1``.
     - ``capacity``: units per slot and port.
     - ``largest``: largest size in units.

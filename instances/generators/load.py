@@ -29,11 +29,11 @@ def inference_cluster(
     - ``workers``, ``items``: sizes; the master only assigns and is not among the nodes.
     - ``replicas``: nodes that hold each block (at most all).
     - ``block_items``: items in a block.
-    - ``skew``: 0 spreads blocks evenly over the workers; 1 puts them all on few.
+    - ``skew``: 0 spreads blocks evenly over the workers; 1 concentrates them on a few.
     """
     rng = np.random.default_rng(seed)
     cores = rng.choice([4, 8, 16], workers)
-    # The background takes cores away; the CPU figure is a moment's reading of it, the history an average of the truth.
+    # Background load takes cores away. ``cpu_free`` is a noisy reading of it; the history reflects the true speed.
     background = rng.uniform(0.0, 0.7, workers)
     per_core = rng.uniform(0.8, 1.2, workers)
     truth = np.maximum(0.2, cores * (1 - background) * per_core)

@@ -28,9 +28,9 @@ def network_random(
 
     - ``nodes``, ``arcs``: sizes; a few nodes may stay isolated, a few arcs be self-loops.
     - ``max_cost``, ``max_capacity``: costs are up to ``max_cost`` in size, upper bounds up to ``max_capacity``.
-    - ``negative``, ``lower``, ``parallel``, ``unbounded``: shares of the arcs (0 to 1, each drawn for itself) with a
-      negative cost, with a lower bound, that repeat another arc, and without an upper bound (these never cost less than
-      nothing, so that the optimum is finite).
+    - ``negative``, ``lower``, ``parallel``, ``unbounded``: shares of the arcs (0 to 1, drawn independently) with a
+      negative cost, with a lower bound, parallel to another arc, and without an upper bound (these have no negative
+      cost, so that the optimum is finite).
     """
     rng = np.random.default_rng(seed)
     tail, head = rng.integers(0, nodes, (2, arcs))
@@ -61,7 +61,7 @@ def network_assignment(
     slots: Size = 2,
     max_cost: Size = 1000,
 ) -> NetworkInstance:
-    """Tasks that may go to a few machines each, or wait at a price; 220 000 arcs by default.
+    """Tasks that may run on a few machines each, or wait at a cost; 220 000 arcs by default.
 
     Nodes: the tasks (supply 1 each), the machines, a sink. Arcs: task to machine (``choices`` each, cost up to
     ``max_cost``), task to sink (waiting, more expensive than any place), machine to sink (``slots`` parallel arcs,
@@ -69,14 +69,14 @@ def network_assignment(
 
     - ``seed``: chooses machines and costs.
     - ``machines``, ``tasks``: sizes.
-    - ``choices``: different machines that each task may go to.
-    - ``slots``: tasks that a machine takes.
+    - ``choices``: number of machines that each task may run on.
+    - ``slots``: most tasks of a machine.
     - ``max_cost``: largest cost of a task on a machine.
     """
     require(choices <= machines, f"choices={choices}: each of {tasks} tasks chooses among {machines} machines")
     rng = np.random.default_rng(seed)
     task, machine, sink = np.arange(tasks), tasks + np.arange(machines), tasks + machines
-    # A step through the machines from a random start, with a stride that meets no machine twice.
+    # Step through the machines from a random start, with a stride that repeats no machine.
     stride = 1 + rng.integers(0, max(1, (machines - 1) // max(1, choices)), tasks)
     chosen = (rng.integers(0, machines, tasks)[:, None] + stride[:, None] * np.arange(choices)) % machines
     step = np.arange(slots) * max(1, max_cost // 10)
@@ -111,17 +111,17 @@ def network_netgen(
     max_capacity: Size = 1000,
     dear: Share = 0.3,
 ) -> NetworkInstance:
-    """A network of the kind that NETGEN makes: chains that hold a flow, and random arcs around them.
+    """A network like those of NETGEN: chains that carry a feasible flow, and random arcs.
 
-    Every source starts a chain through its share of the other nodes; from the chain's nodes arcs lead to some sinks,
-    among which the source's supply is dealt out. The rest of the arcs join nodes at random. The defaults are the
-    family NETGEN-8 with 2**12 nodes. Source: Klingman, Napier and Stutz, "NETGEN" (1974); reconstructed, so that
-    the numbers differ from the original's.
+    Every source starts a chain through its share of the other nodes; arcs lead from the chain to some sinks, which
+    divide the source's supply. The remaining arcs join random nodes. The defaults are those of the family NETGEN-8
+    with 2**12 nodes. Source: Klingman, Napier and Stutz, "NETGEN" (1974); reconstructed, so the numbers differ from
+    the original's.
 
     - ``nodes``, ``arcs``, ``sources``, ``sinks``, ``supply``: sizes; ``supply`` is the sum over all sources.
-    - ``max_cost``, ``max_capacity``: costs and capacities are drawn from 1 to these; an arc of a chain holds the supply
-      that runs through it.
-    - ``dear``: share of the chains' arcs that cost ``max_cost``, so that the flow they hold is a bad one.
+    - ``max_cost``, ``max_capacity``: costs and capacities are drawn from 1 to these; an arc of a chain has capacity for
+      the chain's supply.
+    - ``dear``: share of the chains' arcs that cost ``max_cost``, so that the flow along the chains is expensive.
     """
     require(nodes >= sources + sinks, f"nodes={nodes}: {sources} sources and {sinks} sinks need as many")
     require(supply >= max(sources, sinks), f"supply={supply}: every source and sink needs a unit")
@@ -131,7 +131,7 @@ def network_netgen(
     order = np.argsort(chain, kind="stable")  # a source comes first in its chain
     follows = chain[order[1:]] == chain[order[:-1]]
     tail, head, room = order[:-1][follows], order[1:][follows], given[chain[order[1:]][follows]]
-    # Each unit of supply is dealt to a sink of its source's few; the first deal reaches every sink.
+    # Assign each unit of supply to one of its source's few sinks; then give every sink at least one unit.
     unit_source = np.repeat(np.arange(sources), given)
     fan = rng.integers(0, sinks, (sources, min(sinks, 8)))
     unit_sink = fan[unit_source, rng.integers(0, fan.shape[1], supply)]
@@ -163,7 +163,7 @@ def network_netgen(
 def _network(
     name: str, comment: str, free: NDArray[np.bool_] | None = None, **columns: NDArray[Any]
 ) -> NetworkInstance:
-    """The network of these columns; arcs that are ``free`` have no upper bound."""
+    """Build a network from columns; ``free`` arcs have no upper bound."""
     plain = {key: tuple(values.tolist()) for key, values in columns.items()}
     if free is not None:
         plain["upper"] = tuple(None if no else bound for bound, no in zip(plain["upper"], free.tolist(), strict=True))

@@ -43,7 +43,7 @@ PAPER_TABLE = {
 
 @dataclass(frozen=True)
 class Step:
-    """A computation of an iteration: floating-point operations per sample and the names it comes after."""
+    """A computation of an iteration: floating-point operations per sample, and the names of its predecessors."""
 
     name: str
     flops: float
@@ -58,7 +58,7 @@ def table(name: str) -> TableRow:
 
 @cache
 def iteration(name: str) -> tuple[Step, ...]:
-    """Computations of one iteration, as many as the paper's table says (see the module's text)."""
+    """Return the computations of one iteration, padded to the count of the paper's table (see the module)."""
     steps = _steps(name)
     missing = PAPER_TABLE[name].computations - len(steps)
     padding = (Step(f"bookkeeping.{k}", 0.0, (steps[k % len(steps)].name,)) for k in range(missing))
@@ -115,7 +115,7 @@ def _lenet() -> Layers:
 
 
 def _alexnet() -> Layers:
-    """AlexNet on 32 x 32 pictures: the table's 82.5 MiB are those of a last feature map of 1 x 1 x 256."""
+    """AlexNet on 32 x 32 pictures: the table's 82.5 MiB imply a last feature map of 1 x 1 x 256."""
     net = Layers(32, 32, 3)
     for k, (filters, kernel, stride, pooled) in enumerate(
         ((96, 11, 4, True), (256, 5, 1, True), (384, 3, 1, False), (384, 3, 1, False), (256, 3, 1, True)), start=1

@@ -1,4 +1,4 @@
-"""Clusters and pods: a testbed like the paper's (three unlike nodes, too many pods), any size, and arrivals of a trace.
+"""Pod placement: a testbed like the paper's (three different nodes, too many pods), any size, and trace arrivals.
 
 Arrivals of the Alibaba GPU-sharing trace follow its published comparison of policies: Weng et al., *Beware of
 Fragmentation*, section 6 (in our words): the pods are shuffled, and randomly drawn copies are added until their
@@ -28,13 +28,13 @@ def kubeflow_testbed(
     pods: Annotated[int, Field(ge=1, le=1000)] = 12,
     draws: Literal["mixed", "digits"] = "mixed",
 ) -> PodInstance:
-    """Three unlike nodes and about a dozen pods with priorities that overflow them.
+    """Three different nodes and about a dozen pods with priorities that exceed their capacity.
 
     The paper's own sizes are lost; those here are ours, drawn so that some pods have to wait.
 
     - ``draws``: ``mixed``: requests of usual sizes (cores run out first). ``digits``: single-digit integers on nodes
-      that are scarce of GPU memory, as the paper says; GPU pods want the label and CPU pods tolerate the taint that set
-      GPU and CPU nodes apart.
+      with scarce GPU memory, as the paper says; GPU pods select the label of GPU nodes, and CPU pods tolerate the taint
+      of CPU nodes.
     """
     rng = np.random.default_rng(seed)
     if draws == "digits":
@@ -61,7 +61,7 @@ def kubeflow_testbed(
 
 
 def _digits(rng: np.random.Generator, name: str, pods: int) -> PodInstance:
-    """Nodes scarce of GPU memory, requests of one digit, priorities at random."""
+    """Nodes with scarce GPU memory, single-digit requests, random priorities."""
     gpu, cpu = {"accelerator": "gpu"}, {"accelerator": "none"}
     nodes = (
         PodNode(name="node-1", cpu_cores=32, memory_gb=32, cards=2, card_gb=9, labels=gpu),
@@ -77,7 +77,7 @@ def _digits(rng: np.random.Generator, name: str, pods: int) -> PodInstance:
     return PodInstance(name=name, nodes=nodes, pods=tuple(made))
 
 
-#: Cores, memory, cards, GB per card, model, and how often.
+#: Cores, memory, cards, GB per card, model, and probability.
 _NODE_TYPES = (
     (32, 128, 0, 0, None, 0.4),
     (64, 256, 0, 0, None, 0.1),
@@ -85,7 +85,7 @@ _NODE_TYPES = (
     (64, 384, 4, 32, "V100", 0.15),
     (96, 768, 8, 24, "A10", 0.1),
 )
-#: Cores, memory, GB per card, cards, and how often.
+#: Cores, memory, GB per card, cards, and probability.
 _POD_TYPES = (
     (2, 4, 0, 1, 0.15),
     (4, 8, 0, 1, 0.15),
@@ -111,7 +111,7 @@ def pods_scale(
 ) -> PodInstance:
     """A cluster of a few node types and pods of a few shapes.
 
-    - ``running``: share of the pods that run already, wherever they fit first; half of those may move at a cost.
+    - ``running``: share of the pods that already run, on the first node that fits; half of them may move at a cost.
     - ``classes``: number of priorities.
     """
     rng = np.random.default_rng(seed)
@@ -153,7 +153,7 @@ def pods_scale(
 
 
 def _start(cluster: PodInstance, rng: np.random.Generator, count: int) -> PodInstance:
-    """Let pods run on the first node, from a random one on, that is large enough."""
+    """Start pods, each on the first node that fits, searching from a random node."""
     view = cluster.arrays
     free = view.capacity[:, 1:].copy()
     cards = [[gb] * many for gb, many in zip(view.card_gb.tolist(), view.cards.tolist(), strict=True)]
@@ -172,9 +172,9 @@ def _start(cluster: PodInstance, rng: np.random.Generator, count: int) -> PodIns
     return cluster.model_copy(update={"pods": tuple(pods)})
 
 
-#: Pods that one instance may have.
+#: Most pods of an instance.
 _MOST = 1_000_000
-#: What the protocol does not use.
+#: Values of fields that the protocol ignores.
 _PLAIN = {"priority": 0, "created_s": None, "deleted_s": None}
 
 
@@ -182,10 +182,10 @@ _PLAIN = {"priority": 0, "created_s": None, "deleted_s": None}
 def openb_arrivals(
     nodes: Path, pods: Path, *, seed: int = 0, load: Annotated[float, Field(gt=0, le=10)] = 1.3
 ) -> PodInstance:
-    """Pods of the openb trace in random order, with random copies, as they are submitted (all of priority 0).
+    """Pods of the openb trace with random copies, in a random order of submission (all of priority 0).
 
     - ``nodes``, ``pods``: ``openb_node_list_*.csv`` and ``openb_pod_list_*.csv``, plain or gzip.
-    - ``load``: GPUs that the pods ask for together, as a share of all GPUs; the last pod is the one that reaches it.
+    - ``load``: Total of the requested GPUs as a share of all GPUs; the last pod is the one that reaches it.
     """
     trace = read_openb(nodes, pods)
     rng = np.random.default_rng(seed)

@@ -16,7 +16,7 @@ from flowlex.instances.extensions import added, load_added, owner
 from flowlex.instances.input_errors import InstanceError, did_you_mean, first_fault
 from flowlex.instances.instance_base import Instance
 
-#: Types of parameters; text from a command line is read as the number that it says.
+#: Types of parameters; text from a command line is converted to these types.
 Count = Annotated[int, Field(ge=0)]
 Size = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -40,7 +40,7 @@ class GeneratorSpec:
         return (self.function.__doc__ or "").strip().partition("\n")[0]
 
 
-#: Generators that are imported.
+#: Generators imported so far.
 GENERATORS: dict[str, GeneratorSpec] = {}
 #: Modules of our own generators.
 _OWN = {
@@ -61,7 +61,7 @@ _OWN = {
 
 
 def all_generators() -> dict[str, GeneratorSpec]:
-    """Return the generators by name, sorted; all are imported now, those of other packages too."""
+    """Import all generators, including those of other packages; return them by name, sorted."""
     for name in _OWN:
         find(name)
     load_added("flowlex.generators", lambda _, name: find(name))
@@ -69,7 +69,7 @@ def all_generators() -> dict[str, GeneratorSpec]:
 
 
 def find(name: str) -> GeneratorSpec | None:
-    """The generator of that name, imported now; None when there is none."""
+    """Import and return the generator with a name; return None if there is none."""
     if name in _OWN:
         importlib.import_module(f"flowlex.instances.generators.{_OWN[name]}")
     elif name not in GENERATORS and (made := added("flowlex.generators", name)) is not None and name not in GENERATORS:
@@ -137,7 +137,7 @@ def generate(name: str, *, seed: int = 0, **parameters: Any) -> Instance:
 
 
 def require(holds: bool, reason: str) -> None:
-    """Refuse parameters that make no instance together."""
+    """Raise `InstanceError` with the reason unless a condition on the parameters holds."""
     if not holds:
         raise InstanceError(reason)
 
@@ -146,7 +146,7 @@ Choice = TypeVar("Choice")
 
 
 def chosen(parameter: str, text: str, table: Mapping[str, Choice], what: str) -> list[Choice]:
-    """What the names between commas mean; ``what`` they are is for the message."""
+    """Look up comma-separated names in a table; ``what`` is their kind, for the error message."""
     wanted = [name.strip() for name in text.split(",")]
     for name in wanted:
         require(name in table, f"{parameter}={text!r}: no {what} is named {name!r}; one of: {', '.join(table)}")

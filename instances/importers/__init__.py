@@ -1,4 +1,4 @@
-"""Public traces and live nodes, read as instances and event logs."""
+"""Importers that read public traces and live clusters as instances and event logs."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ __all__ = ["importers"]
 
 
 def importers() -> Mapping[str, Callable[..., Instance]]:
-    """Return the functions that make an instance of foreign data, by name; other packages add theirs.
+    """Return the functions that read foreign data as an instance, by name, including those of other packages.
 
     See `flowlex.instances.extensions`. ``flowlex import NAME`` runs them.
     """

@@ -5,8 +5,8 @@ their ports, number of reducers, and ``port:MB`` per reducer, the volume that re
 together, in equal parts.
 
 A coflow becomes a job of one computation that waits for all its transfers. Ports count from 0 in the published file;
-one whose ports count from 1 (it names the port with the number of ports, and no port 0) is read as well. What a mapper
-sends to its own port uses no network and is left out.
+a file with ports from 1 (the number of ports is itself a port, 0 is not) is read as well. What a mapper sends to its
+own port does not use the network and is left out.
 
 Source: github.com/coflow/coflow-benchmark (format); the deadline rule is that of deadline experiments with such
 traces: a multiple of the time the coflow would need alone.
@@ -69,7 +69,7 @@ def read_coflow_trace(
     slot_s
         Length of a slot of the planning grid, in seconds.
     unit_mb
-        The smallest amount sent, in MB, whatever the slot: sizes are rounded up to integer units. When None, 1 MB
+        The unit of transfers in MB, for any slot length: sizes are rounded up to integer units. When None, 1 MB
         (every transfer of the published trace is an integer number of MB), or the amount a port sends in a slot, if
         that is less.
     first
@@ -145,7 +145,7 @@ def _check(slack: float, first: int, **positive: float) -> None:
 
 
 def _named(number: int, read: Callable[[], _Found]) -> _Found:
-    """What a line says; its number is the place of what is wrong."""
+    """Parse a line; an error names the line's number."""
     try:
         return read()
     except ValueError as error:
@@ -234,7 +234,7 @@ def _job(coflow: _Coflow, ports: int, base: int, mb_per_s: float, slack: float, 
 
 
 def _left_out(coflows: list[_Coflow], jobs: tuple[Job, ...]) -> str:
-    """What the network never sees of a trace."""
+    """Describe the part of a trace that does not use the network."""
     volume = sum(mb for coflow in coflows for _, mb in coflow.reducers)
     sent = sum(transfer.size_mb for job in jobs for transfer in job.transfers)
     empty = sum(not job.transfers for job in jobs)
@@ -245,7 +245,7 @@ def _left_out(coflows: list[_Coflow], jobs: tuple[Job, ...]) -> str:
 
 
 def _sniff(text: str) -> bool:
-    """Two numbers on the first line, and a ``port:MB`` soon after: no other format here looks so."""
+    """Return whether the first line has two numbers and a ``port:MB`` follows, as in no other format here."""
     return _FIRST.match(text) is not None and _REDUCER.search(text, 0, 100_000) is not None
 
 

@@ -18,10 +18,10 @@ def read_csv_tables(kind: str, paths: Mapping[str, str | Path], fields: Mapping[
     r"""Read an instance from CSV files.
 
     - ``kind``: the kind of instance.
-    - ``paths``: table to file (plain or gzip, UTF-8, a header line, commas).
+    - ``paths``: the file of each table (plain or gzip, UTF-8, a header line, commas).
     - ``fields``: the plain fields of the document, as numbers or text.
 
-    `InstanceError`: names file, line and column of what is wrong.
+    `InstanceError`: the input is wrong; the error names file, line and column.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def read_csv_tables(kind: str, paths: Mapping[str, str | Path], fields: Mapping[
 
 
 def csv_rows(path: str | Path, needs: Sequence[str] = ()) -> Iterator[tuple[int, dict[str, str]]]:
-    """Line and cells by column of each row that is not blank; the header names at least the columns ``needs``."""
+    """Yield line number and cells by column of each non-blank row; the header must have the columns ``needs``."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]

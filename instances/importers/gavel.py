@@ -1,4 +1,4 @@
-"""Measured throughputs as Gavel publishes them (``simulation_throughputs.json``), with jobs drawn over them.
+"""Measured throughputs in Gavel's format (``simulation_throughputs.json``), with randomly drawn jobs.
 
 The file maps GPU type to ``('model', scale)`` to ``null`` (alone, steps/s) or another job type (steps/s of both while
 they share GPUs). Types whose name ends in ``_unconsolidated`` (GPUs spread over servers) are left out.
@@ -32,18 +32,18 @@ def read_gavel(
     slack: float = 0.0,
     seed: int = 0,
 ) -> AllocationInstance:
-    """Read measured throughputs of Gavel's file, plain or gzip, and draw jobs over them.
+    """Read measured throughputs from Gavel's file, plain or gzip, and draw jobs of its job types.
 
     Parameters
     ----------
     jobs, gpus, entities
-        How many jobs; GPUs of each type; users who share the jobs in turn.
+        Number of jobs; GPUs of each type; number of users, who own the jobs in turn.
     sharing, least_gain
         Keep pairs whose speeds, as fractions of the speeds alone, sum to over ``least_gain``.
     jobs_per_hour
         A snapshot of a Poisson process at this rate; 0: all submitted now.
     slack
-        Deadlines at so many times the duration at full speed; 0 for none.
+        Deadline as a multiple of the duration at full speed; 0 for none.
 
     Raises
     ------

@@ -11,17 +11,17 @@ table | columns
 ``machine_attributes`` | 0 time, 1 machine ID, 2 attribute name, 3 attribute value, 4 attribute deleted
 
 Event types of tasks and jobs: 0 submit, 1 schedule, 2 evict, 3 fail, 4 finish, 5 kill, 6 lost, 7 and 8 update. Of
-machines: 0 add, 1 remove, 2 update. Placement is ours to decide, so schedule and evict are left out, but a task that is
-scheduled and was never submitted (its row is missing) arrives then; a task that is submitted again after it failed
-arrives again. Larger priorities are more important there, smaller ones here; an empty one counts as 0, the least. An
-update that changes the priority changes that of all tasks that arrived together; other updates have no effect here.
-A flagged task must not share a machine with another running task of its job; the flag is taken to hold for all tasks
-of the job that arrive with it (the trace hardly mixes them), also against those that arrive later and are flagged.
+machines: 0 add, 1 remove, 2 update. Schedule and evict are left out, because flowlex decides the placement; but a task
+that is scheduled without a submit row arrives then. A task submitted again after a failure arrives again. In the trace
+larger priorities are more important, here smaller ones; an empty priority counts as 0, the least important. A change
+of priority applies to all tasks that arrived together; other updates are ignored.
+A flagged task must not share a machine with another running task of its job. We apply the flag to all tasks of the job
+that arrive with it (the trace hardly mixes them), and against flagged tasks that arrive later.
 
 Operators of constraints: 0 equal, 1 not equal, 2 less than, 3 greater than. A machine without the attribute has the
-empty value, which counts as 0 where numbers are compared. What a task asks for when it arrives holds for its life; CPU
-and memory are kept as its ``demands``. Machines state theirs in an instance with capacities (`google_snapshot`), not in
-an event log, as the live scheduler counts slots. `google_trace_events` counts what it had to leave out or guess.
+empty value, which counts as 0 in comparisons of numbers. A task keeps the requests of its arrival; CPU and memory are
+its ``demands``. Machine capacities are given in an instance (`google_snapshot`), not in an event log, because the live
+scheduler counts slots. `google_trace_events` counts what it had to leave out or guess.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def google_trace_events(
     - ``folder``: holds ``task_events/`` and ``machine_events/`` (each with its parts), and if present ``job_events/``,
       ``machine_attributes/`` and ``task_constraints/``; or the parts themselves named after their table.
     - ``slots_per_unit``: slots of a machine with CPU capacity 1.0 (capacities are normalised in the trace).
-    - ``until_s``: stop here.
+    - ``until_s``: time at which to stop, in seconds.
     - ``different_machines``: keep the rule that tasks of a flagged job run on different machines
       (`FlowJob.different_machines`). It costs the scheduler an arc per flagged job and machine; False leaves it out.
-    - ``counts``: counts, by a few words each, what is left out or guessed; grows as the events are taken.
-    - ``capacity_slots``: machines state their CPU and memory, and have so many slots each; a machine that changes
-      leaves and comes back.
+    - ``counts``: counts what is left out or guessed, by a short description; updated while events are yielded.
+    - ``capacity_slots``: give machines CPU and memory capacities and this many slots; a changed machine is removed and
+      added again.
 
     `InstanceError`: a missing table, or a damaged row (file and line are named).
     """
@@ -134,13 +134,13 @@ class _Translator:
         self, slots_per_unit: int, different_machines: bool, counts: Counter[str], capacity_slots: int | None
     ) -> None:
         self.counts, self.capacity_slots = counts, capacity_slots
-        self.values: dict[str, dict[str, None]] = {}  # of every attribute, over the whole trace
-        self.wants: dict[str, dict[str, tuple[int, list[Constraint]]]] = {}  # since when, by job and task
-        self.batch_of: dict[str, str] = {}  # with what a task arrived
-        self.ranks: dict[str, int] = {}  # priority of what arrived together
+        self.values: dict[str, dict[str, None]] = {}  # all values of each attribute in the trace
+        self.wants: dict[str, dict[str, tuple[int, list[Constraint]]]] = {}  # time and constraints, by job and task
+        self.batch_of: dict[str, str] = {}  # the batch (`FlowJob`) of each task
+        self.ranks: dict[str, int] = {}  # priority of each batch
         self.slots_per_unit = slots_per_unit
         self.different_machines = different_machines
-        self.flagged: set[str] = set()  # jobs whose tasks that arrive now are flagged
+        self.flagged: set[str] = set()  # jobs with flagged tasks among the current arrivals
         self.machines: dict[str, Machine] = {}
         self.attributes: dict[str, dict[str, str]] = {}
         self.alive: dict[str, set[str]] = {}  # tasks by job
@@ -148,7 +148,7 @@ class _Translator:
         self.batches: dict[str, int] = {}
 
     def attribute(self, time: int, row: list[str]) -> Iterable[Part]:
-        """Note an attribute; it counts from the machine's next addition."""
+        """Store an attribute; it takes effect when the machine is next added."""
         self.counts["attributes of machines that are in already"] += row[1] in self.machines
         kept = self.attributes.setdefault(row[1], {})
         if row[4].strip().lower() in ("1", "true"):
@@ -210,7 +210,7 @@ class _Translator:
         return max(0, _TOP - int(cell or 0))
 
     def _update(self, time: int, task: str, row: list[str]) -> Iterator[Part]:
-        """A task changes; only a priority can change here, and that of all that arrived with it."""
+        """Apply an update of a task: only the priority changes, for all tasks that arrived together."""
         yield from self.arrivals(time)
         name, new = self.batch_of.get(task), self._rank(row[8])
         if name is None or not row[8] or new == self.ranks[name]:
@@ -221,7 +221,7 @@ class _Translator:
         yield ev.SetPriority(at_s=time / 1e6, job=name, priority=new)
 
     def constraint(self, time: int, row: list[str]) -> Iterable[Part]:
-        """Note what a task asks of machines; rows of a later time replace those before."""
+        """Store a constraint of a task; rows of a later time replace earlier ones."""
         task, operator, name, value = f"{row[1]}/{int(row[2])}", int(row[3]), row[4], row[5]
         if task in self.alive.get(row[1], ()):
             self.counts["constraints of tasks that are in already"] += 1
@@ -232,7 +232,7 @@ class _Translator:
         return ()
 
     def _asked(self, operator: int, name: str, value: str) -> Iterator[Constraint]:
-        """A comparison as labels: those required, where a machine without the attribute will not do, or forbidden."""
+        """Translate a comparison into required labels (if machines without the attribute fail it) or forbidden ones."""
         if operator not in range(4):
             raise ValueError(f"comparison operator {operator}")
         tests: tuple[Callable[[str], bool], ...] = (
@@ -252,7 +252,7 @@ class _Translator:
             yield Constraint(kind="forbidden", resources=tuple(bad))
 
     def job(self, time: int, row: list[str]) -> Iterator[Part]:
-        """The end of a job ends the tasks of it that the task table forgot."""
+        """At the end of a job, end its tasks whose end is missing in the task table."""
         if int(row[3]) in (_FAIL, _FINISH, _KILL, _LOST):
             for task in sorted(self.alive.get(row[2], ())):
                 yield from self._end(time, row[2], task, finished=False)
@@ -266,7 +266,7 @@ class _Translator:
         yield ev.Finish(at_s=at, task=task) if finished else ev.Cancel(at_s=at, task=task)
 
     def arrivals(self, time: int) -> Iterator[Part]:
-        """Tasks of one job that arrive at one time are one job here."""
+        """Submit the new tasks: those of one job that arrive at one time with one priority form a `FlowJob`."""
         for (job, priority), tasks in self.new.items():
             batch = self.batches[job] = self.batches.get(job, 0) + 1
             name = job if batch == 1 else f"{job}#{batch}"
@@ -288,7 +288,7 @@ def _label(name: str, value: str) -> str:
 
 
 def _number(value: str) -> float:
-    """An attribute as a number: 0 where a machine has none; neither less nor greater where it is no number."""
+    """Return an attribute as a number: 0 if it is empty, NaN (neither less nor greater) if it is no number."""
     try:
         return int(value or 0)
     except ValueError:
@@ -296,12 +296,12 @@ def _number(value: str) -> float:
 
 
 def _demands(row: list[str]) -> dict[str, float]:
-    """What a task asks for, as parts of the largest machine."""
+    """Demands of a task, as fractions of the largest machine."""
     return {name: float(row[k]) for name, k in (("cpu", 9), ("memory", 10)) if row[k]}
 
 
 def _flag(cell: str) -> bool:
-    """A cell that is 0 or 1, or empty where it is not known."""
+    """Parse a cell that is 0, 1 or empty (unknown)."""
     text = cell.strip().lower()
     if text not in ("", "0", "1", "false", "true"):
         raise ValueError(f"different machines is {cell!r}, not 0 or 1")

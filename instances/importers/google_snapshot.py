@@ -1,7 +1,7 @@
-"""What the public Google cluster trace of 2011 holds at one time, as an instance with capacities.
+"""A snapshot of the public Google cluster trace of 2011, as an instance with capacities.
 
-Machines state CPU and memory as parts of the largest machine, as the trace does, and tasks ask for parts of them. Where
-tasks ran is not taken over: all wait, to be placed. See `flowlex.instances.importers.google` for the tables.
+CPU and memory of machines and tasks are fractions of the largest machine, as in the trace. The trace's placement is
+dropped: all tasks wait. See `flowlex.instances.importers.google` for the tables.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def google_snapshot(
     most_jobs: int | None = None,
     counts: Counter[str] | None = None,
 ) -> FlowInstance:
-    """Read machines and tasks that are there ``at_s`` seconds after the trace begins.
+    """Read the machines and tasks present ``at_s`` seconds after the start of the trace.
 
-    A machine has ``slots``, whatever tasks ask for; only the first ``most_jobs`` jobs that are there are read. Other
+    Each machine has ``slots`` slots. Only the first ``most_jobs`` of the jobs present are read. Other
     parameters and errors are those of `google_trace_events`.
     """
     if slots < 1:

@@ -1,14 +1,14 @@
 """Nodes and pods of a Kubernetes cluster (``kubectl get nodes,pods -A -o json``) as pod placement.
 
-Pods that run are facts: no rule judges them, and together they use at most what their node has. A waiting pod may run
-where the filters of the default scheduler let it: resources, node selector and affinity, taints, pod affinity and
-anti-affinity, topology spread, host ports, volumes. Which nodes these leave is computed here; what waiting pods decide
-among themselves becomes a rule of the instance. A pod that cannot be stated stays pending with the reason
+Running pods are given: no rule applies to them, and together they use at most the capacity of their node. A waiting
+pod may run where the filters of the default scheduler allow it: resources, node selector and affinity, taints, pod
+affinity and anti-affinity, topology spread, host ports, volumes. The nodes that pass are computed here; constraints
+among waiting pods become rules of the instance. A pod that cannot be expressed stays pending with the reason
 (`PodInstance.pending`).
 
 GPUs are whole cards (``nvidia.com/gpu``), GB of one card (a resource named ``*/gpu-mem``, with
 ``*/gpu-core.percentage`` for a share of its compute), or thousandths (annotations ``alibabacloud.com/gpu-milli`` and
-``gpu-count``). Which cards a running pod uses is read where an annotation says so (``flowlex/cards``,
+``gpu-count``). The cards of a running pod are read from an annotation, if there is one (``flowlex/cards``,
 ``alibabacloud.com/gpu-index``, ``ALIYUN_COM_GPU_MEM_IDX``).
 """
 
@@ -43,7 +43,7 @@ from flowlex.instances.importers.kubernetes_waiting_pods import Draft
 from flowlex.instances.input_errors import InstanceError, counted, first_fault
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 
-#: So many different sets of nodes at most: each is a label of the nodes in it.
+#: Most different sets of nodes; each set becomes a label of its nodes.
 _SETS = 500
 #: Schedulers whose waiting pods are placed: their filters, and the pod groups of the last two, are read.
 _SCHEDULERS = ("default-scheduler", "volcano", "scheduler-plugins-scheduler")
@@ -51,7 +51,7 @@ _SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class KubernetesWarning(UserWarning):
-    """Objects state what an instance does not say; it is counted."""
+    """Objects contain features that an instance cannot express; the message counts them."""
 
 
 def read_kubernetes(
@@ -62,7 +62,7 @@ def read_kubernetes(
     - ``path``: JSON documents with Node and Pod objects; ResourceQuota, PodGroup, PriorityClass, Namespace,
       PersistentVolumeClaim, PersistentVolume and StorageClass objects are read where they are listed. Gzip too.
     - ``card_gb``: memory of cards of nodes without the label ``nvidia.com/gpu.memory`` (MiB).
-    - ``preempt_below``: running pods of a lower priority may be stopped, at cost 1 each; None: none may.
+    - ``preempt_below``: running pods of a lower priority may be preempted, at cost 1 each; None: no preemption.
     - ``scheduler``: waiting pods of these schedulers (``schedulerName``) are placed, ``any``: of all; None: of the
       default scheduler, Volcano and the coscheduling plugin.
 
@@ -79,7 +79,7 @@ def instance_of(
     preempt_below: int | None = None,
     scheduler: list[str] | None = None,
 ) -> PodInstance:
-    """The instance of a cluster that has been read (``path`` names it in messages), which stays as it is."""
+    """Return the instance of a cluster without changing the cluster; ``path`` names it in messages."""
     cluster = replace(cluster, pending=dict(cluster.pending), counts=cluster.counts.copy())
     usable = _facts(cluster)
     if not usable:
@@ -89,7 +89,7 @@ def instance_of(
     _leave_to_others(cluster, scheduler)
     _count_preferences(cluster)
     counts, left = cluster.counts.copy(), -1
-    while left != len(cluster.pending):  # who stays pending changes the rules of the others
+    while left != len(cluster.pending):  # each pod that stays pending changes the rules of the others
         left, cluster.counts = len(cluster.pending), counts.copy()
         instance = _stated(cluster, usable, card_gb, preempt_below)
     known = {queue.name for queue in queues}
@@ -107,7 +107,7 @@ def instance_of(
 
 
 def _facts(cluster: Cluster) -> set[str]:
-    """Nodes that the instance has: with cores and memory, and nothing on them that cannot be read."""
+    """Return the nodes of the instance: those with cores and memory on which every pod can be read."""
     usable = {
         name for name, node in cluster.nodes.items() if node.allocatable.get("cpu") and node.allocatable.get("memory")
     }
@@ -126,7 +126,7 @@ def _facts(cluster: Cluster) -> set[str]:
 
 
 def _leave_to_others(cluster: Cluster, wanted: list[str] | None) -> None:
-    """Leave the pods of schedulers that are not wanted, and count what is placed in the name of others."""
+    """Leave pods of unwanted schedulers pending, and count pods that are placed on behalf of another scheduler."""
     waiting = Counter(pod.scheduler for pod in cluster.waiting if pod.name not in cluster.pending)
     placed = {*waiting} if "any" in (wanted or ()) else {*(wanted or _SCHEDULERS)}
     for pod in cluster.waiting:
@@ -141,7 +141,7 @@ def _leave_to_others(cluster: Cluster, wanted: list[str] | None) -> None:
 
 
 def _count_preferences(cluster: Cluster) -> None:
-    """Count what the scheduler only prefers."""
+    """Count the pods with preferences (soft rules), which are not read."""
     for pod in cluster.waiting:
         try:
             rules = (pod.spec.get("affinity") or {}).values()
@@ -159,7 +159,7 @@ def _count_preferences(cluster: Cluster) -> None:
 
 
 def _stated(cluster: Cluster, usable: set[str], card_gb: float, preempt_below: int | None) -> dict[str, Any]:
-    """Fields of the instance, given who stays pending; leaves more pods pending where it must."""
+    """Return the fields of the instance, given the pending pods; may leave more pods pending."""
     names = list(cluster.nodes)
     draft = Draft(cluster, names, sum(1 << k for k, name in enumerate(names) if name in usable))
     gangs = read_gangs(cluster)
@@ -191,7 +191,7 @@ def _stated(cluster: Cluster, usable: set[str], card_gb: float, preempt_below: i
 
 
 def _choose(draft: Draft, pod: KubePod) -> None:
-    """Nodes that the pod selects and whose taints it tolerates."""
+    """Restrict a pod to the nodes that it selects and whose taints it tolerates."""
     draft.allowed[pod.name] = (1 << len(draft.names)) - 1
     nodes = draft.cluster.nodes.values()
     chosen = draft.of_spec(pod, "chosen", lambda: draft.mask(node.name for node in nodes if pod.chooses(node)))
@@ -204,9 +204,9 @@ def _choose(draft: Draft, pod: KubePod) -> None:
 
 
 def _wishes(draft: Draft, cards: Cards) -> dict[str, dict[str, Any]]:
-    """Labels and tolerations that let each waiting pod run where it is allowed, and nowhere else.
+    """Return labels and tolerations that admit each waiting pod to exactly its allowed nodes.
 
-    As the pod states them where that says it; else a label of its own on the allowed nodes.
+    These are the pod's own if they suffice; otherwise a new label on the allowed nodes.
     """
     nodes = [draft.cluster.nodes[name] for name in draft.names if draft.bit[name] & draft.usable]
     taints = sorted({taint for node in nodes for taint in (*node.taints, *node.closed)})
@@ -231,7 +231,7 @@ def _wishes(draft: Draft, cards: Cards) -> dict[str, dict[str, Any]]:
 def _plain_wish(
     draft: Draft, cards: Cards, pod: KubePod, nodes: Sequence[KubeNode], taints: Sequence[Taint]
 ) -> tuple[int, dict[str, Any]]:
-    """Node selector and tolerations as the pod states them, and the nodes that these alone allow."""
+    """Return the nodes that the pod's own node selector and tolerations allow, and the latter two as fields."""
     wanted = {str(key): str(value) for key, value in (pod.spec.get("nodeSelector") or {}).items()}
     tolerated = {taint for taint in taints if tolerates(pod.spec.get("tolerations") or (), taint)}
     plain = [
@@ -239,7 +239,7 @@ def _plain_wish(
         for node in nodes
         if wanted.items() <= node.labels.items() and {*node.taints, *node.closed} <= tolerated
     ]
-    if pod.requests.keys() & cards.stated - {"cpu", "memory"}:  # nodes without cards close themselves
+    if pod.requests.keys() & cards.stated - {"cpu", "memory"}:  # nodes without cards cannot run the pod anyway
         plain = [name for name in plain if cards.of[name][0]]
     wish = {"node_labels": wanted, "tolerations": tuple(taint.text for taint in taints if taint in tolerated)}
     return draft.mask(plain), wish
@@ -264,9 +264,9 @@ def _node(draft: Draft, cards: Cards, name: str, extra: Mapping[str, int]) -> Po
 def _waiting(
     draft: Draft, cards: Cards, pod: KubePod, wishes: Mapping[str, dict[str, Any]], modest: int | None
 ) -> Pod | None:
-    """A pod to be placed; None where the instance cannot say what it asks for.
+    """Return a pod to be placed; None if the instance cannot express what it requests.
 
-    ``modest``: the least priority of what may be stopped; a pod that must not preempt ranks no higher.
+    ``modest`` is the lowest priority of preemptible pods; a pod that must not preempt gets at most this priority.
     """
     try:
         return Pod(
@@ -287,13 +287,13 @@ def _waiting(
 
 
 _HOST = "kubernetes.io/hostname"
-#: Taints that say in what state a node is: cordoned, not ready, short of memory, starting, going.
+#: Prefixes of taints for a node's state: cordoned, not ready, short of memory, starting, being removed.
 _STATES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
 _MORE = re.compile(r"\s*(\d{1,4})\s+nodes?\s+of\s+(\S+)\s*")
 
 
 def with_nodes(cluster: Cluster, wanted: str) -> tuple[Cluster, int]:
-    """The cluster with empty, ready nodes like one of its own (``2 nodes of n1``), and how many these are."""
+    """Add empty, ready copies of a node (``2 nodes of n1``); return the new cluster and the number of copies."""
     found = _MORE.fullmatch(wanted)
     if found is None or not int(found[1]):
         raise InstanceError(f"expected such as '2 nodes of n1', got {wanted!r}")
@@ -313,7 +313,7 @@ def with_nodes(cluster: Cluster, wanted: str) -> tuple[Cluster, int]:
 def after(
     cluster: Cluster, instance: PodInstance, placement: Mapping[str, str], cards: Mapping[str, Sequence[int]]
 ) -> Cluster:
-    """The cluster once a placement has come about: bound pods run, pods that stopped are gone."""
+    """Return the cluster after a placement: bound pods run, stopped pods are gone."""
     stopped = {pod.name for pod in instance.pods if pod.node is not None and placement.get(pod.name) != pod.node}
     running = [pod for pod in cluster.running if pod.name not in stopped]
     for pod in cluster.waiting:
@@ -330,10 +330,10 @@ def after(
 def movable_instance(
     cluster: Cluster, path: str | Path, *, card_gb: float = 16.0, scheduler: list[str] | None = None
 ) -> PodInstance:
-    """The running pods alone; those with GPUs that a controller makes anew may move, at cost 1.
+    """Return the instance of the running pods; those with GPUs that a controller recreates may move at cost 1.
 
-    Where a pod may move is what the scheduler's filters allow it. Pods of DaemonSets, static pods, pods that are being
-    deleted, of other schedulers, and those that a PodDisruptionBudget keeps stay.
+    A pod may move where the scheduler's filters allow it. Static pods, pods of DaemonSets and of other schedulers, pods
+    that are being deleted and pods that a PodDisruptionBudget protects stay.
     """
     able = {pod.name: pod for pod in cluster.running if _may_move(pod)}
     moving = {name: able[name] for name in able if name in evictable(cluster, able.values())}

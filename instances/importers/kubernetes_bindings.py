@@ -1,4 +1,4 @@
-"""What to tell Kubernetes so that a placement comes about: evictions, then bindings in an order that works."""
+"""Kubernetes objects that carry out a placement: evictions, then bindings in a feasible order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 
 @dataclass(frozen=True)
 class Plan:
-    """Objects in the order in which they have to be created, and the pods that wait after all, with the reason."""
+    """Objects in the order in which they must be created, and pods that must wait after all, with the reason."""
 
     items: list[dict[str, Any]] = field(default_factory=list)
     waits: dict[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Plan:
 
 
 class _Evenness:
-    """Pods of a spread by domain, while pods are bound one by one."""
+    """Counts the pods of a topology spread by domain while pods are bound one by one."""
 
     def __init__(self, spread: PodSpread, instance: PodInstance, placement: Mapping[str, str]) -> None:
         self.skew, self.over = spread.skew or 0, spread.over
@@ -57,9 +57,9 @@ class _Evenness:
 
 
 def _ordered(instance: PodInstance, placement: Mapping[str, str]) -> tuple[list[Pod], list[str]]:
-    """Pods that start, in an order in which each keeps the topology spread when it is bound; names of those left over.
+    """Order the starting pods so that every binding keeps the topology spread; also return names of pods left over.
 
-    Only several constraints at once can leave pods over; the next placement takes them up.
+    Pods are left over only under several constraints at once; the next placement takes them.
     """
     node = {each.name: each for each in instance.nodes}
     even = {spread.name: _Evenness(spread, instance, placement) for spread in instance.spreads if spread.skew}
@@ -76,7 +76,7 @@ def _ordered(instance: PodInstance, placement: Mapping[str, str]) -> tuple[list[
             else:
                 later.append(pod)
         if len(later) == len(waits):
-            gangs = {pod.gang for pod in later} - {None}  # a gang goes whole or not at all
+            gangs = {pod.gang for pod in later} - {None}  # a gang is bound completely or not at all
             stuck = [pod.name for pod in later] + [pod.name for pod in ordered if pod.gang in gangs]
             return [pod for pod in ordered if pod.gang not in gangs], stuck
         waits = later
@@ -91,14 +91,14 @@ def plan(
     *,
     now_ns: int = 0,
 ) -> Plan:
-    """The objects that bring a placement about: first Evictions, whose pods have to be gone, then Bindings.
+    """Return the objects that carry out a placement: first Evictions, whose pods have to be gone, then Bindings.
 
     The controller of a pod that stops or moves makes a new one; the annotation ``flowlex/replacement`` names it and its
     node. A pod of a StatefulSet keeps its name, so that its Binding follows.
 
-    ``cluster`` are the objects that the instance was read from. With them, an Eviction has the pod's grace and holds
-    for this pod only (uid), one that a PodDisruptionBudget forbids is left out with all that counts on it, a Binding
-    holds for the pod as it was seen (uid, resourceVersion), and cards are told to the device plugin that the pod asks.
+    ``cluster`` holds the objects that the instance was read from. With it, Evictions have the pod's grace period and
+    apply to this pod only (uid); those that a PodDisruptionBudget forbids are left out with all that depends on them.
+    Bindings apply to the pod as read (uid, resourceVersion), and cards are reported to the pod's device plugin.
     """
     known = {} if cluster is None else {pod.name: pod for pod in (*cluster.running, *cluster.waiting)}
     budgets = None if cluster is None else Budgets(cluster)
@@ -131,7 +131,7 @@ def plan(
     found.waits.update(
         dict.fromkeys(later, "no order of bindings keeps its topology spread; the next placement takes it")
     )
-    if not ordered:  # nothing takes the place of pods that stop
+    if not ordered:  # nothing is bound in place of the stopped pods
         stopped = [item for item in found.items if pod_of(item) not in placement]
         found.waits.update(
             (pod_of(item), "it goes on where it runs, as nothing is bound in its place") for item in stopped
@@ -144,7 +144,7 @@ def plan(
 
 
 def _hinders(pod: Pod, placement: Mapping[str, str], staying: Sequence[Pod]) -> str | None:
-    """A pod that stays though it should have gone, and whose resources or rules a starting pod may count on."""
+    """Return a pod that stays instead of stopping, and whose resources or rules a starting pod may need."""
     for other in staying:
         rules = {*other.spreads, *other.resources} & {*pod.spreads, *pod.resources}
         if other.node == placement[pod.name] or rules or (other.queue is not None and other.queue == pod.queue):
@@ -230,10 +230,10 @@ def script(found: Plan) -> str:
 
 
 def manifests(path: str | Path, instance: PodInstance, found: Plan, placement: Mapping[str, str]) -> dict[str, Any]:
-    """The objects of a cluster, patched: a List of the Pods that start or move, with ``nodeName`` and their cards.
+    """Return a List of the Pods that start or move, with ``nodeName`` and their cards.
 
-    What a server adds (status, uid, ..) is left out, so that they can be created anew. Pods that move or stop come as
-    Evictions first; a controller makes those that it owns again by itself, so no manifest is given for them.
+    Fields that a server adds (status, uid, ..) are left out, so that the Pods can be created again. Evictions of pods
+    that move or stop come first; pods that a controller recreates have no manifest.
     """
     objects = {
         f"{item['metadata'].get('namespace') or 'default'}/{item['metadata']['name']}": item

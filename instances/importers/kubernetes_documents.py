@@ -1,4 +1,4 @@
-"""Objects as ``kubectl`` prints them, JSON or YAML, one after the other: a file is never in memory as a whole."""
+"""Read objects as ``kubectl`` prints them, JSON or YAML, one by one; a JSON file is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowlex.instances.instance_base import InstanceError
 
 COMMAND = "`kubectl get nodes,pods -A -o json` prints them"
 _CHUNK = 1 << 20
-#: Characters of one object at most, and of a YAML file, which is read whole.
+#: Most characters of one object, and of a YAML file, which is read at once.
 _LARGEST = 1 << 26
 _MOST = 5_000_000
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -30,7 +30,7 @@ class _Text:
         self._line, self._column = 1, 0
 
     def more(self) -> bool:
-        """Read on; False at the end."""
+        """Read the next piece; return False at the end."""
         if self.ended:
             return False
         gone = self.text[: self.at]
@@ -59,7 +59,7 @@ class _Text:
                 return ""
 
     def value(self) -> Any:
-        """The JSON value that begins here."""
+        """Parse the JSON value at this position."""
         self.peek()
         while True:
             failed = None
@@ -75,7 +75,7 @@ class _Text:
                 raise self.damaged(failed.msg, failed.pos)
 
     def take(self, expected: str) -> str:
-        """Go past one of the characters."""
+        """Consume one of the expected characters."""
         found = self.peek()
         if not found or found not in expected:
             raise self.damaged(f"Expecting {' or '.join(map(repr, expected))}", self.at)
@@ -96,7 +96,7 @@ class _Text:
 
 
 def _values(text: _Text, place: str, kind: str) -> Iterator[tuple[str, Any, str]]:
-    """Place, object and kind of everything in the JSON value that begins here; Lists are opened."""
+    """Yield place, object and kind of everything in the JSON value at this position; Lists are expanded."""
     first = text.peek()
     if first == "[":
         yield from _array(text, place, kind)
@@ -135,7 +135,7 @@ def _array(text: _Text, place: str, kind: str) -> Iterator[tuple[str, Any, str]]
 
 
 def _tree(place: str, item: Any, kind: str, seen: set[int]) -> Iterator[tuple[str, Any, str]]:
-    """The same of a document that is in memory."""
+    """Yield the same for a document in memory."""
     inner = item if isinstance(item, list) else item.get("items") if isinstance(item, dict) else None
     if not isinstance(inner, list):
         yield place, item, kind
@@ -176,7 +176,7 @@ def _yaml(text: _Text) -> Iterator[tuple[str, Any, str]]:
 
 
 def objects_of(path: str | Path) -> Iterator[tuple[str, Any, str]]:
-    """Kind, object and place of everything listed, Lists within Lists too; the kind is empty where there is none.
+    """Yield kind (empty if there is none), object and place of everything listed, including nested Lists.
 
     The path is a file, plain or gzip, or ``-`` for standard input.
     """

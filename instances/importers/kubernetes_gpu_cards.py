@@ -1,4 +1,4 @@
-"""GPU cards of nodes, what pods ask of them, and the pods that run, which use at most what there is."""
+"""GPU cards of nodes, the GPU requests of pods, and running pods with their use capped at the capacity."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MILLI, _COUNT = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count"
 #: Annotations that name the cards of a running pod: ours, and those of two device plugins.
 _NOTES = ("flowlex/cards", "alibabacloud.com/gpu-index", "ALIYUN_COM_GPU_MEM_IDX")
 _GB, _COMPUTE = "/gpu-mem", "/gpu-core.percentage"
-#: More cards than a node of an instance has: time slices of cards, which are a resource like others.
+#: Most cards of a node in an instance; larger counts are time slices, which become an ordinary resource.
 _MANY = 64
 
 
@@ -31,7 +31,7 @@ _MANY = 64
 class Cards:
     """Cards of the nodes: number, GB of each, model.
 
-    ``stated`` are the resources that fields of the instance say, so that no other rule has to.
+    ``stated`` are the resources that fields of the instance cover, so that they need no other rule.
     """
 
     whole: bool
@@ -39,7 +39,7 @@ class Cards:
     stated: frozenset[str] = frozenset({"cpu", "memory"})
 
     def asked(self, pod: KubePod) -> dict[str, Any]:
-        """Fields of a pod: what it asks of cards."""
+        """Fields of a pod for its GPU request."""
         wanted, notes = pod.requests, pod.notes
         cards = wanted.get(GPU, 0) if self.whole else 0
         memory = next((amount for name, amount in sorted(wanted.items()) if name.endswith(_GB)), 0)
@@ -59,7 +59,7 @@ class Cards:
         }
 
     def running(self, draft: Draft, preempt_below: int | None) -> list[Pod]:
-        """The pods that run; on nodes that they overfill, less than they ask for, and nobody may be stopped."""
+        """Return the running pods; on overfull nodes their requests are reduced and no pod may be stopped."""
         taints = {t.text for node in draft.cluster.nodes.values() for t in (*node.taints, *node.closed)}
         on: dict[str, list[KubePod]] = {}
         least = [pod for pod in draft.cluster.running if preempt_below is not None and pod.priority < preempt_below]
@@ -94,7 +94,7 @@ class Cards:
         return [made[pod.name] for pod in draft.cluster.running if pod.name in made]
 
     def _on_cards(self, name: str, pods: list[KubePod]) -> dict[str, dict[str, Any]]:
-        """By running pod of a node, the cards that it uses; where they do not pack, the node has no cards for pods."""
+        """Return the cards that each running pod of a node uses; if they do not fit, the node offers no cards."""
         many, memory, model = self.of[name]
         found: dict[str, dict[str, Any]] = {}
         free = [[Fraction(str(memory)), Fraction(1)] for _ in range(many)]
@@ -116,13 +116,13 @@ class Cards:
 
 
 def _order(asked: Mapping[str, Any], memory: float) -> tuple[bool, float]:
-    """Those whose cards are known first, then the largest."""
+    """Sort key: pods with known cards first, then the largest requests."""
     need = asked["gpu_memory_gb"] + asked["gpu_share"] * memory
     return asked["node_cards"] is None, -need * asked["gpu_cards"]
 
 
 def _take(asked: Mapping[str, Any], free: list[list[Fraction]], memory: float) -> bool:
-    """Put a pod on its cards, or on the fullest that take it."""
+    """Put a pod on its cards, or on the fullest cards that fit it (best fit)."""
     need = Fraction(str(asked["gpu_memory_gb"])) + Fraction(str(asked["gpu_share"])) * Fraction(str(memory))
     part, cards = Fraction(str(asked["gpu_compute"])), asked["node_cards"]
     able = [k for k, (left, compute) in enumerate(free) if left >= need and compute >= part]
@@ -137,12 +137,12 @@ def _take(asked: Mapping[str, Any], free: list[list[Fraction]], memory: float) -
 
 
 def _short(name: str) -> str:
-    """A name that an instance takes."""
+    """Shorten a name to the length that an instance allows."""
     return name if len(name) <= 200 else f"{name[:180]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
 def cards_in_use(pod: KubePod, wanted: int, many: int) -> tuple[int, ...] | None:
-    """The cards that its annotations name, such as ``0,2`` or ``0-2``; None where they do not say it.
+    """Return the cards that its annotations name, such as ``0,2`` or ``0-2``; None if they name none.
 
     ``wanted``: how many it uses; ``many``: how many its node has.
     """
@@ -154,7 +154,7 @@ def cards_in_use(pod: KubePod, wanted: int, many: int) -> tuple[int, ...] | None
 
 
 def card_notes(pod: KubePod | None, cards: Sequence[int], now_ns: int) -> dict[str, str]:
-    """Annotations that tell which cards a pod gets: ours, and those of the device plugin that it asks, where known.
+    """Return annotations for the cards of a pod: ours, and those of its device plugin, if known.
 
     The public GPU-sharing plugins read ``ALIYUN_COM_GPU_MEM_IDX`` (one card, by GB) or ``alibabacloud.com/gpu-index``.
     """
@@ -175,7 +175,7 @@ def card_notes(pod: KubePod | None, cards: Sequence[int], now_ns: int) -> dict[s
 
 
 def cards_of_nodes(cluster: Cluster, card_gb: float) -> Cards:
-    """Read the cards of all nodes, with those that running pods hold though they are no longer allocatable."""
+    """Read the cards of all nodes, including cards that running pods hold but are no longer allocatable."""
     held: dict[str, int] = {}
     for pod in cluster.running:
         held[str(pod.node)] = held.get(str(pod.node), 0) + pod.requests.get(GPU, 0)
@@ -189,7 +189,7 @@ def cards_of_nodes(cluster: Cluster, card_gb: float) -> Cards:
 
 
 def _said_by_cards(cluster: Cluster, cards: Cards) -> set[str]:
-    """Resources of shared cards of which every node has what its cards have together, or nothing."""
+    """Return resources of shared cards whose amount on every node is the total of its cards, or 0."""
     pods = [pod for pod in (*cluster.waiting, *cluster.running) if pod.name not in cluster.pending]
     names = {what for node in cluster.nodes.values() for what in node.allocatable}
     names |= {what for pod in pods for what in pod.requests}

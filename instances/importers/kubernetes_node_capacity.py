@@ -1,4 +1,4 @@
-"""What nodes have left for pods: extended resources, storage, pods per node, volumes to attach, ports, disks."""
+"""Free capacity of nodes: extended resources, storage, pods per node, attachable volumes, ports, disks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flowlex.instances.importers.kubernetes_resources import shown
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft
 
 _ANY = "0.0.0.0"
-#: Disks that pods name themselves, without a claim, and what tells two of them apart.
+#: Disks that pods name directly, without a claim, and the fields that identify a disk.
 _DISKS = {
     "gcePersistentDisk": ("pdName",),
     "awsElasticBlockStore": ("volumeID",),
@@ -23,9 +23,9 @@ _DISKS = {
 
 
 def read_capacities(draft: Draft, stated: frozenset[str]) -> dict[str, dict[str, int]]:
-    """Close nodes to pods that ask for more than is left there; by node, capacities that pods compete for.
+    """Exclude nodes with too little left for a pod; return, by node, the capacities that pods compete for.
 
-    ``stated`` are resources that the instance has fields for: of these only what a node does not have closes it.
+    ``stated`` are resources with a field in the instance: for these only the node's total excludes it.
     """
     _close_nominated(draft)
     short = dict[tuple[str, int], int]()
@@ -70,7 +70,7 @@ def _contended(draft: Draft, stated: frozenset[str], found: dict[str, dict[str, 
 
 
 def _ports(draft: Draft, found: dict[str, dict[str, int]]) -> None:
-    """A port of a node is a resource of one unit for each address that is named; all addresses together are each."""
+    """Make a port of a node a resource of one unit for each named address; ``0.0.0.0`` uses them all."""
     named: dict[tuple[str, int], set[str]] = {}
     waits: Counter[tuple[str, int]] = Counter()
     for pod in (*draft.cluster.running, *draft.waiting):
@@ -91,7 +91,7 @@ def _ports(draft: Draft, found: dict[str, dict[str, int]]) -> None:
 
 
 def _close_nominated(draft: Draft) -> None:
-    """Close a node on which room is made for a pod (``nominatedNodeName``) to pods that are no more important."""
+    """Reserve a node being freed for a pod (``nominatedNodeName``): exclude it for pods of no higher priority."""
     rooms: dict[str, list[KubePod]] = {}
     for pod in draft.cluster.waiting:
         node = str((pod.item.get("status") or {}).get("nominatedNodeName") or "")
@@ -110,7 +110,7 @@ def _close_nominated(draft: Draft) -> None:
 
 
 def _disks(draft: Draft, found: dict[str, dict[str, int]]) -> None:
-    """Disks that pods name themselves: on a node one pod uses such a disk, or several that only read it."""
+    """Limit each disk that pods name directly: on a node, one pod uses it or several only read it."""
     users: dict[str, dict[str, bool]] = {}
 
     def note(pod: KubePod) -> None:
@@ -128,7 +128,7 @@ def _disks(draft: Draft, found: dict[str, dict[str, int]]) -> None:
     for number, (disk, of) in enumerate(sorted(users.items()), 1):
         asked = {name: len(of) if writes else 1 for name, writes in of.items()}
         for (other, _), names in running.items():
-            if other == disk:  # facts: together they hold what there is, at most
+            if other == disk:  # running pods are given: together they hold at most the amount
                 asked |= dict.fromkeys(names, 1)
                 asked |= {name: len(of) - len(names) + 1 for name in [n for n in names if of[n]][:1]}
         what = f"disk {number}, {disk}"[:150]
@@ -139,7 +139,7 @@ def _disks(draft: Draft, found: dict[str, dict[str, int]]) -> None:
 
 
 def _named(pod: KubePod) -> dict[str, bool]:
-    """Disks that a pod names itself, and whether it needs each for itself."""
+    """Return the disks that a pod names directly, and whether it needs each exclusively."""
     found: dict[str, bool] = {}
     for volume in pod.spec.get("volumes") or ():
         for kind in _DISKS.keys() & volume.keys():

@@ -1,6 +1,6 @@
-"""Nodes and pods of a cluster, read one by one, with what decides a binding and nothing else.
+"""Nodes and pods of a cluster, read one by one with only the fields that matter for a binding.
 
-No single object ends a reading: what cannot be understood is counted, with its place and the reason.
+A malformed object does not stop the import: it is counted, with its place and the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flowlex.instances.instance_base import InstanceError
 
 Item = Mapping[str, Any]
 _T = TypeVar("_T")
-#: What an object of another shape than Kubernetes documents raises when it is read.
+#: Exceptions from reading an object that does not have the documented Kubernetes structure.
 ANY_ERROR = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
 _NOT_READY = "node.kubernetes.io/not-ready"
 _CONDITIONS = {
@@ -56,16 +56,16 @@ _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_
 
 @dataclass(frozen=True, eq=False)
 class KubeNode:
-    """A node: its labels, the taints that keep pods away, what pods may request."""
+    """A node: its labels, the taints that exclude pods, and its allocatable resources."""
 
     name: str
     labels: dict[str, str]
     taints: tuple[Taint, ...]
-    """Those of its specification that keep pods away."""
+    """Taints of its specification that exclude pods."""
     closed: tuple[Taint, ...]
-    """What it has to be tolerated for beside them: cordoned, not ready."""
+    """Further taints from its state that pods must tolerate: cordoned, not ready."""
     allocatable: Amounts
-    """Empty where it could not be read: the node takes no pod."""
+    """Empty if it could not be read; the node then takes no pod."""
 
     def open_to(self, spec: Item) -> bool:
         """Whether a pod tolerates its taints."""
@@ -73,7 +73,7 @@ class KubeNode:
 
 
 class Kind(NamedTuple):
-    """What selectors of pods look at: pods of one kind are matched together."""
+    """The properties that pod selectors use; pods of one kind are matched at once."""
 
     namespace: str
     labels: frozenset[tuple[str, str]]
@@ -87,12 +87,12 @@ class KubePod:
     """``namespace/name``."""
     item: Item
     spec: Item
-    """Its specification, which pods of one template share, without the node."""
+    """Its specification without the node; pods of one template share it."""
     node: str | None = None
     """Where it runs or is bound to."""
     priority: int = 0
     memo: dict[str, Any] = field(default_factory=dict)
-    """What was found out about the specification, for all pods that share it."""
+    """Cached results about the specification, for all pods that share it."""
 
     @property
     def namespace(self) -> str:
@@ -106,7 +106,7 @@ class KubePod:
 
     @property
     def static(self) -> bool:
-        """Whether the kubelet of its node runs it, whatever becomes of the Pod object."""
+        """Whether the kubelet of its node runs it regardless of the Pod object."""
         owners = self.item["metadata"].get("ownerReferences") or ()
         return "kubernetes.io/config.mirror" in self.notes or any(
             isinstance(owner, dict) and owner.get("kind") == "Node" for owner in owners
@@ -129,7 +129,7 @@ class KubePod:
 
     @cached_property
     def kind(self) -> Kind:
-        """What selectors look at."""
+        """The properties that selectors use."""
         return Kind(self.namespace, frozenset(self.labels.items()))
 
     @cached_property
@@ -139,12 +139,12 @@ class KubePod:
 
     @cached_property
     def requests(self) -> Amounts:
-        """What the scheduler reserves for it; ``pods`` is the pod itself."""
+        """Resources that the scheduler reserves for it; ``pods`` counts the pod itself."""
         return self._resizable("requests", lambda item: requests(item) | {"pods": 1})
 
     @cached_property
     def limits(self) -> Amounts:
-        """What quotas of limits count for it."""
+        """Its limits, as quotas count them."""
         return self._resizable("limits", limits)
 
     @cached_property
@@ -157,7 +157,7 @@ class KubePod:
         return work(self.item) if any(status.get(name) for name in _IN_STATUS) else self._shared(what, work)
 
     def _shared(self, what: str, work: Callable[[Item], _T]) -> _T:
-        """What is found out once for all pods of one specification."""
+        """Compute a value once for all pods of one specification."""
         if what not in self.memo:
             self.memo[what] = work(self.item)
         found: _T = self.memo[what]
@@ -175,15 +175,15 @@ class KubePod:
 
 @dataclass(eq=False)
 class Cluster:
-    """What the objects say."""
+    """The state of the cluster, as read from the objects."""
 
     nodes: dict[str, KubeNode] = field(default_factory=dict)  # by name
-    # pods that are bound to a listed node: facts, whatever rules say
+    # pods that are bound to a listed node: given, even if they violate rules
     running: list[KubePod] = field(default_factory=list)
     waiting: list[KubePod] = field(default_factory=list)  # pods to be placed
     others: dict[str, list[Item]] = field(default_factory=dict)  # all other objects by kind
     pending: dict[str, str] = field(default_factory=dict)  # pods that stay pending, and why
-    # what was left out (one of it, and what is said of it), and how often
+    # number of left-out objects, by (kind in singular, description)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def leave(self, pod: KubePod, reason: str) -> None:
@@ -229,7 +229,7 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def _short_pod(item: Item) -> Item:
-    """A pod with the fields that are read; anything of another shape stays as it is."""
+    """Return a pod with only the fields that are read; parts of unexpected structure stay unchanged."""
     found = {part: _only(item.get(part), fields) for part, fields in _POD.items()}
     meta, spec, status = found.values()
     for part, name in ((spec, "volumes"), *((status, name) for name in _IN_STATUS)):  # a name alone says nothing
@@ -245,7 +245,7 @@ def _short_pod(item: Item) -> Item:
 
 
 def _only(item: Any, keys: str) -> Any:
-    """A copy of an object, and of those in its lists, with some of their fields."""
+    """Copy an object and the objects in its lists with only some of their fields."""
     if not isinstance(item, dict):
         return item
     found = {key: item[key] for key in keys.split() if key in item}
@@ -307,7 +307,7 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
             continue
         if name in seen:
             cluster.counts["pod", f"of a name that is taken, such as {place}"] += 1
-            if pod.node is None:  # the other one is taken for it
+            if pod.node is None:  # keep the first one
                 continue
             pod = replace(pod, name=f"{name} ({place.partition(' ')[0]})")
         seen[name] = place
@@ -325,7 +325,7 @@ def _bound(item: Item) -> bool:
 
 
 def _wait(cluster: Cluster, pod: KubePod) -> None:
-    """A pod that waits: to be placed, or left pending where it may not be scheduled or asks for the unknown."""
+    """Add a waiting pod; leave it pending if it may not be scheduled or its requests cannot be read."""
     cluster.waiting.append(pod)
     try:
         if pod.ending:
@@ -341,7 +341,7 @@ def _wait(cluster: Cluster, pod: KubePod) -> None:
 
 
 def _priorities(classes: Any) -> tuple[dict[str | None, int], set[str]]:
-    """Priorities by class (None: of pods without one), and the classes whose pods never preempt."""
+    """Return priorities by class (None: pods without a class), and the classes whose pods never preempt."""
     found, never = dict[str | None, int](_CLASSES.items()), set[str]()
     for each in classes:
         try:

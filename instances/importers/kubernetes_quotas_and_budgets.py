@@ -1,4 +1,4 @@
-"""Pod groups, resource quotas and PodDisruptionBudgets: gangs, queues, resources, and evictions that are allowed."""
+"""Pod groups, resource quotas and PodDisruptionBudgets, read as gangs, queues, resources and allowed evictions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _GROUPS = (
     "kueue.x-k8s.io/pod-group-name",
     "kueue.x-k8s.io/workload",
 )
-#: Those that say how many pods the group has at least.
+#: Labels and annotations with the least number of pods of the group.
 _LEAST = ("pod-group.scheduling.sigs.k8s.io/min-available", "kueue.x-k8s.io/pod-group-total-count")
-#: Fields of a `PodQueue` and the resources of a ResourceQuota that say them.
+#: Fields of a `PodQueue`, and the ResourceQuota resources that set them.
 _QUOTAS = {
     "cpu_cores": ("requests.cpu", "cpu"),
     "memory_gb": ("requests.memory", "memory"),
@@ -39,7 +39,7 @@ _OF_QUEUES = {name for names in _QUOTAS.values() for name in names}
 _COUNTED = {"count/pods": "pods"}
 #: Resources whose limits Kubernetes counts.
 _LIMITED = ("cpu", "memory", "ephemeral-storage")
-#: What pods may request of a quota; the others are about objects of other kinds.
+#: Quota resources that pods can request; the others count objects of other kinds.
 _OF_PODS = re.compile(r"cpu|memory|pods|ephemeral-storage|hugepages-.*|(?!count/).*/.*")
 _WHEN = "DuringSchedulingIgnoredDuringExecution"
 
@@ -56,7 +56,7 @@ def group_of(pod: KubePod) -> str | None:
 
 
 def read_gangs(cluster: Cluster) -> dict[str, str]:
-    """By waiting pod, the group that it is placed with: one of which no pod runs and none stays pending."""
+    """Return the gang of each waiting pod: a group of which no pod runs and none stays pending."""
     runs = {group_of(pod) for pod in cluster.running}
     left = {group_of(pod) for pod in cluster.waiting if pod.name in cluster.pending}
     least, short = {}, dict[str, str]()
@@ -78,7 +78,7 @@ def read_gangs(cluster: Cluster) -> dict[str, str]:
     for pod in cluster.waiting:
         group = group_of(pod)
         if group is None or group in runs or pod.name in cluster.pending:
-            continue  # pods of a group that runs in part follow one by one, as gang schedulers let them
+            continue  # pods of a partly running group start one by one, as in gang schedulers
         if group in short:
             cluster.leave(pod, f"the minResources of its pod group are more than is left on all nodes: {short[group]}")
         elif group in left:
@@ -99,7 +99,7 @@ def read_gangs(cluster: Cluster) -> dict[str, str]:
 
 
 def _lacking(cluster: Cluster, wanted: Mapping[str, Any]) -> str:
-    """The first resource of which all nodes together have less left than is wanted; empty where there is enough."""
+    """Return the first resource of which all nodes together have too little left; empty if there is none."""
     for what, text in wanted.items():
         left = {n: node.allocatable.get(what, 0) for n, node in cluster.nodes.items()}
         for pod in cluster.running:
@@ -110,7 +110,7 @@ def _lacking(cluster: Cluster, wanted: Mapping[str, Any]) -> str:
 
 
 def read_queues(cluster: Cluster) -> tuple[PodQueue, ...]:
-    """The quota of each namespace that has one; for quotas with scopes see `read_scoped_quotas`."""
+    """Return the quota of each namespace that has one; `read_scoped_quotas` reads quotas with scopes."""
     limits: dict[str, dict[str, Any]] = {}
     for item in cluster.others.get("ResourceQuota", ()):
         try:
@@ -134,7 +134,7 @@ def _most(field: str, amount: Fraction) -> float:
 
 
 def read_scoped_quotas(draft: Draft) -> None:
-    """What `PodQueue` does not say: quotas with scopes or of other resources, which the pods in scope compete for."""
+    """Read the quotas that `PodQueue` cannot express: those with scopes or of other resources."""
     number = 0
     for item in draft.cluster.others.get("ResourceQuota", ()):
         try:
@@ -170,7 +170,7 @@ def _scoped(draft: Draft, name: str, number: int, asked: dict[str, int], limit: 
 
 
 def _in_scope(pod: KubePod, scope: Any) -> bool:
-    """Whether a quota's scope has a pod."""
+    """Return whether a pod is in the scope of a quota."""
     name = scope["scopeName"]
     if name == "PriorityClass":
         rule = {"key": "class", **{key: value for key, value in scope.items() if key != "scopeName"}}
@@ -206,7 +206,7 @@ class _Budget:
 
 
 class Budgets:
-    """The budgets of a cluster; each eviction that is taken uses them up."""
+    """The PodDisruptionBudgets of a cluster; each eviction reduces them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._budgets: list[_Budget] = []
@@ -218,7 +218,7 @@ class Budgets:
                 self.damaged.append(str(error))
 
     def take(self, pod: KubePod) -> str | None:
-        """Evict a pod; where that is forbidden, the reason."""
+        """Evict a pod, or return why that is forbidden."""
         if self.damaged:
             return f"a PodDisruptionBudget cannot be read: {self.damaged[0]}"
         mine = [b for b in self._budgets if b.namespace == pod.namespace and selects(b.selector, pod.labels)]
@@ -237,7 +237,7 @@ class Budgets:
 
 
 def evictable(cluster: Cluster, pods: Iterable[KubePod]) -> set[str]:
-    """Names of the pods that the budgets let go together: the first ones, where a budget lets only some go."""
+    """Return names of pods that the budgets let be evicted together; a budget that allows some takes the first."""
     budgets = Budgets(cluster)
     return {pod.name for pod in pods if budgets.take(pod) is None}
 
@@ -246,7 +246,7 @@ def _budget(cluster: Cluster, item: Mapping[str, Any]) -> _Budget:
     meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
     space, selector = str(meta.get("namespace") or "default"), spec.get("selector")
     if int(status.get("observedGeneration") or 0) < int(meta.get("generation") or 0) and status:
-        left = 0  # its status is of an earlier specification: the server refuses evictions until it is new
+        left = 0  # its status is of an earlier specification: the server refuses evictions until it is updated
     elif "disruptionsAllowed" in status:
         left = int(status["disruptionsAllowed"])
     else:

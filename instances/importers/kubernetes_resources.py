@@ -1,4 +1,4 @@
-"""Quantities of Kubernetes and what a pod requests, as the scheduler adds it up."""
+"""Kubernetes quantities, and pod requests as the scheduler computes them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _units(thousandths: Amounts) -> Amounts:
 
 
 def allocatable(node: Mapping[str, Any]) -> Amounts:
-    """What the pods of a node may request together."""
+    """Return the total that the pods of a node may request."""
     return _units(_amounts(node["status"]["allocatable"]))
 
 
@@ -62,20 +62,20 @@ def shown(name: str, amount: int) -> str:
 
 
 def gigabytes(size: int, *, up: bool = False) -> float:
-    """Bytes as GB of an instance, to 12 decimals: up for nodes and down for pods, so that an exact fit stays one.
+    """Convert bytes to GB with 12 decimals: rounded up for nodes and down for pods, so that exact fits still fit.
 
-    A thousand pods on a node differ from their bytes by one byte at most.
+    For a thousand pods on a node, the rounding error is at most one byte.
     """
     scaled = size * 10**12
     return float((-(-scaled >> 30) if up else scaled >> 30) / 10**12)
 
 
 def requests(pod: Mapping[str, Any]) -> Amounts:
-    """What the scheduler reserves for a pod.
+    """Return the resources that the scheduler reserves for a pod.
 
-    Containers and sidecars together, or an init container beside the sidecars before it where that is more; the
-    request of the pod itself where it states one; the overhead. A container that was resized counts the larger of
-    what is asked for and what it has; where its node cannot resize it, what it has.
+    This is the larger of the sum of containers and sidecars, and any init container with the sidecars before it; a
+    request of the pod itself replaces it; the overhead is added. A resized container counts the larger of its request
+    and its present amount, or only the latter if its node cannot resize it.
     """
     total = _of_containers(pod, "requests")
     total |= _of_pod(pod["spec"], total)
@@ -119,14 +119,14 @@ def _of_containers(pod: Mapping[str, Any], kind: str) -> Amounts:
 
 
 def _of_pod(spec: Mapping[str, Any], total: Amounts) -> Amounts:
-    """What the pod itself requests; a limit is the request of what no container requests."""
+    """Return requests of the pod itself; a limit counts as request for resources that no container requests."""
     resources = spec.get("resources") or {}
     limits = {name: amount for name, amount in _amounts(resources.get("limits")).items() if name not in total}
     return limits | _amounts(resources.get("requests"))
 
 
 def _of(container: Mapping[str, Any], has: Mapping[str, Amounts], stuck: bool, kind: str) -> Amounts:
-    """Of a container; a limit without a request is the request too. ``stuck``: a resize is infeasible."""
+    """Return a container's amounts; a limit without a request is also the request. ``stuck``: it cannot be resized."""
     resources = container.get("resources") or {}
     found = _amounts(resources.get("limits")) | _amounts(resources.get(kind))
     now = has.get(str(container.get("name")), {})
@@ -137,7 +137,7 @@ def _of(container: Mapping[str, Any], has: Mapping[str, Amounts], stuck: bool, k
 
 
 def _infeasible(status: Mapping[str, Any]) -> bool:
-    """Whether the node of a pod can never resize it as it asks."""
+    """Return whether the node of a pod can never perform its requested resize."""
     return status.get("resize") == "Infeasible" or any(
         each.get("type") == "PodResizePending" and each.get("reason") == "Infeasible"
         for each in status.get("conditions") or ()
@@ -145,7 +145,7 @@ def _infeasible(status: Mapping[str, Any]) -> bool:
 
 
 def _resized(statuses: list[Mapping[str, Any]], kind: str) -> dict[str, Amounts]:
-    """What containers have now, by name."""
+    """Return the present amounts of containers, by name."""
     found: dict[str, Amounts] = {}
     for status in statuses:
         now = found.setdefault(str(status.get("name")), {})

@@ -55,7 +55,7 @@ def _whole(text: str) -> int | None:
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector matches; without one, nothing does."""
+    """Return whether a label selector matches; no selector matches nothing."""
     if selector is None:
         return False
     plain = selector.get("matchLabels") or {}

@@ -1,4 +1,4 @@
-"""What has changed in a cluster between a placement and its bindings, so far as the bindings depend on it."""
+"""Changes of a cluster between a placement and its bindings that affect the bindings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flowlex.instances.importers.kubernetes_waiting_pods import Draft, Selection
 
 
 def changed_since(found: Plan, before: Cluster, now: Cluster) -> dict[str, str]:
-    """What no longer is as it was when the placement was made, by pod or node of the plan, and how it changed."""
+    """Return how pods and nodes of the plan have changed since the placement, by name."""
     was, pods = ({pod.name: pod for pod in (*each.running, *each.waiting)} for each in (before, now))
     wrong: dict[str, str] = {}
     used = {item["target"]["name"] for item in found.items if item["kind"] == "Binding"}
@@ -64,7 +64,7 @@ class _Rules:
         return found + [self._draft.selection(pod, rule, spread=True) for rule in even]
 
     def between(self, *changed: KubePod | None) -> str | None:
-        """A pod to be bound that a rule connects with a pod that changed, as it was or as it is."""
+        """Return a pod to be bound that a rule relates to a changed pod, in its old or new state."""
         for pod in changed:
             if pod is None or pod.node is None:
                 continue
@@ -82,7 +82,7 @@ class _Rules:
 
 
 def _place(pod: KubePod | None) -> tuple[str, Kind, bool] | None:
-    """What rules of other pods see of a pod that runs."""
+    """Return the properties of a running pod that rules of other pods depend on."""
     return None if pod is None or pod.node is None else (pod.node, pod.kind, pod.ending)
 
 

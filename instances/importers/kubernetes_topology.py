@@ -1,7 +1,7 @@
-"""Pod affinity, anti-affinity and topology spread: what running pods decide restricts nodes, what waits makes rules.
+"""Pod affinity, anti-affinity and topology spread: running pods restrict nodes, waiting pods make rules.
 
-A constraint holds for a pod when it is bound. The rules of an instance hold for all pods together, so every waiting pod
-that a spread's selector means is a member, whether or not it states the constraint itself.
+Kubernetes checks a constraint when a pod is bound. A rule of an instance holds for all pods at once, so every waiting
+pod that a spread's selector matches is a member, whether or not it states the constraint itself.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubeNode, 
 from flowlex.instances.importers.kubernetes_selectors import tolerates
 from flowlex.instances.importers.kubernetes_waiting_pods import Draft, Selection
 
-#: So many pods of a side state their exclusion each by itself; more share one, which also keeps them apart.
+#: Up to this many pods get an exclusion each; more share one, which also separates them from each other.
 _SINGLE = 20
 Terms = tuple[Selection, ...]
 
 
 def read_affinity(draft: Draft) -> None:
-    """Restrict pods that must join others to the domains of these; the first of a group settle on one domain."""
+    """Restrict pods with affinity to the domains of matching pods; a group without any chooses one domain."""
     groups: dict[Terms, list[KubePod]] = {}
 
     def restrict(pod: KubePod) -> None:
@@ -50,13 +50,13 @@ def read_affinity(draft: Draft) -> None:
 
 
 def _where(draft: Draft, terms: Terms) -> set[str]:
-    """Nodes with a running pod that all terms mean."""
+    """Return the nodes with a running pod that matches all terms."""
     kinds = [kind for kind in draft.places if all(term.matches(kind) for term in terms)]
     return {name for kind in kinds for name in draft.places[kind]}
 
 
 def _settle(draft: Draft, terms: Terms, group: Sequence[KubePod]) -> None:
-    """Choose the domain where the most pods of a group fit beside what runs; each alone may open any."""
+    """Choose the domain where the most pods of a group fit beside the running pods."""
     mine = {pod.name for pod in group}
     if any(pod.name not in mine and all(draft.means(term, pod) for term in terms) for pod in draft.waiting):
         for pod in group:
@@ -72,7 +72,7 @@ def _settle(draft: Draft, terms: Terms, group: Sequence[KubePod]) -> None:
 
 
 def _fitting(draft: Draft, group: Sequence[KubePod], mask: int) -> int:
-    """About how many pods of a group the nodes take."""
+    """Estimate how many pods of a group fit on the nodes."""
     total = 0
     for name in draft.names:
         mine = [pod for pod in group if draft.allowed[pod.name] & mask & draft.usable & draft.bit[name]]
@@ -83,7 +83,7 @@ def _fitting(draft: Draft, group: Sequence[KubePod], mask: int) -> int:
 
 
 def read_anti_affinity(draft: Draft) -> None:
-    """Keep pods from domains that running pods close; make rules of what waiting pods exclude among themselves."""
+    """Exclude domains closed by running pods; make rules for anti-affinity among waiting pods."""
     owners: dict[Selection, list[KubePod]] = {}
 
     def own(pod: KubePod) -> None:
@@ -104,7 +104,7 @@ def read_anti_affinity(draft: Draft) -> None:
 
 
 def _closed_by_running(draft: Draft) -> None:
-    """Running pods keep the pods that their anti-affinity means out of their domains."""
+    """Exclude, for pods matched by a running pod's anti-affinity, the domain of the running pod."""
     closed: dict[Selection, int] = {}
     for pod in draft.cluster.running:
         try:
@@ -123,7 +123,7 @@ def _closed_by_running(draft: Draft) -> None:
 
 
 def _exclude(draft: Draft, term: Selection, owners: Sequence[KubePod], meant: Sequence[KubePod]) -> None:
-    """No domain holds an owner beside another pod that its term means."""
+    """Forbid domains that hold an owner of a term and another pod that the term matches."""
     inner, outer = {pod.name for pod in owners}, {pod.name for pod in meant}
     both = [pod for pod in owners if pod.name in outer]
     others = [pod for pod in meant if pod.name not in inner]
@@ -142,14 +142,14 @@ def _exclude(draft: Draft, term: Selection, owners: Sequence[KubePod], meant: Se
 
 
 def _share(draft: Draft, over: str, heavy: Sequence[KubePod], light: Sequence[KubePod]) -> None:
-    """A domain holds one of the heavy pods, or any of the light ones."""
+    """Let a domain hold either one heavy pod or any number of light ones."""
     name = f"{heavy[0].namespace}/apart-{len(draft.spreads) + len(draft.resources) + 1}"
     asked = {pod.name: len(light) for pod in heavy} | {pod.name: 1 for pod in light}
     draft.add_resource(PodResource(name=name, over=over, amount=len(light)), asked)
 
 
 class _Constraint(NamedTuple):
-    """A constraint; equal ones are one rule."""
+    """A topology-spread constraint; equal constraints become one rule."""
 
     selection: Selection
     skew: int
@@ -159,7 +159,7 @@ class _Constraint(NamedTuple):
 
 
 def read_spreads(draft: Draft) -> None:
-    """Make rules of the constraints that must hold; pods whose constraint no rule can say stay pending."""
+    """Make rules of the hard constraints; pods whose constraint no rule can express stay pending."""
     owners: dict[_Constraint, list[KubePod]] = {}
 
     def own(pod: KubePod) -> None:
@@ -213,7 +213,7 @@ def _constraint(draft: Draft, pod: KubePod, rule: Mapping[str, Any], keys: Seque
 
 
 def _base(draft: Draft, constraint: _Constraint) -> dict[str, tuple[int, int]]:
-    """By domain, its nodes that count and how many pods run on them that the selector means."""
+    """Return, by domain, its nodes that count and the number of running pods there that match the selector."""
     here = Counter[str]()
     for kind, places in draft.lasting.items():
         if constraint.selection.matches(kind):
@@ -227,7 +227,7 @@ def _base(draft: Draft, constraint: _Constraint) -> dict[str, tuple[int, int]]:
 
 
 def _members(draft: Draft, constraint: _Constraint) -> list[KubePod]:
-    """Waiting pods that count once they are placed."""
+    """Return the waiting pods that will count once they are placed."""
     return [
         pod
         for pod in draft.waiting
@@ -238,7 +238,7 @@ def _members(draft: Draft, constraint: _Constraint) -> list[KubePod]:
 def _restrict(
     draft: Draft, constraint: _Constraint, base: Mapping[str, tuple[int, int]], owners: Sequence[KubePod]
 ) -> None:
-    """Close domains that hold more than the skew allows; they open when what runs has spread."""
+    """Exclude domains with more pods than the skew allows, until the running pods are spread more evenly."""
     least = min((many for _, many in base.values()), default=0) if len(base) >= constraint.least_domains else 0
     full = sum(mask for mask, many in base.values() if many - least > constraint.skew)
     members = _members(draft, constraint)
@@ -254,7 +254,7 @@ def _restrict(
 
 
 def _rule(draft: Draft, constraint: _Constraint, base: Mapping[str, tuple[int, int]]) -> None:
-    """One rule for all pods that the constraint counts."""
+    """Make one rule for all pods that the constraint counts."""
     selection, members = constraint.selection, _members(draft, constraint)
     running = [
         pod
@@ -269,7 +269,7 @@ def _rule(draft: Draft, constraint: _Constraint, base: Mapping[str, tuple[int, i
     reached = 0
     for pod in members:
         reached |= draft.allowed[pod.name] & draft.usable
-    # The emptiest domain never holds more than one that no member can reach.
+    # The minimum over domains never exceeds the count of a domain that no member can reach.
     fixed = [many for mask, many in base.values() if not mask & reached]
     if len(base) < constraint.least_domains:
         fixed.append(0)

@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 Item = Mapping[str, Any]
-#: The minor version that is assumed where no node says it.
+#: The minor version assumed if no node reports one.
 _NEWEST = 34
 
 
 def minor_version(node: Item) -> int:
-    """Minor version of Kubernetes that a node runs; 0 where it does not say it."""
+    """Return the minor version of Kubernetes that a node runs; 0 if it does not report one."""
     about = node["status"].get("nodeInfo")
     found = re.match(r"v?1\.(\d{1,3})", str(about.get("kubeletVersion"))) if isinstance(about, dict) else None
     return int(found[1]) if found else 0
 
 
 def as_of(pod: Item, minor: int) -> Item:
-    """The pod without the fields that a cluster of a minor version (0: the newest) drops, as their feature is off."""
+    """Return the pod without fields that a cluster of a minor version (0: the newest) drops for lack of the feature."""
     item, minor = pod, minor or _NEWEST
     spec = dict(item["spec"])
     if minor < 34:  # PodLevelResources

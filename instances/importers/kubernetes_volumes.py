@@ -1,4 +1,4 @@
-"""Volumes of pods: the nodes that reach them, claims that one pod may use, how many a node attaches."""
+"""Volumes of pods: nodes with access to them, single-pod claims, and attachment limits of nodes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from flowlex.instances.importers.kubernetes_waiting_pods import Draft
 
 Item = Mapping[str, Any]
 _UNLIMITED = 2**31
-#: Names the node for which a volume is made.
+#: Annotation with the node for which a volume is created.
 _SELECTED = "volume.kubernetes.io/selected-node"
-#: Labels of nodes and volumes that name zone and region, older names too, and the names of today.
+#: Labels of nodes and volumes for zone and region, including older names, and their current names.
 _PLACES = {
     f"{prefix}/{what}": f"topology.kubernetes.io/{what}"
     for prefix in ("failure-domain.beta.kubernetes.io", "topology.kubernetes.io")
@@ -28,7 +28,7 @@ _UNLISTED = "volume claim", "that could not be looked up (taken to bind anywhere
 
 
 def count_attached(cluster: Cluster) -> None:
-    """Make what a CSI driver attaches to a node a resource: nodes have its limit, pods ask for their volumes.
+    """Make the attachment limit of a CSI driver a resource: nodes have the limit, pods request their volumes.
 
     A volume of several waiting pods counts for each of them.
     """
@@ -56,7 +56,7 @@ def count_attached(cluster: Cluster) -> None:
 
 
 def _driver(listed: Mapping[str, Mapping[str, Item]], claim: str) -> str | None:
-    """The CSI driver of a claim: of its volume, else of its storage class."""
+    """Return the CSI driver of a claim, from its volume or else its storage class."""
     volumes, classes = listed.get("PersistentVolume", {}), listed.get("StorageClass", {})
     spec = listed.get("PersistentVolumeClaim", {}).get(claim, {}).get("spec") or {}
     if spec.get("volumeName"):
@@ -67,7 +67,7 @@ def _driver(listed: Mapping[str, Mapping[str, Item]], claim: str) -> str | None:
 
 
 def read_volumes(draft: Draft) -> None:
-    """Restrict pods to the nodes that reach their volumes; pods whose claims cannot be bound yet stay pending."""
+    """Restrict pods to nodes with access to their volumes; pods whose claims cannot be bound yet stay pending."""
     listed = _listed(draft.cluster)
     single: dict[str, list[str]] = {}
     unbound: dict[str, list[str]] = {}
@@ -97,7 +97,7 @@ def read_volumes(draft: Draft) -> None:
             for name in shared.keys() & _claims(pod).keys():
                 shared[name].append(pod.name)
     alone = {f"claim {name} of one pod": pods for name, pods in single.items()}
-    # the first pod decides where the volume is made, so the others wait for the next placement
+    # the first pod determines where the volume is created, so the others wait for the next placement
     alone |= {f"claim {name} until it is bound": pods for name, pods in unbound.items()}
     for number, (what, pods) in enumerate(alone.items(), 1):
         if len(pods) > 1:
@@ -106,7 +106,7 @@ def read_volumes(draft: Draft) -> None:
 
 
 def _claims(pod: KubePod) -> dict[str, bool]:
-    """Claims of a pod, with their namespace, and whether Kubernetes makes each for it (generic ephemeral volumes)."""
+    """Return the claims of a pod, with namespace, and whether Kubernetes creates each (generic ephemeral volumes)."""
     found: dict[str, bool] = {}
     for volume in pod.spec.get("volumes") or ():
         if volume.get("persistentVolumeClaim"):
@@ -123,7 +123,7 @@ def _owned(claim: Item, pod: KubePod) -> bool:
 
 
 def _chosen(claim: Item) -> bool:
-    """Whether a claim has its volume, or the node for which it is made."""
+    """Return whether a claim has a volume, or a node for which the volume will be created."""
     notes = claim["metadata"].get("annotations") or {}
     return bool((claim.get("spec") or {}).get("volumeName") or notes.get(_SELECTED))
 
@@ -178,7 +178,7 @@ def _bind(draft: Draft, listed: Mapping[str, Mapping[str, Item]], pod: KubePod, 
 
 
 def _topologies(storage: Item) -> Item | None:
-    """The nodes where a storage class makes volumes, as a node selector; None: anywhere."""
+    """Return the nodes where a storage class creates volumes, as a node selector; None: anywhere."""
     terms = [
         {
             "matchExpressions": [
@@ -192,7 +192,7 @@ def _topologies(storage: Item) -> Item | None:
 
 
 def _restrict_to_capacity(draft: Draft, listed: Mapping[str, Mapping[str, Item]], pod: KubePod, name: str) -> None:
-    """Only nodes on which a driver that says its storage capacity has room for the volume of a claim."""
+    """Restrict a pod to nodes with storage for a claim's volume, if its driver reports storage capacity."""
     if "CSIDriver" not in listed:
         draft.cluster.counts[_NO_DRIVERS] += 1
         return
@@ -218,7 +218,7 @@ def _restrict_to_capacity(draft: Draft, listed: Mapping[str, Mapping[str, Item]]
 
 
 def _keep_zone(draft: Draft, pod: KubePod, name: str, labels: Mapping[str, str]) -> None:
-    """Only nodes in the zones and regions that labels of a volume name, or in none at all (VolumeZone)."""
+    """Restrict a pod to nodes in the zones and regions of a volume's labels, or without such labels (VolumeZone)."""
     places = {key: labels[key].split("__") for key in _PLACES if key in labels}
     there = 0
     for node in draft.cluster.nodes.values():
@@ -229,7 +229,7 @@ def _keep_zone(draft: Draft, pod: KubePod, name: str, labels: Mapping[str, str])
 
 
 def _restrict(draft: Draft, pod: KubePod, name: str, required: Item | None) -> None:
-    """Only nodes that a volume's node affinity selects."""
+    """Restrict a pod to the nodes that a volume's node affinity selects."""
     if required is None:
         return
     spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}

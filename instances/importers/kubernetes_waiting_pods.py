@@ -1,6 +1,6 @@
-"""Waiting pods of a cluster on their way to an instance: where each may run, and the rules that bind them together.
+"""The instance under construction: the nodes allowed for each waiting pod, and the rules among pods.
 
-Sets of nodes are integers whose bits are the nodes in the order listed, so that a set costs little for each pod.
+Sets of nodes are integer bit masks in the order of the nodes, so that one set per pod is cheap.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Selection:
-    """Pods that a rule of one pod means: a label selector in namespaces (None: in all), over domains of a label."""
+    """The pods that a rule selects: a label selector in namespaces (None: all), over domains of a label."""
 
     key: str
     spaces: frozenset[str] | None
@@ -30,7 +30,7 @@ class Selection:
     """The selector as JSON."""
 
     def matches(self, kind: Kind) -> bool:
-        """Whether it means pods of a kind."""
+        """Return whether it selects pods of a kind."""
         if self.spaces is not None and kind.namespace not in self.spaces:
             return False
         return selects(json.loads(self.text), dict(kind.labels))
@@ -38,7 +38,7 @@ class Selection:
 
 @dataclass(eq=False)
 class Draft:
-    """Where waiting pods may run, and the rules of the instance to be."""
+    """The nodes allowed for waiting pods, and the rules of the future instance."""
 
     cluster: Cluster
     names: list[str]  # all listed nodes
@@ -51,7 +51,7 @@ class Draft:
     # spread_of, resources_of: by pod, running ones too
     spread_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     resources_of: dict[str, dict[str, int]] = field(default_factory=dict)
-    # running pods that must go on, since a rule of a waiting pod counts them
+    # running pods that must not stop, because a rule of a waiting pod counts them
     pinned: set[str] = field(default_factory=set)
     _met: dict[tuple[Selection, Kind], bool] = field(default_factory=dict)
     _of_spec: dict[tuple[Any, ...], Any] = field(default_factory=dict)
@@ -63,12 +63,12 @@ class Draft:
 
     @property
     def waiting(self) -> list[KubePod]:
-        """Pods to be placed that nothing has left pending so far."""
+        """Pods to be placed that are not left pending so far."""
         return [pod for pod in self.cluster.waiting if pod.name not in self.cluster.pending]
 
     @cached_property
     def free(self) -> dict[str, dict[str, int]]:
-        """By node, what the running pods leave of each resource; below 0 where they use more than there is."""
+        """Free amount of each resource by node, given the running pods; negative if they use more than the total."""
         found = {name: dict(node.allocatable) for name, node in self.cluster.nodes.items()}
         for pod in self.cluster.running:
             here = found[str(pod.node)]
@@ -77,14 +77,14 @@ class Draft:
         return found
 
     def mask(self, names: Iterable[str]) -> int:
-        """A set of nodes."""
+        """Return a set of nodes as a bit mask."""
         found = 0
         for name in names:
             found |= self.bit[name]
         return found
 
     def of_spec(self, pod: KubePod, what: str, work: Callable[[], _T], *more: object) -> _T:
-        """What ``work`` returns, once for all pods of one specification (and of the same ``more``)."""
+        """Return the result of ``work``, computed once for all pods of one specification (and the same ``more``)."""
         key = (id(pod.spec), what, *more)
         if key not in self._of_spec:
             self._of_spec[key] = work()
@@ -92,12 +92,12 @@ class Draft:
         return found
 
     def each(self, work: Callable[[KubePod], None]) -> None:
-        """Do something for each waiting pod; what it cannot do leaves the pod pending."""
+        """Call ``work`` for each waiting pod; a pod for which it fails is left pending."""
         for pod in self.waiting:
             self.tried(pod, lambda pod=pod: work(pod), None)  # type: ignore[misc]
 
     def tried(self, pod: KubePod, work: Callable[[], _T], otherwise: _T) -> _T:
-        """What ``work`` returns; where it fails, the pod stays pending with the reason."""
+        """Return the result of ``work``; if it fails, leave the pod pending and return ``otherwise``."""
         try:
             return work()
         except ANY_ERROR as error:
@@ -122,11 +122,11 @@ class Draft:
         return found
 
     def same_domain(self, key: str, nodes: int) -> int:
-        """All nodes that share a value of the label with one of these."""
+        """Return all nodes in the same domains of a label as the given nodes."""
         return sum(mask for mask in self.domains(key).values() if mask & nodes)
 
     def means(self, selection: Selection, pod: KubePod) -> bool:
-        """Whether a selection means a pod."""
+        """Return whether a selection matches a pod."""
         key = (selection, pod.kind)
         if key not in self._met:
             self._met[key] = selection.matches(key[1])
@@ -134,7 +134,7 @@ class Draft:
 
     @cached_property
     def places(self) -> dict[Kind, Counter[str]]:
-        """By kind of running pods, how many run on each node."""
+        """Number of running pods on each node, by kind of pod."""
         return self._count(self.cluster.running)
 
     @cached_property
@@ -151,7 +151,7 @@ class Draft:
     def selection(
         self, pod: KubePod, rule: Mapping[str, Any], *, anywhere: bool = False, spread: bool = False
     ) -> Selection:
-        """What a rule of a pod means; ``anywhere``: in all namespaces where these are not known."""
+        """Return the selection of a pod's rule; ``anywhere``: all namespaces, if they are not known."""
         selector = rule.get("labelSelector")
         if selector is not None:
             more = list(selector.get("matchExpressions") or ())
@@ -201,9 +201,9 @@ class Draft:
                 self.resources_of.setdefault(pod, {})[resource.name] = amount
 
     def over(self, key: str, name: str, nodes: int, *, others: bool) -> str:
-        """What a rule's domains are: the label itself where all nodes have it, else one made for the rule.
+        """Return the domain key of a rule: the label if all nodes have it, else a label made for the rule.
 
-        ``nodes`` count; the others are no domain, or, with ``others``, one each.
+        ``nodes`` count; each other node is in no domain or, with ``others``, a domain of its own.
         """
         listed = [self.cluster.nodes[each] for each in self.names if self.bit[each] & self.usable]
         inside = {node.name: node.labels[key] for node in listed if self.bit[node.name] & nodes and key in node.labels}

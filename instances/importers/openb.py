@@ -1,7 +1,7 @@
 """Importer of the public Alibaba GPU-sharing trace (``openb_node_list_*.csv`` and ``openb_pod_list_*.csv``).
 
-A pod there asks for thousandths of a card (``gpu_milli``) on one or more cards, whatever the cards' size, so pods
-become shares of cards here.
+A pod of the trace requests thousandths of a card (``gpu_milli``) on one or more cards of any size; here these become
+shares of cards.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def read_openb(
     at_s
         Only pods that exist at this time of the trace (created, not yet deleted); all when None.
     most_pods
-        Only the first so many of them, in order of creation as listed.
+        Largest number of these pods, taken in the order listed (order of creation).
     most_nodes
-        Only the first so many nodes. Rows beyond these numbers are not read.
+        Largest number of nodes. Rows beyond these numbers are not read.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def read_openb(
     Warns
     -----
     UnknownModelWarning
-        Pods take only cards of models that no node has; they fit nowhere.
+        Pods accept only card models that no node has, so they fit nowhere.
     """
     machines = tuple(islice(_read(nodes, NODE_COLUMNS, _node), most_nodes))
     if not machines:
@@ -93,7 +93,7 @@ def _warn_of_models(pods: Sequence[Pod], there: set[str | None], path: str | Pat
 def _read(
     path: str | Path, columns: Sequence[str], make: Callable[[Mapping[str, str]], _Part | None]
 ) -> Iterator[_Part]:
-    """What is made of the rows of a list whose first column is a name; the line of what is wrong is named."""
+    """Yield the objects made from the rows of a list whose first column is a name; errors name the line."""
     seen: dict[str, int] = {}
     for line, row in csv_rows(path, columns):
         name = row[columns[0]]

@@ -1,8 +1,8 @@
 """Pods on nodes as tasks with demands on machines with capacities.
 
-Flow scheduling knows a node's GPUs as one amount: that a share of a card must come from a single card, and whole cards
-from different ones, is not said, so a schedule may need cards that are cut up (`flowlex.models.pods` tells cards
-apart). Larger pod priorities are more important, smaller ones of jobs.
+Flow scheduling treats a node's GPUs as one amount. It does not ensure that a share of a card comes from a single card
+and complete cards from different ones, so a schedule may not fit on the cards (`flowlex.models.pods` models each card).
+Larger priorities of pods, but smaller ones of jobs, are more important.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, 
 from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.pods import Pod, PodInstance
 
-#: What a machine of Kubernetes runs at most.
+#: Most pods of a Kubernetes node.
 _PODS = 110
 _LOWEST = 1000
 
 
 def flow_of_pods(instance: PodInstance) -> FlowInstance:
-    """The same cluster for flow scheduling: ``cpu`` in cores, ``memory_gb`` and ``gpu`` in cards.
+    """Convert the cluster to flow scheduling, with resources ``cpu`` (cores), ``memory_gb`` and ``gpu`` (cards).
 
-    Pods of one priority are one job; card models become labels that a task requires one of.
+    Pods of one priority become one job; card models become labels, one of which a task requires.
     """
     jobs: dict[int, list[FlowTask]] = defaultdict(list)
     for pod in instance.pods:

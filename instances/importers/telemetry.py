@@ -1,7 +1,7 @@
 """A load-partition instance from what the node information service has stored.
 
-Uses the standard library only, so that a scheduler needs no extra to read. What is stale or wrong is left out by
-name, and the rest goes on: the instance's ``comment`` says what is missing and why.
+Uses the standard library only, so that a scheduler needs no extra packages. Stale or invalid values are left out; the
+instance's ``comment`` names them and the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from flowlex.instances.input_errors import InstanceError, first_fault
 from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance
 
-#: What is read, by its data name in the service, and what it says.
+#: The data names that are read from the service, and their meaning.
 DATA_NAMES: dict[str, str] = {
     "items": "items that lie on the node: a number, or a list of {name, items, holders}",
     "cpu_cores": "configuration",
@@ -30,9 +30,9 @@ DATA_NAMES: dict[str, str] = {
     "node_performance": "performance by whatever evaluation made it: a number, or {node: number} from one node",
     "access_cost": "seconds per item to other nodes: {target: seconds}, or {source: {target: seconds}} from one node",
 }
-#: Read when it is there; a stale or wrong one leaves no node out.
+#: Optional data name; a stale or invalid value does not exclude a node.
 _PAIRWISE = "access_cost"
-#: Reasons that a comment names; the others are counted.
+#: Most reasons that a comment lists; the others are counted.
 _NAMED = 40
 _MOST_BYTES = 64_000_000
 _Part = TypeVar("_Part", LoadNode, Block, Link)
@@ -47,10 +47,10 @@ def from_telemetry(
     timeout_s: float = 10.0,
     ca_file: Path | None = None,
 ) -> LoadPartitionInstance:
-    """Read last values and make an instance of the nodes whose values are fresh.
+    """Read the latest values and return an instance of the nodes with fresh values.
 
-    A block keeps its replicas on fresh nodes, also where the node that reported it is stale; what no fresh node holds
-    is left out. A pair of nodes without access cost has the instance's constant one.
+    A block keeps its replicas on fresh nodes, even if a stale node reported it; blocks that no fresh node holds are
+    left out. A pair of nodes without access cost gets the instance's constant cost.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def from_telemetry(
     names
         Other data names than those of `DATA_NAMES`: its key to the name in the service.
     ca_file
-        Certificates (PEM) that may vouch for an ``https`` service; None: those of the system.
+        CA certificates (PEM) for an ``https`` service; None: those of the system.
 
     Raises
     ------
@@ -95,20 +95,20 @@ def from_telemetry(
 
 
 class _Live:
-    """What the nodes said, and what of it is left out."""
+    """The values of the nodes, and which of them are left out."""
 
     def __init__(self, values: Mapping[str, Mapping[str, Any]], stale: Mapping[str, str]) -> None:
         self._values = dict(sorted(values.items()))
         self.left_out: dict[str, str] = dict(stale)
 
     def said(self) -> str:
-        """What is left out, and why."""
+        """Describe what is left out, and why."""
         items = [f"{what} ({why})" for what, why in sorted(self.left_out.items())]
         more = f"; and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
         return "; ".join(items[:_NAMED]) + more
 
     def nodes(self) -> dict[str, LoadNode]:
-        """The nodes whose values are fresh and of their kind."""
+        """Return the nodes with fresh and valid values."""
         performance: dict[str, Any] = {}
         for node, found in self._values.items():
             value = found.get("node_performance")
@@ -136,7 +136,7 @@ class _Live:
         return nodes
 
     def blocks(self, nodes: Mapping[str, LoadNode]) -> list[Block]:
-        """The items that a fresh node holds, each once, though several nodes report them."""
+        """Return the blocks that a fresh node holds, each once even if several nodes report it."""
         kept: dict[str, Block] = {}
         for node, found in self._values.items():
             for block in self._told(node, found.get("items", 0)):
@@ -167,7 +167,7 @@ class _Live:
                 yield block
 
     def _made(self, what: str, cls: type[_Part], /, **fields: Any) -> _Part | None:
-        """A part of the instance; None where the values are none of its."""
+        """Build a part of the instance; return None if the values are invalid."""
         try:
             return cls(**fields)
         except ValidationError as error:
@@ -175,7 +175,7 @@ class _Live:
             return None
 
     def links(self, nodes: Mapping[str, LoadNode]) -> list[Link]:
-        """What moving an item costs between fresh nodes, where it is known."""
+        """Return the known costs per item between fresh nodes."""
         links: dict[tuple[str, str], Link] = {}
         for node, found in self._values.items():
             table = found.get(_PAIRWISE)
@@ -194,14 +194,14 @@ class _Live:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirection is an error: the token is for the address that was given."""
+    """Refuses redirects: the token is only for the given address."""
 
     def redirect_request(self, *arguments: Any, **more: Any) -> None:
         return None
 
 
 class _Connection:
-    """Asks the service, without a proxy: a variable of the environment must not send the token elsewhere."""
+    """Queries the service without a proxy, so that an environment variable cannot send the token elsewhere."""
 
     def __init__(self, token: str | None, timeout_s: float, ca_file: Path | None) -> None:
         self._token = token

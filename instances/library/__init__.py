@@ -1,4 +1,4 @@
-"""Ready instance files, small enough to look into: ``read_instance(library()["gpu-testbed"])``."""
+"""Example instance files, small enough to read: ``read_instance(library()["gpu-testbed"])``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RECIPES", "library", "write_library"]
 
 _ENDINGS = (".json", ".json.gz", ".min", ".min.gz")
 
-#: How each file was made: generator, seed and parameters. ``write_library`` makes it again.
+#: Generator, seed and parameters of each file; ``write_library`` regenerates the files.
 RECIPES: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
     "gpu-figure1.json": ("gpu-figure1", 0, {}),
     "gpu-figure4.json": ("gpu-figure4", 4, {}),
@@ -28,13 +28,13 @@ RECIPES: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
 
 
 def library() -> dict[str, Path]:
-    """Return the ready files by name (without ending), sorted."""
+    """Return the example files by name (without ending), sorted."""
     folder = Path(str(files("flowlex.instances.library")))
     found = [path for path in folder.iterdir() if path.name.endswith(_ENDINGS)]
     return {path.name.partition(".")[0]: path for path in sorted(found)}
 
 
 def write_library(folder: str | Path) -> None:
-    """Make all ready files anew in a folder; to renew the shipped ones, give it ``instances/library``."""
+    """Regenerate all example files in a folder; use ``instances/library`` to update the shipped ones."""
     for name, (generator, seed, parameters) in RECIPES.items():
         write_instance(generate(generator, seed=seed, **parameters), Path(folder) / name)

@@ -1,1 +1,1 @@
-"""Fair allocation of GPU time: which job gets which share of which GPU type."""
+"""Fair allocation of GPU time: the share of each GPU type that each job gets."""

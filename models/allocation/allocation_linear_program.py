@@ -1,4 +1,4 @@
-"""From an instance to the program that all policies share: shares of time, and what they must respect."""
+"""The linear constraints that all policies share: time shares, capacities, limits and deadlines."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["Base", "Columns", "base_program", "equal_throughput", "limited", "ra
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What may run: a job alone, or two jobs that share GPUs, on a GPU type. C columns."""
+    """Columns of the program: a job alone, or two jobs that share GPUs, on a GPU type. C columns."""
 
-    # first, second: (C,) jobs; ``second`` is -1 for a job alone
+    # (C,) jobs; ``second`` is -1 for a job alone
     first: Integers
     second: Integers
     gpu: Integers  # (C,) GPU type
@@ -27,27 +27,27 @@ class Columns:
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Number of columns."""
         return len(self.first)
 
     @property
     def paired(self) -> Booleans:
-        """(C,) whether two jobs run."""
+        """(C,) whether the column runs two jobs."""
         return self.second >= 0
 
     @classmethod
     def none(cls) -> Columns:
-        """Nothing."""
+        """Return zero columns."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 2)))
 
     @classmethod
     def joined(cls, parts: Sequence[Columns]) -> Columns:
-        """All of several."""
+        """Concatenate several blocks of columns."""
         names = ("first", "second", "gpu", "speed")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def per_job(self, values: Floats, jobs: int, *, speed: bool = True) -> Floats:
-        """(n,) throughput of every job, or with ``speed=False`` the fraction of time that it runs."""
+        """Return the throughput of every job, (n,), or with ``speed=False`` the fraction of time that it runs."""
         rate = self.speed if speed else np.ones((self.count, 2))
         pair = self.paired
         alone = np.bincount(self.first, weights=rate[:, 0] * values, minlength=jobs)
@@ -56,9 +56,9 @@ class Columns:
 
 
 def run_columns(view: AllocationArrays, *, sharing: bool = True, many: Integers | None = None) -> Columns:
-    """All that may run: jobs alone, in the order of jobs and GPU types, then the pairs (unless not ``sharing``).
+    """Return all columns: jobs alone, in the order of jobs and GPU types, then pairs if ``sharing``.
 
-    A job that stands for ``many`` > 1 is also paired with itself.
+    A job that represents ``many`` > 1 identical jobs is also paired with itself.
     """
     twin = np.zeros(len(view.kind), bool) if many is None else many > 1
     job, gpu = np.nonzero(view.speed)
@@ -70,7 +70,7 @@ def run_columns(view: AllocationArrays, *, sharing: bool = True, many: Integers 
 
 
 def _pair_columns(view: AllocationArrays, twin: Booleans) -> tuple[Integers, Integers, Integers, Floats]:
-    """Every two jobs of every pair of job types; first, second, GPU type and speeds."""
+    """Return all pairs of jobs for all pairs of job types: first, second, GPU type and speeds."""
     order, kinds = np.argsort(view.kind, kind="stable"), view.pair_kind
     size = np.bincount(view.kind, minlength=int(kinds.max(initial=0)) + 1)
     begin, (many, others) = np.cumsum(size) - size, size[kinds.T]
@@ -83,12 +83,12 @@ def _pair_columns(view: AllocationArrays, twin: Booleans) -> tuple[Integers, Int
 
 
 def equal_throughput(view: AllocationArrays) -> Floats:
-    """(n,) steps/s of a job whose time is split in proportion to the GPU types."""
+    """Return the steps/s of each job, (n,), if its time is split in proportion to the GPUs of each type."""
     return np.asarray(view.speed @ view.count / view.count.sum())
 
 
 def limited(instance: AllocationInstance, limit: Limit, columns: Columns) -> Booleans:
-    """(C,) what counts against a limit."""
+    """Return which columns, (C,), count against a limit."""
     chosen = np.ones(columns.count, bool)
     if limit.gpu_type is not None:
         chosen &= columns.gpu == [t.name for t in instance.gpu_types].index(limit.gpu_type)
@@ -104,16 +104,15 @@ def limited(instance: AllocationInstance, limit: Limit, columns: Columns) -> Boo
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """The constraints that all policies share, and expressions over their columns."""
+    """The constraints that all policies share, and expressions over the columns."""
 
     columns: Columns
     program: LinearProgram  # without objective
     share: Variables
-    # throughput, time: (n,) steps/s of every job; fraction of time that it runs. Of a job that stands for several:
-    # their sums.
+    # (n,) steps/s of every job and fraction of time that it runs; for a job that represents several, the sums over them
     throughput: Expression
     time: Expression
-    many: Integers  # (n,) how many identical jobs each stands for
+    many: Integers  # (n,) number of identical jobs that each job represents
 
 
 def base_program(
@@ -124,7 +123,7 @@ def base_program(
     deadlines: bool,
     many: Integers | None = None,
 ) -> Base:
-    """State who may run how long: time of a job, GPUs of a type, limits, and deadlines where they are kept."""
+    """Build the constraints on time shares: time of each job, GPUs of each type, limits and, if kept, deadlines."""
     view = instance.arrays
     many = np.ones(len(view.scale), np.int64) if many is None else many
     jobs = np.array([job.name for job in instance.jobs], object)
@@ -157,7 +156,7 @@ def base_program(
 def _held(
     instance: AllocationInstance, columns: Columns, share: Variables, scale: Floats, which: list[int]
 ) -> Expression:
-    """GPUs held on average, per limit."""
+    """Return the average number of GPUs that count against each limit."""
     chosen = [np.flatnonzero(limited(instance, instance.limits[k], columns)) for k in which]
     key = np.repeat(np.arange(len(which)), [len(c) for c in chosen])
     column = np.concatenate(chosen)
@@ -165,7 +164,7 @@ def _held(
 
 
 def raised_program(base: Base, gain: Expression, pace: Floats, level: Floats, labels: list[str]) -> LinearProgram:
-    """Raise all jobs together: the largest t with ``gain_m >= level_m + pace_m t`` for every job (sums for several)."""
+    """Maximise the rise t with ``gain_m >= level_m + pace_m t`` for every job (scaled by ``many``)."""
     pace, level = base.many * pace, base.many * level
     program = base.program.copy()
     rise = program.variables("rise", 1)

@@ -1,4 +1,4 @@
-"""Simple allocations to compare with, and one table of everything. Baselines know no limits, deadlines or pairs."""
+"""Baseline allocations and a table of all policies and baselines. Baselines ignore limits, deadlines and pairs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["BASELINES", "baseline", "compare", "fifo", "proportional"]
 
 
 def fifo(view: AllocationArrays) -> Floats:
-    """(n, J) fractions: in the order of jobs, each runs all the time on the fastest type that has GPUs left for it."""
+    """Return fractions, (n, J): in order, each job runs all the time on the fastest type with enough free GPUs."""
     share, left = np.zeros_like(view.speed), view.count.copy()
     for m, (speed, scale) in enumerate(zip(view.speed, view.scale.tolist(), strict=True)):
         best = int(np.where(left >= scale, speed, 0.0).argmax())
@@ -33,7 +33,7 @@ def fifo(view: AllocationArrays) -> Floats:
 
 
 def proportional(view: AllocationArrays) -> Floats:
-    """(n, J) fractions: every job's time split as the GPUs are, ``N_j / sum N``, shrunk until all fit."""
+    """Return fractions, (n, J): each job's time is split by ``N_j / sum N`` and scaled down until all jobs fit."""
     total = view.count.sum()
     share = np.broadcast_to(view.count / total, view.speed.shape) * min(1.0, total / view.scale.sum())
     return np.where(view.speed > 0, share, 0.0)
@@ -43,9 +43,9 @@ BASELINES = {"fifo": fifo, "proportional": proportional, "isolated": isolated}
 
 
 def baseline(instance: AllocationInstance, name: str) -> AllocationSolution:
-    """A baseline's allocation as a solution (``feasible``: nothing is claimed of it).
+    """Return the allocation of a baseline as a solution with status ``feasible``.
 
-    Raises `ModelError`: no such baseline.
+    Raises `ModelError` if the baseline does not exist.
     """
     if name not in BASELINES:
         raise ModelError(f"no baseline is named {name!r}; one of: {', '.join(BASELINES)}")
@@ -57,7 +57,7 @@ def baseline(instance: AllocationInstance, name: str) -> AllocationSolution:
 
 
 def compare(instance: AllocationInstance, *, engine: EngineName = "highs") -> pd.DataFrame:
-    """Every policy that the instance has the figures for, beside the baselines: the same measures for all."""
+    """Compare all baselines with every policy for which the instance has data, one row each."""
     import pandas as pd
 
     rows: dict[str, dict[str, Any]] = {name: baseline(instance, name).metrics() for name in BASELINES}
@@ -68,7 +68,7 @@ def compare(instance: AllocationInstance, *, engine: EngineName = "highs") -> pd
         label = options["policy"] + ("" if options.get("aware", True) else ", time only")
         try:
             solution = Allocation(instance, **options).solve(engine)
-        except ModelError:  # the instance has no steps or deadlines
+        except ModelError:  # no steps or deadlines in the instance
             continue
         if solution.status.has_answer:
             rows[label] = solution.metrics()

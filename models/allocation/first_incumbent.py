@@ -1,8 +1,8 @@
-"""An answer before the first program is solved: an equal share of the cluster, with the bound of the job that can rise
-least.
+"""First incumbent, before any program is solved: equal shares of the cluster, with a simple upper bound.
 
-Each job gets its part of every GPU type. Nobody can gain more than on the fastest type all the time; so all gains rise
-together no higher than that of the job which this holds back most, and throughput in all is at most its sum.
+Each job gets an equal share of every GPU type. No job can gain more than by running all the time on its fastest type.
+So the common rise of all jobs is at most the minimum over jobs of this limit divided by the job's pace, and the total
+throughput is at most the sum of the largest speeds.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["first_answer", "isolated"]
 
 
 def isolated(view: AllocationArrays) -> Floats:
-    """(n, J) fractions: a cluster of one's own, ``N_j / (M s_m)`` of every type, at most all the time."""
+    """Return fractions, (n, J): an equal share ``N_j / (M s_m)`` of every type, scaled to at most all the time."""
     share = np.where(view.speed > 0, view.count / (len(view.scale) * view.scale[:, None]), 0.0)
     return np.asarray(share / np.maximum(share.sum(axis=1), 1.0)[:, None])
 
 
 def first_answer(task: PolicyProgram) -> tuple[Outcome, tuple[Step, ...], Columns]:
-    """The answer, a step whose prices prove its bound (none under policies whose steps differ), and what may run."""
+    """Return the incumbent, a step whose duals prove its bound (none for some policies), and the columns."""
     view = task.instance.arrays
     columns, jobs = run_columns(view, sharing=False), np.zeros(len(view.scale), bool)
     share = isolated(view)[columns.first, columns.gpu]

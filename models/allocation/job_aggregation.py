@@ -1,15 +1,14 @@
-r"""Identical jobs as one: exact, because an optimum may be averaged over all ways to exchange them.
+r"""Aggregation of identical jobs into one job; exact, because the programs are convex and symmetric in these jobs.
 
-Jobs are *identical* under a policy when exchanging them changes nothing: same job type (so same speeds alone and in
-pairs), same weight, and same of whatever else the policy or a limit reads. Programs are convex, so the mean of an
-optimum over all exchanges is an optimum in which identical jobs gain the same. It is found over the sums of their
-columns: q identical jobs are a job with q times the time, whose gain, level and deadline count q times, and which is
-its own partner where q > 1.
-Prices of the sums' rows are prices of every member's rows.
+Jobs are *identical* under a policy if permuting them does not change the problem: same job type (so same speeds alone
+and in pairs), same weight, and same values of everything else that the policy or a limit reads. The programs are
+convex, so some optimum treats identical jobs equally. The aggregated program uses the sums of their columns: q
+identical jobs are a job with q times the time, gain, level and deadline rate, paired also with itself if q > 1. Dual
+values of aggregated rows are dual values of every member's rows.
 
-The way back: a member gets a q-th of each column alone. A pair of classes a and b is laid along two lines, one divided
-into the members of a, one into those of b; members that overlap run together for that long, so each class needs only
-about as many pairs as it has members. A class paired with itself runs round a ring, each member beside the next.
+Disaggregation: each member gets 1/q of each column alone. For a pair of classes a and b, divide a line into equal parts
+for the members of a and another for those of b; members whose parts overlap run together for that fraction. So each
+class needs only about as many pairs as it has members. In a class paired with itself, members run in a cycle of pairs.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ _BY_WEIGHT = ("max_min", "water_filling", "hierarchical")
 class JobClasses:
     """Classes of identical jobs. Sizes: n jobs, k classes."""
 
-    # of, first, many: (n,) class of each job; (k,) a member of each class, how many it has
+    # class of each job, (n,); first member and number of members of each class, (k,)
     of: Integers
     first: Integers
     many: Integers
 
     def merged(self, instance: AllocationInstance) -> AllocationInstance:
-        """The instance with one job per class."""
+        """Return the instance with one job per class."""
         return AllocationInstance(
             name=instance.name,
             gpu_types=instance.gpu_types,
@@ -51,7 +50,7 @@ class JobClasses:
         )
 
     def step(self, step: Step, owed: Integers) -> Step:
-        """Prices of every job's rows; ``owed`` are the classes with deadlines, in the order of their rows."""
+        """Expand duals of classes to duals of jobs; ``owed``: classes with deadlines, in the order of their rows."""
         prices = dict(step.prices)
         for name in ("time", "level"):
             if name in prices:
@@ -63,7 +62,7 @@ class JobClasses:
         return Step(step.value, prices, step.full[self.of], step.rise)
 
     def spread(self, columns: Columns, share: Floats) -> tuple[Columns, Floats]:
-        """Columns of all members, and what each gets, from those of classes and their sums."""
+        """Disaggregate: columns of all members and their shares, from the columns and shares of classes."""
         order, alone = np.argsort(self.of, kind="stable"), np.flatnonzero(~columns.paired)
         begin = np.cumsum(self.many) - self.many
         first, size = columns.first[alone], self.many[columns.first[alone]]
@@ -80,14 +79,14 @@ class JobClasses:
 
 
 def _overlaps(a: int, b: int) -> tuple[Integers, Integers, Floats]:
-    """Members of two classes along two lines of length a b, and what part of the line each overlap is."""
+    """Overlap two lines of length a b, divided into a and b members: the two members and the part of each overlap."""
     ends = np.union1d(np.arange(1, a + 1) * b, np.arange(1, b + 1) * a)
     size = np.diff(ends, prepend=0)
     return (ends - 1) // b, (ends - 1) // a, size / (a * b)
 
 
 def _ring(many: int) -> tuple[Integers, Integers, Floats]:
-    """Every member beside the next."""
+    """Pair every member with the next in a cycle; return members and the fraction of each pair."""
     pairs = many if many > 2 else 1
     one = np.arange(pairs)
     other = (one + 1) % many
@@ -97,10 +96,10 @@ def _ring(many: int) -> tuple[Integers, Integers, Floats]:
 def job_classes(
     instance: AllocationInstance, policy: str, unit: Floats | None, *, deadlines: bool, within: float = 1.0
 ) -> JobClasses:
-    """The classes of an instance's jobs under a policy.
+    """Partition the jobs of an instance into classes of identical jobs under a policy.
 
-    ``unit``: (n,) gain per step/s, None where gain is time. ``within``: above 1, jobs whose weights, units and
-    deadlines differ by no more than about this factor are one class, too: good to begin with, not exact.
+    ``unit``: (n,) gain per step/s, None if gain is time. ``within``: if above 1, a class may contain jobs whose
+    weights, units and deadlines differ by about this factor; not exact, used for a first approximation.
     """
     view, limits = instance.arrays, instance.limits
     n = len(view.kind)
@@ -124,7 +123,7 @@ def job_classes(
     ]
     keys = np.nan_to_num(np.column_stack(columns).astype(np.float64), nan=-1.0)
     _, first, of, many = np.unique(keys, axis=0, return_index=True, return_inverse=True, return_counts=True)
-    rank = np.argsort(first, kind="stable")  # classes in the order of their first members
+    rank = np.argsort(first, kind="stable")  # order classes by their first members
     place = np.empty_like(rank)
     place[rank] = np.arange(len(rank))
     return JobClasses(place[of.ravel()], first[rank], many[rank])

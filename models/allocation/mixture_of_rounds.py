@@ -1,19 +1,19 @@
-r"""Fractions of time as a mixture of rounds: which sets of jobs may run together, and how often each set does.
+r"""Decompose fractions of time into a convex combination of configurations: sets of jobs that run in the same round.
 
-A *configuration* M is what one round may run: every job at most once, on no type more GPUs than there are. Fractions X
-can be kept by rounds only if they are a mixture of configurations,
+A *configuration* M is a set of columns that can run in one round: each job at most once, within the GPUs of each type.
+Rounds can realise fractions X only if they are a convex combination of configurations,
 
     X = sum_k lambda_k M_k,   sum_k lambda_k = 1,   lambda >= 0,
 
-and the time and GPU rows that X keeps are not enough: with 3 GPUs, two jobs of 2 GPUs each could run 3/4 of the time as
-fractions, but never in one round together. So we look for the largest part theta <= 1 of X that is a mixture. Where all
-jobs have one scale and none are paired, the rows are those of a bipartite b-matching, whose corners are whole; then
-theta is 1 (Birkhoff). Configurations of jobs alone come first from slots
-(`flowlex.models.allocation.slot_configurations`), then from rounds in which those run that are owed most, and then,
-where that is not enough, by column generation: whatever fits by weight is tried first, at the prices of the mixture and
-on a walk from them; where that finds nothing, an integer program finds the configuration that the prices want most, and
-where none is wanted, theta is proven the largest. A part of a configuration is one too, so that a mixture may run more
-than is owed until the end, when the surplus is taken out: prices are then never negative and jump less.
+and the time and GPU constraints do not imply this: with 3 GPUs, two jobs of 2 GPUs each can run 3/4 of the time as
+fractions, but never in the same round. So we maximise theta <= 1 such that theta X is a convex combination. If all jobs
+have the same scale and none are paired, the constraints are those of a bipartite b-matching with integral vertices, and
+theta is 1 (Birkhoff). Configurations without pairs come first from slots
+(`flowlex.models.allocation.slot_configurations`), then from rounds that run the jobs furthest behind, and then from
+column generation. Pricing is first a greedy heuristic, at the duals of the master and on subgradient steps from them.
+If it fails, an integer program finds the configuration with the best reduced cost; if no configuration improves, theta
+is proven optimal. A subset of a configuration is a configuration, so the master may cover more than X and the surplus
+is removed at the end. This keeps the duals nonnegative and more stable.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from flowlex.models.allocation.slot_configurations import slot_configurations
 
 __all__ = ["Mixture", "Pool", "mixture"]
 
-#: Fractions and slacks below this are nothing: what linear programs leave.
+#: Tolerance for fractions and slacks: the accuracy of a linear program.
 _NOTHING = 1e-9
-#: A part that is short of 1 by no more than this is all: what two programs leave.
+#: Tolerance for theta = 1: the accuracy of two linear programs in sequence.
 _ROUNDING = 1e-7
 #: Weights below this are dropped.
 _LEAST = 1e-12
-#: Steps of a walk per column (1 where no jobs are paired), and their length as a part of the mean price.
+#: Subgradient steps per column (1 if no jobs are paired), and their length relative to the mean dual value.
 _WALK, _STEP = 8, 0.1
-#: The search ends where the configurations found, times the columns, are so many: a linear program over them takes
-#: minutes, and is stopped.
+#: The search ends if configurations times columns exceed this: solving the master then takes minutes, so it stops
+#: early.
 _MOST_CELLS = 6_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What may run and what it needs. Sizes: C columns, n jobs, J GPU types."""
+    """Columns that may run, and the resources they use. Sizes: C columns, n jobs, J GPU types."""
 
-    # first, second, gpu: (C,) jobs (``second`` is -1 for a job alone) and GPU type
+    # (C,) jobs (``second`` is -1 for a job alone) and GPU type
     first: Integers
     second: Integers
     gpu: Integers
@@ -70,20 +70,20 @@ class Pool:
         return program
 
     def heaviest(self, weight: Floats) -> Booleans:
-        """(C,) the configuration of most weight; nothing of no weight runs."""
+        """Return a configuration of maximum weight, (C,); columns without positive weight do not run."""
         program = self._program.with_upper("runs", (weight > 0).astype(float))
         program.maximize((program.variable("runs") * np.maximum(weight, 0.0)).sum())
         return np.asarray(_solved(program) > 0.5)
 
     def heavy(self, weight: Floats) -> list[Booleans]:
-        """Configurations of much weight, quickly: whatever fits, by weight, by weight per GPU, and by both."""
+        """Greedy heuristic: three configurations, columns in order of weight over GPUs to the power 0, 1/2 and 1."""
         found = []
         useful = np.flatnonzero(weight > 0)
         first, second, gpu, scale = (each[useful].tolist() for each in (self.first, self.second, self.gpu, self.scale))
         for power in (0.0, 0.5, 1.0):
             free, busy, chosen = self.count.tolist(), bytearray(self.jobs + 1), []
             for c in np.argsort(-weight[useful] / self.scale[useful] ** power, kind="stable").tolist():
-                a, b, j = first[c], second[c], gpu[c]  # b = -1 is the last place, which stays free
+                a, b, j = first[c], second[c], gpu[c]  # b = -1 is the last entry, which is always 0
                 if free[j] >= scale[c] and not busy[a] and not busy[b]:
                     busy[a] = 1
                     busy[b] = b >= 0
@@ -97,17 +97,17 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """``part * share`` as a mixture of configurations."""
+    """``part * share`` as a convex combination of configurations."""
 
-    part: float  # theta: 1 where the fractions can be kept fully, else the largest part that was found
-    configurations: Booleans  # (K, C) what runs
+    part: float  # theta: 1 if rounds can realise the fractions, else the largest value found
+    configurations: Booleans  # (K, C) columns that run
     weight: Floats  # (K,) fraction of rounds; they sum to 1
-    # whether no larger part is a mixture (proven by prices, up to 1e-9), or the search stopped at its limit
+    # whether ``part`` is optimal (proven by duals, up to 1e-9); False if the search stopped at its limit
     largest: bool
 
 
 def mixture(pool: Pool, share: Floats) -> Mixture:
-    """The largest part of (C,) fractions that is a mixture of configurations."""
+    """Maximise the part of the fractions, (C,), that is a convex combination of configurations."""
     by_slots: list[Booleans] = []
     if (pool.second < 0).all():
         slots = slot_configurations(pool.first, pool.gpu, pool.scale, pool.count, share)
@@ -143,7 +143,7 @@ def mixture(pool: Pool, share: Floats) -> Mixture:
 
 
 def _without_surplus(configurations: Booleans, weight: Floats, owed: Floats) -> tuple[Booleans, Floats]:
-    """The mixture without what runs more than is owed; at most one configuration per column is split in two."""
+    """Remove what runs beyond the fractions; splits at most one configuration in two per column."""
     rows, weights = list(configurations.copy()), weight.tolist()
     for c, surplus in enumerate((weight @ configurations - owed).tolist()):
         for k in range(len(rows)):
@@ -160,7 +160,7 @@ def _without_surplus(configurations: Booleans, weight: Floats, owed: Floats) -> 
 
 
 def _worth(wanted: list[Booleans], price: Floats, rent: float, known: set[bytes]) -> list[Booleans]:
-    """New configurations with a value above the price of a round; they are added."""
+    """Return the new configurations with positive reduced value, and add them to ``known``."""
     new = []
     for one in wanted:
         if price[one].sum() > rent + _NOTHING and one.tobytes() not in known:
@@ -170,7 +170,7 @@ def _worth(wanted: list[Booleans], price: Floats, rent: float, known: set[bytes]
 
 
 def _by_credit(pool: Pool, share: Floats) -> list[Booleans]:
-    """Configurations of rounds in which those run that are owed most, as Gavel schedules rounds; all run in one."""
+    """Return configurations of simulated rounds by credit, as in Gavel; every column runs in at least one."""
     credit, found = np.zeros(len(share)), []
     for _ in range(2 * len(share)):
         credit += share
@@ -183,10 +183,10 @@ def _by_credit(pool: Pool, share: Floats) -> list[Booleans]:
 
 
 def _walk(pool: Pool, owed: Floats, price: Floats, rent: float, known: set[bytes]) -> list[Booleans]:
-    """New configurations on a walk from these prices: what runs becomes cheaper, what waits more expensive.
+    """Return new configurations from subgradient steps that start at these duals: weights of running columns fall.
 
-    These are the steps of a subgradient method, which stays near the best prices; the linear program's own prices are
-    one of many corners and lead only there.
+    The subgradient method stays near optimal duals. The duals of the linear program are only one of many vertices, and
+    give configurations only for that vertex.
     """
     new, step, weight = [], _STEP * price.mean(), price
     for _ in range(_WALK if (pool.second >= 0).any() else 1):
@@ -201,7 +201,7 @@ def _walk(pool: Pool, owed: Floats, price: Floats, rent: float, known: set[bytes
 
 
 class _Master:
-    """The largest part that is a mixture of the configurations so far, kept hot."""
+    """The master program over the configurations so far, re-solved from its last basis."""
 
     def __init__(self, share: Floats) -> None:
         self._program = GrowingProgram(primal=True)
@@ -210,17 +210,17 @@ class _Master:
         self._part = self._program.add_column(-1.0, 1.0, rows=self._kept, values=(-share).tolist())
 
     def interior(self) -> None:
-        """From now on by the interior point method: thousands of columns come at once."""
+        """Switch to the interior point method, for thousands of new columns at once."""
         self._program.use_interior()
 
     def add(self, configurations: list[Booleans]) -> None:
-        """More of them."""
+        """Add configurations as columns."""
         for one in configurations:
             rows = [*np.flatnonzero(one).tolist(), self._whole]
             self._program.add_column(0.0, rows=rows, values=[1.0] * len(rows))
 
     def stopped(self, iterations: int) -> Floats:
-        """(K,) weights that sum to 1, where the simplex method is after so many iterations."""
+        """Return the weights, (K,), after a limited number of simplex iterations, normalised to sum 1."""
         found = self._program.solve(max_iterations=iterations)
         if found.values is None:
             raise EngineError(f"mixture: the solver ended as {found.status}; please report this")
@@ -228,7 +228,7 @@ class _Master:
         return np.asarray(weight / weight.sum())
 
     def solve(self) -> tuple[float, Floats, Floats, float]:
-        """The part, (K,) weights, (C,) prices of running, price of a round."""
+        """Solve the master: theta, weights (K,), duals of the columns' rows (C,) and of the convexity row."""
         found = self._program.solve()
         if found.values is None or found.duals is None:
             raise EngineError(f"mixture: the solver ended as {found.status}; please report this")

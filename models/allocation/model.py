@@ -1,20 +1,20 @@
-r"""Which job gets which share of the time of which GPU type?
+r"""Which share of the time of each GPU type does each job get?
 
-Jobs differ in how much faster a newer GPU makes them, so who runs where decides how much everybody gets. The policy
-says what is fair or best: the least normalised throughput as large as possible (``max_min``), the next least as well,
-and so on (``water_filling``), entities by weight and jobs inside them (``hierarchical``), the earliest end of all
-(``makespan``), the least worst delay against a cluster of one's own (``finish_time``), most steps per second
-(``max_throughput``), or deadlines at least cost (``min_cost``). Two jobs may share GPUs where the instance has
-throughputs of pairs. Limits (floors and caps) hold under every policy.
+Newer GPUs speed up some jobs more than others, so the throughput of all jobs depends on where each runs. The policy
+defines the objective: maximise the least normalised throughput (``max_min``), then the next least, and so on
+(``water_filling``), by weights of entities and of jobs inside them (``hierarchical``), minimise the time when the last
+job ends (``makespan``), minimise the largest finish time relative to an equal share of the cluster (``finish_time``),
+maximise total steps per second (``max_throughput``), or meet deadlines at least cost (``min_cost``). Two jobs may share
+GPUs if the instance has throughputs of pairs. Limits (floors and caps) hold under every policy.
 
-A changed model is solved as it is stated, one linear program, under ``max_min``, ``makespan``, ``max_throughput`` and
-``min_cost``; the other policies take no changes. Own rows bind as limits do. The stage is called ``objective``: how
-far all jobs rise (under ``makespan`` that is :math:`T_0 / T`, where no makespan is shorter than :math:`T_0`),
-throughput, or cost. ``share[job,partner,gpu_type]`` is what runs (of two jobs ``job`` comes first in the instance),
-``runs[job,gpu_type]`` how long a job runs on a type, alone or beside another.
+A changed model is solved as one linear program under ``max_min``, ``makespan``, ``max_throughput`` and ``min_cost``;
+the other policies take no changes. User-written constraints hold like limits. The stage ``objective`` is the common
+rise of all jobs (under ``makespan`` :math:`T_0 / T`, where :math:`T_0` is a lower bound on the makespan), throughput,
+or cost. ``share[job,partner,gpu_type]`` is the fraction of time of a job or pair (in a pair, ``job`` is the earlier in
+the instance), ``runs[job,gpu_type]`` the fraction of time that a job runs on a type, alone or in pairs.
 
-Source: Narayanan et al. (OSDI 2020), sections 3 to 5. Exact where that paper approximates: makespan is one program in
-1/T, water filling needs no integer program, and every answer carries prices that prove it from the instance.
+Source: Narayanan et al. (OSDI 2020), sections 3 to 5. Exact where the paper approximates: makespan is one program in
+1/T, water filling needs no integer program, and every solution has dual values that prove it from the instance.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ Policy: TypeAlias = Literal[
     "max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"
 ]
 _RAISING = ("max_min", "water_filling", "hierarchical", "makespan", "finish_time")
-#: Their objective is a time or a ratio, that of their program how far all jobs rise.
+#: Policies whose objective is a time or a ratio, while their program maximises the common rise of all jobs.
 _BY_RISE = ("makespan", "finish_time")
 
 
 @dataclass(frozen=True)
 class AllocationRun(Run):
-    """The last outcome, and the steps that led to it."""
+    """The outcome of the last program, and all steps."""
 
     steps: tuple[Step, ...] = ()
     level: Floats | None = None
@@ -72,31 +72,31 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     instance
         GPU types, job types, jobs, and optionally pairs, entities and limits.
     policy
-        See the module. ``formulation`` is its first program, whose optimum is the objective; ``makespan`` and
-        ``finish_time`` are no linear program in their own unit, so that there it is ``solution.rise``.
+        See the module. ``formulation`` is the first program; its optimum is the objective. Under ``makespan`` and
+        ``finish_time``, which are not linear programs in their own unit, its optimum is ``solution.rise``.
     aware
-        ``max_min`` and ``water_filling``: whether throughput counts, or only time.
+        ``max_min`` and ``water_filling``: compare throughputs; False: compare fractions of time.
     sharing
-        Whether two jobs may share GPUs (where the instance has throughputs of pairs).
+        Whether two jobs may share GPUs, if the instance has throughputs of pairs.
     deadlines
-        Whether deadlines are kept; by default under ``max_throughput`` and ``min_cost``.
+        Whether deadlines are constraints; default: only under ``max_throughput`` and ``min_cost``.
     tolerance
-        ``finish_time``: relative gap between the answer and its proven bound. The time in isolation counts an equal
-        share ``N_j / (M s_m)`` of every GPU type on which the job runs; its share of the others is lost, not made up.
+        ``finish_time``: relative gap between the objective and its proven bound. The time in isolation assumes an equal
+        share ``N_j / (M s_m)`` of every GPU type on which the job can run; its share of the other types is not used.
     pricing
-        Let pairs become columns only where prices ask for them (column generation; always by HiGHS): the same optimum
-        without writing all pairs down. By default where there are more than 2 000.
+        Generate the columns of pairs by pricing (column generation, always by HiGHS): the same optimum without all
+        pairs. Default: if there are more than 2 000 pairs.
     parts
-        Divide jobs and GPUs at random into so many parts and solve each alone (POP): faster, ``feasible`` instead of
-        ``optimal``, with a proven bound (of the least level only). Not for ``hierarchical`` and ``finish_time``.
+        Divide jobs and GPUs at random into this many parts and solve each alone (POP). Faster, but ``feasible`` instead
+        of ``optimal``, with a proven bound (on the least level only). Not for ``hierarchical`` and ``finish_time``.
     seed
-        Of the division into parts.
+        Random seed of the division into parts.
 
     Raises
     ------
     ModelError
-        There is no division into ``parts``, a job lacks ``steps_left`` that the policy needs, an option does not
-        concern the policy, or nothing has to run under ``min_cost``.
+        The instance cannot be divided into ``parts``, a job lacks ``steps_left`` that the policy needs, an option does
+        not apply to the policy, or ``min_cost`` has no deadlines and no floors.
 
     Examples
     --------
@@ -222,17 +222,17 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         if self.parts > 1 and self.policy in ("hierarchical", "finish_time"):
             raise ModelError(f"policy {self.policy!r} compares all jobs and is not solved by parts; leave parts at 1")
         if self.parts > 1:
-            divided(self.instance, self.parts, self.seed)  # refuses what cannot be divided
+            divided(self.instance, self.parts, self.seed)  # raises if the instance cannot be divided
 
     @cached_property
     def keeps_deadlines(self) -> bool:
-        """Whether there are deadlines and they are kept."""
+        """Whether deadlines exist and are constraints."""
         wanted = self.policy in ("max_throughput", "min_cost") if self.deadlines is None else self.deadlines
         return wanted and any(job.deadline_s is not None for job in self.instance.jobs)
 
     @cached_property
     def policy_program(self) -> PolicyProgram:
-        """The whole problem; not yet the method."""
+        """The complete problem, without the solution method."""
         unit = unit_of(self.instance, self.policy, aware=self.aware)
         kept: Any = {"deadlines": self.keeps_deadlines, "sharing": self.sharing, "tolerance": self.tolerance}
         return PolicyProgram(self.instance, self.policy, self.declared(), unit=unit, **kept)
@@ -267,10 +267,10 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         return AllocationSolution(**facts, columns=columns, share=share)
 
     def _prepare(self) -> None:
-        _ = self.policy_program  # the formulation holds all pairs, which a solve need not
+        _ = self.policy_program  # not the formulation: it contains all pairs, which solving may not need
 
     def _prices_pairs(self, options: SolveOptions) -> bool | None:
-        """Whether pairs become columns only where prices ask for them; None: where there are many."""
+        """Whether to generate pairs by pricing; None: only if there are many."""
         plain = options.solver is None and options.max_steps is None and options.algorithm == "auto"
         if self.pricing and not plain:
             raise EngineError("pricing=True needs HiGHS's simplex method; leave out solver, max_steps, algorithm")
@@ -279,7 +279,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         return None if plain else False
 
     def _run(self, engine: EngineName, options: SolveOptions) -> AllocationRun:
-        how: Any = {"engine": engine, "options": replace(options, offer=None)}  # parts go to other processes
+        how: Any = {"engine": engine, "options": replace(options, offer=None)}  # parts run in other processes
         how["priced"] = self._prices_pairs(options)
         if self.parts == 1:
             offer(options, self._first)
@@ -320,10 +320,10 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         return replace(run, outcome=replace(run.outcome, status=Status.FEASIBLE, **unknown), steps=steps)
 
     def _named(self, outcome: Outcome) -> Outcome:
-        """An outcome without answer; where deadlines are the reason, by the names of their jobs."""
+        """Complete the message of an infeasible outcome with the names of jobs whose deadlines conflict."""
         if outcome.status in (Status.OPTIMAL, Status.FEASIBLE):
             return outcome
-        if outcome.status.has_answer:  # a program of a sequence that stopped at a limit proves nothing
+        if outcome.status.has_answer:  # a program stopped at its limit; nothing is proven
             raise EngineError("a linear program stopped at its limit; raise time_limit_s or max_steps")
         why = outcome.infeasibility
         names = [row[9:-1] for row in why.constraints if row.startswith("deadline[")] if why is not None else []
@@ -364,13 +364,13 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         return AllocationSolution(**facts, duals=duals, columns=columns, share=share, steps=steps, level=run.level)
 
     def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
-        """Under ``makespan`` the stage is how far all jobs rise, and the objective the seconds that this makes."""
+        """Convert the stage value to the objective: under ``makespan``, from the common rise to seconds."""
         value = super()._objective_of(stages)
         measured = self.policy == "makespan" and not self._main_cost_changed and value > 0
         return Fraction(quickest(self.instance)) / value if measured else value
 
     def _reached(self, columns: Columns, share: Floats) -> float:
-        """How high all gains are raised, or what is added up."""
+        """Compute the common rise of all gains, or the total throughput or negative cost, of given shares."""
         view, n = self.instance.arrays, len(self._labels)
         throughput = columns.per_job(share, n)
         if self.policy == "max_throughput":
@@ -382,7 +382,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         return float((gain / self.policy_program.pace(np.zeros(n, bool))).min())
 
     def _values(self, run: AllocationRun) -> tuple[float, float]:
-        """Objective and bound in the policy's units."""
+        """Return objective and bound in the units of the policy."""
         first = run.steps[0].value
         if self.parts > 1 or run.outcome.status is Status.FEASIBLE:
             assert run.outcome.values is not None  # there are steps

@@ -1,13 +1,13 @@
-r"""Pairs of jobs with a positive reduced cost, without making all of them.
+r"""Pricing of pairs of jobs: find pairs with a positive reduced value without enumerating all pairs.
 
-At prices of time u, of GPUs p and of gains y, a pair of jobs a and b on type j earns
+With duals of time u, of GPUs p and of gains y, a pair of jobs a and b on type j has the reduced value
 
     v_a + v_b - s p_j,    v_m = (y_m g_m + d_m) T_m - u_m - s q_m    (g: gain per step/s, d: deadline, q: limits of m)
 
-so the best partner of a job in a pair of job types is the best of the other type. Everything is a sum over *halves*: a
-job on one side of a pair of job types on a GPU type. There are n K J of them for K job types, where pairs are n n J.
-A limit of an entity counts the GPUs of a pair once, also where both jobs are the entity's; such a pair gets the second
-count back. So the best partner is looked for twice: among jobs of the same entity, and among those of all others.
+so the best partner of a job in a pair of job types is the best job of the other type. All computations are sums over
+*halves*: a job on one side of a pair of job types on a GPU type. With K job types there are n K J halves, but n n J
+pairs. A limit of an entity counts the GPUs of a pair once, even if both jobs belong to the entity; such a pair gets the
+second count back. So the best partner is searched twice: among jobs of the same entity and among all others.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["PairPrices", "PricedMaster"]
 
 #: Columns added per job and round.
 _FEW = 3
-#: A pair earns something from here on, relative to the largest price.
+#: Smallest reduced value of a pair to add, relative to the largest dual value.
 _EARNS = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Halves of one side of all P pairs of job types, sorted by pair, then by the E owners; ``group`` is of both."""
+    """Halves of one side of all P pairs of job types, sorted by pair, then by the E owners; ``group`` codes both."""
 
     pair: Integers
     group: Integers
@@ -60,7 +60,7 @@ class _Side:
         return cls(pair, pair * owners + owner[job], job, speed[pair], many, sizes[kinds].ravel())
 
     def best(self, value: Floats) -> tuple[Floats, Integers]:
-        """(P E,) per group the best value and its half; minus infinity and -1 where nobody is."""
+        """Return the best value of each group and its half, (P E,); minus infinity and -1 for empty groups."""
         most, which = np.full(len(self.grouped), -np.inf), np.full(len(self.grouped), -1)
         some = self.grouped > 0
         if len(value):
@@ -70,7 +70,7 @@ class _Side:
         return most, which
 
     def among(self, pairs: Booleans, value: Floats) -> tuple[Any, Any, Integers]:
-        """Halves of some pairs of job types: (P, most) job and value by rank, padded with -1 and minus infinity."""
+        """Rank the halves of some pairs of job types by value: job and value, padded with -1 and minus infinity."""
         of = np.flatnonzero(pairs[self.pair])
         of = of[np.lexsort((-value[of], self.pair[of]))]
         row = np.cumsum(pairs)[self.pair[of]] - 1
@@ -82,7 +82,7 @@ class _Side:
 
 
 def _elsewhere(most: Floats, which: Integers, owners: int) -> tuple[Floats, Integers]:
-    """(P E,) per group the best value and its half among the other groups of the pair."""
+    """Return for each group, (P E,), the best value and its half among the other groups of the same pair."""
     if owners == 1:
         return np.full_like(most, -np.inf), np.full_like(which, -1)
     value, half = most.reshape(-1, owners), which.reshape(-1, owners)
@@ -92,7 +92,7 @@ def _elsewhere(most: Floats, which: Integers, owners: int) -> tuple[Floats, Inte
 
 
 class PairPrices:
-    """All pairs of an instance, for pricing; a job may stand for ``many`` that are identical."""
+    """All pairs of an instance, for pricing; a job may represent ``many`` identical jobs."""
 
     def __init__(self, instance: AllocationInstance, *, sharing: bool = True, many: Integers | None = None) -> None:
         view = instance.arrays
@@ -103,7 +103,7 @@ class PairPrices:
         self.gpu: Integers = view.pair_gpu[: len(kinds)]
         named = {limit.entity for limit in instance.limits if limit.entity is not None}
         limited = [e for e, entity in enumerate(instance.entities) if entity.name in named]
-        self.owners: int = len(limited) + 1  # the last: whoever has no limit
+        self.owners: int = len(limited) + 1  # the last: entities without a limit
         owner = np.full(len(instance.entities) + 1, len(limited))
         owner[limited] = np.arange(len(limited))
         self.owner: Integers = owner[view.entity]
@@ -112,7 +112,7 @@ class PairPrices:
             _Side.of(view.kind, self.owner, self.owners, kinds[:, side], speed[:, side]) for side in (0, 1)
         )
         self.same_type: Booleans = kinds[:, 0] == kinds[:, 1]
-        #: Whether every pair of job types is of two different types of one job each: halves are pairs then.
+        #: Whether every pair of job types consists of two different types with one job each; halves are then pairs.
         self.unique: bool = bool(
             (self.one.many == 1).all() and (self.other.many == 1).all() and not self.same_type.any()
         )
@@ -124,12 +124,12 @@ class PairPrices:
 
     @property
     def count(self) -> int:
-        """How many pairs there are."""
+        """Number of pairs."""
         both = np.where(self.same_type, self.one.many * (self.one.many - 1) // 2, self.one.many * self.other.many)
         return int(both.sum())
 
     def _rent(self, prices: dict[str, Floats], goal: Goal) -> tuple[Floats, Floats, Floats]:
-        """(J,) what a GPU costs any job, (n, J) and this job beyond, (E, J) and of it jobs of one owner together."""
+        """Return costs of a GPU: for any job (J,), in addition per job (n, J), and the part of its owner (E, J)."""
         jobs, types = self._index
         rent = prices["gpus"] if goal.cost is None else prices["gpus"] + goal.cost
         own = np.zeros((len(jobs), len(types)))
@@ -146,7 +146,7 @@ class PairPrices:
         return rent, own + shared[self.owner], shared
 
     def all_rows(self, prices: Mapping[str, Floats]) -> dict[str, Floats]:
-        """Prices of all rows that there could be, by job, type and limit; 0 for those that are not stated."""
+        """Extend duals to all possible rows, by job, type and limit, with 0 for rows that do not exist."""
         limits, n, found = self.instance.limits, len(self.view.kind), dict(prices)
         rows: dict[str, tuple[int, Any]] = {
             "most": (len(limits), [k for k, limit in enumerate(limits) if limit.most_gpus is not None]),
@@ -162,16 +162,16 @@ class PairPrices:
         return found
 
     def bound(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, Floats]:
-        """The upper bound on all allocations that prices prove, and (n,) the prices of time for it.
+        """Return the upper bound on the objective from nonnegative duals, and the duals of time that it needs, (n,).
 
-        ``prices``: by name of rows, none negative: ``level`` and ``deadline`` (n,), ``gpus`` (J,), ``most`` and
-        ``least`` by limit, and optionally ``time`` (n,).
+        ``prices``: duals by name of rows: ``level`` and ``deadline`` (n,), ``gpus`` (J,), ``most`` and ``least`` by
+        limit, and optionally ``time`` (n,).
         """
         time = self._halves(prices, goal)[0]
         return self._value(prices, goal, time), time
 
     def look(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, Columns]:
-        """The bound that prices prove, and the pairs to add as columns."""
+        """Return the upper bound from the duals, and the pairs to add as columns."""
         time, a, b, charge, earned, back, partner = self._halves(prices, goal)
         size = max(float(prices["level"].max(initial=0.0)), float(np.abs(time).max(initial=0.0)), 1e-300)
         live = np.zeros(len(charge), bool)
@@ -183,9 +183,9 @@ class PairPrices:
     def _halves(
         self, prices: dict[str, Floats], goal: Goal
     ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Integers]:
-        """(n,) prices of time so that nobody earns more; of the halves of both sides what they earn; what a pair pays;
-        per half of the first side what it earns with its best partner, at the prices that were given; (P, E) what a
-        pair of one owner gets back; and that best partner.
+        """Evaluate all halves: feasible duals of time (n,); values of the halves of both sides; GPU cost of a pair;
+        best reduced value of each half of the first side with a partner, at the given duals; refund of pairs of one
+        owner (P, E); and that best partner.
         """
         view, n = self.view, len(self.view.kind)
         level = prices["level"]
@@ -209,7 +209,7 @@ class PairPrices:
         best, at = other.best(b)
         rest = b.copy()
         rest[at[at >= 0]] = -np.inf
-        best_rest, at_rest = other.best(rest)  # for a job that would be its own partner
+        best_rest, at_rest = other.best(rest)  # if the best partner is the job itself
         near = at[one.group]
         itself = (near >= 0) & (other.job[near] == one.job) & (self.many[one.job] == 1) if len(b) else near > 0
         with_own = np.where(itself, best_rest[one.group], best[one.group]) + back.ravel()[one.group]
@@ -236,7 +236,7 @@ class PairPrices:
     def _worth(
         self, live: Booleans, a: Floats, b: Floats, charge: Floats, back: Floats, best: Any, least: float
     ) -> Columns:
-        """Each job with its best, and where job types have several jobs, also by rank; a few each."""
+        """Select columns: each job with its best partner and, for larger job types, pairs by rank; a few per job."""
         found, single = [best], self.many == 1
         if not self.unique:
             found += self._by_rank(live, a, b, charge, back)
@@ -255,7 +255,7 @@ class PairPrices:
     def _by_rank(
         self, live: Booleans, a: Floats, b: Floats, charge: Floats, back: Floats
     ) -> list[tuple[Integers, Integers, Integers, Floats]]:
-        """Jobs of two types by rank (first with first and so on), and each with the first."""
+        """Pair the jobs of two types by rank (first with first and so on), and each job with the first."""
         job_a, rank_a, many_a = self.one.among(live, a)
         job_b, rank_b, many_b = self.other.among(live, b)
         pairs, same_type = np.flatnonzero(live), self.same_type[live]
@@ -277,9 +277,9 @@ class PairPrices:
 
 
 class PricedMaster:
-    """The shared constraints over jobs alone and the pairs added so far.
+    """Restricted master: the shared constraints over jobs alone and the pairs added so far.
 
-    ``build``: from columns to the constraints over them.
+    ``build`` returns the constraints over given columns.
     """
 
     def __init__(self, pairs: PairPrices, base: Base, build: Callable[[Columns], Base], options: SolveOptions) -> None:
@@ -288,7 +288,7 @@ class PricedMaster:
         self.rounds = 0
 
     def solve(self, make: Callable[[Base], LinearProgram], goal: Goal) -> tuple[Outcome, LinearProgram]:
-        """The outcome over all columns that there are now, and the program over them."""
+        """Solve by column generation; return the outcome and the program over all columns so far."""
         program = make(self.base)
         scaled, scales = scale_program(program, ("rise",) if "rise" in program.variable_blocks else ())
         joined = [self.base.columns]
@@ -316,7 +316,7 @@ class PricedMaster:
             return Outcome(got.status, "highs"), last
         first, many, rest = before.columns.count, self.base.columns.count - before.columns.count, program.column_count
         added = np.zeros(many)
-        added[: len(got.values) - rest] = got.values[rest:]  # those of the last round did not enter
+        added[: len(got.values) - rest] = got.values[rest:]  # columns of the last round were not added
         values = np.concatenate([got.values[:first], added, got.values[first:rest]])
         about: Any = {"algorithm": "columns", "iterations": got.rounds, "values": values, "duals": got.duals}
         found = Outcome(Status.OPTIMAL, "highs", got.objective, got.bound, **about)
@@ -325,7 +325,7 @@ class PricedMaster:
 
 
 def _unknown(known: Columns, found: Columns) -> Columns:
-    """The pairs found that are new (a solver's tolerance may return known ones)."""
+    """Return the pairs that are new; within the solver's tolerance, pricing may return known pairs."""
 
     def key(columns: Columns) -> Integers:
         most = int(max(known.first.max(initial=0), known.second.max(initial=0), found.second.max(initial=0))) + 2

@@ -1,4 +1,4 @@
-"""Pictures of an allocation."""
+"""Plot of an allocation."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["draw_allocation"]
 
 
 def draw_allocation(frame: pd.DataFrame, gpu_types: list[str], title: str, ax: Axes | None = None) -> Axes:
-    """Fraction of time of every job on each GPU type, stacked; jobs in order of normalised throughput (the line).
+    """Draw stacked bars of each job's time on each GPU type; jobs are sorted by normalised throughput (the line).
 
-    ``frame``: one row per job: ``normalised``, and a column per GPU type (`AllocationSolution.to_frame`).
+    ``frame``: one row per job with ``normalised`` and a column per GPU type (`AllocationSolution.to_frame`).
     """
     axes = axes_for(ax, 8, 4.5)
     frame = frame.sort_values("normalised")

@@ -1,6 +1,6 @@
-r"""The policies as sequences of linear programs; every step leaves prices that prove it.
+r"""The policies as sequences of linear programs; the duals of every step prove its optimum.
 
-Most policies raise a gain of every job: ``gain_m >= level_m + pace_m t``, t as large as possible.
+Most policies raise a gain of every job: they maximise t with ``gain_m >= level_m + pace_m t``.
 
 =================  =============================================  ====================================================
 policy             gain                                           pace
@@ -12,9 +12,9 @@ makespan           T0 thr(m) / n_m                                1, so that t =
 finish_time        thr(m)                                         n_m / (rho isolated_m - t_m); is t >= 1?
 =================  =============================================  ====================================================
 
-Who can still rise is read from the duals: where the price of a job's level is positive, the job is at its level in
-every optimum, so it is full. A full job whose price happens to be zero is found in the next step, which then rises
-by nothing; so no tolerance enters, and no auxiliary program is needed.
+Duals show which jobs can still rise: if the dual of a job's level is positive, the job is at its level in every
+optimum, so it is full. A full job whose dual is zero is found in the next step, which then has rise 0. So the method
+needs neither a tolerance nor an auxiliary program.
 
 Source: Narayanan et al. (OSDI 2020), sections 4 and 5; the steps by duals are ours.
 """
@@ -48,43 +48,42 @@ __all__ = [
     "quickest",
 ]
 
-#: A price of a level counts as positive from this fraction of the largest (a full job missed here is found later).
+#: Duals of levels above this fraction of the largest count as positive (a full job missed here is found later).
 _POSITIVE = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """What is maximised: the rise of all gains, or a sum."""
+    """The objective: the common rise of all gains, or a sum."""
 
-    unit: Floats | None = None  # (n,) gain per step/s; None where gain is time. Only where gains are raised.
-    # speed, cost: What a step/s of any job earns, (J,) what a GPU costs; where a sum is maximised
+    unit: Floats | None = None  # (n,) gain per step/s; None if gain is time; only for the common rise
+    # objective coefficients of a sum: per step/s of any job, and (J,) cost per GPU
     speed: float = 0.0
     cost: Floats | None = None
-    # pace, level: (n,) of the program that raises gains, summed over the jobs that one stands for; None where a sum is
-    # maximised
+    # (n,) paces and levels of the common rise, summed over the jobs that each job represents; None for a sum
     pace: Floats | None = None
     level: Floats | None = None
 
 
 class Master(Protocol):
-    """Who solves the programs of a sequence over the same constraints; ``base`` may grow with every solve."""
+    """Solver of a sequence of programs over the same constraints; every solve may add columns to ``base``."""
 
     base: Base
 
     def solve(self, make: Callable[[Base], LinearProgram], goal: Goal) -> tuple[Outcome, LinearProgram]:
-        """Solve what ``make`` states over the constraints; the outcome and the program that it is of."""
+        """Solve the program that ``make`` builds over the constraints; return the outcome and the program."""
         ...
 
 
 @dataclass(eq=False)
 class WholeMaster:
-    """All columns, by any engine."""
+    """Solve programs with all columns, by any engine."""
 
     base: Base
     run: Callable[[LinearProgram], Outcome]
 
     def solve(self, make: Callable[[Base], LinearProgram], goal: Goal) -> tuple[Outcome, LinearProgram]:
-        """Solve it as it is."""
+        """Solve the program without column generation."""
         program = make(self.base)
         return self.run(program), program
 
@@ -93,16 +92,16 @@ class WholeMaster:
 class Step:
     """One program of a sequence."""
 
-    value: float  # its optimum
-    # row name to non-negative prices of its rows; ``level`` are those of the jobs' levels
+    value: float  # optimum
+    # nonnegative duals by name of rows; ``level`` are those of the jobs' levels
     prices: dict[str, Floats] = field(repr=False)
-    full: Booleans = field(repr=False)  # (n,) jobs found full by this step
-    rise: float | None = None  # how far its program raises all jobs; None where it adds up
+    full: Booleans = field(repr=False)  # (n,) jobs that this step proves full
+    rise: float | None = None  # common rise of all jobs; None if the objective is a sum
 
 
 @dataclass(frozen=True, eq=False)
 class Raise:
-    """A sequence of steps and its last answer; ``level`` (n,) is where every job's gain ended."""
+    """A sequence of steps and its last outcome; ``level``, (n,), is the final gain of every job."""
 
     outcome: Outcome
     steps: tuple[Step, ...] = ()
@@ -111,7 +110,7 @@ class Raise:
 
 
 def quickest(instance: AllocationInstance) -> float:
-    """Seconds that the longest job needs alone on its fastest type: no makespan is shorter."""
+    """Lower bound on the makespan, seconds: the longest time of a job alone on its fastest type."""
     view = instance.arrays
     return float((view.steps / view.speed.max(axis=1)).max())
 
@@ -119,13 +118,13 @@ def quickest(instance: AllocationInstance) -> float:
 def pace_of(
     instance: AllocationInstance, full: Booleans, *, hierarchical: bool, many: Integers | None = None
 ) -> Floats:
-    """(n,) how fast every job's gain rises while those in ``full`` stand still; a job may stand for ``many``."""
+    """Return the pace of every job, (n,), 0 for jobs in ``full``; a job may represent ``many`` identical jobs."""
     view = instance.arrays
     claim = view.weight if many is None else view.weight * many
     if not hierarchical:
         return np.where(full, 0.0, view.weight / view.scale)
     pace = np.zeros(len(full))
-    alone = ~full & (view.entity == -1)  # a job of nobody is an entity of its own
+    alone = ~full & (view.entity == -1)  # a job without an entity is its own entity
     pace[alone] = view.weight[alone]
     for e, entity in enumerate(instance.entities):
         rising = np.flatnonzero(~full & (view.entity == e))
@@ -135,7 +134,7 @@ def pace_of(
 
 
 def prices_of(program: LinearProgram, duals: Floats) -> dict[str, Floats]:
-    """Non-negative prices of all rows of a maximisation, by name."""
+    """Return the nonnegative duals of a maximisation by name of rows."""
     return {name: np.abs(values) for name, values in program.split_rows(duals).items()}
 
 
@@ -148,10 +147,10 @@ def fill(
     unit: Floats | None,
     once: bool = False,
 ) -> Raise:
-    """Raise all jobs until each is full (``once``: until the first is), each step a linear program.
+    """Raise all jobs until each is full (``once``: only one step); each step is a linear program.
 
-    ``pace``: from (n,) full jobs to (n,) paces, zero for full jobs. ``unit``: (n,) gain per step/s; None where gain is
-    time.
+    ``pace`` maps the full jobs, (n,), to paces, (n,), which are 0 for full jobs. ``unit``: (n,) gain per step/s; None
+    if gain is time.
     """
     level, full, many = np.zeros(len(labels)), np.zeros(len(labels), bool), master.base.many
     steps: list[Step] = []
@@ -162,7 +161,7 @@ def fill(
         rise_all = _raising(gain, speed, level, labels)
         outcome, program = master.solve(rise_all, Goal(unit, pace=speed * many, level=level * many))
         if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
-            if last is not None and outcome.status is not Status.TIME_LIMIT:  # levels are within tolerances
+            if last is not None and outcome.status is not Status.TIME_LIMIT:  # optimal within tolerances
                 return Raise(replace(last, status=Status.FEASIBLE), tuple(steps), level, columns)
             return Raise(outcome, tuple(steps))
         last, columns = outcome, master.base.columns
@@ -187,7 +186,7 @@ def _raising(
 
 @dataclass(frozen=True, eq=False)
 class FinishTimes:
-    """What finish-time fairness compares, (n,) each: seconds run, steps left, seconds in isolation."""
+    """The data of finish-time fairness, (n,) each: seconds run, steps left, seconds in isolation."""
 
     running: Floats
     steps: Floats
@@ -195,26 +194,26 @@ class FinishTimes:
 
     @classmethod
     def of(cls, view: AllocationArrays, jobs: int) -> FinishTimes:
-        """Seconds in isolation: those so far, and the rest at an equal share ``N_j / (M s_m)`` (M ``jobs``)."""
+        """Compute seconds in isolation: those so far plus the steps left at an equal share ``N_j / (M s_m)``."""
         share = np.where(view.speed > 0, view.count / (jobs * view.scale[:, None]), 0.0)
         share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
         alone = (share * view.speed).sum(axis=1)
         return cls(view.running, view.steps, view.isolated + view.steps / alone)
 
     def needed(self, rho: float) -> Floats:
-        """(n,) steps/s at which every job's ratio is rho; infinite where no throughput is enough."""
+        """Return the steps/s, (n,), at which every job's ratio is rho; infinite if no throughput suffices."""
         with np.errstate(over="ignore"):
             room = rho * self.isolated - self.running
         with np.errstate(divide="ignore", over="ignore"):
             return np.where(room > 0, self.steps / np.maximum(room, 0.0), np.inf)
 
     def ratio(self, throughput: Floats) -> Floats:
-        """(n,) finish time over that in isolation."""
+        """Return the finish time divided by that in isolation, (n,)."""
         with np.errstate(divide="ignore"):
             return np.asarray((self.running + self.steps / throughput) / self.isolated)
 
     def least(self, price: Floats, most: float) -> float:
-        """The least rho at which ``sum of price * needed(rho)`` is at most ``most``: a root of a falling function."""
+        """Bisect for the least rho with ``sum of price * needed(rho) <= most``; the sum decreases in rho."""
         priced = price > 0
         low = float((self.running / self.isolated)[priced].max())
         high = 2 * low + 1.0
@@ -232,12 +231,12 @@ class FinishTimes:
 
 
 def finish_times(master: Master, times: FinishTimes, labels: list[str], *, best: Floats, gap: float) -> Raise:
-    """The least rho, by cuts: the prices of a program at one rho prove the next lower bound.
+    """Minimise rho by cuts: the duals of the program at one rho prove the next lower bound.
 
-    At rho the program raises all jobs in proportion to what they need. If it ends below 1, rho is too small; its
-    prices y bound ``sum of y thr`` over all allocations, so any rho needs ``sum of y needed(rho)`` of at most that.
-    The bounds rise (Newton's method on a convex function) until the answer's own ratio is within ``gap`` of them. They
-    start where every job has its ``best`` throughput, (n,), more than which none ever needs.
+    At rho the program raises all jobs in proportion to the throughput they need. If its optimum is below 1, rho is too
+    small. Its duals y bound ``sum of y thr`` over all allocations, so every feasible rho has ``sum of y needed(rho)``
+    within this bound. The bounds increase (Newton's method on a convex function) until the ratio of the incumbent is
+    within ``gap``. The first bound assumes the ``best`` throughput, (n,), for every job, an upper bound.
     """
     rho = float(times.ratio(best).max())
     steps: list[Step] = []
@@ -254,7 +253,7 @@ def finish_times(master: Master, times: FinishTimes, labels: list[str], *, best:
         found = master.base.throughput.evaluate(outcome.values[: master.base.columns.count]) / many
         throughput = np.maximum(found, needed / unit * max(outcome.values[-1], 0.0))
         reached = float(times.ratio(throughput).max())
-        most = float(outcome.values[-1])  # what the prices allow, by strong duality
+        most = float(outcome.values[-1])  # bound from the duals, by strong duality
         bound = max(rho, times.least(many * prices["level"], most)) if most < unit else rho
         steps.append(Step(bound, prices, none, most))
         if reached <= bound * (1 + gap) or bound <= rho:

@@ -1,12 +1,12 @@
-r"""Large allocations by parts: jobs and GPUs divided at random, each part solved alone, and a bound on the whole.
+r"""Large allocations by partitioning (POP): divide jobs and GPUs at random, solve each part alone, bound the optimum.
 
-A job that uses more GPUs at once than its part has is split into equal pieces, dealt to different parts where there
-are as many: n pieces that run for fractions X of the time on an nth of its GPUs are the job running for the mean of X.
-The answers of the parts together are an allocation of the whole, as the parts' GPUs are those of the whole. How far it
-is from the best is proven by prices: any non-negative prices of the whole bound its optimum (see
-`flowlex.validation.certificates.allocation`), and those of the parts suggest good ones. Levels, deadlines and limits of
-a job keep the price of its part, all parts weighed equally or one alone, whichever bounds better; a GPU type's price is
-the mean of the parts', moved while that lowers the bound; prices of time follow: what a job can earn beyond its GPUs.
+A job that uses more GPUs at once than its part has is split into equal pieces in different parts, if there are enough.
+If n pieces with 1/n of the job's GPUs each run for fractions X of the time, the job runs for the mean of X. The
+allocations of the parts together are a feasible allocation. Dual values prove its gap: any nonnegative duals of the
+complete problem bound its optimum (see `flowlex.validation.certificates.allocation`). We construct them from the duals
+of the parts. Duals of levels, deadlines and limits of a job come from its part, with all parts weighted equally or only
+one part, whichever gives the better bound. The dual of a GPU type is the mean over the parts, improved by local search.
+The duals of time follow: the largest value of a job after the cost of its GPUs.
 
 Source: Narayanan et al., *Solving Large-Scale Granular Resource Allocation Problems Efficiently with POP* (SOSP 2021);
 the bound is ours.
@@ -36,20 +36,20 @@ __all__ = ["Part", "combined", "divided"]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some of the jobs and GPUs as an instance of their own."""
+    """A part of the jobs and GPUs, as an instance."""
 
-    # (n,) job of the whole for each of the part's jobs; of a job split into pieces, a part may have several
+    # (n,) index in the complete instance of each job; a part may have several pieces of the same job
     jobs: Integers
-    # (n,) into how many equal pieces the job is split: each uses that part of its GPUs and makes that part of its steps
+    # (n,) number of equal pieces of the job; each has this fraction of the job's GPUs and steps
     pieces: Integers
-    limits: list[int]  # limit of the whole for each of the part's limits
+    limits: list[int]  # index in the complete instance of each limit
     instance: AllocationInstance
 
 
 def divided(instance: AllocationInstance, parts: int, seed: int) -> list[Part]:
-    """Jobs dealt at random, and GPUs as evenly as integers allow; jobs too large for a part are split.
+    """Divide jobs at random and GPUs as evenly as possible; split jobs that are too large for a part.
 
-    Raises `ModelError`: more parts than jobs or than GPUs of a type, or a limit that is not of one job.
+    Raises `ModelError` if there are more parts than jobs or than GPUs of a type, or if a limit is not for one job.
     """
     view, types = instance.arrays, instance.gpu_types
     scarce = min(types, key=lambda t: t.count)
@@ -65,9 +65,9 @@ def divided(instance: AllocationInstance, parts: int, seed: int) -> list[Part]:
             raise ModelError(f"limit {number} is not of one job, so parts cannot keep it; drop it or leave parts at 1")
     pieces = _pieces(view, view.count // parts)
     order = np.random.default_rng(seed).permutation(len(instance.jobs))
-    order = order[np.argsort(pieces[order] == 1, kind="stable")]  # pieces first, so that they go round the parts
+    order = order[np.argsort(pieces[order] == 1, kind="stable")]  # split jobs first: pieces go to different parts
     dealt = np.repeat(order, pieces[order])
-    before = np.cumsum([0, *(view.count % parts)])[:-1]  # what does not divide goes round the parts, type after type
+    before = np.cumsum([0, *(view.count % parts)])[:-1]  # distribute remainders over the parts, by type
     extra = [(number - before) % parts < view.count % parts for number in range(parts)]
     return [
         _part_of(instance, np.sort(dealt[number::parts]), pieces, view.count // parts + more)
@@ -76,7 +76,7 @@ def divided(instance: AllocationInstance, parts: int, seed: int) -> list[Part]:
 
 
 def _pieces(view: AllocationArrays, least: Integers) -> Integers:
-    """(n,) into how many pieces a job is split: as few as make one fit where every type has its ``least`` GPUs."""
+    """Return the least number of pieces of each job, (n,), such that a piece fits into ``least`` GPUs of a type."""
     most = np.where(view.speed > 0, least, 0).max(axis=1)
     needed = {
         (scale, room): next(q for q in range(1, scale + 1) if scale % q == 0 and scale // q <= room)
@@ -124,9 +124,9 @@ def _part_of(instance: AllocationInstance, jobs: Integers, pieces: Integers, cou
 
 
 def combined(whole: PolicyProgram, parts: list[Part], answers: Iterable[Answer]) -> Answer:
-    """The fractions of all parts as an answer to the whole, with one step, whose prices bound the whole.
+    """Combine the solutions of all parts into an allocation, with one step whose duals bound the optimum.
 
-    Raises `EngineError`: a part has no answer; the whole may have one.
+    Raises `EngineError` if a part has no solution; the complete problem may have one.
     """
     n, limits = len(whole.instance.jobs), whole.instance.limits
     capped = [k for k, limit in enumerate(limits) if limit.most_gpus is not None]
@@ -165,7 +165,7 @@ def combined(whole: PolicyProgram, parts: list[Part], answers: Iterable[Answer])
 
 
 def _merged(columns: Columns, share: Floats) -> tuple[Columns, Floats]:
-    """The same with one column where pieces of one job run on one GPU type."""
+    """Merge columns of equal jobs and GPU type, which come from pieces of the same job."""
     keys = np.column_stack([columns.first, columns.second, columns.gpu])
     _, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     once = Columns(*(getattr(columns, name)[first] for name in ("first", "second", "gpu", "speed")))
@@ -173,10 +173,10 @@ def _merged(columns: Columns, share: Floats) -> tuple[Columns, Floats]:
 
 
 def _named(part: Part, found: Mapping[str, Floats], sizes: Mapping[str, int]) -> dict[str, Floats]:
-    """Prices of a part's rows at the places of the whole, where a job's pieces add up to the job.
+    """Map the duals of a part to the rows of the complete problem, and aggregate the pieces of a job.
 
-    Gains of pieces are those of the job, so their prices are added; steps and GPUs of pieces are parts of the job's,
-    so theirs are averaged.
+    A piece has the gain of its job, so duals of gains are added. It has a fraction of the job's steps and GPUs, so
+    those duals are averaged.
     """
     limits, q = part.instance.limits, part.pieces
     owed = np.flatnonzero(np.isfinite(part.instance.arrays.deadline))
@@ -197,7 +197,7 @@ def _named(part: Part, found: Mapping[str, Floats], sizes: Mapping[str, int]) ->
 
 
 def _bound(whole: PolicyProgram, parts: list[dict[str, Floats]]) -> tuple[float, dict[str, Floats]]:
-    """An upper bound on every allocation, by the best mixture found of the parts' dual values, made feasible."""
+    """Return an upper bound on the optimum, from the best combination found of the parts' duals, and these duals."""
     k, goal = len(parts), whole.goal
     pairs = PairPrices(whole.instance, sharing=whole.sharing)
 
@@ -224,7 +224,7 @@ def _bound(whole: PolicyProgram, parts: list[dict[str, Floats]]) -> tuple[float,
 
 
 def _mixed(parts: list[dict[str, Floats]], weight: Floats) -> dict[str, Floats]:
-    """Prices of the parts, weighted and added up; those of GPUs, which all parts have, are also averaged."""
+    """Return the weighted sum of the parts' duals; those of GPUs, which all parts share, are also averaged."""
     mean = weight / max(weight.sum(), 1e-300)
     return {
         name: sum(

@@ -1,8 +1,8 @@
-"""Allocation as it is stated: shares of time, rows by name, and one objective.
+"""Allocation as a linear program: time shares, named constraints and one objective.
 
-``share[job,partner,gpu_type]`` is the fraction of time that a job runs on a type, alone (partner is empty) or beside a
-partner (of two jobs ``job`` is the earlier in the instance). ``runs[job,gpu_type]`` is the fraction of time that a job
-runs on a type at all, alone or beside anybody. ``rise`` is how far all jobs rise, where the policy compares jobs.
+``share[job,partner,gpu_type]`` is the fraction of time that a job runs on a type, alone (partner is empty) or with a
+partner (in a pair, ``job`` is the earlier in the instance). ``runs[job,gpu_type]`` is the total fraction of time that a
+job runs on a type, alone or in pairs. ``rise`` is the common rise of all jobs, if the policy compares jobs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from flowlex.models.statement.variable_labels import Index
 
 __all__ = ["state"]
 
-#: More columns than this are refused.
+#: Largest number of columns of the statement.
 LARGEST = 300_000
-#: Policies that are one linear program.
+#: Policies with a single linear program.
 _STATED = ("max_min", "makespan", *TOTALS)
 _NEEDED = {
     "time": "a job would run more than all the time",
@@ -31,9 +31,9 @@ _NEEDED = {
 
 
 def state(policy: PolicyProgram) -> Statement:
-    """The statement of a policy.
+    """Build the statement of a policy.
 
-    Raises `ModelError`: the policy is a sequence of programs, of which each follows from the one before, or there are
+    Raises `ModelError` if the policy is a sequence of programs, each dependent on the previous one, or if there are
     too many pairs.
     """
     if policy.policy not in _STATED:
@@ -49,7 +49,7 @@ def state(policy: PolicyProgram) -> Statement:
     s = Statement.start(instance.name, policy.rows, _NEEDED)
     s.variables("share", _labels(instance, columns), upper=1.0)
     stated = base.program.constraint_blocks
-    for name, block in stated.items():  # over the same columns, in the same order
+    for name, block in stated.items():  # same columns, same order
         level = {"gpus": "gpu_type", "most": "limit", "least": "limit"}.get(name, "job")
         index = Index.of(**{level: block_labels(block.count, block.labels)})
         s.constrain(name, block.expression, block.relation, block.rhs, index)
@@ -60,7 +60,7 @@ def state(policy: PolicyProgram) -> Statement:
         return s.with_stages(Stage("objective", policy.cost(base)))
     pace = policy.pace(np.zeros(len(instance.jobs), bool))
     highest = np.ones(len(pace)) if policy.unit is None else policy.best * policy.unit
-    above_all = 2 * float((highest / pace).max())  # so that rows bind, and not the bound
+    above_all = 2 * float((highest / pace).max())  # never binding
     rise = s.variables("rise", Index({}, {}, 1), upper=above_all)
     jobs = Index.of(job=[job.name for job in instance.jobs])
     s.constrain("level", policy.gain(base) - rise.repeated(len(pace)) * pace, ">=", 0.0, jobs)
@@ -82,7 +82,7 @@ def _labels(instance: AllocationInstance, columns: Columns) -> Index:
 
 
 def _runs(s: Statement, instance: AllocationInstance, columns: Columns) -> None:
-    """``runs``, tied to the shares of a job on a type."""
+    """Add the variables ``runs`` and link them to the shares of a job on a type."""
     types, pair = len(instance.gpu_types), columns.paired
     alone, beside = columns.first * types + columns.gpu, columns.second[pair] * types + columns.gpu[pair]
     used = np.unique(np.concatenate([alone, beside]))

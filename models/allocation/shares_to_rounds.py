@@ -1,21 +1,21 @@
-r"""Who runs where in each round: rounds that keep fractions of time, with a proven lag.
+r"""Convert fractions of time to a schedule of rounds, with a proven bound on the lag.
 
-1. The fractions are made a mixture of configurations, sets of jobs that may run together in one round (see
-   `flowlex.models.allocation.mixture_of_rounds`): configuration k is owed the fraction ``lambda_k`` of all rounds.
-2. Each round runs one configuration. The i-th round of k is released after time ``(i - 1) / lambda_k`` and due by
-   ``i / lambda_k``; of those released, the one due first runs.
+1. Decompose the fractions into a convex combination of configurations, sets of jobs that can run in the same round (see
+   `flowlex.models.allocation.mixture_of_rounds`): configuration k gets the fraction ``lambda_k`` of all rounds.
+2. Each round runs one configuration. The i-th round of k is released at time ``(i - 1) / lambda_k`` and due at
+   ``i / lambda_k``; among the released ones, the earliest due date runs.
 
-Proof of the lag. Cut time into rounds [t - 1, t]. If every k ran at its rate ``lambda_k`` all the time, the part of its
-i-th round done in round t is the overlap of ``[lambda_k (t - 1), lambda_k t]`` with ``[i - 1, i]``: nothing before its
-release ``floor((i - 1) / lambda_k)`` and nothing after its due date ``ceil(i / lambda_k)``, and every round is used
-whole, as the rates sum to 1. So unit jobs fit between whole releases and due dates as fractions, hence (bipartite
-matching) as whole ones, and earliest due date first then meets them all. By the due dates k has run at least
-``floor(lambda_k t)`` rounds after t, by the releases at most ``ceil(lambda_k t)``: less than one from ``lambda_k t``.
-Of a job on a GPU type, in which p of the K configurations take part, the lag is hence less than p rounds; and as the
-configurations together run exactly t rounds, less than K - p. So it is less than ``min(p, K - p)`` rounds at all times.
+Proof of the lag. Divide time into rounds [t - 1, t]. If every k runs at rate ``lambda_k`` all the time, the part of its
+i-th round done in round t is the overlap of ``[lambda_k (t - 1), lambda_k t]`` with ``[i - 1, i]``: nothing before the
+release ``floor((i - 1) / lambda_k)`` and nothing after the due date ``ceil(i / lambda_k)``. Rates sum to 1, so every
+round is full. So a fractional schedule of unit jobs meets the integer release and due dates, hence (bipartite matching)
+an integer schedule does, and earliest due date first finds one. After t rounds, due dates imply that k has run at least
+``floor(lambda_k t)`` rounds, release dates at most ``ceil(lambda_k t)``: a difference of less than 1 to ``lambda_k t``.
+For a job on a GPU type in p of the K configurations, the lag is therefore less than p rounds. As all configurations
+together run exactly t rounds, it is also less than K - p. So it is always less than ``min(p, K - p)`` rounds.
 
-Source: the problem is that of Narayanan et al. (OSDI 2020), section 5, which picks by priority and states no bound;
-due dates as in Liu and Layland's and the chairman assignment problem; the use here is ours.
+Source: the problem is from Narayanan et al. (OSDI 2020), section 5, which uses priorities and states no bound; due
+dates as in Liu and Layland and in the chairman assignment problem; their use here is ours.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 __all__ = ["RoundSchedule", "schedule_rounds"]
 
-#: Rates are whole multiples of 1 / _UNITS, so that releases and due dates are exact integers.
+#: Rates are integer multiples of 1 / _UNITS, so that comparisons of release and due dates are exact.
 _UNITS = 2**40
 _MOST_ROUNDS = 100_000
-#: Fractions up to this are not run; a part within 1e-7 of 1 counts as all.
+#: Fractions up to this count as zero; a part within 1e-7 of 1 counts as 1.
 _LEAST_SHARE, _WHOLE = 1e-9, 1 - 1e-7
 
 
 @dataclass(frozen=True, eq=False)
 class RoundSchedule:
-    """Who runs where in each round. Sizes: n jobs, J GPU types, S columns that run, K configurations, R rounds."""
+    """A schedule of rounds. Sizes: n jobs, J GPU types, S columns that run, K configurations, R rounds."""
 
     solution: AllocationSolution = field(repr=False)  # the fractions
     seconds: float  # length of a round
@@ -72,7 +72,7 @@ class RoundSchedule:
 
     @property
     def owed(self) -> Floats:
-        """(n, J) seconds per second that every job is owed on every type: ``part`` of its fraction."""
+        """(n, J) target seconds per second of every job on every type: ``part`` times its fraction."""
         columns, source = self.solution.columns, self.solution.source
         types = range(len(source.gpu_types))
         on = [np.where(columns.gpu == j, self.solution.share, 0.0) for j in types]
@@ -81,22 +81,22 @@ class RoundSchedule:
 
     @property
     def lag(self) -> Floats:
-        """(n, J) seconds: proven bound on ``|delivered - owed * time|`` after any round, however many there are.
+        """(n, J) proven bound on ``|delivered - owed * time|``, seconds, after every round of any number of rounds.
 
-        Beside `drift` per round, which is what the solver's tolerances leave.
+        In addition, the solver's tolerances cause at most `drift` per round.
         """
         taking = self._taking_part.sum(axis=0)
         return np.asarray(self.seconds * np.minimum(taking, len(self.units) - taking).astype(np.float64))
 
     @property
     def drift(self) -> float:
-        """Seconds per round by which the mixture of configurations may differ from what is owed (some 1e-9)."""
+        """Largest difference between the configurations' rates and `owed`, seconds per round (about 1e-9)."""
         mixed = np.einsum("k,kmj->mj", self.units / _UNITS, self._taking_part.astype(float))
         return float(self.seconds * np.abs(mixed - self.owed).max())
 
     @property
     def delivered(self) -> Floats:
-        """(n, J) seconds that every job has run on every type in all rounds."""
+        """(n, J) seconds that every job runs on every type in all rounds."""
         runs = np.bincount(self.picked, minlength=len(self.units))
         return np.asarray(self.seconds * np.tensordot(runs, self._taking_part, 1).astype(np.float64))
 
@@ -123,7 +123,7 @@ class RoundSchedule:
         return list(zip(jobs, c.gpu[self.columns].tolist(), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, by name: what `certify_rounds` judges."""
+        """Plain data for JSON, by name; the input of `certify_rounds`."""
         source = self.solution.source
         names, types = [job.name for job in source.jobs], [t.name for t in source.gpu_types]
         runs = [{"jobs": [names[m] for m in members], "gpu_type": types[j]} for members, j in self._members()]
@@ -143,34 +143,34 @@ class RoundSchedule:
 
     @property
     def certificate(self) -> Certificate:
-        """Deliveries counted again from the rounds alone, after every round, against what is owed and the lag."""
+        """Verify the schedule: recompute deliveries after every round and compare them with `owed` and `lag`."""
         return certify_rounds(self.to_dict(), self.solution.source)
 
 
 def schedule_rounds(
     allocation: AllocationSolution, seconds: float, *, rounds: int = 100, shrink: bool = False
 ) -> RoundSchedule:
-    """Turn fractions of time into who runs where in each round, never further from them than a proven lag.
+    """Convert fractions of time to a schedule of rounds that deviates at most by a proven lag.
 
     Parameters
     ----------
     allocation
-        Fractions, from any policy or baseline; pairs share their GPUs.
+        Fractions of time, from any policy or baseline; jobs of a pair share their GPUs.
     seconds
         Length of a round.
     rounds
-        How many rounds, at most 100 000. More rounds only add to the same beginning.
+        Number of rounds, at most 100 000. A longer schedule begins with the same rounds.
     shrink
-        Where no rounds can keep the fractions (3 GPUs, two jobs of 2 GPUs, each 3/4 of the time), deliver the
-        same part of each of them instead of refusing.
+        If rounds cannot realise the fractions (3 GPUs, two jobs of 2 GPUs, each 3/4 of the time), scale all of them by
+        the same factor instead of raising an error.
 
     Raises
     ------
     ModelError
-        The allocation has no answer or runs nothing, whole rounds cannot keep it (and not ``shrink``), or a number is
+        The allocation has no solution or runs no job, rounds cannot realise it (without ``shrink``), or an argument is
         out of range.
     CertificateError
-        The rounds do not stand up to the instance (a defect, never an input error).
+        The schedule fails verification (a defect, never an input error).
 
     Examples
     --------
@@ -209,7 +209,7 @@ def schedule_rounds(
 
 
 def _whole(weight: Floats) -> Integers:
-    """Weights that sum to 1 as integer units that sum to ``_UNITS``, largest remainders rounded up."""
+    """Round weights that sum to 1 to integers that sum to ``_UNITS``, by largest remainders."""
     exact = weight * _UNITS
     units = np.floor(exact).astype(np.int64)
     units[np.argsort(units - exact, kind="stable")[: _UNITS - int(units.sum())]] += 1
@@ -217,7 +217,7 @@ def _whole(weight: Floats) -> Integers:
 
 
 def _earliest_due(units: Integers, rounds: int) -> Integers:
-    """(R,) the released configuration due first, in each round; ties go to the first."""
+    """Return the configuration of each round, (R,): of the released ones the earliest due, ties to the first."""
     ran = np.zeros(len(units), np.int64)
     due = -(-_UNITS // units)
     picked = np.empty(rounds, np.int64)

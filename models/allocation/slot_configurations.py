@@ -1,10 +1,10 @@
-"""Configurations by slots: jobs alone, each type of GPU divided into slots by the number of GPUs that jobs use.
+"""Configurations from slots: for jobs without pairs, divide each GPU type into slots by the GPUs that jobs use.
 
-On each type the time of all jobs of a scale is laid on the GPUs as if only the sums counted, the largest scale first.
-That cuts a period into few intervals in which a type offers so many slots of each scale. A linear program divides the
-time of every job among the intervals; inside an interval the rows of jobs and slots are those of a transportation
-problem, whose corners are integer, so that it falls apart into configurations. What part of the fractions the program
-delivers is a lower bound of what all configurations can.
+On each type, the total time of all jobs of a scale is packed onto the GPUs, largest scale first. This divides a period
+into few intervals; in each, a type has a constant number of slots of each scale. A linear program distributes the time
+of every job over the intervals. Within an interval, the constraints of jobs and slots are those of a transportation
+problem with integral vertices, so its solution decomposes into configurations. The part of the fractions that the
+program achieves is a lower bound on that of all configurations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flowlex.formulations.solver_outcome import SolveOptions, Status
 __all__ = ["slot_configurations"]
 
 _NOTHING = 1e-12
-#: Free GPUs from a time to another, and how many slots of the scale at hand are taken of them.
+#: Start and end of an interval, free GPUs, and used slots of the current scale.
 _Piece = tuple[float, float, int, int]
 _Layout = list[tuple[float, dict[int, int]]]
 
@@ -32,10 +32,10 @@ _Layout = list[tuple[float, dict[int, int]]]
 def slot_configurations(
     job: Integers, gpu: Integers, scale: Integers, count: Integers, share: Floats
 ) -> tuple[Booleans, Floats] | None:
-    """(K, C) configurations and (K,) weights that sum to 1; mixed they are the part of (C,) fractions that slots hold.
+    """Return configurations (K, C) and weights (K,) with sum 1 that realise a part of the fractions (C,).
 
-    ``job``, ``gpu``, ``scale``: (C,) of each column; a job has one scale and one column per type. ``count``: (J,) GPUs
-    of each type.
+    ``job``, ``gpu``, ``scale``: (C,) job, type and GPUs of each column; a job has one scale and one column per type.
+    ``count``: (J,) GPUs of each type.
     """
     kinds = sorted({*zip(gpu.tolist(), scale.tolist(), strict=True)}, key=lambda kind: (kind[0], -kind[1]))
     area = {kind: float(share[(gpu == kind[0]) & (scale == kind[1])].sum()) for kind in kinds}
@@ -53,7 +53,7 @@ def slot_configurations(
 
 
 def _layout(count: int, area: dict[int, float]) -> _Layout:
-    """Times from which on a type offers so many slots of each scale; GPUs that are left go to the largest that fits."""
+    """Return the times when the slots of a type change, with slots by scale; spare GPUs become the largest slots."""
     free: list[_Piece] = [(0.0, 1.0, count, 0)]
     laid = {}
     for s in area:
@@ -63,7 +63,7 @@ def _layout(count: int, area: dict[int, float]) -> _Layout:
     layout = []
     for start, _, left, _ in free:
         slots = {}
-        for s in area:  # the largest first
+        for s in area:  # largest first
             slots[s] = _at(laid[s], start) + left // s
             left %= s
         layout.append((start, slots))
@@ -71,12 +71,12 @@ def _layout(count: int, area: dict[int, float]) -> _Layout:
 
 
 def _at(pieces: list[tuple[float, Any]], time: float) -> Any:
-    """What the last piece that begins by a time offers."""
+    """Return the value of the last piece that begins at or before a time."""
     return pieces[bisect_right(pieces, time + _NOTHING, key=lambda piece: piece[0]) - 1][1]
 
 
 def _together(types: list[_Layout], kinds: list[tuple[int, int]]) -> dict[tuple[int, int], Integers]:
-    """(I,) slots by type and scale of all that types offer at once."""
+    """Return slots by type and scale, (I,), for all combinations that occur at the same time."""
     times = {start for layout in types for start, _ in layout}
     offers = [[_at(layout, time) for layout in types] for time in times]
     joint = sorted({tuple(offer[j][s] for j, s in kinds) for offer in offers})
@@ -84,7 +84,7 @@ def _together(types: list[_Layout], kinds: list[tuple[int, int]]) -> dict[tuple[
 
 
 def _laid(free: list[_Piece], scale: int, area: float) -> list[_Piece]:
-    """Slots laid on free GPUs, over the whole period before another is begun, until they have the area."""
+    """Pack slots of one scale onto free GPUs until they have the area; fill the period before opening a new slot."""
     while area > _NOTHING:
         laid: list[_Piece] = []
         before = area
@@ -96,7 +96,7 @@ def _laid(free: list[_Piece], scale: int, area: float) -> list[_Piece]:
             if end - start - take > _NOTHING:
                 laid.append((start + max(take, 0.0), end, left, taken))
         if area >= before:
-            break  # no GPUs are left; the program below delivers a part
+            break  # no GPUs left: the linear program achieves only a part
         free = laid
     return free
 
@@ -104,7 +104,7 @@ def _laid(free: list[_Piece], scale: int, area: float) -> list[_Piece]:
 def _divided(
     job: Integers, gpu: Integers, scale: Integers, share: Floats, offered: dict[tuple[int, int], Integers]
 ) -> tuple[Floats, Floats]:
-    """(I,) lengths of intervals that hold the largest part of the fractions, (C, I) how much of what lies where."""
+    """Maximise the part of the fractions that fits; return lengths of intervals (I,) and times of columns (C, I)."""
     table = np.array(list(offered.values()))
     columns, intervals = len(share), table.shape[1]
     program = LinearProgram("slots")
@@ -130,7 +130,7 @@ def _divided(
 def _interval(
     job: Integers, gpu: Integers, scale: Integers, amount: Floats, slots: dict[tuple[int, int], int], length: float
 ) -> list[tuple[float, Booleans]] | None:
-    """Configurations of an interval and how long each runs: those of every scale, side by side."""
+    """Decompose an interval into configurations with durations, by merging those of all scales."""
     lines = []
     for s in np.unique(scale).tolist():
         mine = np.flatnonzero(scale == s)
@@ -140,7 +140,7 @@ def _interval(
         table[row, place], which[row, place] = amount[mine], mine
         most = np.array([slots[j, s] for j in types.tolist()])
         table *= np.where(most > 0, np.minimum(1.0, most * length / np.maximum(table.sum(axis=0), _NOTHING)), 0.0)
-        table *= np.minimum(1.0, length / np.maximum(table.sum(axis=1), _NOTHING))[:, None]  # a solver's tolerance
+        table *= np.minimum(1.0, length / np.maximum(table.sum(axis=1), _NOTHING))[:, None]  # solver tolerance
         whole = whole_assignments(table, most, length)
         if not whole:
             return None

@@ -1,4 +1,4 @@
-"""An allocation: who runs where for which part of the time, and the throughput of every job."""
+"""An allocation: the fraction of time of every job or pair on every GPU type, and the throughput of every job."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["AllocationSolution"]
 
 @dataclass(frozen=True, kw_only=True)
 class AllocationSolution(Solution):
-    """Who runs where for which part of the time.
+    """Fraction of time of every job or pair on every GPU type.
 
     Attributes
     ----------
     columns, share
-        What may run, and (C,) the fraction of time that it does.
+        Jobs and pairs by GPU type, and the fraction of time that each runs, (C,).
     steps
-        The programs that were solved, with their prices.
+        The solved programs, with their dual values.
     level
-        (n,) where every job's gain ended (policies that compare jobs).
+        (n,) final gain of every job (policies that compare jobs).
     """
 
     row_name: ClassVar[str] = "job"
@@ -43,7 +43,7 @@ class AllocationSolution(Solution):
 
     @property
     def rise(self) -> float | None:
-        """Optimum of the first program where it raises all jobs: what ``flowlex export`` writes has it."""
+        """Optimum of the first program, the one that ``flowlex export`` writes, if it raises all jobs."""
         return self.steps[0].rise if self.steps else None
 
     @property
@@ -58,19 +58,19 @@ class AllocationSolution(Solution):
 
     @property
     def normalised(self) -> Floats:
-        """(n,) throughput relative to an equal split of time, times scale over weight: what max_min compares."""
+        """(n,) throughput relative to an equal split of time, times scale over weight (the gain of ``max_min``)."""
         view = self.source.arrays
         return np.asarray(self.throughput / equal_throughput(view) * view.scale / view.weight)
 
     @property
     def gpus_held(self) -> Floats:
-        """(J,) GPUs of each type held on average."""
+        """(J,) average number of GPUs in use, by type."""
         view = self.source.arrays
         held = view.scale[self.columns.first] * self.share
         return np.asarray(np.bincount(self.columns.gpu, weights=held, minlength=len(view.count)), np.float64)
 
     def _columns(self) -> dict[str, Any]:
-        """One row per job: throughput, normalised throughput, fraction of time in all and on each GPU type."""
+        """One row per job: throughput, normalised throughput, fraction of time in total and on each GPU type."""
         columns = self.columns
         data: dict[str, Any] = {
             "job": [job.name for job in self.source.jobs],
@@ -84,7 +84,7 @@ class AllocationSolution(Solution):
         return data
 
     def _metrics(self) -> dict[str, float | int | str]:
-        """Least and total throughput, GPUs held, cost, and the makespan if rates stayed as they are."""
+        """Least and total throughput, GPUs in use, cost, and the makespan at constant throughput."""
         view = self.source.arrays
         figures: dict[str, float | int | str] = {
             "least_normalised": float(self.normalised.min()),
@@ -98,7 +98,7 @@ class AllocationSolution(Solution):
         return figures
 
     def _answer(self) -> dict[str, Any]:
-        """Who runs where, by name, and every job's throughput."""
+        """Shares of time by name, and the throughput of every job."""
         jobs = [job.name for job in self.source.jobs]
         types = [t.name for t in self.source.gpu_types]
         rows = [
@@ -112,7 +112,7 @@ class AllocationSolution(Solution):
         return {"shares": rows, "steps_per_s": dict(zip(jobs, self.throughput.tolist(), strict=True))}
 
     def _proof(self) -> dict[str, Any]:
-        """The prices of every program that was solved, by the instance's own names."""
+        """Dual values of every solved program, by names of the instance."""
         jobs, labels = [job.name for job in self.source.jobs], row_labels(self.source)
         steps = []
         for step in self.steps:
@@ -131,7 +131,7 @@ class AllocationSolution(Solution):
 
 
 def row_labels(instance: AllocationInstance) -> dict[str, list[str]]:
-    """By the name of an equation, what its rows are called."""
+    """Return the row labels of every equation, by its name."""
     jobs, limits = [job.name for job in instance.jobs], instance.limits
     return {
         "time": jobs,

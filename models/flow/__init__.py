@@ -1,1 +1,1 @@
-"""Flow scheduling: which task runs where, with goals that switch on demand; `live` keeps it solved."""
+"""Flow scheduling: assign tasks to machines under composable goals; `live` re-optimizes after events."""

@@ -1,4 +1,4 @@
-"""From goals to the arcs of one task, one machine and one job; shared by the model and the live scheduler."""
+"""Arcs and arc costs of one task, machine or job, as given by the goals; shared by the model and the live scheduler."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from flowlex.models.model_base import ModelError
 
 __all__ = ["Rules", "StageWeights", "mentioned_machines", "only_machine", "single_file"]
 
-#: Spots of one task beyond which its preferences are too entangled for a network.
+#: Largest number of spots of one task; more combinations of preferences are refused.
 _MOST_SPOTS = 256
 
 
 @dataclass(frozen=True)
 class StageWeights:
-    """Weights that make one cost of several in strict order: shortfall of shares, waiting by class, the rest.
+    """Weights that combine goals in strict order (shortfall of shares, waiting by class, other costs) into one cost.
 
-    Let P bound the ordinary cost of any simple cycle of the residual network. Such a cycle passes the sink once,
-    so it changes the tasks waiting in one class by at most one, for at most one of another class. A gap of
-    P + 1 between neighbouring classes therefore outweighs all ordinary costs, and P + 1 + (most important class)
-    outweighs every class: the sum's optimum is the lexicographic one. (Chains of displaced tasks, which defeat
-    the paper's weight, are inside P.)
+    Let P bound the ordinary cost of any simple cycle of the residual network. Such a cycle passes the sink once, so
+    it changes the number of waiting tasks by at most one in each of at most two classes. Therefore a gap of P + 1
+    between neighbouring classes outweighs all ordinary costs, and a shortfall weight of P + 1 + (weight of the most
+    important class) outweighs every class: the optimum of the sum is the lexicographic optimum. (P includes chains
+    of displaced tasks, for which the paper's weight is too small.)
     """
 
     level: int
@@ -43,15 +43,15 @@ class StageWeights:
 
 
 class Rules:
-    """Goals made ready for one cluster."""
+    """The goals, prepared for one cluster."""
 
     def __init__(
         self,
         goals: Iterable[Goal],  # at most one of each kind
-        wait_cost: float | None,  # cost of a waiting task; None makes running come before all other costs
+        wait_cost: float | None,  # cost of a waiting task; None: running tasks has priority over all other costs
         scale: Scale,
         tasks: Iterable[TaskView],
-        order: StrictOrder | None = None,  # ranks of the goals; None adds their costs up as they are
+        order: StrictOrder | None = None,  # ranks of the goals; None: minimise the sum of their costs
     ) -> None:
         tasks = list(tasks)
         self.goals: tuple[Goal, ...] = tuple(goal.prepare(tasks) for goal in goals)
@@ -74,11 +74,11 @@ class Rules:
         self._spotting = [goal for goal, _ in others if _overrides(goal, "spots")]
         self._placing = [goal for goal in self.goals if isinstance(goal, Placement)]
         self._forbidding = [goal for goal in self.goals if _overrides(goal, "forbids")]
-        #: Whether the arcs of every task depend on every machine, as own goals are asked about each.
+        #: Whether the arcs of every task depend on every machine, because user-defined goals look at each machine.
         self.asks_each: bool = bool(self._forbidding) or any(is_foreign(goal) for goal, _ in pricing)
         local = [goal for goal, _ in pricing if not isinstance(goal, Placement)]
         alone = [goal for goal in local if isinstance(goal, DataLocality)]
-        #: Data locality, if nothing else says where tasks without constraints go, or for what.
+        #: Data locality, if no other goal gives arcs or prices to tasks without constraints.
         self._locality = alone[0] if alone and alone == local == self._spotting and not self.asks_each else None
         self._per_mb = (0, 0, 0) if self._locality is None else self._locality.per_mb(scale)
         self.shares: FairShares | None = next((goal for goal in self.goals if isinstance(goal, FairShares)), None)
@@ -86,14 +86,14 @@ class Rules:
         if wait_cost is not None and not wait_cost >= 0:
             raise ModelError(f"wait_cost is {wait_cost}; it must be at least 0")
         self.wait_cost: int | None = None if wait_cost is None else scale.units(wait_cost, "wait_cost")
-        #: Credit that a task may still earn on top of what placing it costs.
+        #: Largest credit for staying that a task can reach.
         self.credit: int = sum(goal.largest(scale) for goal in self.goals if isinstance(goal, Continuity))
         if self.order is not None:
             self.order.within(self.wait_cost or 0, "wait_cost")
             self.order.within(self.credit, "Continuity")
 
     def level(self, priority: int) -> int:
-        """Importance of a job in the strict order; 0 when its waiting is an ordinary cost."""
+        """Importance of a job in the strict order; 0 if its waiting has an ordinary cost."""
         if self.priority is not None:
             return self.priority.level(priority) if self.priority.mode == "strict" else 0
         return 1 if self.wait_cost is None else 0
@@ -130,7 +130,7 @@ class Rules:
         return self.staying(task, self.moving(task, cluster), cluster)
 
     def everywhere(self, task: TaskView, cluster: ClusterView) -> dict[str, int]:
-        """Cheapest cost of a task on every machine that it may take, whichever way it comes there."""
+        """Least cost of a task on every machine where it may run, over its direct arcs and its groups."""
         found: dict[str, int] = {}
         for target, cost in self.offers(task, cluster).items():
             only = only_machine(target) if isinstance(target, Spot) else target
@@ -140,18 +140,18 @@ class Rules:
         return found
 
     def prices_slots(self, machines: Iterable[Machine]) -> bool:
-        """Whether a goal says what slots of any of the machines cost."""
+        """Return whether a goal prices slots of any of these machines."""
         return any(goal.slot_costs(m, self.scale) is not None for goal, _ in self._slots for m in machines)
 
     def staying(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> dict[str | Spot, int]:
-        """Add to ``moving`` what staying on its machine costs a running task. A task that is held has no other arc."""
+        """Add a running task's arc to stay, with its cost, to ``moving``; a held task keeps only this arc."""
         cost = self.stay(task, moving, cluster)
         if cost is not None and task.machine is not None:
             moving = {task.machine: cost} if task.held else moving | {task.machine: cost}
         return {_once(target, task.apart): c for target, c in moving.items()} if task.apart else moving
 
     def stay(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> int | None:
-        """What staying on its machine costs a running task, whoever says what placing costs; None if it has no say."""
+        """Cost of staying: the placement cost minus credits; None if no credit or limit applies, or it may not stay."""
         if task.machine is None or not (self._continuity or task.preempt_cost or task.limited):
             return None
         cost = self._here(task, moving, cluster)
@@ -166,7 +166,7 @@ class Rules:
         return cost
 
     def _here(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> int | None:
-        """What placing a task where it runs would cost; None where it may not run there any more."""
+        """Cost of placing a running task on its present machine; None if it may not run there any more."""
         machine = task.machine
         if machine is None or machine not in cluster.machines:
             return None
@@ -176,11 +176,11 @@ class Rules:
         return cost
 
     def credit_at(self, elapsed_s: float) -> int:
-        """What `Continuity` takes off the cost of staying after so many seconds."""
+        """Credit of `Continuity` for staying after ``elapsed_s`` seconds."""
         return sum(weight * goal.credit(elapsed_s, self.scale) for goal, weight in self._continuity)
 
     def may_stay(self, task: TaskView, moving: dict[str | Spot, int], cluster: ClusterView) -> bool:
-        """Whether a running task may run where it does."""
+        """Return whether a running task may stay on its machine."""
         return self._here(task, moving, cluster) is not None
 
     def keeping(self, task: TaskView) -> int:
@@ -191,7 +191,7 @@ class Rules:
         return self._ranked(units, task)
 
     def moving(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
-        """Costs of the arcs that do not depend on where the task runs."""
+        """Costs of the arcs that do not depend on the present machine of the task."""
         if self._locality is not None and self.order is None and not task.costs and not self.placing(task):
             return self._locality.arcs(task, cluster, self._per_mb)
         targets = self._targets(task, cluster)
@@ -204,7 +204,7 @@ class Rules:
         return self._shield(task, found, cluster)
 
     def locality(self, task: TaskView) -> DataLocality | None:
-        """Data locality, where it alone says which machines and racks a task has arcs to."""
+        """Data locality if it alone determines the machines and racks to which a task has arcs; else None."""
         if self._locality is None or task.costs:
             return None
         for goal in self._placing:
@@ -252,7 +252,7 @@ class Rules:
     def _placed(
         self, task: TaskView, wanted: Iterable[str | Spot], placing: list[Placement], left: Spot | None
     ) -> dict[Spot, None]:
-        """Cut the spots by preferences and requirements, and to what goals have ``left``."""
+        """Intersect the spots with preferences and requirements, and with ``left``, the machines that goals allow."""
         spots = {Spot.of(f"machine:{t}") if isinstance(t, str) else t: None for t in wanted}
         for placement in placing:
             for choice in placement.choices(task):
@@ -266,13 +266,13 @@ class Rules:
         return spots
 
     def allowed(self, task: TaskView, cluster: ClusterView) -> Spot | None:
-        """All machines but those that goals forbid a task; None where they forbid none."""
+        """All machines except those that goals forbid for a task; None if none is forbidden."""
         machines = cluster.machines.items() if self._forbidding else ()
         forbidden = [name for name, m in machines if any(goal.forbids(task, m) for goal in self._forbidding)]
         return Spot.without(*(f"machine:{name}" for name in forbidden)) if forbidden else None
 
     def _shield(self, task: TaskView, found: dict[str | Spot, int], cluster: ClusterView) -> dict[str | Spot, int]:
-        """Keep groups from offering a machine for less than the explicit cost of the task there."""
+        """Exclude a machine from groups that would be cheaper than the task's explicit cost on this machine."""
         shielded: dict[str | Spot, int] = {}
         for target, cost in found.items():
             if isinstance(target, Spot):
@@ -286,13 +286,13 @@ class Rules:
         return shielded
 
     def placing(self, task: TaskView) -> list[Placement]:
-        """Placement goals that have something to say about a task."""
+        """Placement goals with constraints on a task."""
         return [goal for goal in self._placing if goal.constraints(task)]
 
     def unmet(self, task: TaskView, cluster: ClusterView, apart: Collection[str] = ()) -> str | None:
-        """Why no machine of the cluster will do for a task; None when some will.
+        """Return why no machine of the cluster is feasible for a task; None if one is.
 
-        ``apart``: machines that run a task it must not share a machine with.
+        ``apart``: machines that run another task of the same different-machines rule.
         """
         fit = (
             machine
@@ -314,7 +314,7 @@ def _overrides(goal: Goal, method: str) -> bool:
 
 
 def single_file(machine: str, once: str) -> Spot:
-    """The spot of one machine for tasks that pass it one at a time."""
+    """Return the spot of one machine for the tasks of the different-machines rule ``once``."""
     return Spot(frozenset((f"machine:{machine}",)), frozenset(), once)
 
 
@@ -324,7 +324,7 @@ def _once(target: str | Spot, apart: str) -> Spot:
 
 @lru_cache(maxsize=2**14)
 def only_machine(spot: Spot) -> str | None:
-    """The machine that a spot of one machine stands for."""
+    """Return the machine of a spot that consists of one machine; None for other spots."""
     for tag in spot.has:
         if tag.startswith("machine:"):
             return tag[8:]
@@ -332,7 +332,7 @@ def only_machine(spot: Spot) -> str | None:
 
 
 def mentioned_machines(rules: Rules, task: TaskView, moving: Iterable[str | Spot]) -> tuple[str, ...]:
-    """Machines whose coming or going changes the arcs of a task, wherever it runs."""
+    """Machines whose addition or removal changes the arcs of a task, independent of where it runs."""
     names = {target: None for target in moving if isinstance(target, str)}
     for block in task.task.data:
         for machine in block.machines:

@@ -1,4 +1,4 @@
-"""The integer program of an instance with capacities or task rules: counts of classes on kinds, and what they mean."""
+"""The integer program of an instance with capacities or task rules: tasks of each class on each kind of machines."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from flowlex.models.statement.rows_and_objectives import Statement
 
 __all__ = ["CountedProgram"]
 
-#: Sums of costs beyond this are not exact in an integer program's floating point.
+#: Largest sum of costs that is exact in the floating point of a solver.
 _EXACT = 2**52
 
 
 @dataclass(frozen=True, eq=False)
 class CountedProgram:
-    """The statement of classes, and everything by task and machine that greedy schedules need."""
+    """The statement by classes and kinds, and the data that greedy schedules need."""
 
     instance: FlowInstance
     rules: Rules
@@ -36,7 +36,7 @@ class CountedProgram:
     task_rules: TaskRules
     resources: Resources
     classes: Classes
-    base: Statement  # all rows but those of capacities
+    base: Statement  # all rows except those of capacities
 
     @classmethod
     def of(
@@ -49,9 +49,9 @@ class CountedProgram:
         *,
         machines_alone: bool = False,
     ) -> CountedProgram:
-        """State an instance in counts of tasks, and of machines unless ``machines_alone``.
+        """Formulate an instance by classes of tasks and kinds of machines (single machines if ``machines_alone``).
 
-        Raises `ModelError`: costs add up to more than floating point holds exactly, or there are too many pairs.
+        Raises `ModelError` if the sum of costs is not exact in floating point, or if there are too many pairs.
         """
         resources = Resources.of(instance)
         classes = Classes.of(instance, rules, task_rules, schedule.views, resources, machines_alone=machines_alone)
@@ -66,12 +66,12 @@ class CountedProgram:
         return cls(instance, rules, schedule, task_rules, resources, classes, base)
 
     def with_sizes(self, sizes: Sequence[Size]) -> Statement:
-        """The statement with rows for these sizes."""
+        """Return the statement with the capacity rows of these sizes."""
         return with_sizes(self.base, self.classes, self.resources, sizes) if sizes else self.base
 
     @cached_property
     def capacities(self) -> list[Size]:
-        """Every capacity that tasks could overfill."""
+        """Every capacity that is less than the total demand."""
         wanted = self.resources.demand.sum(axis=0)
         has = self.resources.capacity[self.classes.first_machine]
         return [Size(int(p), int(r), 1) for p, r in np.argwhere(has < wanted)]
@@ -95,7 +95,7 @@ class CountedProgram:
 
     @cached_property
     def level(self) -> Integers:
-        """(K,) class of waiting in the strict order, 0 where waiting has a price."""
+        """(K,) importance of waiting in the strict order, 0 if waiting has an ordinary cost."""
         firsts = self.classes.first_task.tolist()
         return np.array([self.rules.level(self.views[t].priority) for t in firsts], np.int64)
 
@@ -109,27 +109,27 @@ class CountedProgram:
 
     @cached_property
     def may(self) -> Booleans:
-        """(K, P) which classes may run where."""
+        """(K, P) whether each class may run on each kind."""
         found = np.zeros((len(self.classes.tasks), len(self.classes.machines)), bool)
         found[self.classes.pairs.task, self.classes.pairs.machine] = True
         return found
 
     @cached_property
     def cost(self) -> Floats:
-        """(K, P) cost of a task of each class on each kind, all ranks weighted."""
+        """(K, P) cost of a task of each class on each kind, as the weighted sum of all ranks."""
         found = np.zeros(self.may.shape)
         found[self.classes.pairs.task, self.classes.pairs.machine] = self.classes.pairs.cost
         return found
 
     @cached_property
     def wait_cost(self) -> Floats:
-        """(K,) cost of waiting, all ranks weighted."""
+        """(K,) cost of waiting, as the weighted sum of all ranks."""
         firsts = self.classes.first_task.tolist()
         return np.array([self.rules.waiting(self.views[t]) for t in firsts], np.float64)
 
     @cached_property
     def slot_cost(self) -> Floats:
-        """(P, n) cost of the next slot of a machine on which n tasks run, all ranks weighted."""
+        """(P, n) cost of the next slot of a machine with n tasks, as the weighted sum of all ranks."""
         machines = [self.instance.machines[m] for m in self.classes.first_machine.tolist()]
         most = min(max((machine.slots for machine in machines), default=0), len(self.views))
         found = np.zeros((len(machines), most + 1))
@@ -208,7 +208,7 @@ class CountedProgram:
         return found
 
     def sizes_overfull(self, values: Floats, known: Collection[Size], most: int) -> list[Size]:
-        """Sizes that fractional values overfill: of each kind and resource the capacity, and the worst other one."""
+        """Size rows violated by fractional values: per kind and resource, the capacity and the most violated other."""
         c, pairs = self.classes, self.classes.pairs
         running = np.zeros(self.may.shape)
         running[pairs.task, pairs.machine] = values[self.base.program.variable_blocks["x"].columns]

@@ -1,14 +1,14 @@
 """Dominant resource fairness in whole tasks: progressive filling of a tree of queues.
 
-The dominant share of a job or queue is the largest part that its running tasks take of any resource of the cluster:
-slots, and whatever machines have capacities of. Tasks are let in one after the other. At every level of the tree the
-next one is that of the node whose dominant share, divided by its weight, is then the least; nodes below their guarantee
-come before all others, at the part of it that they then have; ties go to the earlier node. A job whose next task (in
-the order listed) no longer fits into what is left of the cluster gets no more.
+The dominant share of a job or queue is its largest share of any resource of the cluster: slots, and all resources for
+which machines have capacities. Tasks are admitted one at a time. At every level of the tree, the node with the least
+(dominant share after its next task) / weight comes first; nodes below their guarantee precede all others, in order of
+the fraction of the guarantee reached after the task; ties go to the earlier node. When the next task of a job (in the
+order listed) does not fit into the remaining resources of the cluster, the job gets no more tasks.
 
-The cluster counts as one pool here: what cannot be placed for lack of room on single machines falls short of the share,
-and is lent. With whole tasks this is fair step by step, and not always the lexicographically fairest vector: a large
-task that is let in may keep out two small ones. With one resource and tasks of one size it is max-min fair.
+The cluster is one pool here. A job whose tasks do not fit on single machines falls short of its share, and others may
+use the remainder. With whole tasks this procedure is fair at each step, but its result is not always lexicographically
+optimal: a large admitted task may exclude two small ones. With one resource and equal tasks it is max-min fair.
 Source: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011 (algorithm 1, with the share after the task, in a tree).
 """
 
@@ -33,23 +33,23 @@ Key = tuple[int, Fraction, int]
 
 @dataclass(eq=False)
 class _Node:
-    """A queue or a job: what it has, and what would come next; parts of the cluster by resource."""
+    """A queue or a job with its used resources and its next task; amounts are fractions of the cluster by resource."""
 
     number: int
     of: Queue | FlowJob | None
     above: _Node | None
     used: Amount
-    waiting: list[Amount] = field(default_factory=list)  # of a job, the next one last
-    inside: list[tuple[Key, _Node]] = field(default_factory=list)  # of a queue, a heap
+    waiting: list[Amount] = field(default_factory=list)  # of a job: demands of its tasks, the next task last
+    inside: list[tuple[Key, _Node]] = field(default_factory=list)  # of a queue: heap of its children
     running: int = 0
 
     @property
     def way(self) -> list[_Node]:
-        """The node, and those above it up to the root."""
+        """The node and its ancestors up to the root."""
         return [self] if self.above is None else [self, *self.above.way]
 
     def next(self) -> Amount | None:
-        """What the next task asks for; None when there is none."""
+        """Return the demand of the next task; None if there is none."""
         if self.of is not None and self.of.max_tasks is not None and self.running >= self.of.max_tasks:
             return None
         if self.inside:
@@ -57,7 +57,7 @@ class _Node:
         return self.waiting[-1] if self.waiting else None
 
     def enter(self) -> None:
-        """Take a place among the nodes beside it, by when the next task comes."""
+        """Insert this node into the heap of its parent, by the rank of its next task."""
         asked = self.next()
         if asked is None or self.of is None or self.above is None:
             return
@@ -67,10 +67,10 @@ class _Node:
 
 
 def dominant_bounds(instance: FlowInstance) -> Integers:
-    """(J, 2) tasks of each job that should run at least, by the module's shares, and may run at most.
+    """(J, 2) least number of tasks of each job that should run (its share), and most that may run.
 
-    More than its share runs of a job only where the share of another falls short, or to use what is left; never of jobs
-    in a queue that is limited.
+    A job exceeds its share only if another job falls short of its own, or to use the remainder; jobs in a queue with a
+    limit never exceed it.
     """
     root, jobs = _tree(instance)
     free: Amount = (Fraction(1),) * len(root.used)
@@ -88,7 +88,7 @@ def dominant_bounds(instance: FlowInstance) -> Integers:
             if fits:
                 node.running += 1
                 node.used = tuple(map(add, node.used, asked))
-            if node.above is not None:  # it is the first of those beside it
+            if node.above is not None:  # it is the first of its siblings
                 heapq.heappop(node.above.inside)
                 node.enter()
     bounds = []
@@ -100,13 +100,13 @@ def dominant_bounds(instance: FlowInstance) -> Integers:
 
 
 def _tree(instance: FlowInstance) -> tuple[_Node, list[_Node]]:
-    """The root, and the jobs."""
+    """Build the tree; return its root and the nodes of the jobs."""
     names, machines = instance.resources, instance.machines
     there = [Fraction(sum(machine.slots for machine in machines))]
     there += [sum((rational(m.capacity.get(n, 0)) for m in machines), Fraction(0)) for n in names]
 
     def part(much: Fraction, total: Fraction) -> Fraction:
-        return much / total if total else Fraction(2 if much else 0)  # 2, which never fits, of what is not there
+        return much / total if total else Fraction(2 if much else 0)  # a demand for a missing resource never fits
 
     nothing = (Fraction(0),) * len(there)
     root = _Node(-1, None, None, nothing)

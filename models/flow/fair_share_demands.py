@@ -1,7 +1,6 @@
-"""Claims of jobs under fair shares, and the places that rules of placement leave them.
+"""Claims of jobs under fair shares, and the slots that placement rules allow them.
 
-Claims are arrays that follow the events of a living cluster, so that shares are recomputed fast; for an instance they
-are filled once.
+Claims are stored in arrays that the events of a live cluster update, so that shares are recomputed fast.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ _NO_LIMIT = 2**40
 
 #: Rows of the table.
 _COUNT, _LEAST, _MOST, _WEIGHT, _QUEUE, _TOLD_COUNT, _TOLD_LOW, _TOLD_HIGH = range(8)
-#: Of jobs that have left.
+#: Rules of jobs that were removed.
 _NONE = Counter[Hashable]()
-#: For each requirement, the spots of which one must hold the machine.
+#: A conjunction of requirements: the machine must lie in at least one spot of each.
 Rule = frozenset[frozenset[Spot]]
 _ANYWHERE: Rule = frozenset()
 
 
 def rule_of(rules: Rules, task: TaskView, cluster: ClusterView) -> Rule:
-    """Where a task may run at all."""
+    """Return the placement rule of a task: where it may run."""
     placing, left = rules.placing(task), rules.allowed(task, cluster)
     if not placing and left is None:
         return _ANYWHERE
@@ -43,7 +42,7 @@ def rule_of(rules: Rules, task: TaskView, cluster: ClusterView) -> Rule:
 
 
 def places_of(cluster: ClusterView, used: Iterable[Hashable]) -> Places:
-    """Slots by the rules that their machines meet."""
+    """Count slots by the set of rules that their machines satisfy."""
     met: dict[str, list[Hashable]] = {name: [] for name, machine in cluster.machines.items() if machine.slots}
     used = frozenset(used)
     for rule in used:
@@ -65,10 +64,10 @@ def _claimed(job: FlowJob) -> tuple[int, int, int]:
 
 
 class JobClaims:
-    """A column per job, in order of arrival as ties go to the earlier job; a job that leaves claims nothing.
+    """One column per job in order of arrival, as ties go to the earlier job; removed jobs have empty claims.
 
-    After a change of a claim or a slot the shares of all jobs are recomputed in NumPy, because a new job may change
-    every share; `changed` returns the jobs whose bounds differ.
+    After a change of claims or slots, NumPy recomputes the shares of all jobs, because one new job may change every
+    share; `changed` returns the jobs whose bounds differ.
     """
 
     def __init__(self, queues: Iterable[Queue] = ()) -> None:
@@ -83,12 +82,12 @@ class JobClaims:
         self._number = {queue.name: k for k, queue in enumerate(self._queues)}
 
     def changed_machines(self) -> None:
-        """Slots or labels are others than before."""
+        """Note that slots or labels of machines have changed."""
         self._places = None
         self._stale = True
 
     def put(self, job: FlowJob, rules: Sequence[Hashable]) -> None:
-        """A job arrives with tasks that have these rules of where they may run."""
+        """Add a job; ``rules`` are the placement rules of its tasks."""
         if len(self._names) == self._table.shape[1]:
             self._make_room()
         at = self._at[job.name] = len(self._names)
@@ -105,12 +104,12 @@ class JobClaims:
         self._stale = True
 
     def claim(self, job: FlowJob) -> None:
-        """A job claims more or less."""
+        """Change the claim of a job."""
         self._table[_LEAST : _WEIGHT + 1, self._at[job.name]] = _claimed(job)
         self._stale = True
 
     def lose(self, job: str, rule: Callable[[], Hashable]) -> None:
-        """A task of a job ends; its rule is asked for where those of the job differ."""
+        """Remove a task of a job; ``rule`` is called only if the rules of the job's tasks differ."""
         at = self._at[job]
         self._table[_COUNT, at] -= 1
         mine = self._rules[at]
@@ -123,14 +122,14 @@ class JobClaims:
         self._stale = True
 
     def take(self, job: str) -> None:
-        """A job leaves."""
+        """Remove a job."""
         at = self._at.pop(job)
         self._names[at], self._rules[at] = None, _NONE
         self._table[:, at] = (0, 0, 0, 1, -1, 0, 0, 0)
         self._stale = True
 
     def changed(self, shares: FairShares, places: Callable[[Iterable[Hashable]], Places]) -> list[tuple[str, int, int]]:
-        """Jobs whose bounds are others than at the last call: name, fewest and most running tasks."""
+        """Return the jobs whose bounds have changed since the last call: name, fewest and most running tasks."""
         if not self._stale:
             return []
         low, high = self.bounds(shares, places)
@@ -150,7 +149,7 @@ class JobClaims:
         return shares.bounds(claims, self._queues, self._places)
 
     def _make_room(self) -> None:
-        """Close the gaps, or double the table if there are few."""
+        """Remove the columns of removed jobs; double the table if more than half of it is in use."""
         kept = [at for at, name in enumerate(self._names) if name is not None]
         size = self._table.shape[1]
         table = np.zeros((8, size if 2 * len(kept) <= size else 2 * size), np.int64)
@@ -161,7 +160,7 @@ class JobClaims:
 
 
 def job_bounds(instance: FlowInstance, rules: Rules, views: Iterable[TaskView], cluster: ClusterView) -> Integers:
-    """(J, 2) tasks of each job that should run at least and may run at most."""
+    """(J, 2) least number of tasks of each job that should run, and most that may run."""
     if rules.shares is None:
         count = np.array([len(job.tasks) for job in instance.jobs], np.int64)
         return np.stack([np.zeros_like(count), count], axis=1)

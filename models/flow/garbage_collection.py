@@ -1,4 +1,4 @@
-"""Keep Python's garbage collector from looking at every object of a large cluster while a step waits."""
+"""Avoid pauses of steps by Python's garbage collector, which scans all objects of a large cluster."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 __all__ = ["collect_after", "collect_on_request", "collector_paused"]
 
-#: From so many objects of ours on, a collection takes long enough to hold up a step.
+#: Number of objects from which on a collection would delay a step noticeably.
 _MANY = 5000
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Building a large network makes millions of objects that stay; scanning them over and over takes half the time."""
+    """Pause the collector: while a large network is built, repeated scans of its objects take half of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -25,17 +25,17 @@ def collector_paused() -> Iterator[None]:
 
 
 def collect_after(objects: int) -> None:
-    """Collect now if so many objects were built that a collection would hold up one of the next steps."""
+    """Collect now if so many objects were made that a collection would delay one of the next steps."""
     if objects >= _MANY:
         gc.collect()
 
 
 def collect_on_request() -> None:
-    """Let full collections wait until ``gc.collect()`` is called, and leave what is alive now out of them.
+    """Run full collections only when ``gc.collect()`` is called, and exclude the present objects from them.
 
-    A full collection looks at every object, which takes half a second in a cluster of 10 000 machines, whenever Python
-    likes. Call this when the scheduler has made its first step, and ``gc.collect()`` from time to time between steps.
-    It holds for the whole process.
+    Python may start a full collection at any time; it scans every object, which takes half a second with 10 000
+    machines. Call this after the first step of the scheduler, and ``gc.collect()`` from time to time between steps.
+    The setting applies to the whole process.
     """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
-"""Schedules that keep slots, capacities, shares and task rules, made greedily: first incumbents, and counts dealt out.
+"""Greedy feasible schedules: first incumbents, and assignments of tasks to machines from counts per class and kind.
 
-Tasks take a machine of the kind that is proposed; then the others take one of any kind, gangs all at once in a domain.
-Nothing here is optimal or proven: the integer program starts from it, and judges it.
+First, tasks take machines of their proposed kind; then the other tasks take any machine, gangs as a whole in one
+domain. The schedules satisfy slots, capacities, shares and rules; the integer program starts from the best one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["Greedy"]
 
 
 class Greedy:
-    """What is left of machines, shares and rules while tasks take their places.
+    """A partial schedule with the remaining slots, capacities, shares and limits of rules.
 
-    ``program``: classes, kinds and costs. ``tight``: large tasks come first, and take the machine that is left fullest;
-    otherwise small ones, the cheapest machine. ``stops``: tasks that may only stay or stop (`TaskView.held`), and stop;
-    the others of these stay.
+    ``program``: classes, kinds and costs. ``tight``: large tasks first, each on the machine with the least remaining
+    capacity; otherwise small tasks first, each on the cheapest machine. ``stops``: held tasks (`TaskView.held`) that
+    stop; all other held tasks stay.
     """
 
     def __init__(self, program: CountedProgram, *, tight: bool, stops: Collection[int] = ()) -> None:
@@ -52,10 +52,10 @@ class Greedy:
                 self.take(t, program.own[t])
 
     def deal(self, kind: Integers) -> bool:
-        """Let tasks take machines of their (T,) kind, -1 for none, as far as they fit; whether all of them did.
+        """Place tasks on machines of their (T,) kind, -1 for none, if they fit; return whether all of them did.
 
-        Running tasks stay where they can; the others take the machine that is left fullest, or of those without
-        capacities the emptiest.
+        Running tasks stay if possible; the others take the machine with the least remaining capacity, or, without
+        capacities, the one with the most free slots.
         """
         open_ = self.order[(kind[self.order] >= 0) & (self.at[self.order] < 0)].tolist()
         own = self.program.own
@@ -69,7 +69,7 @@ class Greedy:
         return bool((self.at[kind >= 0] >= 0).all())
 
     def fill(self) -> Integers:
-        """(T,) machines, -1 for none: gangs that are not complete leave; then tasks without a machine take one."""
+        """Remove incomplete gangs, place further tasks, and return the (T,) machines, -1 for none."""
         for team, tasks, _ in self.program.teams:
             if team.whole and (self.at[tasks] < 0).any():
                 self._leave(tasks)
@@ -83,7 +83,7 @@ class Greedy:
         return self.at
 
     def fits(self, t: int) -> Booleans:
-        """(M,) machines that a task may take now."""
+        """(M,) whether a task may take each machine now."""
         program, k = self.program, self.task_class[t]
         if self.left[program.job[k]] <= 0:
             return np.zeros(len(self.slots), np.bool_)
@@ -101,7 +101,7 @@ class Greedy:
         return found
 
     def take(self, t: int, m: int, by: int = 1) -> None:
-        """Let a task run on a machine; leave it with ``by`` -1."""
+        """Place a task on a machine; with ``by`` -1, remove it."""
         program = self.program
         self.at[t] = m if by > 0 else -1
         self.free[m] -= by * self.demand[t]
@@ -118,11 +118,11 @@ class Greedy:
                 self.take(t, int(self.at[t]), -1)
 
     def _left(self, t: int, among: Integers, otherwise: Integers) -> Any:
-        """What a task would leave on machines, ``otherwise`` where nothing has capacities."""
+        """Capacity (weighted sum) that a task would leave on each machine; ``otherwise`` without capacities."""
         return (self.free[among] - self.demand[t]) @ self._scarce if self.free.size else otherwise
 
     def _place(self, t: int, inside: Booleans, *, must: bool = False) -> bool:
-        """Let a task take a machine; unless it ``must``, it waits where that is cheaper."""
+        """Place a task on a machine; unless it ``must`` run, it waits if that is cheaper."""
         program, k = self.program, self.task_class[t]
         among = np.flatnonzero(self.fits(t) & inside)
         if not len(among):
@@ -138,7 +138,7 @@ class Greedy:
         return True
 
     def _place_gang(self, tasks: Sequence[int], domains: Sequence[Booleans]) -> None:
-        """Let all tasks of a gang take machines in the first domain that has them, or none."""
+        """Place all tasks of a gang in the first domain where they fit, or none of them."""
         empty, everywhere = self.slots - self.held, np.ones(len(self.slots), bool)
         for mask in sorted(domains, key=lambda mask: -int(empty[mask].sum())) or [everywhere]:
             if int(empty[mask].sum()) < len(tasks) or all(self._place(t, mask, must=True) for t in tasks):

@@ -1,4 +1,4 @@
-"""Demands of tasks and capacities of machines as integers: every resource in a unit of its own."""
+"""Demands of tasks and capacities of machines as integers, with one unit per resource."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowlex.models.model_base import ModelError
 
 __all__ = ["Resources"]
 
-#: Units of a resource beyond which an integer program in floating point would not tell "fits" from "just not".
+#: Largest amount in units; beyond it, a solver's floating-point tolerance would hide small violations.
 _MOST = 2**31
 
 
@@ -24,18 +24,18 @@ _MOST = 2**31
 class Resources:
     """Amounts in whole units; an instance without capacities has no resources."""
 
-    # (R,) resources that machines have capacities of, and what a unit of each is
+    # (R,) resources for which machines have capacities, and the size of one unit of each
     names: tuple[str, ...]
     units: tuple[Fraction, ...]
-    # (M, R) and (T, R) whole units, in the instance's order
+    # (M, R) and (T, R) integer units, in the order of the instance
     capacity: Integers
     demand: Integers
 
     @classmethod
     def of(cls, instance: FlowInstance) -> Resources:
-        """Read an instance; decimals count as they are written.
+        """Read an instance; decimals are read as written.
 
-        Raises `ModelError`: amounts of a resource have too many digits between them.
+        Raises `ModelError` if the amounts of a resource have no common unit that is large enough.
         """
         count, units, columns = len(instance.machines), [], []
         for name in instance.resources:
@@ -53,7 +53,7 @@ class Resources:
         return cls(instance.resources, tuple(units), table[:count], table[count:])
 
     def over(self, machine: Integers) -> Integers:
-        """(k, 2) machine and resource where the tasks on ``machine`` (T,), -1 for none, ask for more than there is."""
+        """(k, 2) pairs (machine, resource) exceeded by an assignment ``machine`` (T,), -1 for none."""
         used = np.zeros_like(self.capacity)
         runs = machine >= 0
         np.add.at(used, machine[runs], self.demand[runs])

@@ -1,13 +1,13 @@
-"""Goals in strict order as one exact integer, and its cut into stages that fit machine words.
+"""Goals in strict order as one exact integer cost, split into stages if it exceeds 64 bits.
 
-Rank 0 is the most important goal. A cost is the sum over the ranks of (cost of the rank) x (its weight), and the
-weight of a rank is one more than all that the ranks below can change along a simple cycle of the residual network.
-So the least sum is the lexicographic optimum (see `StageWeights`), and the costs of the ranks can be read back from
-the sum like digits. Above the ranks come waiting tasks by class, and above those the shortfall of shares.
+Rank 0 is the most important goal. The cost is the sum over the ranks of (cost of the rank) x (its weight); the weight
+of a rank exceeds the total change of all lower ranks along a simple cycle of the residual network. Hence the minimum
+of the sum is the lexicographic optimum (see `StageWeights`), and the costs of the ranks can be read from the sum like
+digits. Waiting tasks by class come before all ranks, and the shortfall of shares comes before these.
 
-Where one sum would leave exact 64-bit arithmetic, the ranks are cut into stages, as few as fit, to be minimised one
-after the other. A rank is never cut in two: the digits of a sum are not the sum of the digits, so a stage made of
-half a rank would have another optimum.
+If one sum would overflow exact 64-bit arithmetic, the ranks are split into as few stages as possible, minimised one
+after the other. A rank is never split: because of carries between digits, a stage with half a rank would have another
+optimum.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _TOP_BOUND = 4 * (TOP_CLASS + 1)
 
 @dataclass(frozen=True)
 class StrictOrder:
-    """Which goals have a rank of their own, and how far each rank's cost can swing."""
+    """Ranks of the goals, and a bound on the change of each rank's cost."""
 
-    goals: tuple[int, ...]  # index of each rank's goal. Explicit costs of tasks and ``wait_cost`` count with rank 0
+    goals: tuple[int, ...]  # index of each rank's goal; explicit costs of tasks and ``wait_cost`` belong to rank 0
     names: tuple[str, ...]  # name of each rank
-    bounds: tuple[int, ...]  # most that the rank's cost changes along a simple cycle of the residual network
+    bounds: tuple[int, ...]  # upper bound on the change of the rank's cost along a simple residual cycle
     limit: int  # largest cost of one arc in one rank
 
     @classmethod
     def live(cls, goals: Sequence[Goal], limit: int, task_limit: int, *, lexicographic: bool) -> StrictOrder:
-        """Order of a cluster of at most ``task_limit`` tasks; all goals share one rank unless ``lexicographic``.
+        """Order for a cluster with at most ``task_limit`` tasks; all goals share one rank unless ``lexicographic``.
 
-        A simple cycle passes each task at most once, by two of its arcs, and the sink once, by two slots.
+        A simple cycle visits each task at most once, with two of its arcs, and the sink once, with two slots.
         """
         everything = 2 * limit * (task_limit + 1)
         ranked = _ranked(goals) if lexicographic else []
@@ -58,7 +58,7 @@ class StrictOrder:
 
     @classmethod
     def phases(cls, goals: Sequence[Goal]) -> StrictOrder | None:
-        """Order in which each rank is a stage of its own; None for fewer than two ranks."""
+        """Order with one stage per rank; None for fewer than two ranks."""
         ranked = _ranked(goals)
         if len(ranked) < 2:
             return None
@@ -71,20 +71,20 @@ class StrictOrder:
 
     @cached_property
     def cycle(self) -> int:
-        """Most that the weighted sum changes along a simple cycle."""
+        """Largest change of the weighted sum along a simple cycle."""
         return sum(weight * bound for weight, bound in zip(self.weights, self.bounds, strict=True))
 
     @property
     def largest(self) -> int:
-        """Weight that one sum over all ranks and classes would need."""
+        """Largest weight of one sum over all ranks and classes."""
         return (self.cycle + 1) * _TOP_BOUND
 
     def weight_of(self, goal: int) -> int:
-        """Weight of a goal by its index; 1 when the goals share one rank."""
+        """Weight of a goal by its index; 1 if it has no rank."""
         return self.weights[self.goals.index(goal)] if goal in self.goals else 1
 
     def within(self, cost: int, what: str) -> int:
-        """``cost``, which must not exceed the limit, or the ranks would run into each other."""
+        """Return ``cost``; raise `ModelError` beyond the limit, where the digits of ranks would overlap."""
         if abs(cost) > self.limit:
             raise ModelError(
                 f"{what}: a cost of {cost} exceeds the limit of {self.limit}; raise cost_limit, or use smaller costs"
@@ -92,9 +92,9 @@ class StrictOrder:
         return cost
 
     def divisors(self, limit: int, *, one_each: bool = False) -> tuple[int, ...]:
-        """Weights at which the sum is cut into stages, each below ``limit`` along any path; the last is 1.
+        """Weights (divisors) that split the sum into stages, each below ``limit`` along any path; the last is 1.
 
-        Raises `ModelError`: a rank does not even fit alone.
+        Raises `ModelError` if a single rank exceeds the limit.
         """
         bounds, weights = (_TOP_BOUND, *self.bounds), (self.cycle + 1, *self.weights)
         cuts: list[int] = []
@@ -112,7 +112,7 @@ class StrictOrder:
         return (*cuts, 1)
 
     def split(self, cost: int) -> tuple[int, ...]:
-        """Costs of the ranks that a sum is made of; what waiting costs by class and share is left out."""
+        """Split a sum into the costs of its ranks, without the costs of waiting classes and shortfall."""
         above = self.cycle + 1
         cost -= (cost + above // 2) // above * above
         found = []
@@ -123,7 +123,7 @@ class StrictOrder:
         return tuple(found)
 
     def columns(self, costs: Iterable[int]) -> Integers:
-        """(ranks, n) costs of the ranks of n sums."""
+        """(ranks, n) costs by rank of n sums."""
         if len(self.bounds) == 1:
             return np.array([list(costs)], np.int64)
         return np.array([self.split(cost) for cost in costs], np.int64).reshape(-1, len(self.bounds)).T
@@ -136,7 +136,7 @@ def _prices(goal: Goal) -> bool:
 
 
 def _ranked(goals: Sequence[Goal]) -> list[int]:
-    """Goals that put a price on anything; the others bound or order whole jobs."""
+    """Indices of the goals that set prices; the others bound or order whole jobs."""
     return [
         index
         for index, goal in enumerate(goals)

@@ -1,4 +1,4 @@
-"""The picture of a schedule: who holds the slots of every machine."""
+"""Plot a schedule: the jobs that use the slots of every machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_machines"]
 
-#: Jobs that have a colour of their own.
+#: Number of jobs with their own colour.
 _COLOURED = 7
 
 
@@ -27,9 +27,9 @@ def plot_machines(
     title: str,
     ax: Axes | None = None,
 ) -> Axes:
-    """Tasks per machine, in colours of the jobs that hold most, and the machines' slots.
+    """Plot tasks per machine, coloured by the largest jobs, and the slots of the machines.
 
-    Beyond 120 machines a bar is a row of neighbours (in the instance's order), and shows the mean of them.
+    With more than 120 machines, a bar shows the mean of consecutive machines (in the order of the instance).
     """
     width = np.array(list(slots.values()), float)
     bars = min(len(width), MOST_BARS)
@@ -54,7 +54,7 @@ def plot_machines(
 
 
 def _held(tasks: list[tuple[str, int]], bars: int) -> tuple[list[str], Floats]:
-    """Tasks by job (the largest jobs, then all others together) and bar."""
+    """Count tasks by job (the largest jobs, then all others together) and bar."""
     size = Counter(job for job, _ in tasks)
     largest = [job for job, _ in size.most_common(_COLOURED if len(size) <= _COLOURED else _COLOURED - 1)]
     row = {job: k for k, job in enumerate(largest)}

@@ -1,9 +1,9 @@
-"""Machines in nested blocks, so that "all machines but these" takes an arc per block beside them, not per machine.
+"""Machines in a tree of nested blocks: "all machines except these" takes a few arcs per block, not one per machine.
 
-A machine's path leads from the whole cluster through blocks of racks to its rack, and through blocks of machines there
-to itself; each step has at most 32 ways (the first and the fourth as many as it takes). Leaving a machine or a rack out
-means to enter every block beside its path: about 32 arcs a level. Blocks hand tasks on without limit or cost, so the
-network stays exact: what enters a block may run on any machine inside it.
+The path of a machine leads from the cluster through blocks of racks to its rack, and through blocks of machines to the
+machine; each block has at most 32 children (the first and the fourth level: any number). To exclude a machine or a
+rack, a group gets arcs to all siblings along its path: about 32 per level. Arcs of blocks have no cost and no binding
+capacity, so the network stays exact: a task that enters a block may run on any machine in it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["Blocks", "Layout", "Path"]
 
 Path = tuple[int, ...]
 
-#: Ways from one block to the next, as bits.
+#: Number of bits per level; a block has 2^5 children.
 _BITS = 5
 
 
 class _Numbers:
-    """Whole numbers to be taken, the least first, and given back."""
+    """A pool of integers: `take` returns the least free one, `give` frees one."""
 
     def __init__(self) -> None:
         self._next, self._free = 0, list[int]()
@@ -40,14 +40,14 @@ class _Numbers:
 
 
 class Layout:
-    """Numbers of racks, and of machines in their rack; those of what has left are used again."""
+    """Numbers of racks, and of machines in their rack; numbers of removed ones are reused."""
 
     def __init__(self) -> None:
         self.places: dict[str, tuple[str, int]] = {}  # machine: rack, number there
         self._numbers, self._racks, self._inside = _Numbers(), dict[str, int](), dict[str, _Numbers]()
 
     def add(self, machine: str, rack: str) -> None:
-        """Give a machine its place; one that stands in the rack already stays."""
+        """Number a machine; if it is already in this rack, it keeps its number."""
         if machine in self.places:
             if self.places[machine][0] == rack:
                 return
@@ -57,7 +57,7 @@ class Layout:
         self.places[machine] = rack, self._inside[rack].take()
 
     def remove(self, machine: str) -> None:
-        """Forget a machine, and with its last machine a rack."""
+        """Remove a machine, and its rack if this was the last machine."""
         rack, number = self.places.pop(machine)
         self._inside[rack].give(number)
         if not self._inside[rack].used:
@@ -65,12 +65,12 @@ class Layout:
             del self._inside[rack]
 
     def path(self, machine: str) -> Path:
-        """Steps from the whole cluster to a machine."""
+        """Path from the root of the tree to a machine."""
         rack, number = self.places[machine]
         return (*_digits(self._racks[rack]), *_digits(number))
 
     def holes(self, tags: Iterable[str]) -> set[Path]:
-        """Paths of the machines and racks that are named and here."""
+        """Paths of the present machines and racks among these tags."""
         found = set()
         for tag in tags:
             kind, _, name = tag.partition(":")
@@ -94,7 +94,7 @@ class Blocks:
         self.names: dict[Path, str] = {}
 
     def add(self, machine: str, path: Path) -> list[tuple[Path, Path]]:
-        """Put a machine in; returns the steps (block, block or machine inside it) that are new, inner ones first."""
+        """Add a machine; return the new arcs (block, child block or machine), innermost first."""
         self.paths[machine], self.names[path] = path, machine
         new = []
         for end in range(len(path), 0, -1):
@@ -107,7 +107,7 @@ class Blocks:
         return new
 
     def remove(self, machine: str) -> list[tuple[Path, Path]]:
-        """Take a machine out; returns the steps that are gone, inner ones first."""
+        """Remove a machine; return the removed arcs, innermost first."""
         path = self.paths.pop(machine)
         del self.names[path]
         gone = []
@@ -121,7 +121,7 @@ class Blocks:
         return gone
 
     def cover(self, holes: set[Path]) -> Iterator[Path]:
-        """The largest blocks, and machines, that together are all but the holes."""
+        """Iterate over the largest blocks, and machines, that together contain all machines except the holes."""
         cut = _outside(holes)
         left: list[Path] = [()]
         while left:
@@ -135,7 +135,7 @@ class Blocks:
 
     @staticmethod
     def entry(path: Path, holes: set[Path]) -> Path | None:
-        """The one member of a `cover` that holds a machine; None for a machine left out."""
+        """Return the member of the `cover` that contains a machine; None for an excluded machine."""
         cut = _outside(holes)
         for end in range(1, len(path) + 1):
             if path[:end] in holes:
@@ -146,5 +146,5 @@ class Blocks:
 
 
 def _outside(holes: set[Path]) -> set[Path]:
-    """The blocks around the holes, that are cut through."""
+    """Proper prefixes of the holes: the blocks that contain a hole and other machines."""
     return {path[:k] for path in holes for k in range(len(path))}

@@ -1,4 +1,4 @@
-"""The rows of flow scheduling, each stated once."""
+"""The equations of flow scheduling, each stated once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _ROWS: tuple[Equation, ...] = (
 
 
 def _there(equation: Equation) -> Equation:
-    """The equation, which exists where what is solved has rows of its name."""
+    """Return the equation; it exists if the solved program has rows of its name."""
     name = equation.name
     return replace(
         equation, exists=lambda model: name in (model.statement if model.as_stated else model.solution_method).rows

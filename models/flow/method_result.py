@@ -31,21 +31,21 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class FlowRun(Run):
-    """What a method returns."""
+    """The result of a method."""
 
-    method: str  # how it was solved, and why
-    machine: Integers  # (T,) number of each task's machine, -1 for none
-    score: Score | None = None  # what was minimised
-    # Value of each stage, and what it is at least, by name; empty where there are none
+    method: str  # solution method, and the reason for it
+    machine: Integers  # (T,) machine index of each task, -1 for none
+    score: Score | None = None  # objective values
+    # value and lower bound of each stage by name; empty if there are no stages
     stages: Mapping[str, int] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
-    # Weight of each stage in the objective; None where stages are solved one after the other
+    # weight of each stage in the objective; None if stages are solved one after the other
     weights: Mapping[str, int] | None = None
-    prove: Callable[[], dict[str, Any]] = dict  # makes the fields ``proof`` and ``duals`` of the solution
+    prove: Callable[[], dict[str, Any]] = dict  # returns the fields ``proof`` and ``duals`` of the solution
 
 
 def chosen_stage(stage: str | None, names: Iterable[str]) -> str:
-    """The stage asked for, the last when none is."""
+    """Return the requested stage, or the last one if ``stage`` is None."""
     known = list(names)
     if not known:
         raise ModelError("the goals are one weighted sum; a stage exists with order='phases' only")
@@ -55,7 +55,7 @@ def chosen_stage(stage: str | None, names: Iterable[str]) -> str:
 
 
 def flow_of(outcome: Outcome) -> Integers:
-    """The flow of an answer."""
+    """Return the flow of an outcome, as integers."""
     assert outcome.values is not None
     flow: Integers = np.rint(outcome.values).astype(np.int64)
     return flow

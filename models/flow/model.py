@@ -1,15 +1,15 @@
-r"""Which task shall run where, and which shall wait, as one minimum-cost flow whose goals switch on demand.
+r"""Assign tasks to machines, or let them wait, by one minimum-cost flow with composable goals.
 
 Sets and data: tasks t of jobs j, machines m with K_m slots, groups g of machines (the cluster, racks, machines with
 a label). Every task sends one unit to the sink, through a machine (it runs) or through its job's unscheduled
 vertex (it waits).
 
 All rows are balance rows of one node-arc incidence matrix, which is totally unimodular: an integer optimum always
-exists and is found exactly. Tasks that must run on different machines go through groups of their own, which pass each
-machine in single file (see `flowlex.models.flow.network.single_files`): still a network. Source: Sirius (Journal of
-Software 28(3), 2017), Quincy (SOSP 2009); strict priorities and elastic shares are reconstructed, see
-`flowlex.models.flow.arc_costs.StageWeights`; so is single file. Where machines have capacities, or rules tie tasks
-together, the network only proposes and an integer program decides: `flowlex.models.flow.program_method`.
+exists and is found exactly. Tasks that must run on different machines have their own groups, which reach each machine
+through one arc of capacity 1 (see `flowlex.models.flow.network.single_files`): still a network. Source: Sirius (Journal
+of Software 28(3), 2017), Quincy (SOSP 2009); strict priorities, elastic shares (see
+`flowlex.models.flow.arc_costs.StageWeights`) and single files are reconstructed. With capacities of machines or rules
+across tasks, the network only gives a first proposal for an integer program: `flowlex.models.flow.program_method`.
 """
 
 from __future__ import annotations
@@ -55,27 +55,27 @@ __all__ = ["FlowScheduling"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
-    """The model; see the module.
+    """The flow-scheduling model.
 
     Parameters
     ----------
     goals
-        What matters; overrides ``preset``. Goals are objects of Python; on the command line choose a ``preset``.
+        The goals; they override ``preset``. Goals are Python objects; on the command line, choose a ``preset``.
     preset
         A cost model by name: quincy, borg, alsched, load_spread, random, none.
     wait_cost
-        Cost of a waiting task; None (the default) makes running come before every other cost.
+        Cost of a waiting task; None (the default): running tasks has priority over every other cost.
     order
-        How strict orders are solved: by one provably large ``weights``, by ``phases``, or (``auto``) by weights
-        unless they would leave exact integers, which `FlowSolution.method` then says.
+        How strict orders are solved: by ``weights`` that are provably large enough, by ``phases`` (one solve per
+        stage), or (``auto``) by weights unless they overflow exact integers; `FlowSolution.method` says which.
     lexicographic
         Minimise the goals' costs in the order of ``goals`` instead of their weighted sum. Explicit costs of tasks
-        and ``wait_cost`` count with the first goal that has costs.
+        and ``wait_cost`` belong to the first goal that has costs.
     stage
-        By phases, the stage whose program `formulation`, `compile` and ``flowlex export`` give (the last when None);
-        `FlowSolution.stages` holds the optimum of each by name. `solve` always runs every stage.
+        By phases, the stage whose program `formulation`, `compile` and ``flowlex export`` return (None: the last);
+        `FlowSolution.stages` contains the optimum of each stage by name. `solve` always runs every stage.
     scale
-        Real-valued costs are multiplied by it; found from the data when None.
+        Factor that makes real-valued costs integers; None: computed from the data.
     """
 
     goals: tuple[InstanceOf[Goal], ...] | None = None
@@ -115,12 +115,12 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     @cached_property
     def chosen_goals(self) -> tuple[Goal, ...]:
-        """The goals in force."""
+        """The goals of this model: ``goals``, or those of ``preset``."""
         return preset(self.preset) if self.goals is None else tuple(self.goals)
 
     @cached_property
     def rules(self) -> Rules:
-        """The goals made ready for this instance."""
+        """The goals, prepared for this instance."""
         goals = self.chosen_goals
         factor = self.scale or common_scale(self.instance, goals, self.wait_cost)
         order = StrictOrder.phases(goals) if self.lexicographic else None
@@ -128,12 +128,12 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     @cached_property
     def schedule(self) -> ScheduleNetwork:
-        """The network with what its arcs mean."""
+        """The network, with the meaning of its arcs."""
         return build_network(self.instance, self.rules, self.task_rules)
 
     @cached_property
     def solution_method(self) -> NetworkMethod | ProgramMethod:
-        """How this instance is solved; the integer program starts from the network."""
+        """The method that solves this instance; the integer program starts from the network's solution."""
         network = NetworkMethod(self.instance, self.rules, self.schedule, self.order)
         if self.task_rules or self.instance.resources:
             return ProgramMethod(network, self.task_rules, self.declared())
@@ -146,25 +146,25 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     @property
     def method(self) -> str:
-        """Which method solves the model, and why."""
+        """The solution method, and the reason for it."""
         return super().method if self.as_stated else self.solution_method.why
 
     def _prepare(self) -> None:
-        _ = self.schedule  # the program of a stage rests on the stages before it, which solving makes anyhow
+        _ = self.schedule  # build the network only: the program of a stage needs solves of the stages before it
 
     def sizes(self) -> dict[str, int | str]:
-        """Sizes of the network (with capacities or ties: of the program), which all stages share."""
+        """Sizes of the network (with capacities or task rules: of the integer program), equal for all stages."""
         return super().sizes() if self.as_stated else self.solution_method.sizes
 
     def compile(self, stage: str | None = None, before: Mapping[str, Any] | None = None) -> pulp.LpProblem:
-        """The program of a stage as a PuLP problem; the option ``stage`` holds where none is named.
+        """Return the program of a stage as a PuLP problem; by default of the option ``stage``.
 
         Parameters
         ----------
         stage
             Name of a stage of the statement; None: the stage of the option ``stage``.
         before
-            Values at which earlier stages are kept, such as ``solution.stages``; values of later stages do not count.
+            Values at which earlier stages are fixed, such as ``solution.stages``; values of later stages are ignored.
 
         Raises
         ------
@@ -179,7 +179,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return state_flow(self.instance, self.rules, self.schedule, self.task_rules, self.declared())
 
     def _refuse_changes(self) -> None:
-        """Raise `ModelError` for goals and options with which a model cannot be changed."""
+        """Raise `ModelError` if the goals or options do not allow changes of the model."""
         own = next((goal for goal in self.chosen_goals if is_foreign(goal)), None)
         cluster, views = ClusterView.of(self.instance), self.schedule.views
         placed = bool(self.instance.queues) and any(rule_of(self.rules, view, cluster) for view in views)
@@ -193,12 +193,12 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     @property
     def _stage_weights(self) -> Mapping[str, int] | None:
-        """Weight of each stage in the objective of the unchanged model; None where that is its last stage."""
+        """Weight of each stage in the objective of the unchanged model; None if the objective is the last stage."""
         method = self.solution_method
         return method.weights if isinstance(method, NetworkMethod) else None
 
     def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
-        """The weighted sum that the unchanged model minimises, so that a rule's cost is a difference of objectives."""
+        """The unchanged model's weighted sum, so that the cost of a rule is a difference of objectives."""
         weights = self._stage_weights
         if weights is None:
             return super()._objective_of(stages)
@@ -218,7 +218,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return self._with_schedule(solution, machine_of, self._score_of(values))
 
     def _score_of(self, values: Mapping[str, Floats]) -> Score:
-        """What values of the statement's variables come to, by the costs of the unchanged model."""
+        """Score of values of the statement's variables, by the costs of the unchanged model."""
         statement, count = self.unchanged_statement, range(len(self.instance.jobs))
         x = np.concatenate([values[name] for name in statement.program.variable_blocks])
         found = {each.name: round(float(each.value_of(float(each.cost(len(x)) @ x)))) for each in statement.stages}
@@ -227,7 +227,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return score_of(self.instance.jobs, self.rules, waiting, found)
 
     def _formulate(self) -> FlowNetwork | LinearProgram:
-        """The combined network; by phases that of the stage asked for, earlier optima fixed."""
+        """The combined network, or by phases the network of the requested stage with earlier optima fixed."""
         return self.solution_method.formulation(self.stage)
 
     def _own_goals(self) -> tuple[AskedGoal, ...]:
@@ -255,7 +255,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return replace(self._with_schedule(base, machine_of, run.score), **run.prove())
 
     def _with_schedule(self, base: FlowSolution, machine_of: dict[str, str], score: Score | None) -> FlowSolution:
-        """The solution of who runs where."""
+        """Complete a solution by the assignment ``machine_of``, with the reasons of waiting tasks."""
         instance, views = self.instance, self.schedule.views
         before = {view.task.name: view.machine for view in views}
         shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(instance.jobs, self.schedule.shares, strict=True)}

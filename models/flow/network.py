@@ -25,13 +25,13 @@ from flowlex.models.flow.task_rules import TaskRules
 __all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "placements", "single_files"]
 
 
-#: Blocks of arcs, but for those of shares and preemptions.
+#: Blocks of arcs, except those of shares and preemptions.
 _BLOCKS = ("runs", "via", "waits", "offers", "single file", "blocks", "slots")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Costs of the arcs, stage by stage: shortfall of shares, waiting by class, and the goals' (ranks, A) costs."""
+    """Arc costs by stage: shortfall of shares, waiting by class, and the goals' (ranks, A) costs."""
 
     shortfall: Integers
     level: Integers
@@ -49,7 +49,7 @@ class Block(NamedTuple):
 
     base: Spot
     path: Path
-    once: str = ""  # as of `Spot`: blocks serve tasks that need not keep apart
+    once: str = ""  # as in `Spot`; empty: blocks are not used for different-machines rules
 
     def __str__(self) -> str:
         return f"{self.base}, block {'.'.join(map(str, self.path))}"
@@ -57,17 +57,17 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class ScheduleNetwork:
-    """The network with what its arcs mean."""
+    """The network, with the meaning of its arcs."""
 
-    network: FlowNetwork  # costs are those of the ordinary stage; `Columns` hold all stages
+    network: FlowNetwork  # with the costs of the ordinary stage; `Columns` contain all stages
     columns: Columns
-    # (count, 2) positions of the ends of each arc, by block: runs (task to machine), via (task to group), offers (group
-    # to machine), single file (group to that of one machine, see `FlowJob.different_machines`), blocks (from groups
-    # that leave machines or racks out into blocks, and from block to block)
+    # (count, 2) indices of tail and head of each arc, by block: runs (task to machine), via (task to group), offers
+    # (group to machine), single file (group to that of one machine, see `FlowJob.different_machines`), blocks (group
+    # that excludes machines or racks to block, block to block)
     ends: Mapping[str, Integers]
     groups: tuple[Spot | Block, ...]
-    # (G, 3) job of each arc through which running tasks of a job with a limit stop, its capacity, and how many tasks of
-    # the job run beyond any share
+    # (G, 3) for each gate arc, through which held tasks of a job stop: the job, the capacity, and the number of tasks
+    # that keep running even beyond the share
     gates: Integers
     shares: Integers  # (J, 2) least and most running tasks of each job
     views: list[TaskView]
@@ -75,13 +75,13 @@ class ScheduleNetwork:
     top_level: int
 
     def combined(self, weights: StageWeights) -> Integers:
-        """One cost whose optimum is the lexicographic one."""
+        """Return the weighted sum of all stages, whose optimum is the lexicographic optimum."""
         c = self.columns
         return c.ordinary + weights.level * c.level + weights.shortfall * c.shortfall
 
 
 def build_network(instance: FlowInstance, rules: Rules, task_rules: TaskRules) -> ScheduleNetwork:
-    """Make the network; the same instance and goals give the same network."""
+    """Build the network; equal instances and goals give equal networks."""
     with collector_paused():
         cluster, views = ClusterView.of(instance), task_views(instance)
         jobs, job_at = {job.name: job for job in instance.jobs}, {job.name: j for j, job in enumerate(instance.jobs)}
@@ -126,7 +126,7 @@ class _Arcs:
         return self.groups.setdefault(spot, len(self.groups))
 
     def _reach(self) -> None:
-        """What groups reach: machines, other groups in single file, blocks; numbers those that are new."""
+        """Add the arcs of groups to machines, single files and blocks; number the new groups."""
         spots = [spot for spot in self.groups if isinstance(spot, Spot)]
         slots = {name: machine.slots for name, machine in self.cluster.machines.items()}
         members = self.cluster.members
@@ -147,7 +147,7 @@ class _Arcs:
 
 
 def _steps(holed: list[Spot], cluster: ClusterView) -> Iterator[tuple[Spot | Block, Block | str]]:
-    """From groups that leave machines or racks out to blocks and machines, and from block to block or machine."""
+    """Arcs from groups that exclude machines or racks to blocks and machines, and from block to block or machine."""
     trees: dict[Spot, Blocks] = {}
     for spot in holed:
         base = spot.base
@@ -165,11 +165,11 @@ def _steps(holed: list[Spot], cluster: ClusterView) -> Iterator[tuple[Spot | Blo
 
 
 def single_files(ways: dict[Spot, dict[str, None]]) -> list[tuple[Spot, str, Spot]]:
-    """Take out of ``ways`` those to a machine that several spots of one ``once`` reach: (spot, machine, its detour).
+    """Remove arcs from ``ways`` to machines that several spots of one rule reach: (spot, machine, single-file spot).
 
-    Tasks that must run on different machines pass a machine in single file: through one arc of capacity 1. A spot
-    that alone reaches the machine has that arc itself; several share a vertex before the machine. So a rule for K
-    spots costs an arc per spot and machine, and a vertex per machine that two of its spots reach.
+    Tasks that must run on different machines reach a machine through one arc of capacity 1. If only one spot reaches
+    the machine, this is its own arc; several spots share a vertex before the machine. So a rule with K spots takes
+    one arc per spot and machine, and one vertex per machine that two of its spots reach.
     """
     reach: dict[tuple[str, str], list[Spot]] = {}
     for spot, machines in ways.items():
@@ -187,7 +187,7 @@ def single_files(ways: dict[Spot, dict[str, None]]) -> list[tuple[Spot, str, Spo
 
 
 def _assemble(arcs: _Arcs, gates: Integers, bounds: Integers) -> ScheduleNetwork:
-    """Put the arcs together, with their costs; ``gates`` and ``bounds`` as in `ScheduleNetwork`."""
+    """Build the network with the costs of its arcs; ``gates`` and ``bounds`` as in `ScheduleNetwork`."""
     network, rules = _declared(arcs, gates, bounds), arcs.rules
     blocks, order = network.arc_blocks, rules.order
     level = np.array([rules.level(j.priority) for j in arcs.instance.jobs], np.int64)
@@ -206,7 +206,7 @@ def _assemble(arcs: _Arcs, gates: Integers, bounds: Integers) -> ScheduleNetwork
 
 
 def _declared(arcs: _Arcs, gates: Integers, bounds: Integers) -> FlowNetwork:
-    """All nodes and arcs, without costs."""
+    """Build the network of all nodes and arcs, without costs."""
     instance, groups = arcs.instance, arcs.groups
     net, jobs, tasks = NetworkBuilder(instance.name), [j.name for j in instance.jobs], len(arcs.views)
     task = net.nodes("task", tasks, supply=1, labels=[t.name for t in instance.tasks])
@@ -225,16 +225,16 @@ def _declared(arcs: _Arcs, gates: Integers, bounds: Integers) -> FlowNetwork:
         if name == "waits" and len(gates):
             net.arcs("preempted", gate, job[gates[:, 0]], upper=gates[:, 1])
     count = np.array([len(j.tasks) for j in instance.jobs], np.int64)
-    most = bounds[:, 1].copy()  # what may not stop runs on, beyond the share
+    most = bounds[:, 1].copy()  # tasks that may not stop keep running, even beyond the share
     most[gates[:, 0]] = np.maximum(most[gates[:, 0]], gates[:, 2])
-    # lower = upper = N - A under max-min shares (the paper's bounds); between minimum and maximum otherwise
+    # lower = upper = N - A under max-min shares (the paper's bounds); otherwise by minimum and maximum
     net.arcs("share", job, sink, lower=count - most, upper=count - bounds[:, 0], labels=jobs)
     net.arcs("short", job, sink, upper=bounds[:, 0], labels=jobs)
     return net.build()
 
 
 def cycle_bound(network: FlowNetwork, cost: Integers) -> int:
-    """Bound what a cost changes along a simple residual cycle: two arcs per task on it, two arcs at the sink."""
+    """Bound the change of a cost along a simple residual cycle: two arcs per task, and two arcs at the sink."""
     blocks = network.arc_blocks
     tasks = network.node_blocks["task"]
     low, high = np.zeros((2, tasks.count), cost.dtype)

@@ -1,4 +1,4 @@
-"""An instance solved as one network: one weighted sum of all stages, or the stages one after the other."""
+"""Solve an instance as one network: by one weighted sum of all stages, or stage by stage."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from flowlex.models.model_base import ModelError
 
 __all__ = ["NetworkMethod"]
 
-#: Combined weights above this are not used; the stages are solved one after the other instead.
+#: Largest combined weight; beyond it, the stages are solved one after the other.
 _WEIGHT_LIMIT = 2**53
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkMethod:
-    """An instance as one network."""
+    """The solution of an instance as one network."""
 
     instance: FlowInstance
     rules: Rules
     schedule: ScheduleNetwork
-    asked: str  # ``auto``, ``weights`` or ``phases``
+    asked: str  # requested method: ``auto``, ``weights`` or ``phases``
 
     @cached_property
     def weigh(self) -> StageWeights:
@@ -68,12 +68,12 @@ class NetworkMethod:
 
     @property
     def exact_sum(self) -> bool:
-        """Whether one sum of all stages stays within exact integers."""
+        """Whether one weighted sum of all stages fits exact integers."""
         return self.rules.order is None and self._largest * (2 * len(self.instance.jobs) + 2) <= _WEIGHT_LIMIT
 
     @cached_property
     def method(self) -> str:
-        """``weights``, or ``phases`` and why."""
+        """``weights``, or ``phases`` with the reason."""
         if self.rules.order is not None:
             if self.asked == "weights":
                 raise ModelError("goals in strict order are solved by phases; drop order='weights' or lexicographic")
@@ -87,7 +87,7 @@ class NetworkMethod:
 
     @cached_property
     def weights(self) -> dict[str, int] | None:
-        """Weight of each stage in the combined cost; None where stages are solved one after the other."""
+        """Weight of each stage in the combined cost; None if stages are solved one after the other."""
         if self.method != "weights":
             return None
         waiting = {f"waiting_{level}": self.weigh.level * level for level in waiting_levels(self.schedule)}
@@ -95,23 +95,23 @@ class NetworkMethod:
 
     @property
     def why(self) -> str:
-        """How the network is solved, and why."""
+        """The solution method, and the reason for it."""
         return f"minimum-cost flow, by {self.method}"
 
     @property
     def rows(self) -> Collection[str]:
-        """Names of its nodes and of arcs with bounds of their own."""
+        """Names of its blocks of nodes, and of arcs with lower bounds."""
         network = self.schedule.network
         return {*network.node_blocks, *({"share"} & network.arc_blocks.keys())}
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """Sizes of the network, which all stages share."""
+        """Sizes of the network, equal for all stages."""
         network = self.schedule.network
         return {"formulation": "flow network", "nodes": network.node_count, "arcs": network.arc_count}
 
     def formulation(self, stage: str | None) -> FlowNetwork:
-        """The combined network; by phases that of a stage."""
+        """Return the combined network, or by phases the network of a stage."""
         if self.method != "weights":
             names = list(self.costs)
             costs = list(self.costs.values())[: names.index(chosen_stage(stage, names)) + 1]
@@ -121,7 +121,7 @@ class NetworkMethod:
         return self.combined
 
     def run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
-        """Solve by weights or by phases, which report every stage; all engines work in exact integers."""
+        """Solve by weights, or by phases with a report after every stage; all engines use exact integers."""
         if self.method == "weights":
             return self._run_of(solve(self.combined, engine, options))
 
@@ -138,11 +138,11 @@ class NetworkMethod:
         return self._run_of(last, stages)
 
     def _so_far(self, stages: list[Stage], engine: EngineName) -> FlowRun:
-        """The best answer after the first stages."""
+        """Best solution after the first stages: minimise the sum of the other costs on their optimal face."""
         names, costs = list(self.costs), list(self.costs.values())
         done, open_ones = (", ".join(part) for part in (names[: len(stages)], names[len(stages) :]))
         message = f"least {done}, in this order; not looked at: {open_ones}"
-        # Later costs are those of the schedule only where the flow takes no detour: their sum is made least.
+        # A flow could take detours at later costs that the schedule does not have, so their sum is minimised.
         face, rest = optimal_face(stages[-1].network, stages[-1].outcome), costs[len(stages) :]
         found = solve(replace(face, cost=np.sum(rest, axis=0)), engine)
         if found.values is None:
@@ -176,7 +176,7 @@ class NetworkMethod:
         )
 
     def _proof(self, outcome: Outcome, stages: Sequence[Stage], flow: Integers, machine: Integers) -> dict[str, Any]:
-        """Prices that prove an answer, and duals; nothing where it has no exact potentials."""
+        """Dual multipliers that prove optimality, and duals; empty without exact potentials."""
         schedule, potentials = self.schedule, [each.outcome.duals for each in stages] or [outcome.duals]
         if outcome.status is not Status.OPTIMAL or any(p is None or p.dtype.kind != "i" for p in potentials):
             return {}

@@ -19,7 +19,7 @@ __all__ = ["draw_network", "plot_latency"]
 
 _COLUMN = {"task": 0, "unscheduled": 1, "group": 1, "machine": 2, "sink": 3}
 _COLOUR = {"task": BLUE, "unscheduled": RED, "group": PURPLE, "machine": GREEN, "sink": GREY}
-#: Vertices beyond which a drawing shows nothing.
+#: Largest number of vertices in a drawing.
 _MOST = 80
 
 
@@ -28,7 +28,7 @@ def draw_network(model: FlowScheduling, flow: Integers | None = None, ax: Axes |
 
     Arc labels are costs (other than 0) and, where the lower bound is not 0, bounds.
 
-    Raises `ModelError`: the network has more than 80 vertices.
+    Raises `ModelError` if the network has more than 80 vertices.
     """
     network = model.schedule.network
     if network.node_count > _MOST:

@@ -1,10 +1,10 @@
-"""Which running tasks may only stay or stop, and how many of a job may stop (`FlowJob.preemptions_per_hour`).
+"""Preemption limits: which running tasks are held, and how many of a job may stop (`FlowJob.preemptions_per_hour`).
 
-A running task of a job with a limit is *held*: it stays, or stops through a gate of its job, an arc whose capacity is
-what is left of the limit. So the limit is one more arc per job, and the whole is still a network. A machine that lost
-slots may run more such tasks than it has slots; the others are free to go, as if it had failed under them. So are the
-tasks of a gang, affinity or spread that would be broken if just the held tasks ran, all where they are: this schedule
-is always possible. A share makes tasks stop as far as the limit lets them, but none of a gang, which stops only whole.
+A running task of a job with a limit is *held*: it stays on its machine, or stops through the gate of its job, an arc
+whose capacity is the remaining limit. So a limit takes one arc per job, and the model stays a network. If a machine
+lost slots, it holds only as many tasks as it has slots; the others are free, as if the machine had failed. Tasks of a
+gang, affinity or spread are released too if the held tasks alone would break the rule. So it is always feasible to
+keep all held tasks. A share stops tasks only within the limit, and none of a gang, which stops as a whole.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from flowlex.models.flow.task_rules import TaskRules
 
 __all__ = ["HOUR_S", "hold", "kept_tasks", "left"]
 
-#: Seconds in which preemptions are counted.
+#: Period in seconds over which preemptions are counted.
 HOUR_S = 3600.0
 
 
 def left(job: FlowJob, ages_s: Iterable[float]) -> int:
-    """Tasks of a job with a limit that may still stop, after preemptions of these ages."""
+    """Return how many tasks of a job with a limit may still stop, after preemptions of these ages."""
     assert job.preemptions_per_hour is not None
     return max(0, job.preemptions_per_hour - sum(age < HOUR_S for age in ages_s))
 
@@ -36,7 +36,7 @@ def kept_tasks(
     may_stay: Callable[[TaskView], bool],
     task_rules: TaskRules,
 ) -> dict[str, TaskView]:
-    """Of the tasks running on each machine, those that are held, by name."""
+    """Return the held tasks by name, among the ``running`` tasks of each machine."""
     kept: dict[str, TaskView] = {}
     for machine, tasks in running.items():
         inside = (t for t in tasks if t.limited and machine in task_rules.inside.get(t.task.name, (machine,)))
@@ -59,7 +59,7 @@ def hold(
     may_stay: Callable[[TaskView], bool],
     task_rules: TaskRules,
 ) -> dict[str, tuple[int, int]]:
-    """Mark the tasks of an instance that are held; by job, how many may stop, and how many run beyond any share."""
+    """Mark the held tasks of an instance; return by job how many may stop, and how many keep running in any case."""
     on: dict[str, list[TaskView]] = defaultdict(list)
     for view in views:
         if view.machine in machines and view.limited:

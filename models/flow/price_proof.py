@@ -1,8 +1,8 @@
-"""What proves a schedule: weights of the stages, and prices of machines, jobs and rules, from a network's potentials.
+"""The proof of a schedule: weights of the stages, and duals of machines, jobs and rules, from a network's potentials.
 
-See `flowlex.validation.certificates.flow`, which judges them. A potential tells what a unit costs from its node to the
-sink, so that of a machine is the price of a slot and that of an unscheduled vertex the price of waiting. Arcs from a
-group to a machine may be priced too where they are full; whatever enters a full machine can pay that instead.
+`flowlex.validation.certificates.flow` checks the proof. A potential is the cost of one unit from its node to the sink:
+at a machine it is the price of a slot, at an unscheduled vertex the price of waiting. A full arc from a group to a
+machine may have a negative reduced cost; it is added to the price of the machine.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ __all__ = ["Prices", "bounds_of", "combined_stages", "document_of", "duals_of", 
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Prices in the unit of the weighted sum of all stages."""
+    """Dual prices, in the unit of the weighted sum of all stages."""
 
     weights: Mapping[str, int]  # weight of each stage by name
-    # (M,) price of a slot; (J,) price of waiting in the job's unscheduled vertex
+    # (M,) dual value of a slot; (J,) dual value of waiting in the job's unscheduled vertex
     machine: list[int]
     job: list[int]
-    # Price of a machine for the tasks of a rule of different machines, by (rule, machine)
+    # dual value of a machine for the tasks of a different-machines rule, by (rule, machine)
     apart: Mapping[tuple[str, int], int]
-    preempt: Mapping[int, int]  # price of one more preemption, by the position of the job
+    preempt: Mapping[int, int]  # dual value of one more preemption, by index of the job
     cost: NDArray[Any]  # (A,) weighted cost of every arc
 
 
 def combined_stages(
     schedule: ScheduleNetwork, costs: Mapping[str, NDArray[np.int64]], stages: Sequence[Stage], names: Sequence[str]
 ) -> tuple[dict[str, int], NDArray[Any], NDArray[Any]]:
-    """Weights of the stages by name, and one cost and potential of all, exact: the first stage weighs most.
+    """Return the weights of the stages by name, and the weighted sums of their costs and potentials, exactly.
 
-    A weight exceeds what reduced costs and cycles make of all that follow, so the sum has reduced costs of the sign of
-    the first stage where they are not zero, and its optimum is the lexicographic one.
+    A weight exceeds the reduced costs and the cycle costs of all later stages. So every reduced cost of the sum has the
+    sign of the first stage in which it is nonzero, and the optimum of the sum is the lexicographic one.
     """
     network = schedule.network
     solved = dict(zip(costs, stages, strict=True))
@@ -69,7 +69,7 @@ def combined_stages(
 def prices_of(
     schedule: ScheduleNetwork, weights: Mapping[str, int], cost: NDArray[Any], potential: NDArray[Any]
 ) -> Prices:
-    """Prices from optimal potentials of the network with the weighted cost."""
+    """Return the prices of optimal potentials of the network with the weighted cost."""
     network = schedule.network
     nodes, arcs = network.node_blocks, network.arc_blocks
     sink = potential[nodes["sink"].start]
@@ -103,7 +103,7 @@ def prices_of(
 def duals_of(
     schedule: ScheduleNetwork, instance: FlowInstance, prices: Prices, flow: Integers, machine: Integers
 ) -> dict[str, Dual]:
-    """Prices of machines and unscheduled vertices, and what each task costs with them on its ``machine``."""
+    """Duals of machines and unscheduled vertices, and the cost of each task on its ``machine`` including these."""
     network, blocks = schedule.network, schedule.network.arc_blocks
     used = {
         int(network.tail[arc]): prices.cost[arc]
@@ -127,7 +127,7 @@ def duals_of(
 def bounds_of(
     schedule: ScheduleNetwork, instance: FlowInstance, costs: Mapping[str, Integers], done: Sequence[Stage], last: Stage
 ) -> tuple[dict[str, int], dict[str, Any]]:
-    """What the stages done, and the last goal after them, are at least in a schedule on the way; and the proof."""
+    """Lower bounds with proofs, for an interim schedule: finished stages, and the last goal after them."""
     proofs: dict[str, Any] = {}
     bounds: dict[str, int] = {}
     stages, names = (*done, last), list(costs)
@@ -142,7 +142,7 @@ def bounds_of(
 
 
 def document_of(instance: FlowInstance, prices: Prices) -> dict[str, Any]:
-    """Weights and prices by name, for a solution file; those of nothing are left out."""
+    """Return weights and nonzero prices by name, for a solution file."""
     apart: dict[str, dict[str, int]] = defaultdict(dict)
     for (rule, m), price in prices.apart.items():
         apart[rule][instance.machines[m].name] = price

@@ -1,4 +1,4 @@
-"""Capacities and task rules by one integer program over counts, stage by stage, with a proof of each stage.
+"""Solve capacities and task rules by one integer program over counts, stage by stage, with a proof of each stage.
 
 1. The network, which knows slots only, is solved. If its schedule keeps all rows, it is the best one.
 2. Otherwise greedy schedules give a first incumbent, and the relaxation says which sizes of slots its answer overfills;
@@ -6,7 +6,7 @@
 3. The stages are minimised one after the other (`flowlex.formulations.lexicographic.objective_stages`). Counts are
    dealt to tasks and machines; if capacities keep them from fitting, a second program counts tasks machine by machine.
 
-Where the program is large or stops at its limit, the schedule and the proven bound of a stage differ.
+If the program is large or stops at its limit, the value and the proven bound of a stage differ.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from flowlex.models.statement.solve_statement import proof_leaves
 
 __all__ = ["ProgramMethod"]
 
-#: Unless options limit the work: columns beyond which only relaxations are solved, and nodes of a stage.
+#: Without limits in the options: largest number of columns of an integer program, and of nodes per stage.
 _COLUMNS, _NODES = 8_000, 500
-#: Leaves of a stage: this many columns of linear programs, within limits.
+#: Leaves of a stage: total number of columns of their linear programs, and limits of the number of leaves.
 _WORK, _LEAVES = 400_000, (200, 3000)
 #: Rounds of added slot sizes, and sizes added in a round.
 _ROUNDS, _ADDED = 20, 400
@@ -48,7 +48,7 @@ _ROUNDS, _ADDED = 20, 400
 
 @dataclass(frozen=True, eq=False)
 class ProgramMethod:
-    """An instance whose machines have capacities, or whose tasks have rules that a network does not hold."""
+    """The solution of an instance with capacities of machines, or with task rules that a network cannot model."""
 
     network: NetworkMethod
     task_rules: TaskRules
@@ -56,7 +56,7 @@ class ProgramMethod:
 
     @cached_property
     def resources(self) -> Resources:
-        """What tasks ask for and machines have."""
+        """Demands of tasks and capacities of machines."""
         return Resources.of(self.network.instance)
 
     @cached_property
@@ -65,7 +65,7 @@ class ProgramMethod:
         return self.program_of(machines_alone=False)
 
     def program_of(self, *, machines_alone: bool) -> CountedProgram:
-        """The integer program in counts of tasks, and of machines unless ``machines_alone``."""
+        """The integer program over classes of tasks and kinds of machines (single machines if ``machines_alone``)."""
         n = self.network
         return CountedProgram.of(
             n.instance, n.rules, n.schedule, self.task_rules, self.declared, machines_alone=machines_alone
@@ -73,7 +73,7 @@ class ProgramMethod:
 
     @cached_property
     def statement(self) -> Statement:
-        """The program with every capacity that tasks could overfill."""
+        """The program with the rows of all capacities that tasks could exceed."""
         return self.program.with_sizes(self.program.capacities)
 
     @property
@@ -89,7 +89,7 @@ class ProgramMethod:
 
     @property
     def why(self) -> str:
-        """Why it is no network."""
+        """How the instance is solved, and which rules need an integer program."""
         rules = self.task_rules
         parts = {
             "capacities": bool(self.network.instance.resources),
@@ -103,7 +103,7 @@ class ProgramMethod:
         return f"integer program, stage by stage: {', '.join(n for n, there in parts.items() if there)}; {kinds}"
 
     def formulation(self, stage: str | None) -> LinearProgram:
-        """The program of a stage, the stages before it kept at what they came to."""
+        """Return the program of a stage, with the stages before it fixed at their values."""
         names = [each.name for each in self.statement.stages]
         wanted = chosen_stage(stage, names)
         before = names[: names.index(wanted)]
@@ -113,7 +113,7 @@ class ProgramMethod:
         return self.statement.stage_program(wanted, kept)
 
     def run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
-        """The network's schedule where it keeps all rows, else that of the program."""
+        """Return the network's schedule if it satisfies all rows, else the schedule of the program."""
         proposal = self.network.run("network", SolveOptions(time_limit_s=options.time_limit_s))
         if proposal.outcome.status is Status.OPTIMAL and self.keeps(proposal.machine):
             return proposal
@@ -127,7 +127,7 @@ class ProgramMethod:
         return _Search(self, engine, options).run(proposal.machine)
 
     def keeps(self, at: Integers) -> bool:
-        """Whether (T,) machines of tasks keep capacities and task rules."""
+        """Return whether an assignment ``at`` (T,), -1 for none, satisfies capacities and task rules."""
         tasks, machines = self.network.instance.tasks, self.network.instance.machines
         placed = {task.name: machines[m].name for task, m in zip(tasks, at.tolist(), strict=True) if m >= 0}
         return not any(self.task_rules.broken(placed)) and not len(self.resources.over(at))
@@ -146,7 +146,7 @@ class _Search:
         self.until = inf if limit is None else processor_seconds() + limit
 
     def run(self, proposal: Integers) -> FlowRun:
-        """Search with kinds of machines; where capacities leave a stage open, machine by machine too."""
+        """Search with kinds of machines; if capacities leave a stage unproven, also with single machines."""
         program = self.method.program
         found = self._solved(program, self._first(program, proposal))
         if found.outcome.status is Status.OPTIMAL or not program.capacities:
@@ -195,13 +195,13 @@ class _Search:
         return tuple(float(stage.cost(len(columns)) @ columns) for stage in program.base.stages)
 
     def _known(self, program: CountedProgram, at: Integers) -> Floats:
-        """The columns of a schedule, which is remembered."""
+        """Return the columns of a schedule, and remember the schedule."""
         columns = program.columns(at)
         self.machines.setdefault(columns.tobytes(), at)
         return columns
 
     def _dealt(self, program: CountedProgram, values: Floats) -> Floats:
-        """Columns of a schedule near an answer in counts, the same where it fits."""
+        """Return the columns of a schedule for given counts; of a near one if the counts do not fit."""
         counts, kind = program.counts(values), np.full(len(program.views), -1, np.int64)
         for k, each in enumerate(counts):
             members = np.flatnonzero(program.classes.task == k)
@@ -258,7 +258,7 @@ class _Search:
     def _proof(
         program: CountedProgram, statement: Statement, sizes: list[Size], found: StagesOutcome
     ) -> dict[str, Any]:
-        """Classes and kinds by their first member, sizes, and the leaves of each stage."""
+        """Proof document: classes and kinds by their first member, sizes, and the leaves of each stage."""
         c, resources = program.classes, program.resources
         names = [machine.name for machine in program.instance.machines]
         stated = [
@@ -274,7 +274,7 @@ class _Search:
 
 
 def _groups(of: Integers, names: list[str]) -> dict[str, list[str]]:
-    """Members of each group but the first, which names it; those alone are left out."""
+    """Groups named by their first member, with their other members; groups of one are omitted."""
     found: dict[int, list[str]] = {}
     for name, group in zip(names, of.tolist(), strict=True):
         found.setdefault(group, []).append(name)

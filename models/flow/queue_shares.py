@@ -1,17 +1,17 @@
-r"""How many tasks of each job run: max-min fair at every level of a tree of queues, as far as placement allows.
+r"""Running tasks of each job: max-min fair at every level of a tree of queues, within placement rules.
 
-A node of the tree (a queue, or a job) has a guarantee, a limit and a weight. Its running tasks come in an order: first
-those within the guarantee, the k-th of g at k / g, then the others, at k / weight; ties go to the earlier node. Among
-the children of one node the shares are max-min fair if no task that runs comes later in this order than one that could
-run in its place. Queues lend what they cannot use, as only tasks that are there count.
+A node of the tree (a queue or a job) has a guarantee, a limit and a weight. Its running tasks are ordered: first those
+within the guarantee g, the k-th at k / g, then the others, at k / weight; ties go to the earlier node. The shares of
+the children of a node are max-min fair if no running task comes later in this order than a waiting task that could
+run instead. Only present tasks count, so queues lend what they cannot use.
 
-Without rules of placement this is water filling from the top of the tree down. If the shares so found cannot be placed
-together, a network decides. Tasks of one job with the same rules go to a kind of machines (those that meet the same
-rules) or wait. Waiting tasks flow up the tree; losing the k-th running task of a node costs less the later its place in
-the order. The levels are minimised one after the other from the top. The vectors of tasks that can run form an M-convex
-set, on which the least sum of such ordered costs is the lexicographically fairest vector (Frank and Murota, "Decreasing
-minimization on M-convex sets", 2022). So shares are exactly fair at the top level, and below it unless placement
-ties the shares of several queues together; then they are those of the least sum. The network ignores
+Without placement rules, this is water filling from the top of the tree down. If these shares cannot be placed
+together, a network decides. Tasks of one job with equal rules go to a kind of machines (those that satisfy the same
+rules) or wait. Waiting tasks flow up the tree; the k-th running task of a node costs the less to lose, the later it is
+in the order. The levels are minimised from the top, one after the other. The feasible vectors of running tasks form an
+M-convex set, on which the least sum of such costs gives the lexicographically fairest vector (Frank and Murota,
+"Decreasing minimization on M-convex sets", 2022). So shares are exactly fair at the top level, and also below it unless
+placement couples the shares of several queues; then they have the least sum. The network ignores
 `FlowJob.different_machines`.
 Source: reconstructed (Sirius has flat shares without placement).
 """
@@ -36,24 +36,24 @@ __all__ = ["Claims", "Places", "fair_shares", "guaranteed"]
 
 @dataclass(frozen=True, eq=False)
 class Claims:
-    """What jobs claim."""
+    """Claims of jobs."""
 
-    # (J,) tasks that are here, that should and that may run, and weights
+    # (J,) number of present tasks, least and most tasks that should run, and weights
     count: Integers
     least: Integers
     most: Integers
     weight: Integers
-    queue: Integers  # (J,) number of each job's queue, -1 for none
-    rules: Sequence[Mapping[Hashable, int]]  # J tables: tasks by the rule of where they may run
+    queue: Integers  # (J,) index of each job's queue, -1 for none
+    rules: Sequence[Mapping[Hashable, int]]  # J tables: number of tasks by placement rule
 
     def cells(self) -> list[tuple[int, Hashable, int]]:
-        """Job, rule and number of tasks that have both."""
+        """Triples (job, rule, number of tasks)."""
         return [(job, rule, count) for job, table in enumerate(self.rules) for rule, count in table.items()]
 
 
 @dataclass(frozen=True)
 class Places:
-    """Slots of the machines that meet the same rules, by these rules; ``used``: all rules."""
+    """Number of slots by the set of rules that their machines satisfy; ``used``: all rules."""
 
     slots: Mapping[frozenset[Hashable], int]
     used: frozenset[Hashable]
@@ -65,21 +65,21 @@ class Places:
 
     @property
     def identical(self) -> bool:
-        """Whether every task may take every slot."""
+        """Whether every task may use every slot."""
         return all(rules >= self.used for rules in self.slots)
 
 
 def guaranteed(least: Integers, slots: int) -> Integers:
-    """The minima that the slots can hold: as they are, or scaled down in proportion where they exceed the slots."""
+    """Return the minima, scaled down in proportion to whole tasks if their sum exceeds the slots."""
     if int(least.sum()) <= slots:
         return least
     return whole_shares(np.zeros_like(least), least, np.maximum(least, 1), slots)
 
 
 def fair_shares(claims: Claims, queues: Sequence[Queue], places: Places, *, weighted: bool) -> Integers:
-    """(J,) running tasks of each job; see the module.
+    """Return the number of tasks that each job should run, (J,); see the module.
 
-    ``weighted``: whether weights count; all are 1 otherwise.
+    ``weighted``: whether to use the weights; otherwise all are 1.
     """
     tree = _Tree(claims, queues, weighted)
     shares = tree.filled(places.total)
@@ -89,14 +89,14 @@ def fair_shares(claims: Claims, queues: Sequence[Queue], places: Places, *, weig
 
 
 class _Tree:
-    """Queues, then jobs, as nodes; the root is -1."""
+    """The tree: nodes are the queues, then the jobs; the root is -1."""
 
     def __init__(self, claims: Claims, queues: Sequence[Queue], weighted: bool) -> None:
         at = {queue.name: number for number, queue in enumerate(queues)}
         above = np.array([-1 if queue.parent is None else at[queue.parent] for queue in queues], np.int64)
         self.queues = len(queues)
         self.parent: Integers = np.concatenate((above, claims.queue))
-        depth = np.ones(len(queues) + 1, np.int64)  # that of the root, which is last and number -1, is 0
+        depth = np.ones(len(queues) + 1, np.int64)  # the last entry, index -1, is the root
         depth[-1] = 0
         for _ in queues:
             depth[:-1] = depth[above] + 1
@@ -115,7 +115,7 @@ class _Tree:
             self.weight = np.ones_like(self.weight)
 
     def filled(self, slots: int) -> Integers:
-        """(J,) shares by water filling from the top down, as if every task could run anywhere."""
+        """(J,) shares by water filling from the top down, without placement rules."""
         share = np.zeros(len(self.parent), np.int64)
         for node in [-1, *sorted(range(self.queues), key=lambda q: self.depth[q])]:
             below = np.flatnonzero(self.parent == node)
@@ -125,7 +125,7 @@ class _Tree:
         return share[self.queues :]
 
     def ranks(self, depth: int, slots: int) -> tuple[Integers, Integers]:
-        """Nodes of one depth, each as often as it may have running tasks, and the place in the order of each task."""
+        """Nodes of one depth, one entry per task that may run, and the rank of each task in the order."""
         bits = 2 * int(max(self.weight.max(initial=1), self.least.max(initial=1))).bit_length()
         order = []
         for node in np.flatnonzero(self.depth == depth).tolist():
@@ -138,7 +138,7 @@ class _Tree:
 
 
 def _can_be_placed(claims: Claims, shares: Integers, places: Places) -> bool:
-    """Whether so many tasks of each job find places together: a maximum flow."""
+    """Return whether these shares can be placed together, by a maximum flow."""
     cells = claims.cells()
     first, kinds = len(shares) + 1, list(places.slots)
     machine = first + len(cells)
@@ -158,7 +158,7 @@ def _can_be_placed(claims: Claims, shares: Integers, places: Places) -> bool:
 
 
 def _by_network(claims: Claims, tree: _Tree, places: Places) -> Integers:
-    """(J,) shares from the network of the module."""
+    """(J,) shares by the network described in the module."""
     network, first = _network(claims, tree, places)
     costs = []
     for depth in range(1, int(tree.depth.max(initial=0)) + 1):
@@ -175,7 +175,7 @@ def _by_network(claims: Claims, tree: _Tree, places: Places) -> Integers:
 
 
 def _network(claims: Claims, tree: _Tree, places: Places) -> tuple[FlowNetwork, dict[int, int]]:
-    """The network, and the first arc of the running tasks of each depth."""
+    """Build the network; return it with the index of the first arc of each depth."""
     net = NetworkBuilder("shares")
     cells = claims.cells()
     kinds = list(places.slots)

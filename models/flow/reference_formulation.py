@@ -1,7 +1,7 @@
-"""Flow scheduling as a statement: each task on a machine or waiting, rows of machines, shares and rules, stages.
+"""Flow scheduling as an integer program: assignment variables, rows of machines, shares and rules, and stages.
 
-It names every pair of a task and a machine that may run it, where the network goes through groups of machines. Shares
-of jobs are data: they are computed from the cluster before the goals, and changes do not alter them.
+It has a variable for every task and machine that may run it; the network uses groups of machines instead. Shares of
+jobs are data: they are computed from the cluster in advance, and changes of the model do not alter them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flowlex.models.statement.variable_labels import Index
 
 __all__ = ["Size", "label_levels", "state_flow", "with_sizes"]
 
-#: Larger whole numbers are not exact in double precision.
+#: Largest integer up to which double precision is exact.
 _EXACT = 2**53
 _LEVELS = ("task", "machine", "job", "rack")
 
@@ -38,7 +38,7 @@ _LEVELS = ("task", "machine", "job", "rack")
 def label_levels(machines: Sequence[Machine]) -> dict[str, list[str]]:
     """Further levels of machines: the values of ``key=value`` labels, and yes or no for each plain label.
 
-    A name that is taken (``rack``, or a plain label beside a key) ends in ``_label``.
+    If a name is already in use (``rack``, or a plain label equal to a key), ``_label`` is appended.
     """
     found: dict[str, list[str]] = {}
     for label in dict.fromkeys(label for machine in machines for label in machine.labels):
@@ -59,10 +59,10 @@ def state_flow(
     declared: Collection[str],
     classes: Classes | None = None,
 ) -> Statement:
-    """The statement of an instance under its goals.
+    """Return the statement of an instance under its goals.
 
-    With ``classes`` its variables count: tasks of a class on machines of a kind, named by the first of each. Capacities
-    are then left to `with_sizes`.
+    With ``classes``, variables count the tasks of a class on machines of a kind, named by their first members; the
+    capacities are then added by `with_sizes`.
     """
     single = Classes.of(instance, rules, task_rules, schedule.views, None) if classes is None else classes
     return _Builder(instance, rules, schedule, task_rules, declared, single).build(counts=classes is not None)
@@ -118,7 +118,7 @@ class _Builder:
         return replace(s.with_stages(*self._stages()), scales={"capacity": Fraction(scale)} if scale != 1 else {})
 
     def _slots(self) -> None:
-        """Rows ``machine``; where slots have prices, variables by slot."""
+        """Add the rows ``machine``, and variables by slot if slots have prices."""
         machine, times = self.classes.pairs.machine, self.classes.machines
         used = np.unique(machine)
         index = Index.of(machine=[self.names[m] for m in used.tolist()])
@@ -145,7 +145,7 @@ class _Builder:
         self.s.constrain("machine", inside - filled, "==", 0, index)
 
     def _jobs(self) -> None:
-        """Shares of jobs, and how many of their running tasks may stop."""
+        """Add the rows of shares and preemption limits of jobs."""
         views, shares = self.views, self.schedule.shares
         waiting = self.waits.sum_by(self.job, len(self.job_names))
         most = shares[:, 1].copy()
@@ -167,7 +167,7 @@ class _Builder:
         self.s.constrain("preempted", stops, "<=", self.schedule.gates[:, 1], index)
 
     def _apart(self) -> None:
-        """Tasks that share ``different_machines`` run on different machines."""
+        """Add the rows of ``different_machines``: at most one task of a rule per machine."""
         pairs = self.classes.pairs
         rows: dict[tuple[str, int], int] = {}
         terms = []
@@ -179,7 +179,7 @@ class _Builder:
         self.s.constrain("apart", _sums(len(rows), self.x, terms), "<=", most, index)
 
     def _capacities(self) -> int:
-        """Rows ``capacity``, multiplied by the factor that makes them whole, which is returned."""
+        """Add the rows ``capacity``, scaled to integers; return the factor."""
         instance, task, machine = self.instance, self.classes.pairs.task, self.classes.pairs.machine
         resources = Resources.of(instance)
         scale = math.lcm(1, *(unit.denominator for unit in resources.units))
@@ -227,12 +227,12 @@ class _Builder:
         s.constrain("spread", _sums(len(limits), self.x, terms), "<=", [each.most for each in limits], index)
 
     def _members(self, tasks: Sequence[str]) -> list[int]:
-        """Classes of some tasks, each once; a rule is about all tasks of a class or none."""
+        """Classes of tasks without duplicates; a rule applies to all tasks of a class or to none."""
         return list(dict.fromkeys(self.class_of[task] for task in tasks))
 
     @cached_property
     def _inside(self) -> Mapping[tuple[int, str], list[int]]:
-        """Positions in ``x`` of a class with rules on the machines with a tag of a domain."""
+        """Positions in ``x`` by (class with rules, domain tag of the machine)."""
         found: dict[tuple[int, str], list[int]] = defaultdict(list)
         on = [sorted(self.task_rules.tags & machine.tags) for machine in self.machines]
         tied, pairs = {self.class_of[task] for task in self.task_rules.tasks}, self.classes.pairs
@@ -242,7 +242,7 @@ class _Builder:
         return found
 
     def _domains(self, teams: Sequence[Team], name: str, runs: Variables | None) -> None:
-        """The one domain that the tasks of a gang, or of an affinity, keep to."""
+        """Add the rows that keep the tasks of a gang or affinity in one domain."""
         if not teams:
             return
         kind, relation = teams[0].kind, "<=" if runs is None else "=="
@@ -282,7 +282,7 @@ class _Builder:
         return stages
 
     def _ranks(self, costs: Sequence[int]) -> Floats:
-        """(ranks, n) costs, which double precision must hold."""
+        """(ranks, n) costs; raise `ModelError` if they are not exact in double precision."""
         order = self.rules.order
         found = np.array([list(costs)], object) if order is None else order.columns(costs).astype(object)
         if any(abs(cost) > _EXACT for cost in found.ravel().tolist()):
@@ -293,7 +293,7 @@ class _Builder:
 
 
 def _sums(count: int, of: Variables, terms: Iterable[tuple[int, int]]) -> Expression:
-    """(count,) sums of single variables, from pairs of a row and a position."""
+    """Return sums of variables by row, (count,), from pairs of a row and an index into ``of``."""
     row, at = np.array(list(terms), np.int64).reshape(-1, 2).T
     return Expression(row, of.column[at], np.ones(len(row)), np.zeros(count))
 
@@ -307,11 +307,11 @@ class Size(NamedTuple):
 
 
 def with_sizes(statement: Statement, classes: Classes, resources: Resources, sizes: Sequence[Size]) -> Statement:
-    """The statement of classes with rows ``size`` for its capacities.
+    """Return the statement by classes with rows ``size`` for its capacities.
 
-    Of a capacity C, tasks that ask for q take ``floor(q / d)`` of ``floor(C / d)`` slots of size d: a sum of rounded
-    parts is at most the rounded sum. With the unit of the resource as d that is the capacity itself; with the demand of
-    a class as d it says how many such tasks fit. Source: rounding of Chvatal and Gomory; the choice of sizes is ours.
+    With slots of size d, a capacity C has ``floor(C / d)`` slots, and a task with demand q takes ``floor(q / d)``. The
+    row is valid because a sum of rounded-down terms is at most the rounded-down sum. If d is the unit, it is the
+    capacity; if d is the demand of a class, it bounds the number of tasks. Source: Chvatal-Gomory; the sizes are ours.
     """
     program = statement.program.copy()
     x, pairs = program.variable("x"), classes.pairs

@@ -1,4 +1,4 @@
-"""What a schedule is: who runs where, who waits and why, and the figures it is judged by."""
+"""Schedules: the machine of each running task, the reason of each waiting task, and the objective values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["FlowSolution", "Score"]
 
 @dataclass(frozen=True, order=True)
 class Score:
-    """What is minimised, in strict order."""
+    """Objective values, minimised in strict order."""
 
-    shortfall: int  # tasks that wait although the share of their job would let them run
-    # Tasks waiting by class, the most important first (one class when priority is not strict)
+    shortfall: int  # number of tasks that wait although their job is below its share
+    # waiting tasks by class, the most important first (one class if priority is not strict)
     waiting: tuple[tuple[int, int], ...]
-    # Cost of each goal when the goals themselves are in strict order; empty when their sum is minimised
+    # cost of each goal if the goals are in strict order; empty if their sum is minimised
     by_goal: tuple[tuple[str, int], ...]
     cost: int  # all other costs, in scaled integer units
 
@@ -37,21 +37,21 @@ class FlowSolution(Solution):
     waiting
         Reason by waiting task.
     score
-        What was minimised.
+        Objective values.
     shares
-        (least, most) running tasks by job, when shares are bound.
+        (least, most) running tasks by job, if a goal bounds shares.
     placed, moved, stopped
-        Against what ran before.
+        Changes compared with the tasks that ran before.
     method
         ``weights`` or ``phases``, and why.
     scale
         Costs are in units of ``1/scale``.
     weights
-        Weight of each stage in the objective; None where the stages were solved one after the other.
+        Weight of each stage in the objective; None if the stages were solved one after the other.
     proof
-        Prices that prove the schedule, see `flowlex.validation.certificates.flow`.
+        Duals that prove the schedule, see `flowlex.validation.certificates.flow`.
     bounds
-        With capacities: what is proven that no schedule falls below, stage by stage, if it costs no more before.
+        With capacities: proven lower bound of each stage over all schedules with equal values of earlier stages.
     """
 
     machine_of: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -70,7 +70,7 @@ class FlowSolution(Solution):
     bounds: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def _columns(self) -> dict[str, Any]:
-        """One row per task: its job, machine (missing when it waits), and why it waits."""
+        """One row per task: its job, machine (missing if it waits), and why it waits."""
         return {
             "task": list(self.job_of),
             "job": list(self.job_of.values()),
@@ -79,7 +79,7 @@ class FlowSolution(Solution):
         }
 
     def _metrics(self) -> dict[str, float | int | str]:
-        """Running and waiting tasks, utilisation, moves, and what was minimised."""
+        """Running and waiting tasks, utilisation, changes, and objective values."""
         assert self.score is not None
         total = sum(self.slots.values())
         return {
@@ -97,7 +97,7 @@ class FlowSolution(Solution):
         }
 
     def _answer(self) -> dict[str, Any]:
-        """Machine by running task, reason by waiting task, shares, and what the objective counts in."""
+        """Machine by running task, reason by waiting task, shares, and the units of the objective."""
         return {
             "placements": dict(self.machine_of),
             "waiting": dict(self.waiting),
@@ -107,11 +107,11 @@ class FlowSolution(Solution):
         }
 
     def _beside_values(self) -> dict[str, Any]:
-        """Weights of the stages, in which the objective counts."""
+        """Weights of the stages in the objective."""
         return {} if self.weights is None else {"weights": dict(self.weights)}
 
     def _proof(self) -> dict[str, Any]:
-        """Weights of the stages and prices; see `flowlex.validation.certificates.flow`."""
+        """Weights of the stages, and duals; see `flowlex.validation.certificates.flow`."""
         return dict(self.proof)
 
     def _draw(self, ax: Axes | None) -> Axes:

@@ -1,8 +1,8 @@
-"""Classes of identical tasks and kinds of identical machines: columns of the integer program count them.
+"""Classes of identical tasks and kinds of identical machines, which the columns of the integer program count.
 
-Tasks of one class have the same job, costs, demands and rules; machines of one kind cost every class the same and have
-the same slots, capacities and domains. An answer in counts can be dealt to tasks and machines where slots, domains and
-``different_machines`` decide alone; where capacities do, counts are a relaxation (see
+Tasks of one class have the same job, costs, demands and rules; machines of one kind have the same costs for every
+class and the same slots, capacities and domains. With slots, domains and ``different_machines`` alone, counts can
+always be assigned to tasks and machines; with capacities, counts are a relaxation (see
 `flowlex.models.flow.greedy_schedules`).
 """
 
@@ -25,13 +25,13 @@ from flowlex.models.model_base import ModelError
 
 __all__ = ["Classes", "Pairs"]
 
-#: Pairs of a task (or class) and a machine in one statement.
+#: Largest number of pairs of a task (or class) and a machine in one statement.
 _PAIRS = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Class, kind of machine and cost (of all ranks, weighted) of every pair that may run."""
+    """Class, kind and cost (weighted sum of all ranks) of every feasible pair."""
 
     task: Integers
     machine: Integers
@@ -40,12 +40,12 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Classes of tasks and kinds of machines, numbered as their first members come."""
+    """Classes of tasks and kinds of machines, numbered in order of their first members."""
 
     # (T,) class of each task; (M,) kind of each machine
     task: Integers
     machine: Integers
-    pairs: Pairs  # which classes may run on which kinds
+    pairs: Pairs  # feasible pairs of a class and a kind
 
     @cached_property
     def first_task(self) -> Integers:
@@ -78,7 +78,7 @@ class Classes:
         *,
         machines_alone: bool = False,
     ) -> Classes:
-        """Group identical tasks and machines; without ``resources`` every one is a group of its own."""
+        """Group identical tasks and machines; without ``resources``, each is its own group."""
         number: dict[Hashable, int] = {}
         firsts: list[TaskView] = []
         of = np.zeros(len(views), np.int64)
@@ -106,7 +106,7 @@ def _firsts(of: Integers) -> Integers:
 
 
 def _key(view: TaskView, rules: Rules, task_rules: TaskRules, *, foreign: bool) -> Hashable:
-    """All of a task that its costs and rows depend on; its name too where a goal of another package has a say."""
+    """All attributes of a task on which its costs and rows depend; its name too with goals of other packages."""
     task = view.task
     placed = tuple(goal.constraints(view) for goal in rules.placing(view))
     costs, demands = (tuple(sorted(each.items())) for each in (view.costs, task.demands))
@@ -125,7 +125,7 @@ def _key(view: TaskView, rules: Rules, task_rules: TaskRules, *, foreign: bool) 
 def _prices(
     instance: FlowInstance, rules: Rules, task_rules: TaskRules, views: Sequence[TaskView], resources: Sequence[str]
 ) -> list[dict[str, int]]:
-    """Cost on every machine that may run a task, by machine; it has as much of these ``resources`` as is asked for."""
+    """Cost by machine of each task, for the machines that may run it and have enough of these ``resources``."""
     cluster = ClusterView.of(instance)
     found, count = [], 0
     for view in views:

@@ -18,7 +18,7 @@ GroupRule: TypeAlias = Gang | TaskSpread | Affinity
 
 @dataclass(frozen=True)
 class Team:
-    """A gang (``whole``: all of its tasks run, or none) or an affinity; ``domains``: tags of which it keeps to one."""
+    """A gang (``whole``: all of its tasks run, or none) or an affinity; its tasks run in one of ``domains`` (tags)."""
 
     name: str
     whole: bool
@@ -52,12 +52,12 @@ class Limit:
 class TaskRules:
     """Rules over several tasks."""
 
-    # Gangs and affinities; what spreads allow in each domain
+    # gangs and affinities; limits of spreads by domain
     teams: tuple[Team, ...] = ()
     limits: tuple[Limit, ...] = ()
-    # Machines in some domain of every rule over domains, by task with such a rule
+    # by task with rules over domains: machines that lie in a domain of each of these rules
     inside: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    # Each rule with its tasks, and the domain of each machine if it is over domains
+    # each rule with its tasks, and the domain of each machine if the rule is over domains
     stated: tuple[tuple[GroupRule, tuple[str, ...], Mapping[str, str] | None], ...] = ()
 
     @classmethod
@@ -74,7 +74,7 @@ class TaskRules:
         jobs: Mapping[str, Sequence[str]],
         domain_of: Callable[[str], Mapping[str, str]],
     ) -> TaskRules:
-        """Rules, with the tasks of jobs and the domain of each machine by key."""
+        """Read rules, given the tasks of jobs and a function from a key to the domain of each machine."""
         tags: dict[str, Mapping[str, str]] = {}
         keys: dict[str, dict[str, None]] = defaultdict(dict)
         teams: list[Team] = []
@@ -110,7 +110,7 @@ class TaskRules:
         return frozenset((*(t for team in self.teams for t in team.tasks), *self.inside))
 
     def broken(self, placed: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-        """The tasks of each rule that running tasks break, by their machines."""
+        """Iterate over the tasks of each rule that ``placed`` (machine by running task) breaks."""
         for rule, tasks, tags in self.stated:
             used = [placed[task] for task in tasks if task in placed]
             if isinstance(rule, Gang) and len(used) not in (0, len(tasks)):
@@ -122,7 +122,7 @@ class TaskRules:
 
     @cached_property
     def missing_domains(self) -> dict[str, str]:
-        """Why tasks wait whose rule needs a label that no machine has, by task."""
+        """Reason by task for tasks with a rule that needs a label that no machine has."""
         gone = ((rule, tasks) for rule, tasks, tags in self.stated if rule.key not in (None, RACK) and not tags)
         return {
             task: f"{rule.says} needs a machine with a label '{rule.key}=...', and none has it now"
@@ -137,7 +137,7 @@ class TaskRules:
 
     @cached_property
     def of_task(self) -> Mapping[str, frozenset[tuple[str, str]]]:
-        """Kind and name of the rules of each task, and the domains whose number of tasks is limited."""
+        """By task: (kind, name) of its gangs and affinities, and (spread, tag) of its limited domains."""
         found: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for team in self.teams:
             for task in team.tasks:
@@ -149,10 +149,10 @@ class TaskRules:
 
     @cached_property
     def tags(self) -> frozenset[str]:
-        """Tags of all domains that a rule names."""
+        """Tags of all domains of gangs and affinities, and of limited domains of spreads."""
         return frozenset((*(tag for team in self.teams for tag in team.domains), *(each.tag for each in self.limits)))
 
 
 def _exceeds(rule: TaskSpread, found: Mapping[str | None, int]) -> bool:
-    """Whether a domain has more of its tasks than a spread allows."""
+    """Return whether a domain has more tasks of a spread than its limit."""
     return any((most := rule.limit(str(tag))) is not None and count > most for tag, count in found.items())

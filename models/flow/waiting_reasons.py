@@ -1,4 +1,4 @@
-"""Why a task waits."""
+"""Reasons why tasks wait."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORTH_MORE = "no slot it could take is worth more to it than to the tasks that h
 def plain_reason(
     rules: Rules, task: TaskView, cluster: ClusterView, beside: Collection[str], *, share_used: bool
 ) -> str:
-    """Why a task waits that no rule across tasks keeps out; ``beside``: machines of tasks that it must not be with."""
+    """Reason of waiting without rules across tasks; ``beside``: machines with tasks of its different-machines rule."""
     return rules.unmet(task, cluster, beside) or (SHARE_USED if share_used else WORTH_MORE)
 
 
@@ -47,7 +47,7 @@ def waiting_reasons(
 
 @dataclass(frozen=True)
 class _Schedule:
-    """The schedule in which tasks wait; ``shares`` are (least, most) running tasks by job."""
+    """A schedule with waiting tasks; ``shares`` are (least, most) running tasks by job."""
 
     instance: FlowInstance
     rules: Rules
@@ -72,7 +72,7 @@ class _Schedule:
 
     @cached_property
     def _apart(self) -> dict[str, set[str]]:
-        """Machines by the rule of different machines that a task there has."""
+        """Machines by different-machines rule of a task that runs there."""
         found: dict[str, set[str]] = {}
         for task, machine in self.machine_of.items():
             if rule := self.views[task].apart:
@@ -81,7 +81,7 @@ class _Schedule:
 
     @cached_property
     def _free(self) -> dict[tuple[str, str], Fraction]:
-        """What is left of each machine and resource."""
+        """Remaining capacity by (machine, resource)."""
         instance = self.instance
         free = {(m.name, r): rational(m.capacity.get(r, 0)) for m in instance.machines for r in instance.resources}
         for task, machine in self.machine_of.items():
@@ -90,7 +90,7 @@ class _Schedule:
         return free
 
     def _capacity(self, view: TaskView) -> str:
-        """Whether a task is larger than its machines, or than what is left there."""
+        """Reason of a waiting task with demands: capacity, remaining capacity, or cost."""
         may = [self.cluster.machines[name] for name in self.rules.everywhere(view, self.cluster)]
         asked = {r: rational(view.task.demands.get(r, 0)) for r in self.instance.resources}
         if not any(all(a <= rational(m.capacity.get(r, 0)) for r, a in asked.items()) for m in may):
@@ -99,7 +99,7 @@ class _Schedule:
         return WORTH_MORE if left else CAPACITY_USED
 
     def _rule(self, task: str) -> str | None:
-        """Which rule keeps a waiting task out; None when no rule does."""
+        """Reason from a rule that prevents a waiting task from running; None if no rule does."""
         if task not in self.task_rules.tasks:
             return None
         team = next((team for team in self.task_rules.teams if task in team.tasks), None)
@@ -128,12 +128,12 @@ class _Schedule:
         return f" on {tag}" if tag else ""
 
     def _slots(self, team: Team, tag: str, held: Mapping[str, int] | None = None) -> int:
-        """Slots in a domain, less those held, that any task of a team may take."""
+        """Slots in a domain where any task of a team may run, minus those in use (``held``)."""
         reach = {m for task in team.tasks for m in self._machines(task) if not tag or tag in self.cluster.tags[m]}
         return sum(self.cluster.machines[m].slots - (held or {}).get(m, 0) for m in reach)
 
     def _machines(self, task: str) -> set[str]:
-        """Machines that placement and domains leave to a task."""
+        """Machines with slots where placement and domains allow a task."""
         inside = self.task_rules.inside.get(task)
         found = self.rules.everywhere(self.views[task], self.cluster)
         return {m for m in found if self.cluster.machines[m].slots and (inside is None or m in inside)}

@@ -1,1 +1,1 @@
-"""GPU assignment: which task runs on which GPU."""
+"""GPU assignment: assign tasks to GPUs in rounds."""

@@ -1,4 +1,4 @@
-"""Pairs of a task and a GPU on which it may run: the variables of a round, and what stands for them in large rounds."""
+"""Admissible pairs (task, GPU): the variables of a round, and their placeholder in large rounds."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from flowlex.models.statement.variable_labels import Index
 
 __all__ = ["LARGEST", "SMALL", "LargeStatement", "labels_of", "pair_count", "pairs_of"]
 
-#: Pairs up to which a changed round is solved pair by pair in any case, and beyond which never.
+#: Numbers of pairs up to which a changed round is always solved by pairs, and beyond which it never is.
 SMALL, LARGEST = 20_000, 2_000_000
 
 
 def pair_count(plan: Round) -> int:
-    """How many pairs there are."""
+    """Return the number of pairs."""
     view, may = plan.view, plan.may_start
     small = np.searchsorted(np.sort(view.gpu_memory), view.task_memory[may])
     return int((len(view.gpu_memory) - small).sum() + (view.task_running_gpu >= 0).sum())
 
 
 def pairs_of(plan: Round) -> tuple[Integers, Integers]:
-    """Tasks and GPUs of the variables, task by task."""
+    """Return tasks and GPUs of the variables, sorted by task."""
     view = plan.view
     fits = (view.task_memory[:, None] <= view.gpu_memory[None, :]) & plan.may_start[:, None]
     held = np.flatnonzero(view.task_running_gpu >= 0)
@@ -41,7 +41,7 @@ def pairs_of(plan: Round) -> tuple[Integers, Integers]:
 
 
 def labels_of(view: GpuArrays, task: Integers, gpu: Integers) -> Index:
-    """Labels of pairs: task and GPU, and the job, node and rack that follow."""
+    """Labels of pairs: task, GPU, job, node and rack."""
     node = view.gpu_node[gpu]
     return Index.coded(
         task=(view.task_names, task),
@@ -53,7 +53,7 @@ def labels_of(view: GpuArrays, task: Integers, gpu: Integers) -> Index:
 
 
 class _Codes(Mapping[str, Integers]):
-    """Labels of all pairs, made when they are asked for."""
+    """Labels of all pairs, computed on first access."""
 
     def __init__(self, plan: Round) -> None:
         self._plan = plan
@@ -73,7 +73,7 @@ class _Codes(Mapping[str, Integers]):
 
 
 class _NoRows:
-    """Stands for the program of a statement that is too large to be made."""
+    """Placeholder for the program of a statement that is too large to be built."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -84,7 +84,7 @@ class _NoRows:
 
 @dataclass(frozen=True, eq=False)
 class LargeStatement(Statement):
-    """A statement whose variables have labels, and whose rows are not made; ``why`` says so."""
+    """A statement with labels of variables but without rows; ``why``: the reason."""
 
     why: str = ""
 

@@ -1,4 +1,4 @@
-"""A round as a flow network: what both forms share, and the paper's form with one vertex per GPU."""
+"""A round as a flow network: common parts of both forms, and the paper's form with one vertex per GPU."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ __all__ = ["AssignmentNetwork", "RoundBuilder", "build_paper", "constant_of"]
 
 @dataclass(frozen=True, eq=False)
 class AssignmentNetwork:
-    """A network of one round, and the way back from its flow."""
+    """A network of one round, with the conversion of its flow to an assignment."""
 
     shape: FlowNetwork  # nodes and arcs; its costs are all zero
-    # (A,) transfer, alpha where a task waits, less the price of a stop where a task goes on, in whole multiples of
-    # ``unit_s`` seconds
+    # (A,) transfer cost, alpha for waiting, minus the cost of a stop for tasks that keep running, in integer multiples
+    # of ``unit_s`` seconds
     cost: NDArray[Any]
     unit_s: Fraction
-    constant: int  # what tasks cost that certainly do not run, and to stop all that may stop, in the same units
-    # keep, start: arcs on which running tasks go on (in the order of `Round.optional`), and on which waiting ones start
+    constant: int  # cost of tasks that cannot run, and of stopping all that may stop, in the same units
+    # keep, start: arcs on which running tasks continue (in order of `Round.optional`), and on which waiting tasks start
     keep: Integers
     start: Integers
-    # From (A,) flows to (C,) the GPU of each candidate, -1 for those that wait
+    # Function from (A,) flows to the (C,) GPU of each candidate, -1 for waiting ones
     gpus_of_flow: Callable[[Integers], Integers]
 
     @cached_property
     def network(self) -> FlowNetwork:
-        """Least transfer and waiting, in seconds; of costs beyond 64 bits the last digits are left out."""
+        """The network of least transfer and waiting in seconds; costs beyond 64 bits are rounded."""
         cost, unit = self.cost, self.unit_s
         if not fits(self.shape, cost):
             coarse = int(np.abs(cost).max()) // 2**50 + 1
@@ -49,7 +49,7 @@ class AssignmentNetwork:
 
 
 class RoundBuilder(NetworkBuilder):
-    """Collects the costs of arcs beside their ends and bounds: they may be larger than 64 bits hold."""
+    """Network builder with separate arc costs, which may exceed 64 bits."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -62,11 +62,11 @@ class RoundBuilder(NetworkBuilder):
         return numbers
 
     def costs(self) -> NDArray[Any]:
-        """(A,) costs, Python integers where there are large ones."""
+        """(A,) costs, as Python integers if some are large."""
         return np.concatenate(self._costs)
 
     def leave_waiting(self, plan: Round, job: Integers, sink: Integers, alpha: int, *, pooled: bool) -> None:
-        """Unscheduled vertices: what each job may leave waiting, and what each group of jobs must."""
+        """Add the unscheduled vertices: bounds on the waiting tasks of each job and of each group of jobs."""
         if plan.shares is None:
             return
         shares, have = plan.shares, plan.candidates_by_job
@@ -86,13 +86,13 @@ class RoundBuilder(NetworkBuilder):
 
 
 def constant_of(plan: Round, costs: TransferCosts) -> int:
-    """Cost of the tasks that certainly do not run, and of stopping all that may stop."""
+    """Cost of the tasks that cannot run, and of stopping all that may stop."""
     stops: list[int] = costs.stop[np.concatenate([plan.idle, plan.optional])].tolist()
     return costs.waiting * len(plan.idle) + sum(stops)
 
 
 def build_paper(plan: Round, costs: TransferCosts) -> AssignmentNetwork:
-    """The paper's network: S, E; per job j and u_j; per task; per free GPU."""
+    """Build the paper's network: S, E; vertices j and u_j per job; one per task; one per free GPU."""
     view, tasks, gpus = plan.view, plan.candidates, plan.free_gpu
     names = np.array(view.task_names, dtype=object)[tasks]
     net = RoundBuilder("gpu-assignment")
@@ -111,10 +111,10 @@ def build_paper(plan: Round, costs: TransferCosts) -> AssignmentNetwork:
     net.arcs("enter", source, job, upper=plan.candidates_by_job)
     net.arcs("offer", job[view.task_job[tasks]], task, upper=1)
     place = net.arcs("place", task[row], gpu[column], upper=1, cost=cost)
-    # With every free GPU in use, saying so fixes how many tasks run.
+    # If every free GPU is in use, this lower bound fixes the number of running tasks.
     all_used = plan.shares is not None and plan.total == len(gpus) and not plan.priced
     net.arcs("gpu_out", gpu, sink, upper=1, lower=int(all_used), labels=gpu_names)
-    # More than one group with odd GPUs needs a total of its own for each.
+    # If several groups have remainder GPUs (of fractional shares), each group needs its own total.
     odd = plan.shares is not None and len(np.unique(plan.shares.group[plan.shares.least < plan.shares.most])) > 1
     fixed = all_used or (plan.total == len(tasks) and not plan.priced)
     net.leave_waiting(plan, job, sink, costs.waiting, pooled=odd or not fixed)

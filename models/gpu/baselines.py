@@ -1,9 +1,9 @@
 """The paper's greedy baselines, one scheduling round each, and a table of all policies and baselines.
 
 GS offers all free GPUs to the job that uses the fewest; the job takes its cheapest task and GPU (algorithm 1 of the
-paper). GSP is GS after the shortest-running tasks were taken from jobs
-above their base share. GSD is delay scheduling: a job below its base share declines offers of single GPUs that do not
-put a task where its data are cheapest, until it has declined too often.
+paper). GSP first preempts the shortest-running tasks of jobs above their base share, then runs GS.
+GSD is delay scheduling: a job below its base share declines offers of single GPUs on which no task reads its data at
+least cost, up to a number of declined offers.
 
 Source: Tang et al. 2022, baselines. Base share ``min(floor(Q / K), N_j)`` for Q GPUs and K jobs.
 """
@@ -38,15 +38,15 @@ def base_shares(view: GpuArrays) -> Integers:
 
 
 def greedy(view: GpuArrays, costs: TransferCosts) -> Integers:
-    """GS: (T,) GPU of each task, -1 when it does not run."""
+    """GS: return the GPU of each task, (T,), -1 if it does not run."""
     return _Offers(view, costs, view.task_running_gpu.copy()).all_at_once()
 
 
 def greedy_preemptive(view: GpuArrays, costs: TransferCosts) -> Integers:
-    """GSP: jobs above their base share lose shortest-running tasks while others are below theirs and wait.
+    """GSP: preempt the shortest-running tasks of jobs above their base share, then run GS.
 
-    The paper does not say how many GPUs are taken; we take as many as the jobs below their base share lack beyond the
-    free GPUs.
+    The paper does not say how many tasks to preempt. We preempt as many as the jobs below their base share need in
+    addition to the free GPUs.
     """
     jobs, share = len(view.job_names), base_shares(view)
     gpu = view.task_running_gpu.copy()
@@ -64,9 +64,9 @@ def greedy_preemptive(view: GpuArrays, costs: TransferCosts) -> Integers:
 def greedy_delay(view: GpuArrays, costs: TransferCosts, thresholds: tuple[int, int] | None = None) -> Integers:
     """GSD: delay scheduling.
 
-    ``thresholds``: after this many declined offers (counted from the job's deficit) a job accepts its second level (the
-    rack of some of its data), and after the second number anything. The paper gives no figures; the default is one and
-    two offers of the whole cluster.
+    ``thresholds``: numbers of declined offers (counting starts at the job's deficit) after which a job also accepts a
+    GPU in a rack with some of its data, and after which it accepts any GPU. The paper gives no numbers; the default is
+    one and two times the number of GPUs.
     """
     whole = len(view.gpu_node)
     limits = thresholds or (whole, 2 * whole)
@@ -76,7 +76,7 @@ def greedy_delay(view: GpuArrays, costs: TransferCosts, thresholds: tuple[int, i
 
 
 class _Offers:
-    """Free GPUs are offered until nobody takes any more."""
+    """Offer free GPUs to the jobs until no job accepts any."""
 
     def __init__(self, view: GpuArrays, costs: TransferCosts, gpu: Integers) -> None:
         self.view, self.gpu = view, gpu
@@ -94,7 +94,7 @@ class _Offers:
         return np.setdiff1d(np.arange(len(self.view.gpu_node)), self.gpu[self.gpu >= 0])
 
     def all_at_once(self) -> Integers:
-        """The job that uses the fewest GPUs takes its cheapest task and GPU, again and again."""
+        """Repeat: the job with the fewest GPUs starts its cheapest pair of waiting task and free GPU."""
         free, jobs = self._free(), set(range(len(self.waiting)))
         while jobs and len(free):
             job = min(jobs, key=lambda j: (self.running[j], j))
@@ -115,7 +115,7 @@ class _Offers:
         self.waiting[job] = self.waiting[job][self.waiting[job] != task]
 
     def one_by_one(self, limits: tuple[int, int]) -> Integers:
-        """Each free GPU in turn goes to the first job, in order of what they use, that takes it."""
+        """Offer each free GPU in turn to the jobs, those with the fewest GPUs first."""
         self.limits: tuple[int, int]
         self.limits, free = limits, self._free().tolist()
         while free:
@@ -126,7 +126,7 @@ class _Offers:
         return self.gpu
 
     def _offer(self, unit: int) -> bool:
-        """Offer a GPU to the jobs in order of what they use; say whether one took it."""
+        """Offer a GPU to the jobs, those with the fewest GPUs first; return whether one accepted it."""
         for job in np.argsort(self.running, kind="stable").tolist():
             tasks = self._fitting(job, unit)
             cost = self.cost[tasks, self.view.gpu_node[unit]]
@@ -143,14 +143,14 @@ class _Offers:
         return fits
 
     def _accepted(self, job: int, tasks: Integers, cost: Integers) -> NDArray[np.bool_]:
-        """Tasks that would get a level the job still insists on: cheapest, then near its data, then any."""
+        """Tasks and costs that the job accepts now: at least cost, later near the task's data, then all."""
         first, second = self.limits
         near = (cost < self.remote[tasks]) & (self.declined[job] > first)
         good: NDArray[np.bool_] = near | (cost <= self.cheapest[tasks]) | (self.declined[job] > second)
         return good
 
     def _still_waiting_for_better(self, free: list[int]) -> bool:
-        """Whether some job declines now but will accept one of these GPUs after more offers."""
+        """Return whether some job will accept one of these GPUs after more offers."""
         return any(
             self.declined[job] <= self.limits[1] + 1 and len(self._fitting(job, unit))
             for job in range(len(self.waiting))
@@ -170,7 +170,7 @@ def compare(
 ) -> pd.DataFrame:
     """One row per policy (proven optimum) and baseline (greedy): placements, bytes, fairness, seconds.
 
-    ``least_running`` is the fewest running tasks of a job with waiting tasks.
+    ``least_running`` is the minimum number of running tasks over the jobs with waiting tasks.
     """
     import pandas as pd
 

@@ -1,9 +1,9 @@
-"""The compact network: the paper's optimum with a fraction of its arcs.
+"""The compact network: the same optimum as the paper's network, with a fraction of its arcs.
 
-Cost depends on the node and is equal wherever none of a task's data lie. GPUs of equal memory on a node are one vertex
-with a capacity; a task has an arc to each node that holds a replica of one of its shards, to each rack that does, and
-one to the whole cluster for the rest. Vertices of a place form a chain by memory class, so that a task never reaches a
-GPU that is too small. A GPU that a running task may keep is a vertex of its own.
+The cost of a task depends only on the node, and is equal on all nodes without its data. GPUs of equal memory on a node
+are one vertex with a capacity. A task has an arc to each node and to each rack that hold a replica of one of its
+shards, and one to the cluster for all other nodes. The vertices of a place form a chain by memory class, so that a task
+only reaches GPUs with enough memory. A GPU that a running task may keep has its own vertex.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ __all__ = ["build_compact"]
 class _Places:
     """Free GPUs grouped by place (node, rack or cluster) and memory class; P vertices in all."""
 
-    # place, memory_class: (P,) sorted by place, then by class
+    # (P,) place and memory class of each vertex, sorted by place, then by class
     place: Integers
     memory_class: Integers
-    classes: int  # how many classes there are
+    classes: int  # number of memory classes
 
     @classmethod
     def of(cls, place: Integers, memory_class: Integers, classes: int) -> _Places:
-        """Group items (GPUs, or finer places) by the place they are in."""
+        """Group items (GPUs or smaller places) by place and memory class."""
         key = np.unique(place * classes + memory_class)
         return cls(*np.divmod(key, classes), classes)
 
     @property
     def key(self) -> Integers:
-        """(P,) sorted."""
+        """(P,) sorted keys of the vertices."""
         return self.place * self.classes + self.memory_class
 
     def entry(self, place: Integers, memory_class: Integers) -> Integers:
-        """Vertex where a task that needs a class enters a place; -1 when the place has nothing large enough."""
+        """Smallest vertex of a place with at least the given memory class; -1 if the place has none."""
         at = np.searchsorted(self.key, place * self.classes + memory_class)
         inside = at < len(self.place)
         inside[inside] &= self.place[at[inside]] == place[inside]
@@ -70,7 +70,7 @@ class _Compact:
         self.cluster = _Places.of(np.zeros_like(self.rack.place), self.rack.memory_class, classes)
         own = self.own_gpu = view.task_running_gpu[plan.optional]
         shared = ~np.isin(plan.free_gpu, own)
-        # Shared GPUs sorted by their vertex, so that the k-th task at a vertex gets its k-th GPU.
+        # Sort the shared GPUs by vertex: the k-th task at a vertex gets its k-th GPU.
         vertex = self.node.entry(view.gpu_node[plan.free_gpu], gpu_class)
         order = np.argsort(vertex[shared], kind="stable")
         self.gpu_by_vertex = plan.free_gpu[shared][order]
@@ -114,7 +114,7 @@ class _Compact:
         return net.nodes(what, len(places.place), labels=self._labels(places, names))
 
     def _start_arcs(self, net: RoundBuilder, task: Integers) -> list[Integers]:
-        """Arcs from tasks to the places where they would start."""
+        """Add the arcs from startable tasks to the places where they can start."""
         view, costs, plan = self.view, self.costs, self.plan
         row = np.full(len(view.task_job), -1)
         row[plan.startable] = np.arange(len(plan.startable))
@@ -131,14 +131,14 @@ class _Compact:
             arcs("on_node", costs.on_node[0], self.node, costs.on_node[1], self.n, costs.on_node[2])
             arcs("in_rack", costs.in_rack[0], self.rack, costs.in_rack[1], self.r, costs.in_rack[2])
             arcs("remote", everyone, self.cluster, np.zeros_like(everyone), self.x, costs.remote[everyone])
-        else:  # the way through a rack could undercut a task's own node, so only GPUs of a node are merged
+        else:  # a path through a rack could be cheaper than the node with the data: merge only the GPUs of a node
             nodes = np.unique(self.node.place)
             tasks, place = np.repeat(everyone, len(nodes)), np.tile(nodes, len(everyone))
             arcs("on_node", tasks, self.node, place, self.n, costs.dense()[tasks, place])
         return made
 
     def _inner_arcs(self, net: RoundBuilder, sink: Integers) -> None:
-        """Cluster to racks to nodes to the sink, and from each memory class to the next larger one."""
+        """Add the arcs cluster - rack - node - sink, and from each memory class to the next larger one."""
         node, rack, cluster = self.node, self.rack, self.cluster
         in_cluster = cluster.entry(np.zeros_like(rack.place), rack.memory_class)
         in_rack = rack.entry(self.view.node_rack[node.place], node.memory_class)
@@ -152,10 +152,10 @@ class _Compact:
         net.arcs("own_gpu_out", self.own, sink, upper=1)
 
     def _gpus(self, network: FlowNetwork, flow: Integers) -> Integers:
-        """Follow every candidate through cluster, racks and nodes to a GPU of its own.
+        """Decompose the flow into paths: the GPU of every candidate, -1 if it does not run.
 
-        Inside a place units only climb, at no cost. So of those that come in and those that go out, both sorted by
-        class, the k-th may be one and the same.
+        Within a place units only move to larger memory classes, at no cost. Sort the units that enter and the units
+        that leave by class: the k-th entering unit can leave as the k-th.
         """
         at = np.full(len(self.plan.candidates), -1)
         first_task = network.node_blocks["task"].start
@@ -173,7 +173,7 @@ class _Compact:
                 network.head[units] == network.node_blocks["E"].start, -2 - network.tail[units], network.head[units]
             )
         gpu = np.full(len(at), -1)
-        out = np.flatnonzero(at < -1)  # left the node's vertex -2 - at
+        out = np.flatnonzero(at < -1)  # tasks whose path ends at the vertex -2 - at of a node
         out = out[np.argsort(-2 - at[out], kind="stable")]
         vertex = -2 - at[out] - network.node_blocks["node"].start
         gpu[out] = self.gpu_by_vertex[self.first_gpu[vertex] + np.arange(len(vertex)) - np.searchsorted(vertex, vertex)]
@@ -183,6 +183,6 @@ class _Compact:
 
 
 def _used(network: FlowNetwork, name: str, flow: Integers) -> Integers:
-    """Arcs of a block that carry flow."""
+    """Return the arcs of a block that carry flow."""
     block = network.arc_blocks.get(name)
     return np.zeros(0, np.int64) if block is None else np.flatnonzero(flow[block.slice]) + block.start

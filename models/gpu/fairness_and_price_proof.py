@@ -1,5 +1,5 @@
-"""The proof of a round: fair shares and dual values of GPUs and jobs, for every part of the search.
-`flowlex.validation.certificates.gpu` says how they are read; it recomputes all of them.
+"""The certificate of a round: fair shares and dual values of GPUs and jobs, for every leaf of the search tree.
+`flowlex.validation.certificates.gpu` documents the format and recomputes all values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["proof_of"]
 
 
 def proof_of(run: GpuRun, costs: TransferCosts, ties: Ties) -> dict[str, Any]:
-    """The proof of a run that is proven best, by names of the instance; empty when a network gave no dual values."""
+    """Return the certificate of a run, keyed by names of the instance; empty if a network has no dual values."""
     if run.root is None or run.leaf is None:
         return {}
     plan = run.leaf.plan
@@ -46,13 +46,13 @@ def _tree(node: Node, names: tuple[str, ...]) -> dict[str, Any] | None:
 
 
 def _levels(plan: Round) -> dict[str, str]:
-    """Fair shares of the open tasks of a part, as fractions; nothing without fairness."""
+    """Return the fair share of each job in a round as a fraction; empty without fairness."""
     levels = () if plan.shares is None else plan.shares.level
     return {name: str(level) for name, level in zip(plan.view.job_names, levels, strict=bool(levels))}
 
 
 def _prices(leaf: Leaf) -> dict[str, Any] | None:
-    """Dual values of GPUs (not negative) and of a unit of each job, from the potentials of the network."""
+    """Compute dual values of GPUs (at least 0) and of jobs from the node potentials; None without potentials."""
     plan, network, potential = leaf.plan, leaf.built.shape, leaf.outcome.duals
     if potential is None or potential.dtype.kind not in "iO":
         return None
@@ -71,7 +71,7 @@ def _prices(leaf: Leaf) -> dict[str, Any] | None:
         price[mine] = nodes["own_gpu"][own[plan.free_gpu][mine]] - sink
     worth = nodes["job"] - sink if plan.shares is not None else np.full(len(view.job_names), nodes["S"][0] - sink)
     used = np.isin(plan.free_gpu, leaf.gpu)
-    if used.all() and len(used) and not plan.priced:  # every GPU is used whatever happens: all prices may rise together
+    if used.all() and len(used) and not plan.priced:  # all GPUs are used: a constant may be added to the duals
         lift = max(0, -int(price.min()))
         price, worth = price + lift, worth + lift
     price = np.maximum(price, 0)

@@ -1,17 +1,17 @@
 r"""Which task runs on which GPU, so that jobs get fair shares and the least data crosses the network?
 
 Jobs share a GPU cluster. A task needs one GPU with enough memory and reads its data shards from the nearest
-replica. The answer is a minimum-cost flow: a unit from job to task to GPU is a task that runs, a unit through the
-job's *unscheduled* vertex u_j is a task that waits, and bounds on that vertex are the fair share.
+replica. The model is a minimum-cost flow: a unit from job to task to GPU is a running task, a unit through the
+job's *unscheduled* vertex u_j is a waiting task, and bounds on that vertex enforce the fair share.
 
 Sets: jobs J, tasks T (T_j of job j), free GPUs G. Parameters: N_j candidates of job j, c_tg transfer seconds of
-task t on g's node, A^min_j and A^max_j floor and ceiling of the max-min fair share less what j keeps running,
-alpha and beta the prices of waiting and of a second of lost work, e_t seconds that t has run. Variables: x_tg, w_j.
+task t on g's node, A^min_j and A^max_j floor and ceiling of the max-min fair share minus the kept tasks of j,
+alpha and beta the costs of waiting and of a second of lost work, e_t elapsed seconds of t. Variables: x_tg, w_j.
 
-FSP stops only tasks of jobs above their share: the shortest-running, never the longest; such a job starts nothing.
+FSP preempts only jobs above their share, shortest-running tasks first, never the longest. Such a job starts no task.
 
-Source: Tang, Zhu, Mao, Fu, Li, Journal of Software 33(12), 2022 (flow network; fair share; policies). Ours: the
-odd GPUs of a fractional share go where they cost least; the compact network; ties stop the fewest tasks.
+Source: Tang, Zhu, Mao, Fu, Li, Journal of Software 33(12), 2022 (flow network; fair share; policies). Ours: remainder
+GPUs of fractional shares are assigned at least cost; the compact network; among ties, the fewest tasks stop.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from flowlex.models.statement.rows_and_objectives import Statement
 __all__ = ["GpuAssignment", "Penalties", "Policy"]
 
 
-#: Vertices of the networks beside jobs and tasks; flow is conserved at each.
+#: Vertices of the networks other than jobs and tasks; each has a flow conservation constraint.
 _VERTICES = {
     "S": "all running tasks come from the source",
     "gpu": "a GPU of the paper's network",
@@ -88,19 +88,19 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     policy
         Fairness and preemption.
     network
-        ``compact`` or ``paper``: the same optimum, a fraction of the arcs or the published graph.
+        ``compact``: a smaller network with the same optimum. ``paper``: the published network.
     penalties
         Weights a1, a2, a3 of the transfer cost.
     stop_price
-        beta: seconds of transfer that one second of lost work weighs, where a task is stopped (policy FSP). With 0, the
-        paper's rule, stops cost nothing: shares decide how many tasks stop, transfer decides between jobs.
+        beta: cost of one second of lost work when a task is stopped (policy FSP), in seconds of transfer. With 0, the
+        paper's rule, stops are free: fair shares determine how many tasks stop, transfer costs which jobs lose them.
     waiting
-        ``least``: as many tasks run as can. ``priced``: a task also waits where that is cheaper, at alpha, than to run
-        it; a job's fair share is then the most that it runs. (FSU, which knows no waiting, has ``least`` only.)
+        ``least``: run as many tasks as possible. ``priced``: a task may also wait, at cost alpha, if that is cheaper
+        than running it; a job then runs at most its fair share. (FSU supports ``least`` only.)
     stage
-        Whose program `formulation`, `compile` and ``flowlex export`` give, where an answer is chosen in stages (see
-        ``solution.stages``): least ``transfer``, of those the fewest ``stops``, of those (``priced``) the fewest
-        ``waiting``. Solving goes through all whatever it says.
+        The stage whose program `formulation`, `compile` and ``flowlex export`` return. They minimise in this order (see
+        ``solution.stages``): ``transfer``, then the number of ``stops``, then (``priced``) the number of ``waiting``
+        tasks. `solve` always runs every stage.
     """
 
     policy: Policy = Policy.FSP
@@ -195,13 +195,13 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """What is minimised, one after the other, once shares are fair."""
+        """Names of the objectives in lexicographic order, after fair shares."""
         stops = self.policy.preemptive and bool((self.instance.arrays.task_running_gpu >= 0).any())
         return ("transfer", *(["stops"] if stops else []), *(["waiting"] if self.waiting == "priced" else []))
 
     @cached_property
     def rounds(self) -> Rounds:
-        """What answers rounds of this instance."""
+        """Solver of scheduling rounds of this instance."""
         priced = self.waiting == "priced"
         return Rounds(self.instance, self.policy, self.network, self.penalties, priced, self.stop_price)
 
@@ -212,29 +212,29 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
 
     @property
     def round(self) -> Round:
-        """Who keeps running, who may start, and the shares."""
+        """Tasks that keep running, tasks that may start, and fair shares."""
         return self.rounds.round
 
     @property
     def assignment(self) -> AssignmentNetwork:
-        """The flow network of the round, and the way back from its flow."""
+        """The flow network of the round, and the conversion of its flow to placements."""
         return self.rounds.assignment
 
     def value_of(self, what: Literal["gpu", "share", "task"], name: str, *, memory_gb: float | None = None) -> Value:
-        """The exact value of a change: the round is changed and solved again.
+        """Compute the exact value of a change by solving the changed round.
 
         Parameters
         ----------
         what, name
-            ``gpu``: one more GPU on a node. ``share``: a job runs one task more, the others in all one fewer, each at
-            least its fair share less one (``waiting="priced"``: it may run one more). ``task``: a task is not there.
+            ``gpu``: add a GPU to a node. ``share``: a job runs one task more and the others one fewer in total, each at
+            least its fair share minus one (``waiting="priced"``: it may run one more). ``task``: remove a task.
         memory_gb
-            Memory of the GPU; that of the node's largest (the cluster's, on a node without) when None.
+            Memory of the added GPU. Default: that of the largest GPU of the node, or of the cluster if it has none.
 
         Raises
         ------
         ModelError
-            There is no such node, job or task, or no such round.
+            The node, job or task does not exist, or the changed round is infeasible.
 
         Examples
         --------
@@ -250,12 +250,12 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
 
     @cached_property
     def rules(self) -> Rules:
-        """The changes by classes of tasks and of GPUs; see `unrefined`."""
+        """The changes of the model as rules over classes of tasks and GPUs; see `unrefined`."""
         return Rules(self.instance.arrays, self.round.may_start, self.all_changes, self.declared())
 
     @property
     def unrefined(self) -> str:
-        """Why the changed round is solved pair by pair; empty where classes are refined."""
+        """Reason to solve the changed round by pairs of tasks and GPUs; empty if it is solved by classes."""
         if pair_count(self.round) <= SMALL or self._restated:
             return f"{pair_count(self.round)} pairs of tasks and GPUs"
         if not self.costs.nearer_is_cheaper:
@@ -264,7 +264,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
 
     @property
     def method(self) -> str:
-        """How the model is solved, and why."""
+        """The solution method and the reason for it."""
         if not self.all_changes or self._restated:
             return super().method
         why = self.unrefined
@@ -302,14 +302,14 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         _ = self.assignment
 
     def sizes(self) -> dict[str, int | str]:
-        """Sizes of the network, which all stages share; of the statement where the model is changed."""
+        """Size of the network, equal in all stages; of the statement if the model is changed."""
         if self.all_changes:
             return super().sizes() if self.unrefined else {"formulation": METHOD, "pairs": pair_count(self.round)}
         shape = self.assignment.shape
         return {"formulation": "flow network", "nodes": shape.node_count, "arcs": shape.arc_count}
 
     def _formulate(self) -> FlowNetwork:
-        """The program of the stage. Where running tasks may stop it is that of the part with the best answer."""
+        """The program of the stage; if running tasks may stop, that of the best leaf of the search."""
         if self.stages == ("transfer",):
             return self.assignment.network
         leaf = self.rounds.best
@@ -331,7 +331,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         return network
 
     def _run(self, engine: EngineName, options: SolveOptions) -> GpuRun:
-        """Solve the round; under FSP search over who may stop, as long as a job stops the wrong ones."""
+        """Solve the round; FSP branches on running tasks until the preemption order holds."""
         return self.rounds.search(self.round, engine, options)
 
     def _interpret(self, run: GpuRun) -> GpuSolution:
@@ -363,21 +363,21 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         )
 
     def _duals(self, leaf: Leaf) -> dict[str, Dual]:
-        """Prices in seconds at a fixed total, ties left out; prices of GPUs are not negative."""
+        """Dual values in seconds for a fixed number of tasks, without tie-breaking; duals of GPUs are at least 0."""
         built, plan, second = leaf.built, leaf.plan, leaf.built.unit_s
         nodes = built.shape.split_nodes(_potentials(leaf, self.rounds.ties.factor))
         sink, blocks = nodes["E"][0], built.shape.arc_blocks
         price = nodes["gpu" if "gpu" in nodes else "node"] - sink
         if plan.shares is not None and plan.total == len(plan.free_gpu) and not plan.priced:
-            price = price + max(0, -int(price.min(initial=0)))  # every GPU is used: all prices may rise together
+            price = price + max(0, -int(price.min(initial=0)))  # all GPUs are used: shift all duals up
         values = {"gpu_out": np.maximum(price, 0)}
-        if "share" in blocks:  # the price may lie on any arc between a job and the sink
+        if "share" in blocks:  # potential difference: covers all arcs from a job to the sink
             values["share"] = nodes["job"] - sink - self.costs.waiting
         return {name: Dual.of_block(blocks[name], _seconds(v, second)) for name, v in values.items()}
 
 
 def _seconds(units: NDArray[Any], unit_s: Fraction) -> NDArray[Any]:
-    """Exact seconds: floats where all are, fractions otherwise."""
+    """Convert to exact seconds: floats if all are exact, else fractions."""
     exact = [unit * unit_s for unit in units.tolist()]
     floats = [float(value) for value in exact]
     if all(rational(value) == true for value, true in zip(floats, exact, strict=True)):
@@ -386,7 +386,7 @@ def _seconds(units: NDArray[Any], unit_s: Fraction) -> NDArray[Any]:
 
 
 def _potentials(leaf: Leaf, factor: int) -> NDArray[Any]:
-    """(N,) potentials of transfer alone, for which the flow is optimal too."""
+    """Return node potentials, (N,), that prove the flow optimal for costs without tie-breaking."""
     built, outcome = leaf.built, leaf.outcome
     assert outcome.values is not None and outcome.duals is not None
     if factor == 1:

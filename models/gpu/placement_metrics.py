@@ -1,4 +1,4 @@
-"""Who runs where after a round, whoever decided it: states, bytes by level, figures per job."""
+"""Metrics of the placements after a round, for any method: task states, bytes by level, figures per job."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["Placement", "jain_index"]
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Tasks on GPUs."""
+    """Assignment of tasks to GPUs."""
 
     view: GpuArrays
     costs: TransferCosts
-    gpu: Integers  # (T,) GPU of each task, -1 when it does not run
+    gpu: Integers  # (T,) GPU of each task, -1 if it does not run
 
     @cached_property
     def started(self) -> Integers:
@@ -37,7 +37,7 @@ class Placement:
 
     @cached_property
     def waiting(self) -> Integers:
-        """Tasks that waited before and go on waiting."""
+        """Tasks that waited before and still wait."""
         return np.flatnonzero((self.gpu < 0) & (self.view.task_running_gpu < 0))
 
     @cached_property
@@ -47,7 +47,7 @@ class Placement:
 
     @cached_property
     def megabytes(self) -> NDArray[np.float64]:
-        """(T, 3) MB each starting task reads from its node, its rack, other racks."""
+        """(T, 3) MB that each starting task reads from its node, its rack and other racks."""
         return self.costs.megabytes(self._started_on)
 
     @cached_property
@@ -62,7 +62,7 @@ class Placement:
 
     @cached_property
     def lost_work_s(self) -> Fraction:
-        """Seconds that the stops cost: work lost, at the price of a stop, exact."""
+        """Exact cost of all stops, seconds: lost work times the cost per second."""
         return sum((self.costs.stop_s[task] for task in self.preempted.tolist()), Fraction())
 
     @cached_property
@@ -133,6 +133,6 @@ class Placement:
 
 
 def jain_index(values: NDArray[np.float64]) -> float:
-    """Jain's fairness index ``(sum x)^2 / (n sum x^2)``: 1 when all are equal, 1/n when one has everything."""
+    """Jain's fairness index ``(sum x)^2 / (n sum x^2)``: 1 if all are equal, 1/n if only one is positive."""
     square = float((values**2).sum())
     return float(values.sum()) ** 2 / (len(values) * square) if square else 1.0

@@ -1,4 +1,4 @@
-"""Pictures of GPU assignment: who runs where, and the flow network drawn like the paper's figure."""
+"""Plots of GPU assignment: the placements, and the flow network drawn like the paper's figure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_network", "plot_placements"]
 
-#: Worst level a task reads from: meaning, colour, and hatches where colours look equal in grey print.
+#: Farthest level a task reads from: meaning, colour, and a hatch if colours look equal in greyscale.
 _LOOKS = {
     "data on its node": (GREEN, ""),
     "data in its rack": (ORANGE, ""),
@@ -36,7 +36,7 @@ _LOOKS = {
     "kept running": (SKY, "..."),
     "idle": (LIGHT, ""),
 }
-#: Blocks of nodes from left to right; those of one column stand below one another.
+#: Blocks of nodes by column, from left to right.
 _COLUMNS = (
     ("S",),
     ("job",),
@@ -46,15 +46,15 @@ _COLUMNS = (
     ("node", "own_gpu", "gpu", "pool"),
     ("E",),
 )
-#: Nodes of a network, and GPUs with a cell of their own, that a picture shows at most.
+#: Largest number of nodes in a drawn network, and of GPUs drawn as separate cells.
 _MOST_DRAWN, _MOST_CELLS = 80, 200
 
 
 def plot_placements(placement: Placement, title: str, ax: Axes | None = None) -> Axes:
-    """Draw who runs where, coloured by the farthest level a task reads from.
+    """Draw the placements, coloured by the farthest level a task reads from.
 
-    Up to 200 GPUs are a named cell each, racks beside each other; more are counted per rack, and racks beyond 120 in
-    rows of neighbours.
+    Up to 200 GPUs are drawn as named cells, one column per rack. Larger clusters are drawn as bars per rack; more than
+    120 racks are merged into bars of neighbouring racks.
     """
     from matplotlib.patches import Patch
 
@@ -123,9 +123,9 @@ def _meaning(placement: Placement, task: int) -> str:
 
 
 def draw_network(network: FlowNetwork, flow: Integers | None = None, ax: Axes | None = None) -> Axes:
-    """Draw a small network in layers, like the paper's figure; arcs that carry flow stand out.
+    """Draw a small network in layers, like the paper's figure; highlight arcs that carry flow.
 
-    Raises `ModelError`: more than 80 nodes.
+    Raises `ModelError` if the network has more than 80 nodes.
     """
     import networkx as nx
 

@@ -1,11 +1,11 @@
-"""Which running tasks go on? A search over the order in which tasks of a job may stop.
+"""Branch and bound over the running tasks that FSP may stop.
 
-Under FSP a job above its share stops its shortest-running tasks first. Without that order a round is one network, whose
-fair shares and least cost are known; so every answer to it is a bound. It is the answer where all GPUs have the same
-memory. Otherwise an answer may stop a task though its job keeps one that runs shorter, or more tasks than it may. Then
-there are two parts: that task goes on, and with it all that run longer; or it stops, and with it all that run shorter.
-Both are rounds of the same kind with fewer open tasks. The best bound is followed first, until its answer keeps the
-rule, or one that does (the same numbers of tasks, the longest-running ones) is as good. Ties in elapsed time are free.
+Under FSP a job above its share stops its shortest-running tasks first. Without this order a round is a single flow
+problem, whose optimum is a lower bound; if all GPUs have the same memory, it satisfies the order. Otherwise it may stop
+a task while the job keeps a shorter-running one, or stop too many tasks. Then the search branches: keep that task and
+all longer-running ones of its job, or stop that task and all shorter-running ones. Both children are rounds with fewer
+open tasks. The search is best first. It ends when the best leaf satisfies the order, or when a solution that keeps the
+longest-running tasks, as many per job, is as good. Tasks of equal elapsed time may stop in any order.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from flowlex.models.model_base import Run
 
 __all__ = ["GpuRun", "Leaf", "Node", "search"]
 
-#: Solves a round in which some tasks are kept and some stopped; None when that leaves no answer.
+#: Solve a round with some tasks kept and some stopped; None if it is infeasible.
 SolveRound: TypeAlias = Callable[[NDArray[np.bool_], NDArray[np.bool_]], "Leaf | Outcome | None"]
-#: Arcs that may be solved in all: rounds are solved until their networks together have so many.
+#: Effort limit of the search: total number of arcs of all networks solved.
 MOST_ARCS = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """One solved round: plan, network, (T,) the GPU of each task, those stopped by force, and its value.
+    """A solved round: ``gpu``, (T,), is the GPU of each task; ``stopped``, (T,), marks tasks stopped by branching.
 
-    ``value`` is what is minimised: fairness (negated, sorted counts of running tasks; nothing where shares are given),
-    then transfer, waiting and ties but for elapsed times.
+    ``value`` is the objective: fairness (negated, sorted numbers of running tasks by job; empty if shares are given),
+    then transfer, waiting and tie-breaking without elapsed times.
     """
 
     plan: Round
@@ -49,7 +49,7 @@ class Leaf:
     value: tuple[tuple[int, ...], int]
 
     def unruly(self) -> int | None:
-        """A stopped task whose job keeps one that runs shorter, or stops too many; None when the rule holds."""
+        """Return a stopped task that violates the preemption rule of its job; None if all jobs satisfy it."""
         view = self.plan.view
         running = view.task_running_gpu >= 0
         on, off = running & (self.gpu >= 0), running & (self.gpu < 0)
@@ -64,7 +64,7 @@ class Leaf:
 
 @dataclass(eq=False)
 class Node:
-    """A node of the search: a leaf (None where a part has no answer), or the task on which it was split in two."""
+    """A node of the search tree: a leaf (None if infeasible), or the branching task and two children."""
 
     leaf: Leaf | None
     task: int | None = None
@@ -80,14 +80,14 @@ class Node:
 
 @dataclass(frozen=True)
 class GpuRun(Run):
-    """The best leaf and the search; ``proven`` when no open part can be better."""
+    """The best leaf and the search tree; ``proven`` if the leaf is optimal."""
 
     leaf: Leaf | None = None
     root: Node | None = None
     proven: bool = False
 
     def least_cost(self, ties: Ties) -> int | None:
-        """No answer as fair as the best one costs less (in units of cost); None where one may be fairer."""
+        """Lower bound on the cost among solutions as fair as the best leaf; None if fairer ones may exist."""
         if self.leaf is None or self.root is None:
             return None
         values = [leaf.value for leaf in self.root.leaves()]
@@ -101,9 +101,9 @@ class GpuRun(Run):
 def search(
     solve_round: SolveRound, tasks: int, seen: Callable[[Leaf, Node], None]
 ) -> tuple[Leaf | Outcome, Node | None, bool]:
-    """Best leaf, search tree, and whether it is proven best; an outcome when the first round has no answer.
+    """Return the best leaf, the search tree and whether the leaf is optimal; an outcome if the root has no solution.
 
-    ``seen`` receives every better answer that keeps the rule, and the search so far.
+    ``seen`` is called with each new incumbent and the search tree so far.
     """
     nobody = np.zeros(tasks, bool)
     first = solve_round(nobody, nobody)
@@ -111,7 +111,7 @@ def search(
     if isinstance(first, Outcome):
         return first, None, False
     root, work = Node(first), first.built.shape.arc_count
-    queue: list[tuple[Any, int, Node, Leaf]] = [(first.value, 0, root, first)]  # of equal bounds the latest first
+    queue: list[tuple[Any, int, Node, Leaf]] = [(first.value, 0, root, first)]  # ties: latest first
     number, best = 0, None
     while True:
         _, _, node, leaf = heapq.heappop(queue)
@@ -149,7 +149,7 @@ def _split(leaf: Leaf, task: int) -> list[tuple[NDArray[np.bool_], NDArray[np.bo
 
 
 def _dive(solve_round: SolveRound, leaf: Leaf) -> Leaf | Outcome | None:
-    """An answer that keeps the rule: every job keeps as many as in this leaf (or must), its longest-running ones."""
+    """Heuristic: keep as many tasks per job as the leaf does (or as required), the longest-running ones."""
     view = leaf.plan.view
     running = np.flatnonzero(view.task_running_gpu >= 0)
     order = running[np.lexsort((leaf.gpu[running] < 0, -view.task_elapsed[running], view.task_job[running]))]

@@ -1,11 +1,11 @@
-r"""GPU assignment as it is stated: a 0/1 variable for each task and GPU, rows by name, and the objectives in order.
+r"""GPU assignment as an integer program: a 0/1 variable for each task and GPU, named constraints, ordered objectives.
 
-``x[t,g]`` is 1 when task t runs on GPU g; it exists where t may run: a waiting task on every GPU of enough memory, a
-running task on its own. ``share_step[j,s]`` is 1 when job j runs at least s tasks. Fair shares are the first stages:
-for s = 1, 2, ... as many jobs as can run at least s tasks, which is the lexicographically greatest sorted vector of
-tasks by job. Then as many tasks run as can, transfer and the price of lost work are least, and the fewest tasks stop.
+``x[t,g]`` is 1 if task t runs on GPU g. It exists for a waiting task on every GPU with enough memory, and for a
+running task on its own GPU. ``share_step[j,s]`` is 1 if job j runs at least s tasks. The first stages are fair shares:
+for s = 1, 2, ... maximise the number of jobs that run at least s tasks; this is the lexicographically largest sorted
+vector of tasks by job. Later stages maximise running tasks, minimise transfer plus lost work, and minimise stops.
 
-Under FSP the fair shares of the instance, whatever the changes, say which jobs may lose tasks.
+Under FSP the fair shares of the unchanged instance determine which jobs may lose tasks.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _NEEDED = {
 
 
 def state(instance: GpuInstance, plan: Round, costs: TransferCosts, rows: Collection[str]) -> Statement:
-    """The statement of a round; without rows where there are too many pairs of tasks and GPUs.
+    """Build the statement of a round; a placeholder without rows if there are too many pairs of tasks and GPUs.
 
-    Raises `ModelError`: waiting is priced.
+    Raises `ModelError` if waiting has a cost.
     """
     if plan.priced:
         raise ModelError("GpuAssignment(waiting='priced') takes no changes; use waiting='least'")
@@ -64,7 +64,7 @@ def state(instance: GpuInstance, plan: Round, costs: TransferCosts, rows: Collec
 
 
 def _preemption(s: Statement, view: GpuArrays, runs: Expression, held: Integers, stoppable: Integers) -> None:
-    """Jobs lose no more tasks than they may, the shortest-running first."""
+    """Limit the tasks that a job loses, and stop the shortest-running first."""
     count = np.bincount(view.task_job[held], minlength=len(view.job_names))
     some = np.flatnonzero(count)
     kept = runs[held].sum_by(np.searchsorted(some, view.task_job[held]), len(some))
@@ -78,7 +78,7 @@ def _preemption(s: Statement, view: GpuArrays, runs: Expression, held: Integers,
 
 
 def order_pairs(view: GpuArrays, held: Integers) -> tuple[Integers, Integers]:
-    """Running tasks of a job, the first with the next longer elapsed time than the second."""
+    """Return pairs of running tasks of a job: the first has the next longer elapsed time after the second."""
     longer, shorter = [], []
     for job in np.unique(view.task_job[held]).tolist():
         mine = held[view.task_job[held] == job]
@@ -91,14 +91,14 @@ def order_pairs(view: GpuArrays, held: Integers) -> tuple[Integers, Integers]:
 
 
 def _each(runs: Expression, which: Integers) -> Expression:
-    """One expression for each entry, which may repeat; running tasks have one variable each."""
+    """Select expressions of running tasks (one variable each); entries may repeat."""
     column = np.zeros(runs.count, np.int64)
     column[runs.row] = runs.column
     return Expression(np.arange(len(which)), column[which], np.ones(len(which)), np.zeros(len(which)))
 
 
 def _shares(s: Statement, view: GpuArrays, by_job: Expression) -> list[Stage]:
-    """Steps of every job, tied to what it runs, and a stage for each step."""
+    """Add the share steps of every job, linked to its running tasks; return a stage for each step."""
     most = np.minimum(np.bincount(view.task_job, minlength=len(view.job_names)), len(view.gpu_names))
     job = np.repeat(np.arange(len(most)), most)
     step = np.concatenate([np.arange(1, n + 1) for n in most.tolist()] or [np.zeros(0, np.int64)])
@@ -116,7 +116,7 @@ def _shares(s: Statement, view: GpuArrays, by_job: Expression) -> list[Stage]:
 def _costs(
     plan: Round, costs: TransferCosts, x: Variables, task: Integers, gpu: Integers, runs: Expression, held: Integers
 ) -> list[Stage]:
-    """Transfer with the prices of waiting and lost work, then the number of stops."""
+    """Return the stages of transfer (with the costs of waiting and lost work) and of stops."""
     view, waiting = plan.view, costs.waiting if plan.policy.fair else 0
     started = view.task_running_gpu[task] < 0
     cost = np.where(started, costs.dense()[task, view.gpu_node[gpu]], 0)

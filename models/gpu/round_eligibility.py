@@ -1,5 +1,5 @@
-"""One scheduling round of GPU assignment: who may keep running, who may start, and how many of each job. After the
-policy has decided these, the round is a minimum-cost flow over free GPUs.
+"""Eligibility in a scheduling round: tasks that keep running, tasks that may start, and fair shares of jobs. With these
+fixed by the policy, the round is a minimum-cost flow over free GPUs.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ __all__ = ["Policy", "Round", "plan_round"]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """The decisions that a round leaves open."""
+    """The data of a scheduling round: fixed tasks, open tasks and shares."""
 
     view: GpuArrays
     policy: Policy
-    kept: NDArray[np.bool_]  # (T,) bool, tasks that certainly go on running where they are
-    optional: Integers  # (O,) running tasks that go on, where they are, or stop
+    kept: NDArray[np.bool_]  # (T,) tasks that keep running on their GPU
+    optional: Integers  # (O,) running tasks that either keep running on their GPU or stop
     startable: Integers  # (W,) waiting tasks that may start
-    idle: Integers  # (I,) tasks that certainly do not run: stopped ones, and waiting ones of jobs above their share
-    free_gpu: Integers  # (F,) GPUs that no kept task holds
-    fair_share: Shares | None  # fair shares of all jobs, on which stops depend; None without fairness
-    shares: Shares | None  # fair shares of what is left to decide, counting kept tasks; None without fairness
-    stoppable: Integers  # (J,) how many running tasks each job may lose
-    total: int  # how many of the candidates can run
-    priced: bool = False  # whether tasks may wait by choice, at a price: shares are then what a job may run at most
-    given: bool = False  # whether shares are given, whichever tasks are kept or stopped
+    idle: Integers  # (I,) tasks that do not run: stopped tasks, and waiting tasks of jobs above their share
+    free_gpu: Integers  # (F,) GPUs without a kept task
+    fair_share: Shares | None  # fair shares of all jobs, which determine stops; None without fairness
+    shares: Shares | None  # fair shares in this round, including kept tasks; None without fairness
+    stoppable: Integers  # (J,) largest number of running tasks that each job may lose
+    total: int  # number of candidates that can run
+    priced: bool = False  # whether a task may wait at a cost although it could run; shares are then upper bounds
+    given: bool = False  # whether shares are fixed and do not depend on the kept and stopped tasks
 
     @cached_property
     def candidates(self) -> Integers:
-        """(C,) tasks of the network: the startable ones, then the optional ones."""
+        """(C,) tasks of the network: first startable, then optional tasks."""
         return np.concatenate([self.startable, self.optional])
 
     @cached_property
@@ -50,19 +50,19 @@ class Round:
 
     @cached_property
     def kept_by_job(self) -> Integers:
-        """(J,) tasks that go on running."""
+        """(J,) number of kept tasks of each job."""
         return np.bincount(self.view.task_job[self.kept], minlength=len(self.view.job_names))
 
     @cached_property
     def waiting_by_job(self) -> tuple[Integers, Integers]:
-        """(J,) candidates of each job that must wait, and that wait at most in a fair round."""
+        """(J,) lower and upper bound on the waiting candidates of each job in a fair round."""
         assert self.shares is not None
         have = self.candidates_by_job + self.kept_by_job
         return np.maximum(have - self.shares.most, 0), np.maximum(have - self.shares.least, 0)
 
     @cached_property
     def waiting_by_group(self) -> Integers:
-        """(groups,) of the latter, how many must wait: all but the odd units of the group."""
+        """(groups,) lower bound on waiting candidates: sum of the jobs' upper bounds minus the remainder GPUs."""
         assert self.shares is not None
         group, total = self.shares.group, self.shares.group_total.copy()
         np.subtract.at(total, group, self.shares.least)
@@ -72,7 +72,7 @@ class Round:
 
     @property
     def is_possible(self) -> bool:
-        """Whether no job loses more than it may, and kept tasks leave GPUs for shares that are given."""
+        """Return whether no job loses too many tasks and the kept tasks are compatible with fixed shares."""
         view = self.view
         lost = self.idle[view.task_running_gpu[self.idle] >= 0]
         if (np.bincount(view.task_job[lost], minlength=len(view.job_names)) > self.stoppable).any():
@@ -86,7 +86,7 @@ class Round:
 
     @cached_property
     def candidates_by_job(self) -> Integers:
-        """(J,) tasks of the network."""
+        """(J,) number of candidates of each job."""
         return np.bincount(self.view.task_job[self.candidates], minlength=len(self.view.job_names))
 
 
@@ -98,13 +98,13 @@ def plan_round(
     *,
     priced: bool = False,
 ) -> Round:
-    """Apply a policy to the running tasks and find the shares of what remains.
+    """Apply a policy to the running tasks and compute the fair shares of the free GPUs.
 
-    Without preemption all running tasks stay. With it, a job that runs no more than its share, rounded down, keeps all
-    of them as well. A job above its share starts nothing, and may lose its shortest-running tasks down to that number,
-    but not its last one. Tasks that are already decided (``kept``, ``stopped``) are not open any more. Shares count
-    kept tasks as floors, so that the GPUs there are go to the jobs furthest below their share (an addition to the
-    paper, whose caps alone let one of two needy jobs take everything).
+    Without preemption all running tasks are kept. With preemption a job at or below its share, rounded down, keeps all
+    of them too. A job above its share starts no task and may lose its shortest-running tasks down to that number, but
+    never its last one. ``kept`` and ``stopped`` fix further tasks. Kept tasks are lower bounds of the shares, so that
+    free GPUs go to the jobs furthest below their share (our addition: with the paper's upper bounds alone, one of two
+    jobs below their share may take all).
     """
     running, jobs = view.task_running_gpu >= 0, len(view.job_names)
     startable = np.flatnonzero(~running)
@@ -132,11 +132,11 @@ def plan_round(
 
 
 def _certain(view: GpuArrays, stoppable: Integers, stopped: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(T,) running tasks that go on: those that run longer than all that may stop, or after as many stops as may be."""
+    """(T,) running tasks that must be kept: longer than all stoppable ones of the job, or its limit is reached."""
     task = np.flatnonzero(view.task_running_gpu >= 0)
     order = task[np.lexsort((view.task_elapsed[task], view.task_job[task]))]
     job = view.task_job[order]
-    last = np.searchsorted(job, np.arange(len(stoppable))) + stoppable - 1  # the longest-running that may stop
+    last = np.searchsorted(job, np.arange(len(stoppable))) + stoppable - 1  # longest-running stoppable task
     longest = np.full(len(stoppable), -1.0)
     longest[stoppable > 0] = view.task_elapsed[order[last[stoppable > 0]]]
     done = np.bincount(view.task_job[stopped], minlength=len(stoppable)) >= stoppable
@@ -149,14 +149,14 @@ def _certain(view: GpuArrays, stoppable: Integers, stopped: NDArray[np.bool_]) -
 def _shares(
     view: GpuArrays, policy: Policy, free: Integers, kept_by_job: Integers, optional: Integers, startable: Integers
 ) -> Shares:
-    """Shares of jobs in free GPUs by memory; one job that stands for all where fairness does not count."""
-    # An optional task can use its own GPU only. Whoever serves it by another that is as large can put it back on its
-    # own, and the task found there on the other: so it counts as needing a GPU of its own class.
+    """Compute the shares of jobs in the free GPUs by memory; without fairness, one job represents all."""
+    # An optional task can only use its own GPU. An assignment that gives it another GPU of equal memory can be repaired
+    # by swapping it with the task on its own GPU, so it counts as needing a GPU of its own memory class.
     tasks = np.concatenate([startable, optional])
     need = np.concatenate([view.task_memory[startable], view.gpu_memory[view.task_running_gpu[optional]]])
     memory, units = np.unique(view.gpu_memory[free], return_counts=True)
     needed = np.searchsorted(memory, need)
-    fits = needed < len(memory)  # tasks that no GPU here can hold do not count
+    fits = needed < len(memory)  # ignore tasks too large for every free GPU
     job = view.task_job[tasks] if policy.fair else np.zeros(len(tasks), np.int64)
     held = kept_by_job if policy.fair else np.zeros(1, np.int64)
     key, amount = np.unique(job[fits] * len(memory) + needed[fits], return_counts=True)

@@ -1,4 +1,4 @@
-"""Answers rounds of one instance: shares, network, engine, and the search over who may stop."""
+"""Solve scheduling rounds of an instance: shares, network, engine, and branch and bound over preemptions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Rounds"]
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
-    """An instance and how its rounds are answered; see `GpuAssignment`."""
+    """An instance with the options of `GpuAssignment`; solves its rounds."""
 
     instance: GpuInstance
     policy: Policy
@@ -42,12 +42,12 @@ class Rounds:
 
     @cached_property
     def round(self) -> Round:
-        """The round of the instance as it is."""
+        """The round of the unchanged instance."""
         return plan_round(self.instance.arrays, self.policy, priced=self.priced)
 
     @cached_property
     def ties(self) -> Ties:
-        """Weights of transfer, stops, starts and elapsed time."""
+        """Tie-breaking weights of transfer, stops, starts and elapsed time."""
         return Ties.of(self.instance.arrays, preemptive=self.policy.preemptive, priced=self.priced)
 
     @cached_property
@@ -56,25 +56,25 @@ class Rounds:
         return self.network_of(self.round)
 
     def network_of(self, plan: Round) -> AssignmentNetwork:
-        """The network of another round over the same tasks."""
+        """Build the network of a round over the same tasks."""
         return (build_compact if self.form == "compact" else build_paper)(plan, self.costs)
 
     @cached_property
     def best(self) -> Leaf:
-        """The best answer of the round, by the engine ``network``."""
+        """The optimum of the round, by the engine ``network``."""
         leaf = self.best_of(self.round)
         assert leaf is not None, "some round is always possible"
         return leaf
 
     def best_of(self, plan: Round) -> Leaf | None:
-        """The best answer of another round over the same tasks; None when there is none."""
+        """Return the optimum of another round over the same tasks; None if it is infeasible."""
         run = self.search(plan, "network", SolveOptions())
         if run.leaf is not None and not run.proven:
             raise ModelError("the search over preemptions ended without proof, so the value of a change is unknown")
         return run.leaf
 
     def search(self, root: Round, engine: EngineName, options: SolveOptions) -> GpuRun:
-        """The best answer of a round and what proves it."""
+        """Return the best solution of a round and the search tree that proves it."""
 
         def solve_round(kept: Any, stopped: Any) -> Leaf | Outcome | None:
             if (kept & stopped).any():
@@ -104,7 +104,7 @@ class Rounds:
         return GpuRun(best.outcome, best, node, proven)
 
     def leaf_of(self, plan: Round, built: AssignmentNetwork, outcome: Outcome, stopped: NDArray[np.bool_]) -> Leaf:
-        """An answer of the network as placements, with its value in a search."""
+        """Convert a flow to placements with their objective value in the search."""
         view, ties = plan.view, self.ties
         assert outcome.values is not None and outcome.objective is not None
         gpu = np.full(len(view.task_job), -1)
@@ -113,11 +113,11 @@ class Rounds:
         cost = int(outcome.objective) + ties.factor * built.constant - int(ties.keep[plan.kept].sum())
         counts = np.bincount(view.task_job[gpu >= 0], minlength=len(view.job_names))
         fairness = () if plan.given else tuple(-n for n in np.sort(counts).tolist())
-        # The factor is a multiple of the base: rounding up takes away just what elapsed times earn beside it.
+        # The factor is a multiple of the base, so rounding up removes exactly the rewards for elapsed times.
         return Leaf(plan, built, outcome, gpu, stopped, (fairness, -(-cost // ties.base)))
 
     def weighted(self, built: AssignmentNetwork, plan: Round) -> NDArray[Any]:
-        """(A,) costs, less what tasks earn that go on or start (see `Ties`)."""
+        """Return the arc costs, (A,), minus the rewards of kept and started tasks (see `Ties`)."""
         ties, cost = self.ties, built.cost
         if ties.factor == 1:
             return cost

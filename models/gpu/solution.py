@@ -27,11 +27,11 @@ class GpuSolution(Solution):
     Attributes
     ----------
     placement
-        Who runs where.
+        Assignment of tasks to GPUs, with metrics.
     round
-        What was to be decided: kept tasks, shares.
+        The data of the round: kept tasks, shares.
     proof
-        What the verifier needs; empty without a proven optimum.
+        The optimality certificate; empty if the optimum is not proven.
     """
 
     row_name: ClassVar[str] = "task"
@@ -42,7 +42,7 @@ class GpuSolution(Solution):
 
     @property
     def gpu(self) -> Integers:
-        """(T,) GPU of each task, -1 when it does not run."""
+        """(T,) GPU of each task, -1 if it does not run."""
         return locked(self.placement.gpu)
 
     @property
@@ -52,7 +52,7 @@ class GpuSolution(Solution):
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Names of the tasks that go on waiting."""
+        """Names of the tasks that still wait."""
         return self._names(self.placement.waiting)
 
     def _columns(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class GpuSolution(Solution):
         return [None] * len(self.placement.view.job_names) if shares is None else [float(x) for x in shares.level]
 
     def reasons(self) -> list[str]:
-        """Why each task that does not run does not; empty for the others."""
+        """Return the reason why each task does not run; empty for running tasks."""
         view, shares, running = self.placement.view, self.round.fair_share, self.placement.running_by_job.tolist()
         fed = [shares is not None and n >= shares.level[j] for j, n in enumerate(running)]
         job_of, needs, names = view.task_job.tolist(), view.task_memory.tolist(), view.job_names
@@ -100,7 +100,7 @@ class GpuSolution(Solution):
         return reasons
 
     def _tight_rules(self) -> dict[int, str]:
-        """Tight own rules that count a task that does not run; as text by task."""
+        """Return, by waiting task, a text that names the tight user-written rules over this task."""
         slack = {} if self.stated is None else self.stated.slack
         rules = [each for each in self.changes if isinstance(each, Constraint) and each.name in slack]
         view, found = self.placement.view, dict[int, list[str]]()
@@ -114,7 +114,7 @@ class GpuSolution(Solution):
         return {task: f"; at its limit: {', '.join(names)}" for task, names in found.items()}
 
     def _stop_reason(self, task: int) -> str:
-        """The share that the job exceeded, why this task, and what was weighed."""
+        """Explain a preemption: the exceeded share, the choice of the task, and the cost of lost work."""
         view, shares = self.placement.view, self.round.fair_share
         assert shares is not None, "only fair policies stop tasks"
         job = int(view.task_job[task])
@@ -143,11 +143,11 @@ class GpuSolution(Solution):
         return answer
 
     def _proof(self) -> dict[str, Any]:
-        """What proves fairness and least transfer; see `flowlex.validation.certificates.gpu`."""
+        """Return the certificate of fairness and least transfer; see `flowlex.validation.certificates.gpu`."""
         return self.proof
 
     def _draw(self, ax: Axes | None) -> Axes:
-        """Who runs where: one cell per GPU, coloured by where the task's data come from."""
+        """Plot the placements: one cell per GPU, coloured by the farthest level its task reads from."""
         from flowlex.models.gpu.plots import plot_placements
 
         return plot_placements(self.placement, self.instance, ax)
@@ -157,7 +157,7 @@ class GpuSolution(Solution):
 
 
 def _counts(term: Term, task: dict[str, str], tight: list[str]) -> bool:
-    """Whether a term counts a task of these labels in one of the rows."""
+    """Return whether a term includes a task with these labels in one of the rows."""
     if term.variable != "x":
         return False
     for level, label in task.items():

@@ -1,4 +1,4 @@
-"""Weights that put transfer and waiting first, then the fewest stops, then the most starts."""
+"""Weights for lexicographic order: transfer and waiting costs first, then fewest stops, then most starts."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["Ties"]
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """What running tasks earn that go on, and waiting ones that start; together less than one unit of transfer."""
+    """Rewards for running tasks that are kept and waiting tasks that start; in total less than a unit of transfer."""
 
-    factor: int  # every transfer cost counts so many times: more than all tasks together can earn
-    base: int  # least value of one stop less, divided by ``steps``; and of one start more, where that is open
-    # A task that goes on counts like so many that start: more than all that can (1 where their number is given)
+    factor: int  # multiplier of transfer costs; exceeds the sum of all rewards
+    base: int  # reward for a started task if the number of starts is open; at least ``base * steps`` for a kept task
+    # a kept task is weighted like this many starts: number of waiting tasks + 1; 1 if the number of starts is fixed
     steps: int
-    # (T,) what each running task earns: the more the longer it runs, which spares the search for who may stop; all such
-    # differences together are less than ``base``
+    # (T,) reward for each kept task: increases with its elapsed time, which saves branching on preemptions; the sum of
+    # these increases is less than ``base``
     keep: NDArray[Any]
-    start: int  # what each waiting task earns that starts
+    start: int  # reward for each waiting task that starts
 
     @classmethod
     def of(cls, view: GpuArrays, *, preemptive: bool, priced: bool) -> Ties:
-        """Weights of one instance; costs count once where all that is open is transfer."""
+        """Compute the weights of an instance; the factor is 1 if transfer is the only objective."""
         running = np.flatnonzero(view.task_running_gpu >= 0) if preemptive else np.zeros(0, np.int64)
         waiting = int(np.count_nonzero(view.task_running_gpu < 0)) if priced else 0
         rank = _ranks(view, running)
@@ -43,7 +43,7 @@ class Ties:
 
 
 def _ranks(view: GpuArrays, running: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each running task, how many distinct shorter elapsed times its job has among them."""
+    """Rank the running tasks of each job by elapsed time: 0 for the shortest, equal times have equal ranks."""
     rank = np.zeros(len(running), np.int64)
     if len(running):
         order = np.lexsort((view.task_elapsed[running], view.task_job[running]))

@@ -1,8 +1,8 @@
-"""Transfer costs of the GPU-assignment problem, exact in integers.
+"""Exact integer transfer costs of the GPU assignment problem.
 
 A task reads each shard from the nearest replica: its own node (``size / disk``), its rack (``a1 * size / rack``) or
-another rack (``a2 * size / between``). All of these are rational numbers, and so are the prices of waiting and of
-stops; a common unit makes each of them an integer (a Python integer beyond 64 bits). Nothing is rounded.
+another rack (``a2 * size / between``). These costs, and the costs of waiting and of stops, are rational. In a common
+unit each of them is an integer (a Python integer beyond 64 bits), so nothing is rounded.
 
 Source: Tang et al. 2022, transfer cost.
 """
@@ -26,24 +26,24 @@ from flowlex.models.model_base import ModelError
 
 __all__ = ["LEVELS", "Penalties", "TransferCosts"]
 
-#: Where a shard is read from, nearest first.
+#: Levels from which a shard is read, nearest first.
 LEVELS = ("node", "rack", "between")
 
-#: Sums of costs below this are made in 64 bits.
+#: Sums of costs below this limit use 64-bit integers.
 _WIDE = 2**62
 
 
 @dataclass(frozen=True)
 class Penalties:
-    """Weights of the three kinds of cost; with the defaults a cost is plain seconds.
+    """Weights of the three kinds of cost; by default costs are seconds.
 
     Attributes
     ----------
     rack, between_racks
-        a1 and a2: traffic within a rack and between racks counts this many times.
+        a1 and a2: factors of the cost of traffic within a rack and between racks.
     waiting
-        a3: leaving a task waiting costs this many times the most expensive transfer of any task
-        (reconstructed: the paper names the coefficient only).
+        a3: cost of a waiting task, as a multiple of the most expensive transfer of any task
+        (our choice: the paper only names the coefficient).
     """
 
     rack: float = 1.0
@@ -58,11 +58,11 @@ class Penalties:
 
 
 class TransferCosts(ExactCosts):
-    """Costs in whole multiples of ``unit_s`` seconds."""
+    """Costs in integer multiples of ``unit_s`` seconds."""
 
     @classmethod
     def of(cls, instance: GpuInstance, penalties: Penalties, stop_price: float = 0.0) -> TransferCosts:
-        """Costs of an instance under the weights of a model."""
+        """Compute the costs of an instance with the weights of a model."""
         weights = (rational(penalties.rack), rational(penalties.between_racks), rational(penalties.waiting))
         return cls.read(instance, weights, rational(stop_price))
 
@@ -88,17 +88,17 @@ class TransferCosts(ExactCosts):
 
     @property
     def nearer_is_cheaper(self) -> bool:
-        """Whether node <= rack <= between racks for every shard, so that racks may be merged."""
+        """Whether node <= rack <= between racks for every shard, so that nodes of a rack may be merged."""
         return self.rates[0] <= self.rates[1] <= self.rates[2]
 
     @cached_property
     def remote(self) -> NDArray[Any]:
-        """(T,) cost of each task in a rack that holds none of its data."""
+        """(T,) cost of each task in a rack without its data."""
         return _summed(self.view, self.cost[2])
 
     @cached_property
     def in_rack(self) -> tuple[Integers, Integers, NDArray[Any]]:
-        """Tasks, racks and costs: each task in each rack that holds a replica, on a node that holds none."""
+        """Tasks, racks and costs: each task in each rack with a replica, on a node without one."""
         view = self.view
         racks = len(view.rack_names)
         shard, rack = np.divmod(np.unique(view.replica_shard * racks + view.node_rack[view.replica_node]), racks)
@@ -106,7 +106,7 @@ class TransferCosts(ExactCosts):
 
     @cached_property
     def on_node(self) -> tuple[Integers, Integers, NDArray[Any]]:
-        """Tasks, nodes and costs: each task on each node that holds a replica of one of its shards."""
+        """Tasks, nodes and costs: each task on each node with a replica of one of its shards."""
         view = self.view
         nodes, racks = len(view.node_names), len(view.rack_names)
         saved = (self.cost[0] - self.cost[1])[view.replica_shard]
@@ -116,7 +116,7 @@ class TransferCosts(ExactCosts):
         return task, node, rack_cost[row] + saving
 
     def dense(self) -> NDArray[Any]:
-        """(T, N) cost of every task on every node."""
+        """Return the cost of every task on every node, (T, N)."""
         view = self.view
         task, rack, cost = self.in_rack
         by_rack = np.repeat(self.remote[:, None], len(view.rack_names), axis=1)
@@ -127,7 +127,7 @@ class TransferCosts(ExactCosts):
         return table
 
     def megabytes(self, node_of_task: Integers) -> NDArray[np.float64]:
-        """(T, 3) MB that each task reads from each level when it runs on a node (-1: reads nothing)."""
+        """Return the MB that each task reads from each level on its node, (T, 3); node -1: not placed."""
         level, view = self._levels(node_of_task), self.view
         placed = level >= 0
         where = view.shard_task[placed] * 3 + level[placed]
@@ -135,7 +135,7 @@ class TransferCosts(ExactCosts):
         return table.reshape(-1, 3).astype(np.float64)
 
     def seconds(self, node_of_task: Integers) -> Fraction:
-        """Weighted seconds that tasks take on their nodes, exact."""
+        """Return the exact weighted transfer seconds of all tasks on their nodes."""
         level = self._levels(node_of_task)
         read = (sum(self.size[level == k].tolist()) for k in range(3))
         return sum(
@@ -143,7 +143,7 @@ class TransferCosts(ExactCosts):
         )
 
     def _levels(self, node_of_task: Integers) -> Integers:
-        """(S,) the level from which each shard is read, -1 when it is not."""
+        """(S,) the level from which each shard is read, -1 if it is not read."""
         view = self.view
         host = node_of_task[view.shard_task]
         at = host[view.replica_shard]
@@ -155,7 +155,7 @@ class TransferCosts(ExactCosts):
     def _grouped(
         self, task: Integers, place: Integers, places: int, amount: NDArray[Any], base: int | None
     ) -> tuple[Integers, Integers, NDArray[Any]]:
-        """Sum amounts by (task, place), on top of ``base`` or of the task's remote cost."""
+        """Sum amounts by (task, place) and add ``base`` or the remote cost of the task."""
         key, inverse = np.unique(task * places + place, return_inverse=True)
         total = np.zeros(len(key), dtype=amount.dtype)
         np.add.at(total, inverse, amount)
@@ -164,7 +164,7 @@ class TransferCosts(ExactCosts):
 
 
 def _summed(view: GpuArrays, amount: NDArray[Any]) -> NDArray[Any]:
-    """(T,) amounts of the shards of each task."""
+    """Sum amounts of shards by task, (T,)."""
     total = np.zeros(len(view.task_job), dtype=amount.dtype)
     np.add.at(total, view.shard_task, amount)
     return total

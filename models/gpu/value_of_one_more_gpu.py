@@ -1,7 +1,7 @@
-"""The value of one more GPU, a larger share, or a task: the changed round is solved.
+"""The value of one more GPU, a larger share, or a task, by solving the changed round.
 
-Duals hold for a fixed total, so they do not say what one more GPU would save, because then one more task runs. Here the
-round is changed and solved again, so the figures are exact.
+Duals hold for a fixed number of running tasks. One more GPU lets one more task run, so duals do not give its value.
+Solving the changed round gives exact values.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["Value", "value_of"]
 
 @dataclass(frozen=True)
 class Value:
-    """What changes: the best round afterwards less the best round as it is.
+    """Differences between the optimum of the changed round and of the original round.
 
     Attributes
     ----------
     objective_s
-        Seconds of transfer and waiting; negative where the change saves.
+        Seconds of transfer, waiting and lost work; negative if the change saves.
     transfer_s
         Seconds of transfer.
     running
@@ -63,7 +63,7 @@ def value_of(rounds: Rounds, what: Literal["gpu", "share", "task"], name: str, m
 
 
 def _figures(rounds: Rounds, leaf: Leaf) -> tuple[Fraction, Fraction, int]:
-    """Objective, transfer and running tasks of a round of this model."""
+    """Return the objective, transfer and number of running tasks of a solved round."""
     view = leaf.plan.view
     started = (leaf.gpu >= 0) & (view.task_running_gpu < 0)
     transfer = rounds.costs.seconds(np.where(started, view.gpu_node[leaf.gpu], -1))
@@ -127,7 +127,7 @@ def _number(names: tuple[str, ...], name: str, what: str) -> int:
 
 
 def _larger(shares: Shares, job: int, count: Integers, *, limits: bool) -> Shares:
-    """Shares with one GPU more for a job; the others run one fewer in all, unless shares are ``limits``."""
+    """Give one job a GPU more; the others lose one in total, unless shares are only upper bounds (``limits``)."""
     if limits:
         more = np.zeros_like(shares.least)
         more[job] = 1

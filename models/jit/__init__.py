@@ -1,1 +1,1 @@
-"""Just-in-time bandwidth: when each transfer is sent, and how fast."""
+"""Just-in-time bandwidth: schedule the times and rates of transfers."""

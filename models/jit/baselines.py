@@ -1,4 +1,4 @@
-"""Simple schedules to compare with: earliest deadline first at full rate, and filling the bandwidth that is left."""
+"""Baseline schedules: earliest deadline first at full rate, and first come first served on the remaining bandwidth."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from flowlex.models.jit.transfer_slot_grid import Grid
 
 __all__ = ["fill", "greedy_schedule", "is_early"]
 
-#: Port (ingress after egress), first slot, end, and units of it that are taken in each slot.
+#: Port (ingress after egress), first slot, end, and units in use in each slot.
 Taken = tuple[Integers, Integers, Integers, Integers]
 
 
 def greedy_schedule(grid: Grid) -> tuple[Blocks, int]:
     """Send as early and as fast as the ports allow, the earliest deadline first.
 
-    Returns the schedule, and the units that did not arrive within their windows.
+    Returns the schedule and the number of units that it does not deliver within their windows.
     """
     stop = grid.stop.tolist()
     served = _serve(
@@ -29,7 +29,7 @@ def greedy_schedule(grid: Grid) -> tuple[Blocks, int]:
 
 
 def is_early(grid: Grid) -> bool:
-    """Whether sending as early as possible, the earliest deadline first, shows that nothing need be late."""
+    """Return whether sending as early as possible, earliest deadline first, meets all due slots."""
     return bool((grid.stop <= grid.due).all()) and greedy_schedule(grid)[1] == 0
 
 
@@ -43,9 +43,9 @@ def fill(
     taken: Taken | None = None,
     due: Integers | None = None,
 ) -> tuple[Integers, Blocks]:
-    """Send items, first come first served (or the earliest ``due`` first), on what the ports have left.
+    """Send items, first come first served (or earliest ``due`` first), on the remaining capacity of the ports.
 
-    Returns (items,) end slot of each; what each sends when.
+    Returns the end slot of each item, (items,), and the schedule.
     """
     begin = (start if due is None else due).tolist()
     served = _serve(out_units, in_units, sender, receiver, units, start, None, lambda k: (begin[k], k), taken)
@@ -65,8 +65,8 @@ def _serve(
     first: Callable[[int], tuple[int, int]],
     taken: Taken | None = None,
 ) -> Blocks:
-    """Give every item, in an order, what is left of its ports; rates change only at events, between which nothing is
-    looked at: an item arrives, is sent or runs out of time, or what is taken of a port changes.
+    """Give each item, in order of priority, the remaining capacity of its ports. Rates change only at events: an item
+    arrives, is sent or reaches its deadline, or the used capacity of a port changes.
     """
     machines = len(out_units)
     room = np.concatenate([out_units, in_units]).tolist()

@@ -1,4 +1,4 @@
-"""Programs for the transfers around ports that bind: least lateness, then the levels one after the other."""
+"""Programs for the transfers at binding ports: least lateness, then the levels one after the other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flowlex.validation.certificates.jit import LevelProof
 
 __all__ = ["solve_components", "solve_part"]
 
-#: Components that share a program have about so many transfers.
+#: Approximate number of transfers of a program that several components share.
 TOGETHER = 150
 
 
@@ -36,8 +36,8 @@ def solve_components(
 ) -> bool:
     """Plan the components of some transfers; return whether all have a schedule.
 
-    Small ones share a program, which is many times quicker than hundreds; where that does not lead to integer units,
-    each has its own. Components for which there is no time on time are marked ``late``: their windows are elastic.
+    Small components share a program, which is much faster than hundreds of programs; if its solution is not integral,
+    each gets its own program. Components without a schedule on time are marked ``late``; their windows are elastic.
     """
     for elastic in (False, True):
         chosen = members[late[members] == elastic]
@@ -61,7 +61,7 @@ def solve_part(
 ) -> bool:
     """Plan some transfers; return whether they have a schedule.
 
-    With ``several`` components False only says that linear programs alone do not lead there.
+    With ``several`` components, False only means that linear programs alone found no integral schedule.
     """
     grid, search = state.grid, state.search
     state.tell()
@@ -105,7 +105,7 @@ def _minimized(
     several: bool,
     first: LevelProof | None = None,
 ) -> LexicographicResult | None:
-    """Minimise the levels, and offer what there is on the way; None where several components go no way together."""
+    """Minimise the levels, and report incumbents; None if linear programs fail for several components together."""
 
     def report(result: Callable[[], LexicographicResult | None]) -> None:
         def accepted(draft: SearchState) -> bool:
@@ -131,8 +131,8 @@ def _minimized(
 def _least_late(
     state: SearchState, members: Integers, ports: Ports | None, several: bool
 ) -> tuple[Cells | None, LexicographicResult | None, LevelProof | None]:
-    """The levels over all schedules of least lateness (`flowlex.models.jit.least_lateness`), and the proof of that. The
-    result is None where integer units may have to be later than that, or the method by faces finds no integer units.
+    """Minimise the levels over all schedules of least lateness (`flowlex.models.jit.least_lateness`), with its proof.
+    The result is None if integer units may need more lateness, or if the method by faces finds no integer units.
     """
     grid = state.grid
     late = least_late(state, members)
@@ -152,7 +152,7 @@ def _least_late(
 
 
 def _accept(state: SearchState, cells: Cells, result: LexicographicResult, first: LevelProof | None = None) -> None:
-    """Store the answer of a part with its proofs; ``first``: of what came before the levels."""
+    """Store the schedule of a part with its proofs; ``first``: the proof of least lateness."""
     if result.values is None:
         state.status = result.status
         state.keep(cells.which, Blocks.empty())

@@ -21,17 +21,17 @@ from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices, Sc
 __all__ = ["band_proofs", "common_scale", "highest_level", "part_document", "scaled", "stage_proofs"]
 
 _SIDES = ("out", "in")
-#: Prices of programs with coefficients 0 and 1 are fractions with small denominators.
+#: Largest denominator of duals; programs with 0/1 coefficients have duals with small denominators.
 _DENOMINATOR = 64
-#: A common denominator above this becomes this, and prices are rounded.
+#: Largest common denominator; beyond it, duals are rounded to multiples of 1 / this.
 _ROUNDING = 720_720 * 16
 
 
 def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[LevelProof, ...]:
-    """Levels of a schedule within the bands: 0 and 1 prices.
+    """Proofs of the levels of a schedule within the bands, with duals 0 and 1.
 
-    At level k the slots of band k-1 have price 1. Transfers confined to bands k-1 and above must pay it: the levels
-    above have closed what they see of higher bands to all that can do without.
+    At level k, the slots of band k-1 have dual 1, and so have the transfers confined to bands k-1 and above: the levels
+    above exclude the slots of higher bands for all other transfers.
     """
     rows = np.unique(np.concatenate([group[part] for group in grid.groups(load)]))
     used = bands.band[np.isin(bands.unit, rows)]
@@ -46,22 +46,22 @@ def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[L
 
 
 def highest_level(grid: Grid, bands: Bands, load: Load, lateness: int) -> SchedulePart | None:
-    """The proof that some load reaches the highest possible level, in schedules with bounded lateness.
+    """Prove the highest level that some load must reach in every schedule with bounded lateness; None if trivial.
 
-    Transfers confined to bands from level - 1 up have no other slots, but for late ones.
+    Transfers confined to bands from level - 1 up have no other slots except late ones.
     """
     if bands.largest < 1:
         return None
     length, late = bands.end - bands.begin, int(bool(lateness))
 
     def spare(level: int) -> int:
-        """Least sum of the loads' parts above ``level - 1``, less what may be late instead."""
+        """Least sum of the loads above ``level - 1``, minus the units that may be late instead."""
         confined = (bands.transfer_band >= level - 1).sum(axis=0)
         slots = int(length[bands.band >= level - 1].sum())
         return int(confined @ grid.units) - (level - 1) * slots - int(confined.max(initial=0)) * late * lateness
 
     level = bisect.bisect_left(range(1, bands.largest + 1), True, key=lambda k: spare(k) <= 0)
-    if level < 2:  # that something is sent shows as much
+    if level < 2:  # trivial: some unit is sent
         return None
     confined = bands.transfer_band >= level - 1
     members = np.flatnonzero(confined.any(axis=0))
@@ -74,7 +74,7 @@ def highest_level(grid: Grid, bands: Bands, load: Load, lateness: int) -> Schedu
 
 
 def _pieces(bands: Bands, chosen: NDArray[np.bool_]) -> tuple[Integers, Integers, Integers]:
-    """Unit, first slot and end of the chosen pieces, neighbours joined."""
+    """Unit, first slot and end of the chosen pieces, with adjacent pieces merged."""
     at = np.flatnonzero(chosen)
     if not len(at):
         return at, at, at
@@ -84,7 +84,7 @@ def _pieces(bands: Bands, chosen: NDArray[np.bool_]) -> tuple[Integers, Integers
 
 
 def _number(grid: Grid, load: Load) -> Integers:
-    """The certificate's number of a load: ``sender * machines + receiver``, or the number of the port."""
+    """Number of each load in the certificate: ``sender * machines + receiver``, or the number of the port."""
     machines = len(grid.out_units)
     if load != "pair":
         return np.arange(grid.units_of_load(load)) + (machines if load == "receiver" else 0)
@@ -94,7 +94,7 @@ def _number(grid: Grid, load: Load) -> Integers:
 
 
 def stage_proofs(cells: Cells, load: Load, result: LexicographicResult) -> tuple[LevelProof, ...]:
-    """Duals of the staged linear programs as prices; an integer program's bound is quoted beside them."""
+    """Proofs from the duals of the staged linear programs; for integer programs also with the solver's bound."""
     quoted = result.route == "mip"
     before_all = max((s.level for s in result.stages if s.level > result.largest), default=None)
     proofs = []
@@ -138,7 +138,7 @@ def _stage_proof(
 
 
 def common_scale(values: list[Floats]) -> int:
-    """The least common denominator of all prices; a rounding where it is large."""
+    """Return the least common denominator of all duals, limited to `_ROUNDING`."""
     parts = np.unique(np.round(np.concatenate(values) % 1.0, 9))
     scale = math.lcm(*(Fraction(part).limit_denominator(_DENOMINATOR).denominator for part in parts.tolist()))
     return min(scale, _ROUNDING)
@@ -149,7 +149,7 @@ def scaled(values: Floats, scale: int) -> NDArray[np.int64]:
 
 
 def _prices(cells: Cells, unit: Integers, cell: Integers, price: Integers, joined: bool) -> Prices:
-    """Prices that are not zero, neighbouring cells of one price joined (not beside prices of lateness)."""
+    """Nonzero duals; adjacent cells with equal duals are merged (if ``joined``)."""
     kept = np.flatnonzero(price)
     kept = kept[np.lexsort((cell[kept], unit[kept]))]
     unit, cell, price = unit[kept], cell[kept], price[kept]
@@ -161,7 +161,7 @@ def _prices(cells: Cells, unit: Integers, cell: Integers, price: Integers, joine
 
 
 def part_document(part: SchedulePart, transfers: Sequence[str], machines: Sequence[str], load: Load) -> dict[str, Any]:
-    """A part as plain data for a solution file, in the instance's own names."""
+    """Return a part as plain data for a solution file, with the names of the instance."""
     count = len(machines)
 
     def named(prices: Prices, *, pair: bool) -> list[list[str | int]]:

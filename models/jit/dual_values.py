@@ -1,4 +1,4 @@
-"""The dual values of a plan's proofs, of ports and transfers, by the names that users know."""
+"""Dual values of ports and transfers from the proofs of a plan, with the names of the instance."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _Run = tuple[int, int, int, int, int]
 
 
 def duals_of(grid: Grid, plan: Plan) -> dict[str, Dual]:
-    """Ports by ``machine,slot`` (``machine,first..last`` for more: the mean) and sizes by transfer, where not zero.
+    """Nonzero duals: ports by ``machine,slot`` (or ``machine,first..last`` with the mean dual), sizes by transfer.
 
-    The dual of the first goal where it is not zero. Goals in order: lateness, then levels from the highest down; level
-    1 has no dual, as the sum of all loads determines it.
+    Each is the dual of the first goal in which it is nonzero. Goals in order: lateness, then levels from the highest
+    down; level 1 has no dual, because the sum of all loads determines it.
     """
     names = [machine.name for machine in grid.instance.machines]
     found: dict[int, list[_Run]] = {}
@@ -43,7 +43,7 @@ def duals_of(grid: Grid, plan: Plan) -> dict[str, Dual]:
 
 
 def _overlaid(prices: list[_Run]) -> list[tuple[int, int, float]]:
-    """Pieces of runs with prices, the last run's mean price in each piece."""
+    """Cut overlapping runs into pieces, each with the mean dual of the last run that covers it."""
     edges = np.unique([mark for begin, end, *_ in prices for mark in (begin, end)])
     top = np.full(len(edges) - 1, -1)
     for number, (begin, end, *_) in enumerate(prices):

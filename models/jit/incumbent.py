@@ -1,8 +1,8 @@
-"""The incumbent of an unfinished search: a complete schedule with the levels that are proven, and a bound.
+"""The incumbent of an unfinished search: a complete schedule with the proven levels and a bound.
 
-Parts that programs have planned stay; so do others, spread as evenly as their windows allow, where no port is
-overfull. All else is sent on what is left of the ports, the earliest latest arrival first. Below the proven levels
-there is a bound: a level that some load of some part must reach.
+It keeps the parts planned by programs, and the other transfers, spread evenly over their windows, where no port is
+overfull. The remaining transfers are sent on the remaining capacity of the ports, in order of latest arrival. Below the
+proven levels there is a bound: a level that some load of a part must reach.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["incumbent"]
 
 
 def incumbent(state: SearchState) -> Plan | None:
-    """The best complete schedule found so far; None where each breaks a window (or a firm end)."""
+    """Return the best complete schedule found so far; None if each violates a window (or a firm end)."""
     grid, last = state.grid, state.grid.stop if state.search.windows == "strict" else state.grid.firm
     if not grid.count:
         return None
@@ -54,7 +54,7 @@ def incumbent(state: SearchState) -> Plan | None:
 
 
 def _worth(state: SearchState, blocks: Blocks) -> tuple[int, list[tuple[int, int]]]:
-    """Total lateness, then the sorted loads; less is better."""
+    """Key of comparison: total lateness, then the sorted loads; smaller is better."""
     value, width = load_counts(state.grid, blocks, state.search.load)
     late = _lateness(state, blocks)
     return late, list(zip(value.tolist(), width.tolist(), strict=True))
@@ -65,7 +65,7 @@ def _lateness(state: SearchState, blocks: Blocks) -> int:
 
 
 def _parts(state: SearchState, planned: NDArray[np.bool_]) -> tuple[SchedulePart, ...]:
-    """Proofs of all transfers, where programs or bands give them; empty where not."""
+    """Proofs of all transfers from programs and bands; empty if some have none."""
     grid, rest = state.grid, np.flatnonzero(~planned)
     if state.lowest < 2 or (len(rest) and (state.bands is None or (grid.stop > grid.due)[rest].any())):
         return ()
@@ -75,7 +75,7 @@ def _parts(state: SearchState, planned: NDArray[np.bool_]) -> tuple[SchedulePart
 
 
 def _reached(state: SearchState, blocks: Blocks) -> Iterator[SchedulePart]:
-    """The proof that some load reaches a level: by windows alone, or the first stage of a part."""
+    """Proofs that some load must reach a level: from windows alone, or from the first stages of a part."""
     grid, load, lateness = state.grid, state.search.load, _lateness(state, blocks)
     by_windows = None if state.bands is None else highest_level(grid, state.bands, load, lateness)
     if by_windows is not None:
@@ -91,7 +91,7 @@ def _reached(state: SearchState, blocks: Blocks) -> Iterator[SchedulePart]:
 
 
 def _completed(grid: Grid, blocks: Blocks, planned: NDArray[np.bool_]) -> Blocks:
-    """The blocks, with missing units and units that overfill a port sent on the remaining capacity."""
+    """Complete a schedule: send missing units, and those that overfill a port, on the remaining capacity."""
     sent = np.bincount(blocks.item, blocks.amount, grid.count)
     loose = sent < grid.units
     for fixed in (planned, np.zeros_like(planned)):
@@ -102,7 +102,7 @@ def _completed(grid: Grid, blocks: Blocks, planned: NDArray[np.bool_]) -> Blocks
         return blocks
     try:
         runs = blocks.without(at).cut(grid)
-    except ModelError:  # too long to be written out slot by slot
+    except ModelError:  # too many slots to expand
         return _completed(grid, Blocks.empty(), planned)
     taken = port_pieces(grid, runs)
     facts = (grid.sender[at], grid.receiver[at], grid.units[at], grid.start[at])

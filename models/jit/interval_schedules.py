@@ -1,9 +1,9 @@
-"""Schedules over intervals: amounts sent in blocks of slots, as evenly as integers allow.
+"""Schedules over intervals: amounts sent in blocks of slots, as evenly as integer units allow.
 
-A *block* is an amount of one transfer in slots ``begin .. end - 1``. It is *steady* when every slot gets the same
-integer rate. Other blocks of the same slots are cut into slots together: every transfer, pair and port then has its
+A *block* is an amount of one transfer in slots ``begin .. end - 1``. It is *steady* if every slot gets the same
+integer rate. Other blocks of the same slots are expanded to slots together: then every transfer, pair and port has its
 mean, rounded down or up, in every slot (integer decomposition, `flowlex.formulations.bipartite_decomposition`). So
-loads and ports are known without any slot, and work grows with blocks, not with time over slot.
+loads of pairs and ports are known without expansion, and the work depends on blocks, not on the number of slots.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flowlex.models.model_base import ModelError
 __all__ = ["Blocks", "blocks_of_cells", "load_counts", "overfull", "pile", "port_pieces"]
 
 
-#: More rates than this are not written out slot by slot.
+#: Largest number of rates of an expansion to slots.
 MOST_ENTRIES = 100_000_000
 
 
@@ -37,7 +37,7 @@ class Blocks:
 
     @classmethod
     def of(cls, item: Integers, begin: Integers, end: Integers, amount: NDArray[Any]) -> Blocks:
-        """In order of items and time; steady neighbours of one rate are joined, empty blocks left out."""
+        """Make blocks sorted by item and time; merge adjacent steady blocks of equal rate, and drop empty ones."""
         used = np.flatnonzero(amount)
         used = used[np.lexsort((begin[used], item[used]))]
         made = cls(item, begin, end, amount)._chosen(used)
@@ -50,7 +50,7 @@ class Blocks:
 
     @classmethod
     def empty(cls) -> Blocks:
-        """Nothing sent."""
+        """Return a schedule without blocks."""
         none = np.zeros(0, np.int64)
         return cls(none, none, none, none)
 
@@ -61,14 +61,14 @@ class Blocks:
 
     @property
     def steady(self) -> NDArray[np.bool_]:
-        """(B,) whether every slot gets the same; of fractional amounts, always."""
+        """(B,) whether every slot gets the same rate; always True for fractional amounts."""
         if not self.whole:
             return np.ones(len(self.item), np.bool_)
         return np.asarray(self.amount % (self.end - self.begin) == 0)
 
     @property
     def rate(self) -> NDArray[Any]:
-        """(B,) units in every slot: the mean, of integer amounts rounded down."""
+        """(B,) mean units per slot, rounded down for integer amounts."""
         length = self.end - self.begin
         return np.asarray(self.amount // length if self.whole else self.amount / length)
 
@@ -81,7 +81,7 @@ class Blocks:
         return self._chosen(np.isin(self.item, items))
 
     def and_also(self, other: Blocks) -> Blocks:
-        """Both, of different items."""
+        """Return the union of schedules of different items."""
         both = zip(self._arrays(), other._arrays(), strict=True)
         return Blocks(*(np.concatenate(pair) for pair in both))
 
@@ -92,21 +92,21 @@ class Blocks:
         return Blocks(*(each[which] for each in self._arrays()))
 
     def lateness(self, due: Integers) -> Any:
-        """Units times the slots by which they are sent after their due slots.
+        """Sum over units of the slots by which they are sent after their due slots.
 
-        The remainder of an unsteady block counts with the mean of its slots: in one order of the slots or the other, it
-        is no later.
+        The remainder of an unsteady block counts with the mean of its slots; one of the two orders of its slots is at
+        most that late.
         """
         first = np.maximum(self.begin, due[self.item])
         length = np.maximum(self.end - first, 0)
-        # Slots first .. end - 1 are first + 1 - due, ..., end - due late: this is twice their mean.
+        # Slots first .. end - 1 are late by first + 1 - due, ..., end - due: this is twice their mean.
         twice = np.where(length > 0, first + self.end + 1 - 2 * due[self.item], 0)
         rough = ~self.steady & (length == self.end - self.begin)
         total = (twice * np.where(rough, self.amount, length * self.rate)).sum()
         return total // 2 if self.whole else total / 2
 
     def cut(self, grid: Grid) -> Blocks:
-        """The same slot by slot, all blocks steady; work and memory grow with units here."""
+        """Expand unsteady blocks to slots, so that all are steady; work and memory are proportional to the units."""
         rough = self._chosen(~self.steady)
         found = [self._chosen(self.steady)._arrays()]
         _, kind = np.unique(np.stack([rough.begin, rough.end], axis=1), axis=0, return_inverse=True)
@@ -123,7 +123,7 @@ class Blocks:
 
 
 def _expand(grid: Grid, items: Integers, amount: Integers, length: int) -> Integers:
-    """(items, length) one interval: decompose the pairs' amounts, then share every pair's slots among its transfers."""
+    """(items, length) units by slot: decompose the amounts of pairs, then divide each pair's slots among transfers."""
     if len(items) * length > MOST_ENTRIES:
         raise ModelError(
             f"{len(items)} transfers share {length} slots, which makes {len(items) * length:.3g} rates slot by slot; "
@@ -140,7 +140,7 @@ def _expand(grid: Grid, items: Integers, amount: Integers, length: int) -> Integ
         members = np.flatnonzero(inverse == p)
         upto = np.concatenate([[0], np.cumsum(parts[p])])
         ends = np.concatenate([[0], np.cumsum(amount[members])])
-        # Unit number n of the pair belongs to the transfer and to the slot in whose range n lies.
+        # Unit n of the pair belongs to the transfer and the slot whose ranges contain n.
         low = np.maximum(upto[None, :-1], ends[:-1, None])
         high = np.minimum(upto[None, 1:], ends[1:, None])
         out[members] = np.maximum(high - low, 0)
@@ -150,7 +150,7 @@ def _expand(grid: Grid, items: Integers, amount: Integers, length: int) -> Integ
 def pile(
     unit: Integers, begin: Integers, end: Integers, amount: NDArray[Any]
 ) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
-    """What overlaps, summed: unit, begin, end and sum of the pieces between neighbouring changes; no empty ones."""
+    """Sum overlapping blocks by unit: unit, begin, end and nonzero sum of the pieces between changes."""
     units, times = np.concatenate([unit, unit]), np.concatenate([begin, end])
     order = np.lexsort((times, units))
     units, times, change = units[order], times[order], np.concatenate([amount, -amount])[order]
@@ -165,7 +165,7 @@ def pile(
 
 
 def _rough_totals(blocks: Blocks, group: Integers) -> tuple[Integers, Integers, Integers, Integers]:
-    """Unit, begin, end and total of the unsteady blocks that share a unit and their slots."""
+    """Unit, begin, end and total of the unsteady blocks with equal unit and slots."""
     rough = np.flatnonzero(~blocks.steady)
     key = np.stack([group[blocks.item[rough]], blocks.begin[rough], blocks.end[rough]], axis=1)
     kind, inverse = np.unique(key, axis=0, return_inverse=True)
@@ -176,7 +176,7 @@ def _rough_totals(blocks: Blocks, group: Integers) -> tuple[Integers, Integers, 
 
 
 def _with_rough(blocks: Blocks, group: Integers, up: bool) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
-    """Pieces of the loads of a kind, unsteady totals rounded down, or up."""
+    """Pieces of the loads of ``group``, with unsteady totals rounded down, or up."""
     unit, begin, end, total = _rough_totals(blocks, group)
     length, steady = end - begin, blocks.steady
     rounded = -(-total // length) if up else total // length
@@ -189,7 +189,7 @@ def _with_rough(blocks: Blocks, group: Integers, up: bool) -> tuple[Integers, In
 
 
 def overfull(grid: Grid, blocks: Blocks) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Ports that are over their capacity in some slot, when all that is not steady is rounded up: (M,) bool each."""
+    """Ports that exceed their capacity in some slot if unsteady totals are rounded up: (M,) bool each."""
     found = []
     for port, limit in ((grid.sender, grid.out_units), (grid.receiver, grid.in_units)):
         unit, _, _, load = _with_rough(blocks, port, up=True)
@@ -200,9 +200,9 @@ def overfull(grid: Grid, blocks: Blocks) -> tuple[NDArray[np.bool_], NDArray[np.
 
 
 def load_counts(grid: Grid, blocks: Blocks, load: Load) -> tuple[NDArray[Any], Integers]:
-    """Loads above zero in descending order, and how many slots of a pair (or port) have each.
+    """Positive loads in descending order, and the number of (pair or port, slot) with each.
 
-    Where unsteady totals lie, the rest of their division is so many slots that have one unit more.
+    For unsteady totals, the remainder of their division is the number of slots with one more unit.
     """
     values, widths = [], []
     for group in grid.groups(load):
@@ -227,13 +227,13 @@ def load_counts(grid: Grid, blocks: Blocks, load: Load) -> tuple[NDArray[Any], I
 
 
 def port_pieces(grid: Grid, runs: Blocks) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
-    """Port (ingress after egress), first slot, end and load of all pieces of the ports' loads."""
+    """Port (ingress after egress), first slot, end and load of all pieces of port loads."""
     ports = np.concatenate([grid.sender[runs.item], grid.receiver[runs.item] + len(grid.out_units)])
     return pile(ports, np.tile(runs.begin, 2), np.tile(runs.end, 2), np.tile(runs.rate, 2))
 
 
 def blocks_of_cells(item: Integers, edges: Integers, columns: Runs, amount: NDArray[Any]) -> Blocks:
-    """Amounts per column (row of ``item``, cell between neighbouring edges) as blocks."""
+    """Convert amounts per column (row of ``item``, cell between adjacent edges) to blocks."""
     used = np.flatnonzero(amount)
     row, cell = columns.row[used], columns.slot[used]
     return Blocks.of(item[row], edges[cell], edges[cell + 1], amount[used])

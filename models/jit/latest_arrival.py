@@ -1,12 +1,12 @@
-r"""When must each transfer have arrived at the latest, so that no computation waits for it?
+r"""Latest arrival time of each transfer, so that no computation waits for it.
 
-``critical`` (the default): the critical path. Forwards, a computation c can start at ::
+``critical`` (the default): the critical path. In a forward pass, a computation c can start at ::
 
     e(c) = max(e(b) + seconds(b) for b before c,  ready(i) + size(i) / min(B_out(a), B_in(b)) for i feeding c)
 
-were every transfer sent at full rate as soon as it is ready. Arriving by ``e(c)`` delays no computation; later delays
-this one. The answer is a bound that one job alone may not reach, where its transfers share a port: plan it with
-elastic windows.
+if every transfer is sent at full rate as soon as it is ready. A transfer that arrives by ``e(c)`` delays no
+computation; a later one delays c. These times may be infeasible even for a single job if its transfers share a port;
+then plan with elastic windows.
 
 ``paper``: algorithm 1 of Shi et al. 2021, with the gap in its listing filled (shared/papers/jit-bandwidth.md).
 ``pred(i)`` are the transfers j whose computation has a path to c(i), ``comp(j, i)`` is the longest path of computation
@@ -16,13 +16,12 @@ from c(j) (included) to c(i) (excluded)::
     l_i      = max over j in pred(i) of (l_j + comp(j, i) + trans(i)),   trans(i) if pred(i) is empty
 
 a and b are sender and receiver, ``num`` the number of transfers of the same job out of a and into b. The empty case
-is reconstructed: the listing leaves it 0, which no schedule can meet. This rule knows neither ``ready_s`` nor
-computations before the first transfer.
+is reconstructed: the listing leaves it 0, which no schedule can meet. This rule ignores ``ready_s`` and computations
+before the first transfer.
 
-With either rule a transfer with a deadline of its own keeps it. A transfer whose data a computation makes (a gradient)
-can be sent when that computation ends, if all transfers before it are on time: from then on it is ready, and its
-computation comes before the one that it feeds. The printed rule knows no such transfers; there its ``l_i`` is at least
-that moment plus ``trans(i)``.
+With either rule, a transfer with its own deadline keeps it. A transfer whose data a computation produces (a gradient)
+is ready when this computation ends, if all earlier transfers are on time; this computation precedes the one that the
+transfer feeds. The paper's rule has no such transfers; here their ``l_i`` is at least this time plus ``trans(i)``.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ class LatestArrival:
 
     instance: JitInstance = field(repr=False)
     offset_s: Floats  # (F,) latest arrival, seconds from the job's arrival
-    # (F,) time the transfer takes: at full rate, or (paper) at its share of the slower port
+    # (F,) duration of the transfer: at full rate, or (``paper``) at its share of the slower port
     trans_s: Floats = field(repr=False)
-    # (F,) when the computation that it feeds starts, from the job's arrival, if all transfers are on time
+    # (F,) start of the computation that it feeds, from the job's arrival, if all transfers are on time
     use_s: Floats = field(repr=False)
-    # (F,) when the data are there, from the job's arrival: the instance's ``ready_s``, and the end of the computation
-    # that makes them if all transfers are on time
+    # (F,) time when the data become available, from the job's arrival: the later of the instance's ``ready_s`` and the
+    # end of the computation that produces them, if all transfers are on time
     ready_s: Floats = field(repr=False)
-    # (F,) place of the transfer among those of its job, in topological order of the computations they feed
+    # (F,) position of the transfer within its job, in topological order of the computations that the transfers feed
     rank: Integers = field(repr=False)
 
     @property
@@ -78,7 +77,7 @@ class LatestArrival:
         return pd.DataFrame(self.to_columns())
 
     def to_columns(self) -> dict[str, Any]:
-        """One row per transfer: job, what it feeds, size, earliest start, latest arrival."""
+        """One row per transfer: job, computation that it feeds, size, earliest start, latest arrival."""
         arrays = self.instance.arrays
         jobs = self.instance.jobs
         return {
@@ -109,7 +108,7 @@ def latest_arrival_times(instance: JitInstance, rule: Rule = "critical") -> Late
 
 
 def _transmission(instance: JitInstance, *, shared: bool) -> Floats:
-    """``trans(i)``, seconds; at the share of its job's transfers in each port, or at full rate."""
+    """``trans(i)`` in seconds, at full rate, or (``shared``) with each port shared by the transfers of the job."""
     arrays = instance.arrays
     machines = len(instance.machines)
     rates = np.array([(m.out_mbps / 8, m.in_mbps / 8) for m in instance.machines])
@@ -122,7 +121,7 @@ def _transmission(instance: JitInstance, *, shared: bool) -> Floats:
 
 
 def makers(instance: JitInstance) -> list[int]:
-    """Number of the computation that makes the data of every transfer; -1 where they are there."""
+    """Index of the computation that produces the data of every transfer; -1 if none does."""
     found, first = [], 0
     for job in instance.jobs:
         number = {c.name: first + k for k, c in enumerate(job.computations)}
@@ -132,7 +131,7 @@ def makers(instance: JitInstance) -> list[int]:
 
 
 def _propagate(instance: JitInstance, trans: Floats, rule: Rule) -> tuple[Integers, Floats, Floats, Floats]:
-    """Topological position of every computation; of every transfer ``l_i``, when it is used, and when it is ready."""
+    """Topological position of every computation; latest arrival, time of use, and ready time of every transfer."""
     arrays, maker = instance.arrays, makers(instance)
     count = len(arrays.computation_s)
     followers: list[list[int]] = [[] for _ in range(count)]

@@ -1,20 +1,20 @@
-r"""Least total lateness over intervals, and all schedules that have it, without a row per slot.
+r"""Least total lateness over intervals, and the set of all schedules with it, without one row per slot.
 
-A unit of f in slot t is ``(t + 1 - due_f)^+`` slots late: linear in t between events. So let the price of a port be
-linear in every interval. Such prices keep the dual's constraints in all slots when they keep them in the first and the
-last one, and what they add up to is a lower bound: the dual of a program in which half of an interval's capacity
-lies at its first slot and half at its last. What that program sends in an interval, sent evenly, is a schedule.
-Only where it sends more that is late at the first slot than at the last do the two differ, and these intervals are
-split, where a port would run out of what is late. One or two slots are exact, so it ends; in practice after as many
-splits as ports run dry.
+A unit of f in slot t is ``(t + 1 - due_f)^+`` slots late, which is linear in t between events. So we use port duals
+that are linear on every interval. They satisfy the dual constraints in all slots if they do so in the first and the
+last one, and they give a lower bound: the dual of a program with half of an interval's capacity at its first slot and
+half at its last. The amounts of this program, sent evenly over each interval, are a schedule. It is later than the
+bound only in intervals where more late units are sent at the first slot than at the last; these are split where a port
+would have sent all its late units. Intervals of one or two slots are exact, so the method terminates.
 
-A dual optimum describes all schedules of least lateness (complementary slackness): a unit that would be dearer than its
-transfer's price is never sent, a port with a price is full. Cut where that changes, every interval has slots that are
-all alike: exchanging them keeps lateness. So the least sorted loads are found over intervals as with strict windows.
-No formula of single intervals does it: with unit ports and sizes, least lateness is minimum-sum edge colouring of a
-bipartite graph, NP-hard; so integer units may be later than the prices show, which is found slot by slot.
+By complementary slackness, a dual optimum describes all schedules of least lateness: a unit with positive reduced cost
+is never sent, and a port with a positive dual is full. Intervals are cut where this changes; then their slots are
+interchangeable without a change of lateness. So the least sorted loads are found over intervals, as with strict
+windows. The intervals do not determine integer schedules: with unit ports and sizes, least lateness is minimum-sum edge
+colouring of a bipartite graph, which is NP-hard. If integer units must be later than the bound, a program over slots is
+solved.
 
-Source: ours; piecewise linear duals are those of separated continuous linear programs (Pullan 1993, Weiss 2008).
+Source: ours; piecewise linear duals as in separated continuous linear programs (Pullan 1993, Weiss 2008).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices
 
 __all__ = ["LeastLate", "least_late"]
 
-#: After the last event, ends of windows are whole parts of the time before it.
+#: After the last event, ends of windows are rounded to multiples of (time span of events) / this.
 _PARTS = 64
-#: Bisect as well where guesses have not led there after so many programs.
+#: Number of programs with guessed splits, after which intervals are also bisected.
 _GUESSES = 4
 
 
@@ -57,7 +57,7 @@ class LeastLate:
     proof: LevelProof | None = None  # dual values that prove it
 
     def least_load(self, load: Load) -> int:
-        """What some load must be at least: ports that are full are shared by as many pairs as may send."""
+        """Lower bound on the largest load: a full port is shared by at most the pairs that may send there."""
         cells, found = self.cells, 0
         if cells is None or cells.full is None:
             return found
@@ -75,7 +75,7 @@ class LeastLate:
 
 
 def least_late(state: SearchState, members: Integers) -> LeastLate:
-    """Find the least lateness of some transfers, with all ports to themselves (see the module)."""
+    """Find the least lateness of some transfers, without all others (see the module)."""
     grid = state.grid
     most = latest_end(grid, members)
     end = _snapped(grid, members, _room_ends(grid, members), most)
@@ -86,7 +86,7 @@ def least_late(state: SearchState, members: Integers) -> LeastLate:
         outcome = state.solve(ends.program())
         state.lp_solves += 1
         if outcome.status is Status.INFEASIBLE and (end < most).any():
-            end = most  # firm ends may need others to go later than they would by themselves
+            end = most  # firm ends may force other transfers to be later
             continue
         if outcome.values is None or outcome.duals is None or outcome.status is not Status.OPTIMAL:
             return LeastLate(outcome)
@@ -103,7 +103,7 @@ def least_late(state: SearchState, members: Integers) -> LeastLate:
 
 
 class _Ends:
-    """The program with half of every interval at its first slot, half at its last."""
+    """The program with half of every interval's capacity at its first slot and half at its last."""
 
     def __init__(self, cells: Cells) -> None:
         self.cells, self.columns = cells, cells.columns
@@ -113,7 +113,7 @@ class _Ends:
         self.late = np.maximum(self.begin + 1 - self.due[row], 0), np.maximum(self.end - self.due[row], 0)
         self.long = np.flatnonzero(self.end - self.begin > 1)
         size = len(cells.length)
-        self.rows: list[tuple[Integers, Integers, Integers]] = []  # per side: key, its end of the interval, of columns
+        self.rows: list[tuple[Integers, Integers, Integers]] = []  # per side: key, end (0 or 1), row of columns
         limits = (cells.grid.out_units, cells.grid.in_units)
         self.capacity: list[Floats] = []
         units = cells.grid.units[cells.which][row]
@@ -128,7 +128,7 @@ class _Ends:
             self.capacity.append(capacity[needed])
 
     def program(self) -> LinearProgram:
-        """Its least lateness is a lower bound."""
+        """Return the program; its optimum is a lower bound of the least lateness."""
         columns, count = self.columns, len(self.cells.which)
         program = LinearProgram("lateness")
         first, last = program.variables("first", columns.count), program.variables("last", len(self.long))
@@ -144,7 +144,7 @@ class _Ends:
         return program
 
     def prices(self, outcome: Outcome) -> _LinearPrices:
-        """The program's duals as integers at the ends of intervals."""
+        """Convert the program's duals to integers at the ends of intervals."""
         assert outcome.duals is not None
         duals = self.program_duals(outcome.duals)
         scale = common_scale(list(duals))
@@ -159,18 +159,18 @@ class _Ends:
         return _LinearPrices(self, scale, lam, (ports[0], ports[1]))
 
     def program_duals(self, duals: Floats) -> tuple[Floats, Floats, Floats]:
-        """Of sizes, and of ports out and in; the latter not below 0."""
+        """Return the duals of sizes, and of egress and ingress ports as nonnegative prices."""
         cuts = np.cumsum([len(each[0]) for each in self.rows])
         out, into, size = np.split(duals, cuts)
         return size, np.maximum(-out, 0.0), np.maximum(-into, 0.0)
 
     def split(self, values: Floats, *, bisect: bool) -> Integers:
-        """Where intervals are to be split; empty when what the program sends, sent evenly, is no later."""
+        """Slots at which to split intervals; empty if the amounts, sent evenly, attain the bound."""
         cell, length = self.columns.slot, self.end - self.begin
         first, last = values[: self.columns.count], np.zeros(self.columns.count)
         last[self.long] = values[self.columns.count :]
         late = (self.late[1] > 0) & (length > 2)
-        more = np.where(late, first - last, 0.0)  # sent at the first slot beyond what is sent at the last
+        more = np.where(late, first - last, 0.0)  # amount at the first slot minus amount at the last
         by_cell = np.bincount(cell, more, len(self.cells.length))
         gain = (by_cell * (self.cells.length - 1)).sum() / 2
         if gain <= WHOLE * self.cells.length.max(initial=1):
@@ -185,7 +185,7 @@ class _Ends:
         return np.concatenate([inside, (edges[halves] + edges[halves + 1]) // 2])
 
     def _dry(self, sent: Floats, more: Floats, chosen: NDArray[np.bool_]) -> Iterator[Integers]:
-        """When ports would have sent what is late at full rate."""
+        """Slots at which ports would have sent all late units at full rate."""
         grid = self.cells.grid
         sides = ((grid.sender, grid.out_units), (grid.receiver, grid.in_units))
         for key, (port, limit) in zip(self.cells.entry_keys, sides, strict=True):
@@ -200,7 +200,7 @@ class _Ends:
 
 @dataclass(frozen=True, eq=False)
 class _LinearPrices:
-    """Prices at both ends of every interval: ``ports[side][end, machine * cells + cell]``."""
+    """Duals at both ends of every interval: ``ports[side][end, machine * cells + cell]``."""
 
     ends: _Ends
     scale: int
@@ -208,7 +208,7 @@ class _LinearPrices:
     ports: tuple[Integers, Integers]
 
     def face(self, outcome: Outcome) -> LeastLate:
-        """All that complementary slackness allows, over intervals in which that does not change."""
+        """Return the optimal face given by complementary slackness, over intervals on which it is constant."""
         ends, cells = self.ends, self.ends.cells
         keys, row = cells.entry_keys, ends.columns.row
         dear = [
@@ -217,7 +217,7 @@ class _LinearPrices:
         ]
         count = len(cells.length)
         priced = [[side[at].reshape(-1, count) > 0 for at in (0, 1)] for side in self.ports]
-        # An interval is cut behind its first slot, and before its last, where that differs from the others.
+        # Cut an interval after its first slot, or before its last, if this slot differs from the others.
         behind, before = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         np.logical_or.at(behind, ends.columns.slot, ~dear[0] & dear[1])
         np.logical_or.at(before, ends.columns.slot, dear[0] & ~dear[1])
@@ -242,7 +242,7 @@ class _LinearPrices:
     def _pieces(
         first: NDArray[np.bool_], last: NDArray[np.bool_], parent: Integers, inner: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """(M, pieces) whether a port has a price in all slots of a piece: a positive one at either end shows it."""
+        """(M, pieces) whether a port has a positive dual in all slots of a piece, from its values at both ends."""
         one, two = first[:, parent], last[:, parent]
         return np.asarray((one & two) | (one & inner[1]) | (two & inner[0]))
 
@@ -254,7 +254,7 @@ class _LinearPrices:
         allowed: NDArray[np.bool_],
         full: list[NDArray[np.bool_]],
     ) -> LeastLate:
-        """Join pieces between which nothing changes."""
+        """Merge adjacent pieces between which nothing changes."""
         cells, row, piece = self.ends.cells, whole.row, whole.piece
         kept = np.zeros(len(edges), np.bool_)
         same = row[1:] == row[:-1]
@@ -268,7 +268,7 @@ class _LinearPrices:
         if (stop < 0).any():
             return LeastLate(replace(outcome, status=Status.ERROR, values=None, message="prices close a transfer"))
         due = self.ends.due[(start < self.ends.due) & (self.ends.due < stop)]
-        kept[np.searchsorted(edges, due)] = True  # so that what is sent in an interval is late, or is not
+        kept[np.searchsorted(edges, due)] = True  # so that an interval is late as a whole or not at all
         made = Cells(cells.grid, cells.which, stop, "intervals", None, start, edges[kept])
         number = np.searchsorted(edges, made.edges[:-1])
         keys = tuple(np.flatnonzero(side[:, number].ravel()) for side in full)
@@ -292,7 +292,7 @@ class _LinearPrices:
 
 
 class _Pieces:
-    """Columns of intervals cut into pieces: of every piece its row, number, column and interval."""
+    """Columns cut into pieces of intervals: row, piece, column and interval of every entry."""
 
     def __init__(self, cells: Cells, edges: Integers, first: Integers, last: Integers, parent: Integers) -> None:
         self.first, self.last = np.searchsorted(edges, cells.edges[first]), np.searchsorted(edges, cells.edges[last])
@@ -305,7 +305,7 @@ class _Pieces:
 
 
 def _snapped(grid: Grid, members: Integers, end: Integers, most: Integers) -> Integers:
-    """Ends of windows put off to the next event, so that they make few intervals."""
+    """Move ends of windows to the next event, so that there are few intervals."""
     end = np.clip(end, np.minimum(grid.stop[members], most), most)
     events = np.unique(np.concatenate([grid.start[members], grid.due[members]]))
     last, step = int(events[-1]), max(1, int(events[-1] - events[0]) // _PARTS)
@@ -315,7 +315,7 @@ def _snapped(grid: Grid, members: Integers, end: Integers, most: Integers) -> In
 
 
 def _room_ends(grid: Grid, members: Integers) -> Integers:
-    """First slot at which both ports have room after a transfer, first come, first served: a guess of its end."""
+    """Guess ends of windows: first slot with free capacity at both ports after a transfer, first come first served."""
     sender, receiver, machines = grid.sender[members], grid.receiver[members], len(grid.out_units)
     facts = (grid.out_units, grid.in_units, sender, receiver, grid.units[members], grid.start[members])
     end, sent = fill(*facts)

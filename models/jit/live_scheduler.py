@@ -1,22 +1,22 @@
-"""Jobs arrive one after the other; each step plans the unsent transfers again and keeps promises.
+"""Online scheduling of arriving jobs: each step replans the unsent transfers and keeps promises.
 
-The model plans all jobs of an instance at once, with their arrivals known. A controller does not know them: it learns a
-job's DAG when the job is submitted. `JitScheduler` lives through time:
+The model plans all jobs of an instance at once, with known arrivals. A controller learns the DAG of a job only when the
+job is submitted. `JitScheduler` works over time:
 
-1. `submit` derives the job's latest arrival times and the share of its transfers that is planned;
-2. `step` plans whatever is not sent yet, with `JitBandwidth` on an instance of the rest, so that each step carries the
-   model's certificate. The slot under way is carried out as it was planned; the new plan begins with the next one;
-3. a transfer that has been planned is *promised*: it arrives by its due slot, or by the slot that the plan said where
-   that was later. No later step breaks a promise (``firm_s`` of the rest), unless ``keep_promises=False`` or the
-   transfer is reported to be behind (`report`).
+1. `submit` computes the latest arrival times of a job, and the share of its transfers that is planned.
+2. `step` plans all unsent transfers by solving `JitBandwidth` for the remainder, so each step has the model's
+   certificate. The current slot is completed as planned; the new plan starts with the next slot.
+3. A planned transfer has a *promise*: it arrives by its due slot, or by the planned slot if that is later. Later steps
+   keep promises (``firm_s`` of the remainder), unless ``keep_promises=False`` or the transfer is reported to be behind
+   (`report`).
 
-What is sent before a step is what was planned, unless `report` says otherwise. Time runs forwards. An event that is
-refused leaves nothing behind.
+Transfers are assumed to be sent as planned unless `report` says otherwise. Times must not decrease. A refused event
+changes nothing.
 
-The sum over time is not what a clairvoyant plan would reach, but each step is optimal for what is known then. A step is
-needed only when something new has come: what is left of an optimal plan stays optimal.
+Each step is optimal for the jobs known then; in total, this may be worse than a plan with known arrivals. A step is
+needed only after an event: the remainder of an optimal plan is optimal.
 
-Source: the paper solves anew when a new job submits its first transfer, or at fixed intervals (shared/papers).
+Source: the paper solves again when a new job submits its first transfer, or at fixed intervals (shared/papers).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["JitEventError", "JitScheduler", "JitStep", "Sending"]
 
 
 class JitEventError(ValueError):
-    """An event that does not fit what the scheduler knows; it was left out."""
+    """An event does not fit the state of the scheduler; it was not applied."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ class JitStep:
     Attributes
     ----------
     at_s, slot
-        When it was asked for, and the first slot (from time 0) that it plans.
+        Time of the step, and the first slot (counted from time 0) that it plans.
     new, changed
-        Names of transfers planned for the first time, and of those whose plan is another than before.
+        Names of transfers planned for the first time, and of those whose plan has changed.
     late
-        Transfers that will arrive after their due slot, and by how many slots.
+        Transfers that will arrive after their due slot, with the number of slots.
     status
-        ``optimal``; ``feasible`` where time ran out, and then the older plan may stand with new transfers behind it.
+        ``optimal``; ``feasible`` at a time limit; then the older plan may stay, with new transfers added to it.
     certificate
-        Of the plan of the rest, recomputed; None with ``certify=False`` among the options.
+        Certificate of the plan of the remainder; None with the option ``certify=False``.
     solution
-        The model's solution of the rest; None where there was nothing to plan, or the older plan stands.
+        The model's solution of the remainder; None if there was nothing to plan, or the older plan stays.
     """
 
     at_s: float
@@ -85,17 +85,17 @@ class JitScheduler:
     Parameters
     ----------
     machines
-        With their ports.
+        Machines with the capacities of their ports.
     slot_s, unit_mb
         The grid, as for `flowlex.instances.jit.JitInstance`.
     share, share_of, load, lat
         As for `JitBandwidth`.
     keep_promises
-        Whether later steps may not delay what earlier ones have promised.
+        Whether later steps must keep the promises of earlier ones.
     every_s
-        Plan at multiples of this many seconds; by default when a submitted job's first transfer is ready.
+        Plan at multiples of this many seconds; by default as soon as the first transfer of a submitted job is ready.
     engine, options
-        How each step is solved, see `flowlex.formulations.SolveOptions` (``time_limit_s`` bounds a step).
+        How to solve each step, see `flowlex.formulations.SolveOptions` (``time_limit_s`` bounds a step).
 
     Examples
     --------
@@ -140,33 +140,33 @@ class JitScheduler:
         self.options: dict[str, Any]
         self.engine, self.options = engine, options
         self.slot: Fraction = rational(slot_s)
-        #: Planned transfers that are not sent whole, by ``job/transfer``.
+        #: Planned transfers that are not completely sent, by ``job/transfer``.
         self.sending: dict[str, Sending] = {}
-        #: Transfers beyond the share: whoever sends them takes what the plan leaves.
+        #: Unplanned transfers (beyond the share), which use the remaining bandwidth.
         self.background: dict[str, Transfer] = {}
         self.jobs: set[str] = set()
         self.now_s: float = 0.0
         self._waiting: list[float] = []
-        #: The slot that a step fell into, and what it goes on to send.
+        #: The slot during which the last step was made, and its rates by transfer.
         self._under_way: tuple[int, dict[str, float]] = (-1, {})
         self._steps = 0
 
     # Events
 
     def submit(self, job: Job, at_s: float) -> None:
-        """A job arrives, with its DAG; its own ``arrival_s`` is not looked at.
+        """Add a job with its DAG; its ``arrival_s`` is ignored.
 
         Parameters
         ----------
         job
             Its times (``ready_s``, ``deadline_s``) count from its arrival; its machines must be those of the scheduler.
         at_s
-            When it arrives, in seconds from time 0; finite, and not before the last event.
+            Arrival in seconds from time 0; finite, and not before the last event.
 
         Raises
         ------
         JitEventError
-            Time would run backwards, the name is taken, or the job does not fit the machines.
+            The time lies before the last event, the name is in use, or the job does not fit the machines.
         """
         self._check_time(at_s)
         if job.name in self.jobs:
@@ -194,19 +194,19 @@ class JitScheduler:
         self.now_s = at_s
 
     def withdraw(self, job: str, at_s: float) -> None:
-        """A job is given up; what it has not sent needs no bandwidth any more.
+        """Withdraw a job; its unsent transfers are dropped.
 
         Parameters
         ----------
         job
             Name of a submitted job.
         at_s
-            When, in seconds from time 0; finite, and not before the last event.
+            Time in seconds from time 0; finite, and not before the last event.
 
         Raises
         ------
         JitEventError
-            Time would run backwards, or no job has the name.
+            The time lies before the last event, or no job has this name.
         """
         self._check_time(at_s)
         if job not in self.jobs:
@@ -219,7 +219,7 @@ class JitScheduler:
         self.now_s = at_s
 
     def report(self, transfer: str, left_mb: float, at_s: float) -> None:
-        """Report the remainder of a transfer that differs from the plan; it is promised anew at the next step.
+        """Report the remainder of a transfer that differs from the plan; the next step gives it a new promise.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class JitScheduler:
         Raises
         ------
         JitEventError
-            Time would run backwards, the transfer is not among those planned, or ``left_mb`` is negative or not finite.
+            The time lies before the last event, the transfer is not planned, or ``left_mb`` is negative or not finite.
         """
         self._check_time(at_s)
         if transfer not in self.sending:
@@ -253,7 +253,7 @@ class JitScheduler:
     # Reading the plan
 
     def slot_of(self, at_s: float) -> int:
-        """The first slot that begins at or after a time (to a billionth of a slot).
+        """Return the first slot that begins at or after a time (with a tolerance of 1e-9 slots).
 
         Parameters
         ----------
@@ -263,17 +263,17 @@ class JitScheduler:
         return math.ceil(rational(at_s) / self.slot - Fraction(1, 10**9))
 
     def rates(self, at_s: float) -> dict[str, float]:
-        """Mbit/s of every planned transfer that sends at a time.
+        """Return the rate in Mbit/s of every planned transfer that is sent at a time.
 
         Parameters
         ----------
         at_s
-            Seconds from time 0; the slot that holds this time is read.
+            Seconds from time 0; the rates of the slot with this time are returned.
 
         Returns
         -------
         dict
-            Rate by ``job/transfer``; transfers that do not send in that slot are left out.
+            Rate by ``job/transfer``; transfers without a rate in this slot are omitted.
         """
         slot = math.floor(rational(at_s) / self.slot + Fraction(1, 10**9))
         if slot == self._under_way[0]:
@@ -288,7 +288,7 @@ class JitScheduler:
 
     @property
     def next_step_s(self) -> float | None:
-        """When the next step is due: at the first transfer of a new job (or a change), or at a multiple of every_s."""
+        """Time of the next step: the first transfer of a new job (or a change), or the next multiple of every_s."""
         if not self._waiting:
             return None
         first = max(min(self._waiting), self.now_s)
@@ -300,7 +300,7 @@ class JitScheduler:
     # Deciding
 
     def step(self, at_s: float) -> JitStep:
-        """Plan all that is not sent, from the next slot on.
+        """Plan all unsent transfers from the next slot on.
 
         Parameters
         ----------
@@ -310,9 +310,9 @@ class JitScheduler:
         Raises
         ------
         JitEventError
-            Time would run backwards.
+            The time lies before the last event.
         CertificateError
-            The plan does not stand up to the rest's own data (a defect, never an input error).
+            The check of the plan failed (a defect of the program, never an input error).
         """
         self._check_time(at_s)
         started = time.perf_counter()
@@ -347,7 +347,7 @@ class JitScheduler:
             raise JitEventError(f"time runs forwards: {at_s} s comes before {self.now_s} s")
 
     def _planned(self, rest: dict[str, Sending], solution: JitSolution) -> dict[str, Sending]:
-        """The rest with the runs of a solution."""
+        """Return the remainder with the runs of a solution."""
         grid, runs = solution.grid, solution.segments
         found: dict[str, list[RunOfSlots]] = {grid.name(k): [] for k in range(grid.count)}
         names = list(found)

@@ -1,13 +1,13 @@
-"""From a grid to a proven lexicographic optimum: structure first, programs for what is left.
+"""Find a proven lexicographic optimum of a grid: first by presolve, then by programs for conflicting transfers.
 
-Every pair on its own gives the least loads one can hope for, and a schedule that has them (see `presolve`). What its
-slots do not divide goes where ports have room (`unit_rounding`). Ports that are overfull all the same become
-constraints, and programs plan the transfers that use them again, level by level; the windows of these may be elastic.
+Each pair alone gives a lower bound on the loads, and a schedule that attains it (see `presolve`). Remainders that the
+slots do not divide are placed where ports have free capacity (`unit_rounding`). Ports that are still overfull become
+constraints, and programs replan their transfers level by level, if necessary with elastic windows.
 
-Capacities of all other ports are left out. The answer to that relaxation is an optimum of the whole problem as soon
-as it breaks no port; while it does, these ports become constraints too. So the programs stay as small as the conflict.
-Parts that share no load and no constrained port are planned apart: the sorted vector of the whole is least when that
-of every part is.
+The capacities of all other ports are relaxed. The solution of this relaxation is optimal as soon as it violates no
+port; violated ports become constraints, too. So programs contain only conflicting transfers. Components that share no
+load and no constrained port are planned separately: the sorted vector of all loads is least if that of every component
+is.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _FIRM = "the firm ends cannot all be met, even if all other transfers are late; 
 
 
 def find_plan(grid: Grid, search: Search, seen: Callable[[Callable[[], Plan | None]], None] | None = None) -> Plan:
-    """Find a lexicographically least schedule; when time runs out first, the best one so far.
+    """Find a lexicographically least schedule, or at a time limit the best one so far.
 
-    ``seen`` is called on the way with a function that makes a complete schedule (see `incumbent`).
+    ``seen`` is called during the search with a function that makes a complete schedule (see `incumbent`).
     """
     state = SearchState(grid, search)
     if seen is not None:
@@ -74,7 +74,7 @@ def _find_plan(state: SearchState) -> Plan:
 
 
 def _from_structure(state: SearchState, ports: Ports) -> Plan:
-    """Bands first; then, around the ports that they break, programs (see the module)."""
+    """Plan by bands first; then by programs for transfers at violated ports (see the module)."""
     grid, search = state.grid, state.search
     bands = find_bands(grid, search.load, widened=search.windows == "strict")
     state.bands = bands
@@ -115,18 +115,18 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
 
 
 def _first_active(grid: Grid, search: Search, ports: Ports, late: Integers) -> Ports:
-    """Ports that are constraints from the start: overfull ones, and those without bands."""
-    if search.load == "port":  # both ends of a transfer are loads: nothing can be planned pair by pair
+    """Ports that are constraints from the start: overfull ones, or all if loads are counted by port."""
+    if search.load == "port":  # each transfer counts towards two loads, so pairs are not independent
         return np.ones_like(ports[0]), np.ones_like(ports[1])
     active = (ports[0].copy(), ports[1].copy())
-    if 2 * len(late) > grid.count:  # where most is late, it all becomes one part: not port by port, each a round
+    if 2 * len(late) > grid.count:  # if most transfers are late, plan all at once instead of in many rounds
         active[0][grid.sender[late]] = True
         active[1][grid.receiver[late]] = True
     return active
 
 
 def _explain(grid: Grid, members: Integers, search: Search) -> str:
-    """Say which rows of the ports cannot hold together, by the program's own names."""
+    """Return a message with the conflicting rows of an infeasible program."""
     cells = Cells(grid, members, grid.stop[members], search.horizon)
     outcome = solve(base_program(cells, name="windows and ports", binding_only=True), "highs", search.options)
     reason = outcome.infeasibility.message if outcome.infeasibility is not None else "No schedule exists."

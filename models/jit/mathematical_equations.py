@@ -1,4 +1,4 @@
-"""The equations of just-in-time bandwidth, by the names of their rows."""
+"""The equations of just-in-time bandwidth, with the names of their rows."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
-r"""When should each transfer be sent, and at which rate, so that no computation waits and little bandwidth is held?
+r"""Schedule transfers and their rates such that no computation waits and the loads are as small as possible.
 
-Every transfer of a DAG job gets a latest arrival time (`flowlex.models.jit.latest_arrival`). Among all
-schedules that meet them, the sorted vector of loads (pair of machines and slot, or port and slot) is made
-lexicographically least.
+Every transfer of a DAG job gets a latest arrival time (`flowlex.models.jit.latest_arrival`). Among all schedules that
+meet these times, we choose one with the lexicographically least sorted vector of loads (by pair of machines and slot,
+or by port and slot).
 
-Programs of the paper, by name: ``P1`` minimises the largest load (it is solved as P2); ``P2`` is the lexicographic
-minimum (here in stages with 0/1 coefficients); ``P3`` is the separable convex sum of ``|delta|**delta_u``, in
-increments; ``P4`` the same in lambda form. All can be compiled as printed. P3 and P4 refuse sizes at which their
-weights lose precision.
+Programs of the paper: ``P1`` minimises the largest load (solved as P2); ``P2`` is the lexicographic minimum (here in
+stages with 0/1 coefficients); ``P3`` is the separable convex sum of ``|delta|**delta_u`` in increments; ``P4`` is the
+same in lambda form. All can be compiled as in the paper. P3 and P4 refuse sizes at which their weights lose precision.
 
-Source: Shi, Wen, Fei, Zhang 2021, and the findings of shared/papers/jit-bandwidth.md: the constraint matrix is not
-totally unimodular, so integers are tested, not assumed; and the weights overflow, so the stages have none.
+Source: Shi, Wen, Fei, Zhang 2021, and shared/papers/jit-bandwidth.md: the constraint matrix is not totally unimodular,
+so integrality is tested, not assumed; the weights would overflow, so stages are used instead.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ ProgramName: TypeAlias = Literal["P1", "P2", "P3", "P4"]
 
 @dataclass(frozen=True)
 class JitRun(Run):
-    """A plan, whatever programs it took."""
+    """An outcome with its plan."""
 
     plan: Plan
 
@@ -66,49 +65,50 @@ class JitRun(Run):
 class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     """Just-in-time bandwidth (see the module).
 
-    A changed model (`with_constraint` and the others) is stated slot by slot, in integer units: ``rate`` by transfer
-    and slot, with the labels job, sender, receiver, link (``a>b``) and time (seconds, so that ``slice(2, 3)`` selects);
-    ``level`` by load, slot and step, 1 where the load reaches the step; ``largest``. Own rows bind in every stage:
-    lateness, then the largest load, then the number of loads at each level are the least that the rules allow.
-    Transfers may be late until the end by which every unchanged schedule of least lateness is done; a rule that needs
-    more slots has no answer. Equal schedules are not compared further.
+    A changed model (`with_constraint` and the others) is stated by slot, in integer units. Variables: ``rate`` by
+    transfer and slot, with the labels job, sender, receiver, link (``a>b``) and time (in seconds, so that ``slice(2,
+    3)`` selects); ``level`` by load, slot and step, 1 if the load reaches the step; ``largest``. User rows hold in
+    every stage: lateness, then the largest load, then the number of loads at each level are minimised. Transfers may be
+    late up to the end by which every unchanged schedule of least lateness has finished; a rule that needs more slots is
+    infeasible. Equal schedules are not compared further.
 
-    Rules that name few transfers leave the others to the quick method (`flowlex.models.jit.solve_with_user_rules`);
-    ``presolve=False`` solves the whole statement.
+    If the rules concern few transfers, the others are solved by the fast method without slots
+    (`flowlex.models.jit.solve_with_user_rules`); ``presolve=False`` solves the whole statement.
 
     Parameters
     ----------
     horizon
-        ``slots``, or ``intervals`` between neighbouring starts and latest arrivals, in which all slots are identical
-        and which have the same optimum. Concerns P3, P4, and P2 without presolve; with presolve, intervals are used
-        anyway. The statement is made slot by slot; elastic windows are solved over intervals that end where a port has
-        sent what is late (`flowlex.models.jit.least_lateness`).
+        ``slots``, or ``intervals`` between consecutive starts and latest arrivals, with interchangeable slots and the
+        same optimum. It applies to P3, P4, and P2 without presolve; with presolve, intervals are always used. The
+        statement uses slots; elastic windows are solved over intervals that end where a port has sent all late units
+        (`flowlex.models.jit.least_lateness`).
     share, share_of
         First share of every job's ``transfers`` or ``bytes``, in topological order, that is planned; the rest is
         background.
     load
-        What is counted in every slot: a ``pair`` of machines, a ``port`` (both sides), or only what a machine sends
-        (``sender``) or receives (``receiver``). Where the other ports do not bind, all but ``port`` need no solver.
+        The load that is counted in every slot: of a ``pair`` of machines, of a ``port`` (both sides), or only of a
+        machine's egress (``sender``) or ingress (``receiver``). All except ``port`` need no solver if no port binds.
     integrality
-        ``auto``: linear programs, whose answers are tested; integers only where an answer is fractional. ``lp``:
-        linear programs only, rates may be fractional. ``mip``: integer programs only.
+        ``auto``: linear programs with a test of integrality; integer programs only if a solution is fractional.
+        ``lp``: linear programs only, rates may be fractional. ``mip``: integer programs only.
     windows
-        ``strict``: every planned transfer arrives by its latest arrival time, or there is no answer. ``elastic`` (the
-        default of P2; the other programs know strict windows only): least total lateness (units times slots) first.
+        ``strict``: every planned transfer arrives by its latest arrival time, else the model is infeasible.
+        ``elastic`` (the default of P2; not available for other programs): minimise total lateness (units times slots)
+        first.
     program
         ``P1`` to ``P4``, see the module.
     presolve
-        Look at structure before any solver (P1 and P2; on unless integers are not asked of the linear programs).
+        Presolve without a solver (P1 and P2); by default on unless ``integrality`` is ``lp``.
     stage
         P2: the stage (a key of ``solution.stages``) whose program `formulation`, `compile` and ``flowlex export``
-        give: the statement, with a row for each stage before. Without one it is the program of the largest load.
-        `solve` always runs every stage.
+        return, with a row for each earlier stage; by default the program of the largest load. `solve` always runs
+        every stage.
     tie_break
-        P2 in integer units (there it is on by default): among schedules of equal lateness and equal loads look for the
-        fewest late jobs, then least total tardiness, then least wait of transfers before their due slots. The three
-        goals and their proofs are described in `flowlex.models.jit.tie_break`.
+        P2 in integer units (then on by default): among schedules of equal lateness and equal loads, minimise the number
+        of late jobs, then total tardiness, then the wait of transfers before their due slots, heuristically.
+        `flowlex.models.jit.tie_break` describes the three goals and their proofs.
     lat
-        How latest arrival times are derived, ``critical`` or ``paper``: see `flowlex.models.jit.latest_arrival`.
+        Rule for latest arrival times, ``critical`` or ``paper``: see `flowlex.models.jit.latest_arrival`.
     """
 
     horizon: Horizon = "slots"
@@ -146,12 +146,12 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     equations: ClassVar[tuple[Equation, ...]] = EQUATIONS
 
     def has_rows(self, name: str) -> bool:
-        """Whether the formulation has rows of a name.
+        """Return whether the formulation has rows of a name.
 
         Parameters
         ----------
         name
-            Name of an equation, such as ``egress``; an unknown name gives False. The first call builds the formulation.
+            Name of an equation, such as ``egress``; False if unknown. The first call builds the formulation.
         """
         program = self.formulation
         return isinstance(program, LinearProgram) and name in program.constraint_blocks
@@ -183,7 +183,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
     @property
     def chosen_windows(self) -> Windows:
-        """Strict or elastic, as asked for, or as the program knows them."""
+        """The option ``windows``, or its default for the program."""
         return self.windows or ("elastic" if self.program == "P2" else "strict")
 
     @cached_property
@@ -202,7 +202,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     def _state_of(
         self, members: Integers | None, *, elastic: bool | None = None, levels: bool | None = None
     ) -> Statement:
-        """The statement of some transfers, with the ports to themselves; of all when None."""
+        """The statement of some transfers (all if None), without the others."""
         return state_bandwidth(
             self.grid,
             self.load,
@@ -215,7 +215,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
     @cached_property
     def _concerned(self) -> Integers | None:
-        """Transfers that rules concern, where the others can be left to the quick method."""
+        """Transfers concerned by rules, if the others can be solved by the fast method; else None."""
         if self._restated or not self.all_changes or self.presolve is False or self.integrality != "auto":
             return None
         search = self._search("highs", SolveOptions())
@@ -223,14 +223,14 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
     @property
     def method(self) -> str:
-        """How the model is solved, and why."""
+        """The solution method, and the reason for it."""
         if self._concerned is None:
             return super().method
         count = len(self._concerned)
         return f"the quick method; as stated, where they must be, the {count} transfers that rules concern"
 
     def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> StatementRun:
-        """Solve only what rules concern as it is stated, where that is possible."""
+        """Solve the statement only for transfers concerned by rules, if possible."""
         members = self._concerned
         if members is not None and start is None and engine != "network" and options.solver is None:
             search = self._search(engine, options)
@@ -250,7 +250,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return replace(solution, changes=self.changes, stated=stated, stages=stages, duals={})
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> JitSolution:
-        """The schedule of the rates; fractional ones where integrality was dropped."""
+        """Make the solution of the rates, which may be fractional if integrality was dropped."""
         blocks = Blocks.empty()
         if values is not None:
             elastic, rate = self.chosen_windows == "elastic", values["rate"]
@@ -263,7 +263,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         )
 
     def _formulate(self) -> LinearProgram:
-        """The program of a stage as it is stated; P3 and P4 as the paper prints them."""
+        """Return the program of a stage; P3 and P4 as in the paper."""
         if self.program in ("P3", "P4"):
             return self._weighted()
         elastic = self.chosen_windows == "elastic"
@@ -287,7 +287,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             raise ModelError(f"there is no stage {self.stage!r}; the stages are: {', '.join(names)}")
 
     def _settled(self) -> dict[str, float | int]:
-        """All stages of the optimum, for the program of one of them."""
+        """Optimal values of all stages."""
         plan = find_plan(self.grid, self._search("highs", SolveOptions()))
         if plan.status is not Status.OPTIMAL:
             raise ModelError(f"the stages are not settled: {plan.message}")
@@ -299,14 +299,14 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return Search(self.load, self.horizon, self.chosen_windows, self.integrality, presolve, engine, options)
 
     def _prepare(self) -> None:
-        """The grid; the named program is compiled only when it is the one to be solved."""
+        """Build the grid only; programs are built when they are solved."""
         _ = self.grid
 
     def _run(self, engine: EngineName, options: SolveOptions) -> JitRun:
-        """Find a plan; P3 and P4 are solved as they are printed, P1 is the largest load of P2."""
+        """Find a plan; P3 and P4 are solved as in the paper, P1 as P2."""
         if engine == "network":
             raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
-        if options.solver is not None:  # structure alone may give the answer: refused all the same
+        if options.solver is not None:  # checked even if presolve solves the model
             if engine != "pulp":
                 raise EngineError(f"engine {engine!r} has no option 'solver'; drop it or use 'pulp'")
             from flowlex.formulations.engines.pulp import asked_solver

@@ -1,4 +1,4 @@
-"""P3 and P4 as the paper states them: a linear program, and an integer program if its answer is fractional."""
+"""P3 and P4 as in the paper: a linear program, and an integer program if its solution is fractional."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["solve_printed"]
 def solve_printed(
     program: LinearProgram, cells: Cells, integrality: Integrality, engine: EngineName, options: SolveOptions
 ) -> Plan:
-    """Solve the program, stated without integers; they are tested and, where asked for, enforced."""
+    """Solve the linear program, test integrality, and solve the integer program if requested."""
     relaxed: Outcome | None = None
     if integrality != "mip":
         relaxed = outcome = solve(program, engine, options)

@@ -25,7 +25,7 @@ from flowlex.validation.certificates.jit import LevelProof, SchedulePart
 
 __all__ = ["Plan", "Ports", "Search", "SearchState"]
 
-#: Part of the time that linear programs leave to integer ones.
+#: Share of the time limit that is reserved for integer programs.
 _TO_ROUND = 0.1
 
 #: Which egress and which ingress ports, (M,) bool each.
@@ -34,7 +34,7 @@ Ports: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Search:
-    """How to look for the optimum (see `flowlex.models.jit.model.JitBandwidth`)."""
+    """Options of the search (see `flowlex.models.jit.model.JitBandwidth`)."""
 
     load: Load
     horizon: Horizon
@@ -47,26 +47,26 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A schedule of all transfers of a grid, or the reason that there is none."""
+    """A schedule of all transfers of a grid, or the reason why there is none."""
 
     status: Status
-    blocks: Blocks  # what is sent when (amounts are float64 when fractional)
+    blocks: Blocks  # the schedule (amounts are float64 when fractional)
     parts: tuple[SchedulePart, ...] = ()  # proofs of optimality
-    route: tuple[str, ...] = ()  # how the answer was come by, from the easiest to the hardest means used
-    # lower bound on the largest load from windows alone; of a plan that is not proven, what ``least`` shows
+    route: tuple[str, ...] = ()  # methods that produced the plan, from the simplest to the most costly
+    # lower bound on the largest load: from the windows alone or, if the plan is not proven optimal, from ``least``
     largest_bound: int = 0
     lp_solves: int = 0
     mip_solves: int = 0
     infeasibility: Infeasibility | None = None
     message: str = ""
     weighted: tuple[float, float] | None = None  # for a program with weights: its optimum and the solver's bound
-    lowest: int = 1  # the lowest level that is proven; 1 when all are
-    least: SchedulePart | None = None  # what shows the bound of a plan that is not proven
+    lowest: int = 1  # lowest load level that is proven optimal; 1 if all levels are
+    least: SchedulePart | None = None  # proof of ``largest_bound`` for a plan that is not proven optimal
 
 
 @dataclass(eq=False)
 class SearchState:
-    """What has been found so far."""
+    """State of the search: schedule, proofs and statistics found so far."""
 
     grid: Grid
     search: Search
@@ -76,11 +76,11 @@ class SearchState:
     lp_solves: int = 0
     mip_solves: int = 0
     status: Status = Status.OPTIMAL
-    #: Lowest level proven, where time ran out before the last.
+    #: Lowest proven level, if a time limit ended the search.
     lowest: int = 1
-    #: What windows alone say.
+    #: Bounds from windows alone.
     bands: Bands | None = None
-    #: Called with each state on the way.
+    #: Callback for intermediate states.
     seen: Callable[[Callable[[], SearchState | None]], None] | None = None
 
     def __post_init__(self) -> None:
@@ -88,10 +88,10 @@ class SearchState:
         self.deadline: float | None = None if limit is None else processor_seconds() + limit
 
     def solve(self, program: LinearProgram) -> Outcome:
-        """Solve one program before the deadline of all; large linear programs by the simplex method (see `faces`)."""
+        """Solve one program before the deadline; linear programs by the simplex method (see `faces`)."""
         engine, options = self.search.engine, self.search.options
         if runs_highs(engine, options):
-            engine, options = "highs", replace(options, solver=None)  # PuLP would hand it the same arrays, later
+            engine, options = "highs", replace(options, solver=None)  # as PuLP would, but faster
             if options.algorithm == "auto" and not program.is_mip:
                 options = replace(options, algorithm="simplex")
         left = self._left(is_mip=program.is_mip)
@@ -100,14 +100,14 @@ class SearchState:
         return solve(program, engine, replace(options, time_limit_s=left))
 
     def _left(self, *, is_mip: bool = False) -> float | None:
-        """Seconds until the deadline; linear programs leave time to make the last answer whole."""
+        """Seconds until the deadline; linear programs reserve time for a final integer program."""
         if self.deadline is None:
             return None
         kept = 0.0 if is_mip else _TO_ROUND * (self.search.options.time_limit_s or 0.0)
         return self.deadline - processor_seconds() - kept
 
     def session(self, arrays: LinearProgramArrays) -> BoundedProgram | None:
-        """A program that HiGHS keeps before the deadline of all; None where other solvers or algorithms are wanted."""
+        """Return a warm-started HiGHS program with the deadline; None if another solver or algorithm is requested."""
         options = self.search.options
         if not runs_highs(self.search.engine, options) or options.algorithm not in ("auto", "simplex"):
             return None
@@ -115,15 +115,15 @@ class SearchState:
 
     @property
     def horizon(self) -> Horizon:
-        """Of the programs: what looks at structure goes by intervals anyway, which have the same optimum."""
+        """Horizon of the programs; with presolve always intervals, which have the same optimum."""
         return "intervals" if self.search.presolve else self.search.horizon
 
     def keep(self, which: Integers, blocks: Blocks) -> None:
-        """Store the blocks of some transfers instead of those they had."""
+        """Replace the blocks of some transfers."""
         self.blocks = self.blocks.without(which).and_also(blocks)
 
     def took(self, way: str) -> None:
-        """Note a means of solution, once."""
+        """Record a solution method, once."""
         if way not in self.route:
             self.route.append(way)
 
@@ -139,13 +139,13 @@ class SearchState:
             self.seen(draft)
 
     def prove(self, which: Integers, proofs: tuple[LevelProof, ...]) -> None:
-        """Store the proofs of a part; they replace those of parts it has swallowed."""
+        """Store the proofs of a part; they replace those of all parts with common transfers."""
         at = self.grid.transfer[which]
         self.parts = [part for part in self.parts if not np.isin(part.transfers, at).any()]
         self.parts.append(SchedulePart(at, proofs))
 
     def plan(self, largest_bound: int) -> Plan:
-        """Put everything together."""
+        """Return the plan of this state."""
         parts, route = tuple(self.parts), tuple(self.route) or ("structure",)
         message = "" if self.status is Status.OPTIMAL else f"time ran out; levels from {self.lowest} up are proven"
         if not self.status.has_answer:

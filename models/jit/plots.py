@@ -1,4 +1,4 @@
-"""Pictures of a just-in-time schedule."""
+"""Plots of a just-in-time schedule."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_gantt", "plot_loads", "plot_ports", "plot_remaining"]
 
-#: Transfers and ports that a picture shows at most.
+#: Largest number of transfers and of ports in a plot.
 SHOWN, PORTS_SHOWN = 40, 3
 
 
 class Schedule(Protocol):
-    """What the pictures need to know of a solution."""
+    """The attributes of a solution that the plots use."""
 
     @property
     def instance(self) -> str: ...
@@ -42,13 +42,12 @@ class Schedule(Protocol):
 
 
 def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
-    """Transfers by name as bars, darker where they send more, with arrival, due time and start of computation.
+    """Plot transfers as bars (darker: higher rate) with arrival, due time and start of the computation.
 
-    It starts when its inputs have arrived, and no sooner than planned; delays by other late transfers are not shown.
-
-    Beside each: when it would have arrived, were everything sent as early and as fast as possible, and the wait for its
-    computation that this would have been. Computations of zero seconds (padding of a network's layers) are not drawn.
-    At most `SHOWN` transfers are drawn, the largest.
+    A computation starts when its inputs arrive, not before its planned start; delays by other late transfers are not
+    shown. For comparison, each row shows the arrival if everything were sent as early and as fast as possible, and the
+    wait until the computation in that case. Computations of zero seconds (padding of a network's layers) are not drawn.
+    Only the `SHOWN` largest transfers are drawn.
     """
     from matplotlib.colors import to_rgb
 
@@ -70,7 +69,7 @@ def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
     early, _ = _naive(grid)
     use, seconds = _computations(grid)
     arrival = grid.seconds(solution.finish)
-    use = np.maximum(use, arrival)  # what is late is waited for
+    use = np.maximum(use, arrival)  # a computation waits for late transfers
     naive = grid.seconds(early[order])
     axes.hlines(rows, naive, use[order], color=GREY, linewidth=1, alpha=0.6, label="wait if sent at once")
     axes.plot(naive, rows, "x", color=GREY, markersize=5, label="arrival if sent at once")
@@ -94,19 +93,19 @@ def plot_gantt(solution: Schedule, ax: Axes | None = None) -> Axes:
 
 
 def _naive(grid: Grid) -> tuple[NDArray[np.int64], Blocks]:
-    """Everything at once, first come first served: end slot of every transfer, and the schedule."""
+    """Send everything at once, first come first served: end slot of every transfer, and the schedule."""
     return fill(grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
 
 
 def _computations(grid: Grid) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """When the computation that a transfer feeds starts, if all are on time, and how long it takes."""
+    """Start (if all transfers are on time) and duration of the computation that each transfer feeds."""
     arrays = grid.instance.arrays
     use = arrays.arrival_s[arrays.job] + grid.latest.use_s
     return use[grid.transfer], arrays.computation_s[arrays.feeds][grid.transfer]
 
 
 def plot_ports(solution: Schedule, ax: Axes | None = None) -> Axes:
-    """Loads of the busiest ports over time, against those of the schedule that sends at once; and the mean of all."""
+    """Plot the busiest ports' loads over time, those of the schedule that sends at once, and the mean of all ports."""
     axes = axes_for(ax, 11, 4)
     grid = solution.grid
     limit = np.concatenate([grid.out_units, grid.in_units])
@@ -133,7 +132,7 @@ def plot_ports(solution: Schedule, ax: Axes | None = None) -> Axes:
 
 
 def plot_remaining(solution: Schedule, ax: Axes | None = None) -> Axes:
-    """Cumulative distribution of the machines' remaining egress and ingress."""
+    """Plot the cumulative distribution of the machines' remaining egress and ingress."""
     axes = axes_for(ax, 6, 4)
     left = np.sort(solution.remaining, axis=0)
     share = np.arange(1, len(left) + 1) / len(left)
@@ -144,7 +143,7 @@ def plot_remaining(solution: Schedule, ax: Axes | None = None) -> Axes:
 
 
 def plot_loads(solution: Schedule, ax: Axes | None = None) -> Axes:
-    """Sorted loads of this schedule and of the greedy one."""
+    """Plot the sorted loads of this schedule and of the greedy one."""
     axes = axes_for(ax, 6, 4)
     both = ((solution.sorted_loads, "just in time", BLUE), (solution.greedy_loads(), "as early as possible", ORANGE))
     for loads, name, colour in both:

@@ -1,9 +1,9 @@
 """Lower bounds on the largest load of a port in any schedule, without slots, units or programs.
 
-All transfers of a port whose windows lie in an interval must pass in it, so their sum over its length is a lower bound
-on the largest load: the critical interval of Yao, Demers and Shenker (1995), port by port. Beside it, what sending
-every transfer evenly over its window needs, which is a schedule where the ports are wide enough. A better schedule of
-coflows is in `flowlex.models.jit.proportional_rates`. Cost grows with distinct windows, not with time.
+All transfers of a port whose windows lie in an interval must be sent in it, so their size divided by its length is a
+lower bound on the largest load: the critical interval of Yao, Demers and Shenker (1995), port by port. For comparison,
+``even`` is the largest load if every transfer is sent evenly over its window. `flowlex.models.jit.proportional_rates`
+finds better schedules. The work depends on the number of distinct windows, not on time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flowlex.models.jit.latest_arrival import LatestArrival, Rule, latest_arriva
 
 __all__ = ["PortBound", "least_lateness", "port_bound"]
 
-#: Windows are widened to whole nanoseconds and sizes cut to whole bytes, so that the bound stays one.
+#: Windows are widened to integer nanoseconds and sizes rounded down to bytes, so that the bound stays valid.
 _NANO = 10**9
 
 
@@ -30,16 +30,16 @@ _NANO = 10**9
 class PortBound:
     """Bounds on the least largest load of a port, as share of its capacity."""
 
-    least: float  # no schedule within the windows keeps every port below this share; above 1 there is no such schedule
-    # port, begin_s, end_s: Where: ``machine out`` or ``machine in``, and the critical interval
+    least: float  # lower bound on the largest load within the windows; above 1 no such schedule exists
+    # critical port (``machine out`` or ``machine in``) and critical interval
     port: str
     begin_s: float
     end_s: float
-    even: float  # largest share when every transfer is sent evenly over its window; at most 1: it is a schedule
+    even: float  # largest load if every transfer is spread evenly over its window; feasible if at most 1
 
     @property
     def gap(self) -> float:
-        """How far the even schedule may be from the best, relative to itself."""
+        """Relative gap of the even schedule."""
         return 1 - self.least / self.even if self.even else 0.0
 
 
@@ -69,10 +69,10 @@ def port_bound(instance: JitInstance, lat: Rule = "critical") -> PortBound:
 
 
 def least_lateness(instance: JitInstance, lat: Rule = "critical") -> float:
-    """Seconds by which some transfer must be late in every schedule of all transfers; 0 where none must.
+    """Lower bound on the largest lateness of a transfer in every schedule, in seconds; 0 if none must be late.
 
-    The earliest latest arrival first, interrupted by what has become ready, has the least largest lateness of all ways
-    to use one port (Jackson 1955; Horn 1974); a schedule uses all ports at once, so the largest of them is a bound.
+    For one port, preemptive earliest deadline first minimises the largest lateness (Jackson 1955; Horn 1974); a
+    schedule uses all ports, so the largest value over the ports is a bound.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def least_lateness(instance: JitInstance, lat: Rule = "critical") -> float:
 
 
 def _earliest_first(begin: Integers, end: Integers, size: Integers, rate: float) -> float:
-    """Largest lateness of one port, nanoseconds; ``rate`` in bytes a nanosecond."""
+    """Largest lateness of one port in nanoseconds; ``rate`` in bytes per nanosecond."""
     order, count = np.argsort(begin, kind="stable").tolist(), len(begin)
     waiting: list[tuple[int, float]] = []
     now, worst, k = 0.0, 0.0, 0
@@ -110,14 +110,14 @@ def _earliest_first(begin: Integers, end: Integers, size: Integers, rate: float)
 
 
 def _whole(latest: LatestArrival) -> tuple[Integers, Integers, Integers]:
-    """Windows in nanoseconds, never narrower than they are, and sizes in bytes, never larger."""
+    """Windows in nanoseconds, rounded outwards, and sizes in bytes, rounded down."""
     begin = np.floor(latest.start_s * _NANO).astype(np.int64)
     end = np.maximum(np.ceil(latest.latest_s * _NANO).astype(np.int64), begin + 1)
     return begin, end, np.floor(latest.instance.arrays.size_mb * 10**6).astype(np.int64)
 
 
 def _ports(instance: JitInstance) -> Iterator[tuple[str, float, Integers]]:
-    """Name, MB a second and transfers of every port that is used."""
+    """Name, capacity in MB/s and transfers of every port in use."""
     arrays = instance.arrays
     for side, ports in (("out", arrays.sender), ("in", arrays.receiver)):
         order = np.argsort(ports, kind="stable")
@@ -129,7 +129,7 @@ def _ports(instance: JitInstance) -> Iterator[tuple[str, float, Integers]]:
 
 
 def _merged(begin: Integers, end: Integers, size: Integers) -> tuple[Integers, Integers, Integers]:
-    """Transfers of one window as one."""
+    """Merge transfers with equal windows."""
     windows, row = np.unique(np.stack([begin, end], axis=1), axis=0, return_inverse=True)
     total = np.zeros(len(windows), np.int64)
     np.add.at(total, row.ravel(), size)
@@ -137,7 +137,7 @@ def _merged(begin: Integers, end: Integers, size: Integers) -> tuple[Integers, I
 
 
 def _peak(begin: Integers, end: Integers, density: Floats) -> float:
-    """Largest sum of densities at one moment."""
+    """Largest sum of densities at any time."""
     times = np.concatenate([begin, end])
     order = np.lexsort((np.concatenate([np.ones(len(begin)), np.zeros(len(end))]), times))  # ends before begins
     return float(np.cumsum(np.concatenate([density, -density])[order]).max(initial=0.0))

@@ -1,14 +1,14 @@
-"""Structure before solvers: lower bounds on all levels from windows alone, and schedules that meet them.
+"""Presolve: lower bounds on all levels from windows alone, and schedules that attain them.
 
-Without the port capacities every load (pair or port) is a resource of its own, whose least majorised load is
-known without a solver (`flowlex.formulations.balanced_load`): the *band* of every slot, and the rule that a transfer
-uses only the slots of the lowest band in its window. No schedule beats those loads at any level. So a schedule in
-the bands that also respects the ports is a lexicographic optimum, and most instances have one: every pair spread as
-evenly as possible.
+Without port capacities, every load (pair or port) is an independent resource. Its least majorised load is computed
+without a solver (`flowlex.formulations.balanced_load`): the *band* of every slot, and the rule that a transfer uses
+only slots of the lowest band in its window. No schedule has smaller loads at any level. So a schedule within the bands
+that respects the ports is a lexicographic optimum, and most instances have one: every pair is spread as evenly as
+possible.
 
-Nothing here is made slot by slot: bands are pieces between neighbouring starts and stops of a unit's windows.
+Bands are not computed by slot: they are pieces between consecutive starts and stops of a unit's windows.
 
-How that goes, and what to do where it gets stuck, is in `flowlex.models.jit.load_levels`.
+`flowlex.models.jit.load_levels` uses the bands, and handles ports that they violate.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["Bands", "components", "find_bands", "port_overload"]
 class Bands:
     """Least majorised loads of every pair or port, without port capacities. P pieces, in order of unit and time."""
 
-    # unit, begin, end: (P,) pair or port, slots ``begin .. end - 1``.
+    # (P,) pair or port of the piece, and its slots ``begin .. end - 1``
     unit: Integers
     begin: Integers
     end: Integers
-    band: Integers  # (P,) the load of these slots lies in ``band .. band + 1``; -1 where no transfer has its window.
-    # (loads, F) the lowest band in a transfer's window, for every load it counts towards: only there it may be sent
+    band: Integers  # (P,) the load of these slots lies in ``band .. band + 1``; -1 outside the windows of all transfers
+    # (loads, F) lowest band in the transfer's window, for every load it counts towards; it is sent only in that band
     transfer_band: Integers
-    blocks: Blocks  # the spread of each load; nothing where a transfer counts towards two
+    blocks: Blocks  # schedule with balanced loads; empty if transfers count towards two loads
 
     @property
     def largest(self) -> int:
@@ -63,11 +63,11 @@ class Bands:
 
 
 def find_bands(grid: Grid, load: Load, *, widened: bool = True) -> Bands:
-    """Balance every pair or port on its own; with ``widened``, slots by which windows were widened are cells apart."""
+    """Balance every pair or port separately; ``widened``: slots by which windows were widened are separate cells."""
     groups = grid.groups(load)
     tables, parts = [], []
     for group in groups:
-        alone = np.bincount(group)[group] == 1  # one transfer is spread over its window
+        alone = np.bincount(group)[group] == 1  # a single transfer is spread over its window
         if widened:
             alone &= grid.stop <= grid.due
         at = np.flatnonzero(alone)
@@ -98,7 +98,7 @@ def find_bands(grid: Grid, load: Load, *, widened: bool = True) -> Bands:
 def components(
     grid: Grid, load: Load, ports: tuple[NDArray[np.bool_], NDArray[np.bool_]], together: Sequence[Integers] = ()
 ) -> Integers:
-    """(F,) component of every transfer; two meet if they share a load, a port that is a constraint, or are together."""
+    """(F,) component of every transfer; transfers are joined by a common load, constrained port, or ``together``."""
     count = grid.units_of_load(load)
     machines = len(grid.out_units)
     tails, heads = [], []
@@ -120,7 +120,7 @@ def components(
 
 
 def port_overload(grid: Grid) -> tuple[str, tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Ports and intervals whose transfers exceed the capacity: a message about the first, and the ports."""
+    """Find ports whose transfers exceed the capacity in an interval: a message about the first, and the ports."""
     slot_s, first = grid.instance.slot_s, ""
     found = (np.zeros(len(grid.out_units), np.bool_), np.zeros(len(grid.out_units), np.bool_))
     sides = (("egress", grid.sender, grid.out_units), ("ingress", grid.receiver, grid.in_units))

@@ -1,17 +1,17 @@
-"""Schedules with proportional rates for the transfers of one job and window; the one with the least largest load.
+"""Schedules with proportional rates for the transfers of one job and window, with the least largest load.
 
-Transfers of one job that share a window (a coflow with a deadline) get rates in proportion to their sizes; then one
-number per group and interval between neighbouring window ends says everything, and a small linear program finds the
-least largest load. Any schedule needs at least `flowlex.models.jit.port_load_bounds.port_bound`; where the two meet,
-this one is optimal among all schedules. Rates are those of a fluid: no slots and units.
+Transfers of one job with the same window (a coflow with a deadline) get rates in proportion to their sizes. Then there
+is one variable per group and interval between consecutive window ends, and a small linear program minimises the largest
+load. Any schedule needs at least `flowlex.models.jit.port_load_bounds.port_bound`; if this bound is attained, the
+schedule is optimal among all schedules. Rates are continuous, without slots and units.
 
-The program starts from rates that multiplicative weights have relieved (Arora, Hazan, Kale 2012): spread evenly, the
-coflows of an hour overfill a port by a third, and a dozen programs pass before a mixture of their answers fits.
+Multiplicative weights (Arora, Hazan, Kale 2012) compute the initial rates: with evenly spread rates, the coflows of an
+hour overfill a port by a third, and a dozen programs are needed before a convex combination of their solutions fits.
 
-Where windows cannot be kept, ``windows="elastic"`` moves all ends by the least that some port must be late
-(`flowlex.models.jit.port_load_bounds.least_lateness`), and gives every interval the time that its fullest port needs.
+If windows cannot be met, ``windows="elastic"`` moves all ends by the least lateness that some port must have
+(`flowlex.models.jit.port_load_bounds.least_lateness`), and extends every interval as its fullest port needs.
 
-Going in step is the MADD rule of coflow scheduling (Chowdhury, Zhong, Stoica, Varys, 2014); the program is ours.
+Proportional rates are the MADD rule of coflow scheduling (Chowdhury, Zhong, Stoica, Varys, 2014); the program is ours.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from flowlex.models.model_base import ModelError
 
 __all__ = ["ProportionalPlan", "proportional_plan"]
 
-#: Ports of every interval that become rows at once.
+#: Number of ports of every interval that become rows in one round.
 ROWS_ADDED = 6
-#: Steps of multiplicative weights before the first program (the coflows of an hour: 1.35 to 0.95), and the weight
-#: of a port that is full beside one that is not.
+#: Steps of multiplicative weights before the first program (they reduce the largest load of the coflows of an hour from
+#: 1.35 to 0.95), and the sharpness of the weights of full ports.
 RELIEVED, SHARPNESS = 24, 30.0
 
 
 @dataclass(frozen=True, eq=False)
 class ProportionalPlan:
-    """Groups in step. G groups, E entries (a group in an interval of its window)."""
+    """A schedule with proportional rates. G groups, E entries (a group in an interval of its window)."""
 
     instance: JitInstance = field(repr=False)
     bound: PortBound  # what every schedule that keeps all windows needs
@@ -66,35 +66,35 @@ class ProportionalPlan:
         np.add.at(part, (self.row, self.cell), self.share)
         rate = np.array([m.out_mbps for m in machines] + [m.in_mbps for m in machines]) / 8
         sent, seconds = volume @ part / rate[:, None], np.diff(self.edges)
-        return np.divide(sent, seconds, out=np.zeros_like(sent), where=seconds > 0)  # paced ones may be empty
+        return np.divide(sent, seconds, out=np.zeros_like(sent), where=seconds > 0)  # `paced` may make empty intervals
 
     @property
     def largest(self) -> float:
-        """The largest load, as share of its port; above 1 nothing that goes in step keeps all windows."""
+        """The largest load as share of its port; above 1, no proportional schedule meets all windows."""
         return float(self.loads.max(initial=0.0))
 
     @property
     def gap(self) -> float:
-        """How far it may be from the best schedule, relative to itself; rounding aside, 0 is a proof."""
+        """Relative gap to the lower bound; 0 proves optimality, up to rounding."""
         return max(0.0, 1 - self.bound.least / self.largest) if self.largest else 0.0
 
     @cached_property
     def late_s(self) -> Floats:
-        """(F,) seconds by which transfers end after their latest arrivals; zeros where windows are kept."""
+        """(F,) seconds by which transfers end after their latest arrivals."""
         last = np.zeros(int(self.group.max(initial=-1)) + 1)
         used = self.share > 0
         np.maximum.at(last, self.row[used], self.edges[self.cell[used] + 1])
         return np.asarray(np.maximum(last[self.group] - self.latest_s, 0.0))
 
     def paced(self) -> ProportionalPlan:
-        """The same parts, one interval after the other, each as long as its fullest port needs: no load is above 1."""
+        """Extend each interval to the time that its fullest port needs, so that no load exceeds 1."""
         need, edges = np.diff(self.edges) * self.loads.max(axis=0, initial=0.0), self.edges.copy()
         for k, seconds in enumerate(need.tolist()):
             edges[k + 1] = max(edges[k + 1], edges[k] + seconds)
         return replace(self, edges=edges)
 
     def violations(self) -> dict[str, float]:
-        """What is wrong with it, recomputed: parts not sent, seconds sent outside of windows; zeros when right."""
+        """Recompute violations: shares not sent, negative shares, seconds outside windows; zeros if feasible."""
         sent = np.bincount(self.row, weights=self.share, minlength=int(self.group.max(initial=-1)) + 1)
         first, used = np.full(len(sent), np.inf), self.share > 0
         np.minimum.at(first, self.row[used], self.edges[self.cell[used]])
@@ -109,20 +109,20 @@ class ProportionalPlan:
 def proportional_plan(
     instance: JitInstance, lat: Rule = "critical", time_limit_s: float | None = None, windows: Windows = "strict"
 ) -> ProportionalPlan:
-    """The least largest load with every job's transfers of one window in step (see the module).
+    """Minimise the largest load with proportional rates for every job's transfers of one window (see the module).
 
     Parameters
     ----------
     time_limit_s
-        The best schedule so far is the answer then.
+        At this limit, the best schedule found is returned.
     windows
-        ``elastic``: where windows cannot be kept, or nothing in step keeps them, transfers are late (``late_s``; how
-        late some must be is ``must_late_s``), and no load is above 1.
+        ``elastic``: if no proportional schedule meets the windows, transfers are late (``late_s``; lower bound:
+        ``must_late_s``), and no load exceeds 1.
 
     Raises
     ------
     ModelError
-        A transfer has no time.
+        The window of a transfer is empty.
 
     Examples
     --------
@@ -151,16 +151,16 @@ def proportional_plan(
 
 
 def _least_largest(plan: ProportionalPlan, time_limit_s: float | None) -> ProportionalPlan:
-    """Solve with few ports and intervals as rows, and add those that the answer breaks, until there are none.
+    """Solve by row generation: start with few rows (port, interval), and add violated ones until there are none.
 
-    Every answer is a schedule, and so is all between two: when time runs out there is one, and `gap` says how good.
+    Every solution and every convex combination is a schedule, so one exists at any time limit; `gap` is its quality.
     """
     deadline = math.inf if time_limit_s is None else processor_seconds() + time_limit_s
     program = _Program(plan)
     best = program.relieved(deadline)
     loads = best.loads
     while True:
-        # Of every interval the fullest ports; each answer that is not the last breaks a new one.
+        # Add the fullest ports of every interval; every solution except the last violates a new row.
         program.add(np.argsort(-loads, axis=0)[:ROWS_ADDED])
         left = deadline - processor_seconds()
         if left <= 0:
@@ -178,9 +178,9 @@ def _least_largest(plan: ProportionalPlan, time_limit_s: float | None) -> Propor
 
 
 def _between(best: ProportionalPlan, found: ProportionalPlan) -> tuple[ProportionalPlan, Floats]:
-    """The best plan between two, and the larger loads of either: where more rows are wanted.
+    """Return the best convex combination of two plans, and the maximum of their loads, to choose further rows.
 
-    An answer to few rows is a corner that breaks others by far; on the way there from a schedule loads fall first.
+    A solution with few rows violates others by far; on the line from a schedule to it, the largest load first falls.
     """
     here, there = best.loads, found.loads
     steps = np.linspace(0.0, 1.0, 41)
@@ -191,7 +191,7 @@ def _between(best: ProportionalPlan, found: ProportionalPlan) -> tuple[Proportio
 
 
 def _volumes(instance: JitInstance, group: Integers) -> Floats:
-    """(2 M, G) MB of every group out of and into every machine."""
+    """(2 M, G) MB that every group sends from and to every machine."""
     arrays, machines = instance.arrays, len(instance.machines)
     volume = np.zeros((2 * machines, int(group.max(initial=-1)) + 1))
     np.add.at(volume, (arrays.sender, group), arrays.size_mb)
@@ -200,7 +200,7 @@ def _volumes(instance: JitInstance, group: Integers) -> Floats:
 
 
 class _Program:
-    """Minimise the largest load, one variable per group and interval; rows are added, the basis is kept."""
+    """The program of the largest load, with one variable per group and interval; rows are added with a warm start."""
 
     def __init__(self, plan: ProportionalPlan) -> None:
         machines = plan.instance.machines
@@ -221,7 +221,7 @@ class _Program:
             self.session.add_row(1.0, 1.0, columns.tolist(), [1.0] * len(columns))
 
     def relieved(self, deadline: float) -> ProportionalPlan:
-        """Spread evenly, then less and less where ports are full: a price grows exponentially with a load."""
+        """Return a plan of multiplicative weights: even shares, reduced by prices exponential in the loads of ports."""
         plan, volume = self.plan, self.volume
         share = self.length[plan.cell]
         found, least = plan, math.inf
@@ -239,7 +239,7 @@ class _Program:
         return found
 
     def add(self, ports: Integers) -> None:
-        """Rows of (n, T) ports in every interval, where they are new: no load is above the largest."""
+        """Add the rows of (n, T) ports by interval if they are new: the load is at most the largest."""
         for cell, mine in enumerate(self.by_cell):
             for port in ports[:, cell].tolist():
                 weight = self.volume[port, self.plan.row[mine]] / self.length[cell]

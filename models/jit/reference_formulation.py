@@ -1,8 +1,8 @@
-r"""The statement of just-in-time bandwidth: what a changed model solves, row by row.
+r"""The integer program of just-in-time bandwidth by slot, which changed models solve.
 
-Units of every transfer by slot, loads cut into steps of one unit, and the objectives in their order: total lateness
-(elastic windows), the largest load, then for every level from the highest down the number of loads that reach it.
-Everything is stated slot by slot: rules of a user may treat slots differently, so means over intervals prove nothing.
+It has units of every transfer by slot, loads divided into steps of one unit, and the objectives in order: total
+lateness (elastic windows), the largest load, then for every level from the highest down the number of loads that reach
+it. It uses slots, not intervals, because user rules may treat slots differently.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flowlex.models.statement.variable_labels import Index
 
 __all__ = ["NEEDED", "level_count", "rate_cells", "state_bandwidth"]
 
-#: Rows that no change may drop, and why.
+#: Rows that changes must not drop, with the reasons.
 NEEDED = {
     "size": "nothing would be sent",
     "level_link": "the levels would no longer count the loads",
@@ -32,9 +32,9 @@ NEEDED = {
 
 
 def rate_cells(grid: Grid, members: Integers, *, elastic: bool) -> Cells:
-    """The slots in which some transfers of the grid may be sent.
+    """Return the slots in which some transfers of the grid may be sent.
 
-    Elastic windows end where every schedule of least lateness of the unchanged model has ended, or at firm ends.
+    Elastic windows end when every schedule of least lateness of the unchanged model has ended, or at firm ends.
     """
     return Cells(grid, members, _ends(grid, elastic=elastic)[members], "slots")
 
@@ -44,7 +44,7 @@ def _ends(grid: Grid, *, elastic: bool) -> Integers:
 
 
 def level_count(grid: Grid, load: Load) -> int:
-    """The highest level that a load may reach: what its ports carry, and all units that count towards it."""
+    """Highest level that a load can reach, by the capacity of its ports and by its total units."""
     most, units = grid.load_most(load), np.zeros(grid.units_of_load(load), np.int64)
     for group in grid.groups(load):
         np.add.at(units, group, grid.units)
@@ -61,10 +61,10 @@ def state_bandwidth(
     rows: Collection[str],
     members: Integers | None = None,
 ) -> Statement:
-    """State the problem of some transfers of a grid (all when None), with the ports to themselves.
+    """Formulate the problem of some transfers of a grid (all if None), without the others.
 
-    ``levels``: whether loads are counted level by level (P2), or the largest load is all (P1). ``whole``: whether rates
-    must be integer units. ``rows``: the declared names of rows.
+    ``levels``: count loads level by level (P2) instead of minimising only the largest load (P1). ``whole``: rates are
+    integer units. ``rows``: the declared names of constraints.
     """
     cells = rate_cells(grid, np.arange(grid.count) if members is None else members, elastic=elastic)
     s = Statement.start(grid.instance.name, rows, NEEDED)
@@ -83,7 +83,7 @@ def state_bandwidth(
 
 
 def _count_loads(s: Statement, cells: Cells, load: Load, labels: _Labels, *, levels: bool, whole: bool) -> list[Stage]:
-    """Loads, the largest of them, and their steps; the stages that count them."""
+    """Add rows and variables of loads, of the largest load, and of their steps; return the stages."""
     grid = cells.grid
     loads, unit, cell = cells.loads(load)
     within = loads.evaluate(cells.most).astype(np.int64)
@@ -113,7 +113,7 @@ def _count_loads(s: Statement, cells: Cells, load: Load, labels: _Labels, *, lev
 
 
 class _Labels:
-    """Labels of transfers, ports, loads and slots; those of the whole grid, also where only some transfers count."""
+    """Labels of transfers, ports, loads and slots, always of the whole grid."""
 
     def __init__(self, cells: Cells, end: int) -> None:
         self.cells, grid = cells, cells.grid
@@ -124,7 +124,7 @@ class _Labels:
         self.seconds = [float(slot_s * (slot + grid.origin)) for slot in self.slots]
 
     def times(self, cell: Integers) -> dict[str, Any]:
-        """Slot, and the seconds at which it begins."""
+        """Labels slot and time (seconds at which the slot begins)."""
         slot = cell + int(self.cells.edges[0])
         return {"slot": (self.slots, slot), "time": (self.seconds, slot)}
 
@@ -139,7 +139,7 @@ class _Labels:
         return names, sender, receiver
 
     def rates(self) -> Index:
-        """Of every column: transfer and slot, and what follows from them."""
+        """Labels of every column: transfer, slot, time, job, sender, receiver and link."""
         grid = self.cells.grid
         transfer = self.cells.which[self.cells.columns.row]
         job = grid.instance.arrays.job[grid.transfer]
@@ -154,7 +154,7 @@ class _Labels:
         return index.named_by("transfer", "slot")
 
     def loads(self, load: Load, unit: NDArray[Any]) -> tuple[str, dict[str, Any]]:
-        """The level that names loads, and the labels of some of them."""
+        """Name of the level of loads, and the labels of the loads ``unit``."""
         if load == "pair":
             names, sender, receiver = self.links()
             return "link", {

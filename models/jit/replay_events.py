@@ -1,4 +1,4 @@
-"""Replay an event log through `JitScheduler`, and note what every step decided and how long it took."""
+"""Replay an event log through `JitScheduler`, and record the decisions and times of all steps."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["JitReplay", "replay_jit_events"]
 
 @dataclass
 class JitReplay(Replayed):
-    """What a replay did."""
+    """Counts and times of a replay."""
 
     scheduler: JitScheduler
     planned: int = 0
     replanned: int = 0
     proven: int = 0
-    # transfers that were to arrive after their due slot at the last step that planned them, and by how many slots
+    # transfers that arrive after their due slot according to the last step that planned them: slots of lateness
     late: dict[str, int] = field(default_factory=dict)
 
     def summary(self) -> dict[str, Any]:
@@ -49,9 +49,9 @@ def replay_jit_events(
 ) -> JitReplay:
     """Feed a log to a scheduler.
 
-    ``events``: a log; a ``network`` event comes first. A step is made whenever the scheduler says that one is due
-    (`JitScheduler.next_step_s`), and at every ``step`` event. ``options``: of `JitScheduler`. Raises `ModelError`: the
-    log does not begin with a network, or an option is none.
+    The log ``events`` starts with a ``network`` event. The scheduler plans at every ``step`` event and whenever a step
+    is due (`JitScheduler.next_step_s`). ``options`` go to `JitScheduler`. Raises `ModelError` if the log does not start
+    with a network or an option is invalid.
     """
     stream = iter(events)
     first = next(stream, None)

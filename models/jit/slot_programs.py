@@ -1,7 +1,7 @@
 """The paper's programs over slots or intervals, for all or some transfers of a grid.
 
-The equations are those that `flowlex.models.jit.model.JitBandwidth` declares. A cell is a slot, or an interval of
-L slots in which no window starts or ends; port capacities and loads are then L times as wide.
+The equations are those of `flowlex.models.jit.model.JitBandwidth`. A cell is a slot, or an interval of L slots in which
+no window starts or ends; port capacities and loads are then multiplied by L.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["Cells", "Horizon", "base_program", "latest_end", "lexicographic_prog
 
 Horizon: TypeAlias = Literal["slots", "intervals"]
 
-#: Programs of more columns are refused.
+#: Largest number of columns of a program.
 MOST_COLUMNS = 20_000_000
 
 
 class Constraint(NamedTuple):
-    """Rows of one name: expressions and the numbers that they are compared with."""
+    """Rows of one name: expressions and right-hand sides."""
 
     name: str
     left: Expression
@@ -40,18 +40,18 @@ class Constraint(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Some transfers of a grid over slots, or over intervals between neighbouring starts and stops."""
+    """Some transfers of a grid over slots, or over intervals between consecutive starts and stops."""
 
-    grid: Grid  # whose transfers they are
-    which: Integers  # (F',) the transfers
-    stop: Integers  # (F',) end of each run (the window's, or later for elastic windows)
+    grid: Grid  # grid that contains the transfers
+    which: Integers  # (F',) positions of the transfers in the grid
+    stop: Integers  # (F',) end of each run: the end of the window, or later for elastic windows
     horizon: Horizon  # ``slots`` or ``intervals``
-    # (M,) bool for egress and ingress: ports whose capacity is a constraint; all when None
+    # (M,) bool for egress and for ingress: ports whose capacity is a constraint; None: all ports
     ports: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
-    start: Integers | None = None  # (F',) begin of each run; that of the window when None
-    # further ends of intervals; when None, those of late slots of windows that the grid has widened
+    start: Integers | None = None  # (F',) begin of each run; None: begin of the window
+    # additional ends of intervals; None: the ends of late slots in windows that the grid widened
     marks: Integers | None = None
-    # keys (machine * cells + cell) of egress and ingress ports that must be full; when None, none are
+    # keys (machine * cells + cell) of the egress and of the ingress ports that must be full; None: no port
     full: tuple[Integers, Integers] | None = None
 
     @property
@@ -72,7 +72,7 @@ class Cells:
         return np.unique(np.concatenate([start, self.stop, marks]))
 
     def _refuse_sizes(self, slots: Integers) -> None:
-        """Refuse a program slot by slot that memory does not hold, before it is made."""
+        """Raise `ModelError` if a program over slots would not fit into memory."""
         if slots.sum() <= MOST_COLUMNS:
             return
         k, slot_s = int(slots.argmax()), self.grid.instance.slot_s
@@ -83,7 +83,7 @@ class Cells:
         )
 
     def blocks(self, amount: NDArray[Any]) -> Blocks:
-        """Amounts per column as blocks of the grid's transfers."""
+        """Convert amounts per column to blocks of the grid's transfers."""
         return blocks_of_cells(self.which, self.edges, self.columns, amount)
 
     @cached_property
@@ -106,7 +106,7 @@ class Cells:
 
     @cached_property
     def most(self) -> Integers:
-        """(columns,) the most a transfer can send in a cell."""
+        """(columns,) largest amount that a transfer can send in a cell."""
         row, cell = self.columns.row, self.columns.slot
         return np.asarray(
             np.minimum(self.grid.cap[self.which][row] * self.length[cell], self.grid.units[self.which][row])
@@ -115,7 +115,7 @@ class Cells:
     def port_rows(self, side: int, binding_only: bool) -> tuple[Integers, Integers, Integers]:
         """Rows of (4) or (5): port, cell, and for every column its row (-1: none).
 
-        With ``binding_only``, rows that no choice of rates could break are left out, unless they must be full.
+        With ``binding_only``, rows that no rates can violate are omitted, unless they must be full.
         """
         limit = (self.grid.out_units, self.grid.in_units)[side]
         size = max(len(self.length), 1)
@@ -132,7 +132,7 @@ class Cells:
         return used[kept] // size, used[kept] % size, number[row]
 
     def load_entries(self, load: Load) -> tuple[Integers, Integers, tuple[Integers, ...]]:
-        """Loads that have columns: number of the pair or port, cell, and for every column its entries."""
+        """Loads with columns: index of the pair or port, cell, and for every column its loads."""
         columns, cells = self.columns, len(self.length)
         keys = [group[self.which][columns.row] * cells + columns.slot for group in self.grid.groups(load)]
         used, inverse = np.unique(np.concatenate(keys), return_inverse=True)
@@ -146,7 +146,7 @@ class Cells:
         return Variables(np.arange(self.columns.count))
 
     def port_constraints(self, binding_only: bool) -> Iterator[tuple[Constraint, Integers, Integers]]:
-        """(4) and (5), what a port sends and receives, with the port and the cell of every row (see `port_rows`)."""
+        """Constraints (4) and (5) of ports, with the port and the cell of every row (see `port_rows`)."""
         for side, (name, limit) in enumerate((("egress", self.grid.out_units), ("ingress", self.grid.in_units))):
             port, cell, row = self.port_rows(side, binding_only)
             kept = row >= 0
@@ -154,11 +154,11 @@ class Cells:
             yield Constraint(name, load, limit[port] * self.length[cell]), port, cell
 
     def size_constraint(self) -> Constraint:
-        """(6), all of a transfer is sent."""
+        """Constraint (6): a transfer is sent completely."""
         return Constraint("size", self.rate.sum_by(self.columns.row, len(self.which)), self.grid.units[self.which])
 
     def loads(self, load: Load) -> tuple[Expression, Integers, Integers]:
-        """What is sent in a cell by a pair or port; its number and the cell."""
+        """Units that each pair or port sends in a cell, with its index and the cell."""
         unit, cell, parts = self.load_entries(load)
         loads = Expression.empty(len(unit))
         for part in parts:
@@ -167,10 +167,10 @@ class Cells:
 
 
 def base_program(cells: Cells, *, name: str, binding_only: bool = False, labels: bool = True) -> LinearProgram:
-    """Constraints (4) to (7), without an objective; variables are named ``rate``.
+    """Return the program of constraints (4) to (7) with variables ``rate``, without an objective.
 
-    ``binding_only``: leave out port rows that no choice of rates could break. ``labels``: give rows and columns names
-    with transfers and machines.
+    ``binding_only``: omit port constraints that no choice of rates can violate. ``labels``: name rows and columns after
+    transfers and machines.
     """
     grid, columns = cells.grid, cells.columns
     program = LinearProgram(name)
@@ -192,7 +192,7 @@ def base_program(cells: Cells, *, name: str, binding_only: bool = False, labels:
 def lexicographic_program(
     cells: Cells, load: Load, *, name: str, binding_only: bool = False, labels: bool = True, elastic: bool = False
 ) -> LexicographicProgram:
-    """The base with its loads; with ``elastic`` also total lateness as the first objective."""
+    """Return the base program with its loads; with ``elastic``, total lateness is the first objective."""
     grid = cells.grid
     program = base_program(cells, name=name, binding_only=binding_only, labels=labels)
     loads, unit, cell = cells.loads(load)
@@ -208,9 +208,9 @@ def lexicographic_program(
 
 
 def latest_end(grid: Grid, members: Integers) -> Integers:
-    """Slots by which everything is sent in any schedule of least lateness.
+    """Slots by which every schedule of least lateness has ended; at most the firm ends.
 
-    A unit sent later than that would find an earlier slot with room at both its ports; firm ends hold.
+    For a unit sent later, there would be an earlier slot with free capacity at both its ports.
     """
     busy = 0
     for port, limit in ((grid.sender, grid.out_units), (grid.receiver, grid.in_units)):

@@ -1,4 +1,4 @@
-"""A just-in-time schedule: rates, loads, what is left of the ports, and pictures."""
+"""A just-in-time schedule: rates, loads, remaining bandwidth, and plots."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class JitSolution(Solution):
     blocks
         The schedule: `flowlex.models.jit.interval_schedules`.
     load
-        What is counted: ``pair``, ``port``, ``sender`` or ``receiver``.
+        The kind of load: ``pair``, ``port``, ``sender`` or ``receiver``.
     route
-        How the answer was come by: ``structure`` (no solver), ``staged lp``, ``staged mip``, ...
+        Solution methods used: ``structure`` (no solver), ``staged lp``, ``staged mip``, ...
     largest_bound
         Lower bound on the largest load from the windows alone.
     lowest
-        The lowest level that is proven; 1 when all are.
+        The lowest level that is proven; 1 if all are.
     least
-        What shows the bound on the largest load where the levels are not proven.
+        Proof of the bound on the largest load if the levels are not proven.
     """
 
     grid: Grid = field(repr=False)
@@ -67,7 +67,7 @@ class JitSolution(Solution):
     def of(
         cls, facts: dict[str, Any], grid: Grid, plan: Plan, load: Load, program: str, *, ties: bool = False
     ) -> JitSolution:
-        """Build the solution from the facts that every solution has, and a plan; ``ties``: with the goals after it."""
+        """Make the solution of a plan, with the common facts of solutions; ``ties``: with the goals of tie-breaking."""
         largest = _number(max(load_counts(grid, plan.blocks, load)[0], default=0))
         answer = plan.status.has_answer
         proven = bool(plan.parts) and plan.status is Status.OPTIMAL
@@ -102,12 +102,12 @@ class JitSolution(Solution):
 
     @cached_property
     def load_counts(self) -> tuple[NDArray[Any], Integers]:
-        """Loads above zero in descending order, and in how many slots a pair (or port) has each."""
+        """Positive loads in descending order, and the number of (pair or port, slot) with each."""
         return load_counts(self.grid, self.blocks, self.load)
 
     @property
     def sorted_loads(self) -> NDArray[Any]:
-        """The same one by one: the vector that is lexicographically least."""
+        """The sorted vector of positive loads, which is lexicographically least."""
         return np.repeat(*self.load_counts)
 
     @property
@@ -117,19 +117,19 @@ class JitSolution(Solution):
 
     @cached_property
     def levels(self) -> dict[int, int]:
-        """Level s to the number of loads of at least s (integer rates)."""
+        """Number of loads of at least s, by level s (integer rates)."""
         value, width = self.load_counts
         top = int(np.ceil(self.largest - 1e-6))
         return {s: int(width[value >= s - 1e-6].sum()) for s in range(top, 0, -1)}
 
     @cached_property
     def segments(self) -> Blocks:
-        """The schedule slot by slot, as runs of one rate: transfer (of the plan), first slot, end, units a slot."""
+        """The schedule by slot as runs of constant rate: transfer (of the plan), first slot, end, units per slot."""
         return self.blocks.cut(self.grid)
 
     @property
     def _until(self) -> int:
-        """End of the last window, or of what is sent later."""
+        """End of the last window or block."""
         return max(self.grid.horizon, int(self.blocks.end.max(initial=0)))
 
     @property
@@ -139,9 +139,9 @@ class JitSolution(Solution):
 
     @property
     def remaining(self) -> NDArray[np.float64]:
-        """(M, 2) the paper's H, and the same inwards: share of a machine's ports that jobs leave, over all slots.
+        """(M, 2) the paper's H for egress, and the same for ingress: unused share of a machine's ports over all slots.
 
-        Counted until the last transfer of a job has arrived, planned or in the background; file copies are not.
+        Counted until the last transfer of a job, planned or background, has arrived; file copies do not count.
         """
         grid, arrays, rest = self.grid, self.grid.instance.arrays, self._background[1]
         until = max(self._until, int(rest.end.max(initial=0)), 1)
@@ -153,21 +153,21 @@ class JitSolution(Solution):
 
     @cached_property
     def finish(self) -> Integers:
-        """(F,) slot after the last one in which a transfer sends."""
+        """(F,) slot after the last one in which a transfer is sent."""
         end = np.zeros(self.grid.count, np.int64)
         np.maximum.at(end, self.segments.item, self.segments.end)
         return locked(end)
 
     @cached_property
     def lateness(self) -> float | int:
-        """Units sent after their due slots, times the slots they are late."""
+        """Sum over late units of the slots by which they are late."""
         return _number(self.blocks.lateness(self.grid.due))
 
     def late_frame(self) -> pd.DataFrame:
-        """Transfers that arrive after their latest arrival time, by how much, and why.
+        """Return the transfers that arrive after their latest arrival time, with amount and reason.
 
         ``because_of``: ``its own rate`` (the window is too short even at full rate), ``grid`` (rounding to slots and
-        units leaves too few slots), or ``ports`` (others need them).
+        units leaves too few slots), or ``ports`` (other transfers use them).
         """
         import pandas as pd
 
@@ -208,7 +208,7 @@ class JitSolution(Solution):
 
     @cached_property
     def _background(self) -> tuple[dict[str, Any], Blocks]:
-        """Copies and unplanned transfers, first come first served; what the latter (of the instance) send when."""
+        """Table of copies and unplanned transfers, first come first served, and the blocks of the latter."""
         grid, instance = self.grid, self.grid.instance
         arrays, copies = instance.arrays, instance.copies
         place = {m.name: k for k, m in enumerate(instance.machines)}
@@ -235,7 +235,7 @@ class JitSolution(Solution):
         return table, rest
 
     def background_frame(self) -> pd.DataFrame:
-        """Copies and unplanned transfers, first come first served on the bandwidth that is left."""
+        """Return copies and unplanned transfers, first come first served on the remaining bandwidth."""
         import pandas as pd
 
         self.require_answer()
@@ -246,7 +246,7 @@ class JitSolution(Solution):
         return np.repeat(*load_counts(self.grid, greedy_schedule(self.grid)[0], self.load))
 
     def _metrics(self) -> dict[str, float | int | str]:
-        """Levels, lateness, remaining bandwidth, and how the answer was come by."""
+        """Levels, lateness, remaining bandwidth, and solution methods."""
         left = self.remaining
         levels = ", ".join(f"{count} at {s}" for s, count in list(self.levels.items())[:4])
         return {
@@ -265,7 +265,7 @@ class JitSolution(Solution):
         }
 
     def _answer(self) -> dict[str, Any]:
-        """``schedule``: blocks (first slot, end, units in all) of every planned transfer."""
+        """``schedule``: blocks (first slot, end, total units) of every planned transfer."""
         runs = self.blocks
         schedule: dict[str, list[list[int | float]]] = {self.grid.name(k): [] for k in range(self.grid.count)}
         names = list(schedule)
@@ -281,9 +281,9 @@ class JitSolution(Solution):
         }
 
     def _proof(self) -> dict[str, Any]:
-        """Dual values of every stage, by the names of machines and transfers."""
+        """Dual values of every stage, with the names of machines and transfers."""
         if self.status is Status.OPTIMAL and not self.plan_parts and self.grid.count:
-            return {}  # the optimum of a printed program, or of rates that are not whole, is the solver's word
+            return {}  # no proof for programs of the paper and fractional rates: the optimum is the solver's claim
         proven = self.status is Status.OPTIMAL or 1 < self.lowest <= self.largest
         instance = self.grid.instance
         machines = [machine.name for machine in instance.machines]
@@ -298,7 +298,7 @@ class JitSolution(Solution):
         }
 
     def _changed_document(self, stated: Stated) -> dict[str, Any]:
-        """Where some transfers are proven as stated, a schedule like any other; else values of all variables."""
+        """Document of a changed model: a schedule if only some transfers were stated, else values of all variables."""
         if stated.values is not None or not self.status.has_answer:
             return super()._changed_document(stated)
         document = replace(self, stated=None).to_dict()
@@ -334,7 +334,7 @@ class JitSolution(Solution):
 
 
 def by_slot(grid: Grid, runs: Blocks, slots: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """(M, slots) each, out of and into every machine."""
+    """Egress and ingress units of every machine by slot, (M, slots) each."""
     loads = np.zeros((2 * len(grid.out_units), slots), runs.rate.dtype)
     for port, begin, end, load in zip(*(each.tolist() for each in port_pieces(grid, runs)), strict=True):
         loads[port, begin:end] = load
@@ -342,7 +342,7 @@ def by_slot(grid: Grid, runs: Blocks, slots: int) -> tuple[NDArray[Any], NDArray
 
 
 def stages_of(grid: Grid, plan: Plan, load: Load) -> dict[str, float | int]:
-    """Total lateness, and the number of loads of at least s, from the highest level down."""
+    """Values of the stages: total lateness, and the number of loads of at least s, from the highest level down."""
     value, width = load_counts(grid, plan.blocks, load)
     stages = {"lateness": _number(plan.blocks.lateness(grid.due))}
     top = int(np.ceil(value.max(initial=0) - 1e-6))

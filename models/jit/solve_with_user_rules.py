@@ -1,10 +1,10 @@
-"""Changed models whose rules concern few transfers: these are solved as stated, all others by the quick method.
+"""Changed models with rules on few transfers: solve these by the statement, and all others by the fast method.
 
-Rules only remove schedules. So the optimum of the unchanged model stays optimal if it keeps them. Else the transfers
-that rules name, with all that count towards the same loads, are solved as stated, with the ports to themselves, and the
-others by the quick method; what ports the two share is left out. Both are least apart, so a schedule of all that has
-the lateness and loads of both is least too: found where both fit into the ports, or where the concerned ones are as
-good in what the others leave. Where neither succeeds, the whole statement is solved.
+Rules only restrict schedules, so the optimum of the unchanged model stays optimal if it satisfies them. Otherwise the
+transfers named by rules, with all transfers of the same loads, are solved by the statement, and the others by the fast
+method, each without the other. Both results are lower bounds, so a schedule with the lateness and loads of both is
+optimal. It is found if both fit the ports together, or if the concerned transfers have an equally good schedule on the
+remaining capacity. Otherwise the whole statement is solved.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from flowlex.validation.certificates.jit import SchedulePart
 
 __all__ = ["RuledRun", "concerned", "solve_ruled"]
 
-#: Levels that say when; a rule concerns a transfer whenever it speaks.
+#: Levels of time, which are ignored when the transfers concerned by a rule are determined.
 _MOMENTS = frozenset({"slot", "time", "step"})
 
 
 @dataclass(frozen=True, eq=False)
 class RuledRun(StatementRun):
-    """A plan of all transfers, and the proof of those that rules concern (empty: the others' proof covers them)."""
+    """A plan of all transfers, and the proof of those concerned by rules (empty: covered by the plan's proof)."""
 
     plan: Plan
 
 
 def concerned(grid: Grid, statement: Statement, changes: Changes, search: Search) -> Integers | None:
-    """Transfers that rules name, and those of the same loads; None where the whole statement must be solved."""
+    """Transfers named by rules, and those of the same loads; None if the whole statement must be solved."""
     named = np.zeros(grid.count, np.bool_)
     for change in changes:
         terms = list(_terms(change))
@@ -65,7 +65,7 @@ def concerned(grid: Grid, statement: Statement, changes: Changes, search: Search
 
 
 def _terms(change: object) -> Iterator[Term]:
-    """What a rule speaks of; nothing of changes that do not merely take schedules away."""
+    """Terms of a rule; none for changes that do not merely restrict schedules."""
     if isinstance(change, Constraint):
         yield from change.terms
     elif isinstance(change, Fix):
@@ -76,7 +76,7 @@ def _terms(change: object) -> Iterator[Term]:
 
 
 def _counted(grid: Grid, search: Search, statement: Statement, loads: Integers) -> NDArray[np.bool_]:
-    """Transfers that count towards some loads, by the numbers of their labels."""
+    """(F,) whether a transfer counts towards some loads, given by codes of their labels."""
     groups, count = grid.groups(search.load), len(grid.out_units)
     if search.load == "receiver":
         groups = (groups[0] + count,)
@@ -84,9 +84,9 @@ def _counted(grid: Grid, search: Search, statement: Statement, loads: Integers) 
 
 
 def solve_ruled(grid: Grid, members: Integers, statement: Statement, search: Search, main: str) -> StatementRun | None:
-    """Plan all transfers; ``statement`` is the changed one of the ``members`` alone. None: this does not lead there.
+    """Plan all transfers; ``statement`` is the changed one of the ``members`` alone. None if this method fails.
 
-    Where the members alone have no schedule, their run, whose proof holds for all transfers.
+    If the members alone have no schedule, their run is returned; its proof holds for all transfers.
     """
     plan = find_plan(grid, search)
     if plan.status is Status.INFEASIBLE:
@@ -121,7 +121,7 @@ def _run(statement: Statement, plan: Plan, proof: object, how: str) -> RuledRun:
 
 
 def _steady(grid: Grid, blocks: Blocks) -> Blocks:
-    """The schedule slot by slot, so that every rule can be read from it."""
+    """Expand a schedule to slots, so that every rule can be evaluated."""
     return blocks if blocks.steady.all() else blocks.cut(grid)
 
 
@@ -131,7 +131,7 @@ def _blocks(grid: Grid, members: Integers, search: Search, run: StatementRun) ->
 
 
 def _keeps(grid: Grid, members: Integers, statement: Statement, blocks: Blocks) -> bool:
-    """Whether a schedule satisfies every row of the statement of some of its transfers."""
+    """Return whether a schedule satisfies every row of the statement of some of its transfers."""
     x = _values(members, statement, blocks.only(members))
     if x is None:
         return False
@@ -142,7 +142,7 @@ def _keeps(grid: Grid, members: Integers, statement: Statement, blocks: Blocks) 
 
 
 def _values(members: Integers, statement: Statement, blocks: Blocks) -> Floats | None:
-    """Values of all columns at a schedule; None where it sends when the statement does not."""
+    """Values of all columns at a schedule; None if it uses slots that the statement does not have."""
     program, rates = statement.program, statement.columns["rate"]
     x = np.zeros(program.column_count)
     first = np.full(int(rates.codes["transfer"].max()) + 1, -1)
@@ -170,7 +170,7 @@ def _values(members: Integers, statement: Statement, blocks: Blocks) -> Floats |
 
 
 def _within(statement: Statement, taken: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Statement:
-    """The statement with what others send taken from the ports."""
+    """Return the statement with port capacities reduced by the units that others send."""
     program = statement.program.copy()
     for name, used in zip(("egress", "ingress"), taken, strict=True):
         block, index = program.constraint_blocks[name], statement.rows[name]

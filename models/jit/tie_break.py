@@ -1,23 +1,23 @@
-"""Among schedules of equal lateness and equal loads: fewest late jobs, then earliest completions, then the least wait.
+"""Tie-breaking among schedules of equal lateness and loads: fewest late jobs, least tardiness, then least wait.
 
-Three goals, in slots; a transfer arrives at the end of the last slot in which it sends. Where the slots of a block are
-left open (too many to be written out), each goal is what it can be at most:
+There are three goals, in slots; a transfer arrives at the end of the last slot in which it is sent. If a block is not
+expanded to slots (too many slots), each goal is its largest possible value:
 
 ``late_jobs``
     Jobs with a planned transfer that arrives after its due slot.
 ``tardiness``
-    Sum over the planned transfers of the slots by which they arrive after their due slots. With fixed due slots, least
-    total tardiness is the earliest sum of completions, where on time counts as due: earlier is no gain just in time.
+    Sum over the planned transfers of the slots by which they arrive after their due slots. Arriving before the due slot
+    is no gain.
 ``wait``
-    Sum over the planned transfers of the slots between arrival and due slot (the use that the DAG plans), 0 when late.
+    Sum over the planned transfers of the slots between arrival and due slot (the planned use in the DAG), 0 if late.
 
-None of the three is polynomial in general. With one unit due in the first slot per port of a job, the most jobs on time
-are a maximum set packing. With unit ports, sizes and starts, least tardiness after the due slots is minimum-sum edge
-colouring of a bipartite graph. So this is a search: slots that share an interval are put in order, every pair's slots
-are dealt out anew among its transfers (which changes no load and no port), and small overloaded groups are scheduled
-in other orders. An answer is taken only where lateness and all loads stay the same. The certificate recomputes the
-three figures and lower bounds on them (`flowlex.validation.certificates.jit.tie_break`); a goal that meets its bound is
-proven least, any other is ``bounded``.
+All three are hard in general. With one unit due in the first slot per port of a job, the largest number of jobs on time
+is a maximum set packing. With unit ports, sizes and starts, least tardiness is minimum-sum edge colouring of a
+bipartite graph. So this is a heuristic: it orders the slots of an interval, redistributes every pair's slots among its
+transfers (which changes no load), and reschedules small overloaded groups in other orders. A result is accepted only if
+lateness and all loads stay equal. The certificate recomputes the three values and lower bounds on them
+(`flowlex.validation.certificates.jit.tie_break`); a goal that attains its bound is proven optimal, any other is
+``bounded``.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from flowlex.models.jit.unit_rounding import share_runs
 
 __all__ = ["break_ties", "tie_stages"]
 
-#: Blocks over more slots are not cut into slots.
+#: Largest total number of slots of blocks that are expanded to slots.
 _MOST_SLOTS = 10_000
-#: Overloaded groups of more transfers are not sent in other orders.
+#: Largest number of transfers of a group that is rescheduled in other orders.
 _GROUP = 60
 
 #: Late jobs, tardiness and wait.
@@ -56,7 +56,7 @@ def tie_stages(grid: Grid, blocks: Blocks) -> dict[str, float | int]:
 
 
 def break_ties(grid: Grid, blocks: Blocks, load: Load, windows: Windows) -> Blocks:
-    """A schedule with the same lateness and loads that is no worse in the three goals, in their order."""
+    """Return a schedule with equal lateness and loads that is lexicographically no worse in the three goals."""
     if not grid.count or not blocks.whole:
         return blocks
     best = _in_order(grid, blocks, load)
@@ -67,15 +67,15 @@ def break_ties(grid: Grid, blocks: Blocks, load: Load, windows: Windows) -> Bloc
 
 
 def _in_order(grid: Grid, blocks: Blocks, load: Load) -> Blocks:
-    """The same amounts in slots of their own: what its slots do not divide is sent in the last ones, if not late.
+    """Make blocks steady: remainders are sent in the last slots of a block unless it is late.
 
-    Blocks stay as they are where a port has no room for that.
+    Blocks stay unchanged if a port has no capacity for that.
     """
     before = load_counts(grid, blocks, load)
 
     def same(tried: Blocks) -> bool:
         if load != "pair" and not tried.steady.all():
-            return False  # what is left open must meet one load in all its slots
+            return False  # unsteady blocks need one constant load in all their slots
         return all(np.array_equal(a, b) for a, b in zip(before, load_counts(grid, tried, load), strict=True))
 
     found, fixed = _late_cut(grid, blocks), np.zeros(grid.count, np.bool_)
@@ -92,12 +92,12 @@ def _in_order(grid: Grid, blocks: Blocks, load: Load) -> Blocks:
 
 
 def _rest_cut(grid: Grid, blocks: Blocks) -> Blocks:
-    """All that is open cut into slots, if these are not too many."""
+    """Expand all unsteady blocks to slots, unless there are too many."""
     return _cut(grid, blocks, np.flatnonzero(~blocks.steady))
 
 
 def _late_cut(grid: Grid, blocks: Blocks) -> Blocks:
-    """Blocks of the same slots as late ones cut into slots, if these are not too many."""
+    """Expand the unsteady blocks with the same slots as late ones, unless there are too many slots."""
     rough = np.flatnonzero(~blocks.steady)
     key = blocks.begin[rough] * (int(blocks.end.max(initial=0)) + 1) + blocks.end[rough]
     late = blocks.end[rough] > grid.due[blocks.item[rough]]
@@ -113,7 +113,7 @@ def _cut(grid: Grid, blocks: Blocks, at: Integers) -> Blocks:
 
 
 def _extras_last(grid: Grid, blocks: Blocks, fixed: NDArray[np.bool_]) -> Blocks:
-    """All blocks that are not late steady, but those of fixed transfers."""
+    """Make all unsteady blocks that are not late steady, except those of fixed transfers."""
     rough = ~blocks.steady & (blocks.end <= grid.due[blocks.item]) & ~fixed[blocks.item]
     at = np.flatnonzero(rough)
     key = np.stack([grid.pair[blocks.item[at]], blocks.begin[at], blocks.end[at]], axis=1)
@@ -135,7 +135,7 @@ def _extras_last(grid: Grid, blocks: Blocks, fixed: NDArray[np.bool_]) -> Blocks
 
 
 def _joined(blocks: Blocks, kept: NDArray[np.bool_], other: Blocks) -> Blocks:
-    """Some blocks, and others of any items."""
+    """Merge the ``kept`` blocks with others of any items."""
     ours = (blocks.item[kept], blocks.begin[kept], blocks.end[kept], blocks.amount[kept])
     theirs = (other.item, other.begin, other.end, other.amount)
     return Blocks.of(*(np.concatenate(both) for both in zip(ours, theirs, strict=True)))
@@ -154,7 +154,7 @@ def _goals(grid: Grid, arrival: Integers) -> Goals:
 
 
 def _rescheduled(grid: Grid, blocks: Blocks, load: Load, last: Integers) -> Blocks:
-    """Small groups that share ports and are late, sent in other orders where lateness and loads stay the same."""
+    """Reschedule small late groups of transfers with common ports in other orders, if lateness and loads stay equal."""
     every = np.ones_like(grid.out_units, np.bool_)
     labels = components(grid, "pair", (every, every))
     late = _arrivals(grid, blocks) > grid.due
@@ -182,7 +182,7 @@ def _orders(grid: Grid, blocks: Blocks, members: Integers, load: Load, last: Int
         late = np.flatnonzero((end > due) & ~behind)
         if not len(late):
             return
-        first = late[np.argmin(end[late])]  # Moore and Hodgson: the largest so far goes behind
+        first = late[np.argmin(end[late])]  # Moore-Hodgson: move the largest one so far to the end
         so_far = np.flatnonzero(~behind & (due <= due[first]))
         behind[so_far[np.argmax(units[so_far])]] = True
 
@@ -193,7 +193,7 @@ def _lateness_and_loads(grid: Grid, blocks: Blocks, load: Load) -> tuple[int, li
 
 
 def _dealt_anew(grid: Grid, blocks: Blocks, last: Integers) -> Blocks:
-    """Every pair's slots dealt out among its transfers: no load changes, and no port."""
+    """Redistribute every pair's slots among its transfers; loads of pairs and ports do not change."""
     job, arrival = grid.instance.arrays.job[grid.transfer], _arrivals(grid, blocks)
     late_of = np.bincount(job[arrival > grid.due], minlength=int(job.max(initial=-1)) + 1)
     order = np.argsort(blocks.item, kind="stable")

@@ -1,4 +1,4 @@
-"""The order in which the transfers of one pair share the slots in which the pair sends (see `tie_break`)."""
+"""Sequencing of the transfers of one pair in the slots that the pair uses (see `tie_break`)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TypeAlias
 
 __all__ = ["Pair", "Run"]
 
-#: Transfer of the pair, first slot, end, units a slot.
+#: Transfer of the pair, first slot, end, units per slot.
 Run: TypeAlias = tuple[int, int, int, int]
-#: Transfer, slot and units left to the order in which transfers are served.
+#: Function from (transfer, slot, units left) to a sort key; the smallest is served first.
 _Priority: TypeAlias = Callable[[int, int, int], tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The transfers of a pair: first slots, due slots, firm ends, units and jobs; jobs that are late elsewhere."""
+    """The transfers of a pair: first slots, due slots, ends, units and jobs; jobs that are late on other pairs."""
 
     start: list[int]
     due: list[int]
@@ -27,7 +27,7 @@ class Pair:
     late_elsewhere: set[int]
 
     def improved(self, now: list[Run]) -> list[Run]:
-        """Runs in the same slots, not later in all, with fewer late jobs, less tardiness or wait; or the same."""
+        """Return runs in the same slots with no more lateness that improve the goals; or the given runs."""
         profile, best, limit = _profile(now), now, self._lateness(now)
         if self._goals(now)[1]:
             for found in self._forward(profile):
@@ -52,7 +52,7 @@ class Pair:
         return len(jobs), sum(max(by, 0) for by in late), sum(max(-by, 0) for by in late)
 
     def _lateness(self, runs: list[Run]) -> int:
-        """Units times the slots by which they are late."""
+        """Sum over units of the slots by which they are late."""
         total = 0
         for k, a, b, rate in runs:
             first = max(a, self.due[k])
@@ -61,7 +61,7 @@ class Pair:
         return total // 2
 
     def _forward(self, profile: list[Run]) -> Iterator[list[Run]]:
-        """The earliest due first, of those overdue the one with least left; the largest are put behind in turn."""
+        """Earliest due slot first, overdue transfers by least remainder; move the largest ones to the end in turn."""
         behind: set[int] = set()
 
         def first(k: int, t: int, left: int) -> tuple[int, int, int]:
@@ -74,14 +74,14 @@ class Pair:
             late = [k for k, end in enumerate(ends) if end > self.due[k] and k not in behind]
             if not late:
                 return
-            by = self.due[min(late, key=lambda k: ends[k])]  # Moore and Hodgson: the largest so far goes behind
+            by = self.due[min(late, key=lambda k: ends[k])]  # Moore-Hodgson: move the largest one so far to the end
             behind.add(max((k for k in range(len(ends)) if k not in behind and self.due[k] <= by), key=self._size))
 
     def _size(self, k: int) -> int:
         return self.units[k]
 
     def _backward(self, profile: list[Run], arrival: list[int]) -> Iterator[list[Run]]:
-        """As late as due slots allow (of what is late, its arrival), in reversed time."""
+        """Schedule as late as due slots (or the arrivals of late transfers) allow, in reversed time."""
         ends = [min(max(each), last) for *each, last in zip(self.due, arrival, self.last, strict=True)]
         windows = [(-b, -a) for a, b in zip(self.start, ends, strict=True)]
         for eager in (True, False):
@@ -102,9 +102,9 @@ class Pair:
         *,
         single: bool = False,
     ) -> list[Run] | None:
-        """Share the slots of a profile by priorities, which change at marks only; None where some slot has no taker.
+        """Assign the slots of a profile by priorities, which change only at marks; None if units of a slot remain.
 
-        ``single``: also after the first slot of a transfer.
+        ``single``: priorities also change after the first slot of a transfer.
         """
         left, dealt = list(self.units), list[Run]()
         events = sorted({*marks, *(mark for window in windows for mark in window)})
@@ -132,7 +132,7 @@ class Pair:
 
 
 def _profile(runs: list[Run]) -> list[Run]:
-    """What a pair sends, as runs of one rate (the transfer is none)."""
+    """Total rate of a pair, as runs of constant rate (transfer -1)."""
     change: dict[int, int] = {}
     for _, a, b, rate in runs:
         change[a] = change.get(a, 0) + rate

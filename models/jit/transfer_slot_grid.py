@@ -1,8 +1,8 @@
-"""The transfers of a just-in-time instance on the grid of slots and units, as the models see them.
+"""The transfers of a just-in-time instance on the grid of slots and units.
 
-A start is rounded up to a slot, a latest arrival time down, a size up to integer units. A window that leaves too few
-slots is widened to the fewest in which the transfer fits, and counted. Slots are numbered from that of the first
-arrival; starts and given deadlines are read as the decimals they were written as.
+Starts are rounded up to slots, latest arrival times down, and sizes up to integer units. A window with too few slots is
+widened to the smallest number in which the transfer fits, and counted. Slots are numbered from the slot of the first
+arrival; starts and given deadlines are read as exact decimals.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ NEVER = 1 << 60
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Rows of consecutive cells, numbered through: row k is cells ``first[k] .. last[k] - 1``.
+    """Rows of consecutive cells with numbered entries: row k has the cells ``first[k] .. last[k] - 1``.
 
-    ``offset``: (rows + 1,) number of the first entry of each row. ``row``, ``slot``: (entries,) of every entry.
+    ``offset``: (rows + 1,) number of the first entry of each row. ``row``, ``slot``: (entries,) row and cell of each.
     """
 
     first: Integers
@@ -60,29 +60,29 @@ class Runs:
         return int(self.offset[-1])
 
     def entry(self, row: Integers, slot: Integers) -> Integers:
-        """Numbers of the entries at these rows and slots (which must lie inside)."""
+        """Numbers of the entries at these rows and slots (which must exist)."""
         return np.asarray(self.offset[row] + slot - self.first[row])
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Transfers of the plan on the grid. F transfers, M machines."""
+    """Planned transfers on the grid. F transfers, M machines."""
 
     instance: JitInstance = field(repr=False)
     latest: LatestArrival = field(repr=False)
-    origin: int  # slot (counted from time 0) that has the number 0 here: that of the first arrival
+    origin: int  # number, counted from time 0, of the grid's slot 0: the slot of the first arrival
     transfer: Integers  # (F,) position in the instance's arrays
-    rest: Integers  # positions of the transfers left to the background (beyond the share)
+    rest: Integers  # positions of the transfers outside the share, which are background traffic
     sender: Integers  # (F,)
     receiver: Integers  # (F,)
     units: Integers  # (F,)
-    # start, stop: (F,) window: slots ``start .. stop - 1``.
+    # (F,) window: slots ``start .. stop - 1``
     start: Integers
     stop: Integers
-    due: Integers  # (F,) latest arrival time rounded down; ``stop - due`` above 0 is how far the window was widened
-    firm: Integers  # (F,) end that must be met even where windows are elastic; `NEVER` where there is none
-    cap: Integers  # (F,) most units of the transfer in one slot: the smaller of its two ports
-    # out_units, in_units: (M,) capacity of the ports
+    due: Integers  # (F,) latest arrival time rounded down; the grid widened the window by ``stop - due`` slots
+    firm: Integers  # (F,) deadline that holds even for elastic windows; `NEVER` if there is none
+    cap: Integers  # (F,) upper bound on units in a slot: the smaller capacity of its two ports
+    # (M,) capacities of the ports, units a slot
     out_units: Integers
     in_units: Integers
 
@@ -108,7 +108,7 @@ class Grid:
         return replace(self, **{name: getattr(self, name)[which] for name in names})
 
     def groups(self, load: Load) -> tuple[Integers, ...]:
-        """The loads a transfer counts towards: its pair, one of its ports, or both (ingress after egress)."""
+        """Loads to which each transfer contributes: its pair, one of its ports, or both (ingress after egress)."""
         if load == "port":
             return self.sender, self.receiver + len(self.out_units)
         return ({"pair": self.pair, "sender": self.sender, "receiver": self.receiver}[load],)
@@ -118,7 +118,7 @@ class Grid:
         return int(self.pair.max(initial=-1)) + 1 if load == "pair" else len(self.load_most(load))
 
     def load_most(self, load: Load) -> Integers:
-        """Most units a slot of every load: of a pair the smaller of its ports, of a port its capacity."""
+        """Largest units per slot of every load: capacity of the port, or of the smaller port of a pair."""
         if load != "pair":
             both = np.concatenate([self.out_units, self.in_units])
             return {"port": both, "sender": self.out_units, "receiver": self.in_units}[load]
@@ -127,18 +127,18 @@ class Grid:
         return most
 
     def widened_slots(self, which: Integers) -> Integers:
-        """Slots by which windows of some transfers were widened: they differ in lateness."""
+        """Slots by which windows of some transfers were widened; they differ in lateness."""
         late, stop = np.maximum(self.due[which], self.start[which]), self.stop[which]
         wide = np.flatnonzero(late < stop)
         return np.concatenate([np.zeros(0, np.int64), *(np.arange(late[k], stop[k]) for k in wide.tolist())])
 
     def seconds(self, slot: Integers) -> NDArray[np.float64]:
-        """When slots begin, on the instance's clock."""
+        """Start times of slots in seconds, on the clock of the instance."""
         return np.asarray((slot + self.origin) * self.instance.slot_s)
 
     @cached_property
     def full_rate_s(self) -> NDArray[np.float64]:
-        """(F,) seconds that a transfer needs alone."""
+        """(F,) seconds of each transfer at full rate."""
         rates = np.array([(m.out_mbps / 8, m.in_mbps / 8) for m in self.instance.machines])
         return np.asarray(
             self.instance.arrays.size_mb[self.transfer] / np.minimum(rates[self.sender, 0], rates[self.receiver, 1])
@@ -146,7 +146,7 @@ class Grid:
 
     @cached_property
     def too_short(self) -> NDArray[np.bool_]:
-        """(F,) whether the window is shorter than that, in real time."""
+        """(F,) whether the window in real time is shorter than the transfer at full rate."""
         window = (self.latest.offset_s - self.latest.ready_s)[self.transfer]
         return np.asarray(self.full_rate_s > window * (1 + 1e-6) + 1e-9)
 
@@ -162,13 +162,13 @@ class Grid:
 
     @property
     def inflation(self) -> float:
-        """Planned bytes over real ones: sizes are rounded up to integer units; a small ``unit_mb`` rounds little."""
+        """Planned bytes divided by real bytes; it exceeds 1 because sizes are rounded up to units of ``unit_mb``."""
         size = float(self.instance.arrays.size_mb[self.transfer].sum())
         return float(self.units.sum()) * self.instance.unit_mb / size if size else 1.0
 
     @property
     def widened(self) -> int:
-        """Windows in which the grid left too few slots, so that they were widened."""
+        """Number of windows that were widened because the grid left too few slots."""
         return int((self.stop > self.due).sum())
 
 
@@ -181,7 +181,7 @@ def make_grid(
 ) -> Grid:
     """Put the first ``share`` of every job's transfers (topological order, rounded up) on the grid.
 
-    Raises `ModelError`: with strict windows: a window is shorter than its transfer takes at full rate (named).
+    With strict windows, raises `ModelError` with the name of a transfer that full rate cannot finish in its window.
     """
     latest = latest_arrival_times(instance, lat)
     arrays = instance.arrays
@@ -215,7 +215,7 @@ def make_grid(
 
 
 def _first_share(instance: JitInstance, latest: LatestArrival, share: float, share_of: ShareOf) -> NDArray[np.bool_]:
-    """Which transfers are planned: the shortest beginning of every job's order that has the share."""
+    """(F,) whether a transfer is planned: the shortest prefix of every job's order with the share."""
     arrays = instance.arrays
     weight = arrays.size_mb if share_of == "bytes" else np.ones(len(arrays.job))
     order = np.lexsort((latest.rank, arrays.job))
@@ -228,9 +228,9 @@ def _first_share(instance: JitInstance, latest: LatestArrival, share: float, sha
 
 
 def _slots(instance: JitInstance, latest: LatestArrival) -> tuple[int, Integers, Integers, Integers]:
-    """The slot from which they count; first slot, due slot and firm end of every transfer.
+    """Return the origin slot, and the first slot, due slot and firm end of every transfer.
 
-    What the instance gives is exact; a latest arrival that a DAG adds up is a float, counted from its job's arrival.
+    Times given in the instance are exact; latest arrivals computed from a DAG are floats from the job's arrival.
     """
     arrays, slot = instance.arrays, rational(instance.slot_s)
     arrival = [rational(job.arrival_s) / slot for job in instance.jobs]
@@ -264,7 +264,7 @@ def _slots(instance: JitInstance, latest: LatestArrival) -> tuple[int, Integers,
 
 
 def _refuse_short(grid: Grid) -> None:
-    """Refuse a window that real time, not the grid, makes too short."""
+    """Raise `ModelError` if a window is too short in real time, independent of the grid."""
     if grid.too_short.any():
         k = int(np.argmax(grid.too_short))
         at = int(grid.transfer[k])
@@ -277,7 +277,7 @@ def _refuse_short(grid: Grid) -> None:
 
 
 def _refuse_firm(grid: Grid) -> None:
-    """Refuse a firm end that leaves a transfer too few slots even alone."""
+    """Raise `ModelError` if a firm end leaves too few slots even at full rate."""
     short = grid.firm < grid.start - (-grid.units // grid.cap)
     if short.any():
         k = int(np.argmax(short))

@@ -1,8 +1,8 @@
-"""Where ports are nearly full, choose the slots that get one unit more, instead of leaving them open.
+"""Round unsteady blocks at nearly full ports: choose the slots that get one more unit.
 
-A block that its slots do not divide leaves open which of them get a unit more, so a port must have room for it in all.
-Here the units that are left over are put where the ports have room, pair by pair, as late as can be. Loads stay least:
-a pair has its mean, rounded down or up, in every slot.
+An unsteady block does not determine which of its slots get one more unit, so a port must have capacity for it in all of
+them. Here the remaining units are placed, pair by pair, in the latest slots where the ports have capacity. Loads stay
+least: a pair has its mean, rounded down or up, in every slot.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["settle", "share_runs"]
 
 #: First slot, end, units in each.
 Run = tuple[int, int, int]
-#: Ports times slots up to which loads are looked at slot by slot.
+#: Largest number of ports times slots for which loads are computed by slot.
 _MOST = 20_000_000
 
 
 def settle(grid: Grid, blocks: Blocks, movable: NDArray[np.bool_]) -> Blocks:
-    """The same blocks, those of movable transfers steady where their ports have room for them."""
+    """Return the blocks, with those of movable transfers made steady if their ports have capacity."""
     rough, steady, machines = np.flatnonzero(~blocks.steady & movable[blocks.item]), blocks.steady, len(grid.out_units)
     until = int(blocks.end.max(initial=0))
     if not len(rough) or 2 * machines * until > _MOST:
@@ -67,12 +67,12 @@ def settle(grid: Grid, blocks: Blocks, movable: NDArray[np.bool_]) -> Blocks:
 
 
 def share_runs(blocks: Blocks, members: Integers, runs: list[Run]) -> list[tuple[int, int, int, int]]:
-    """What the transfers of a pair send, one after the other: item, first slot, end, units in all."""
+    """Assign a pair's runs to its transfers one after the other: (item, first slot, end, total units)."""
     rows: list[tuple[int, int, int, int]] = []
     waiting = [(int(blocks.item[k]), int(blocks.amount[k])) for k in members]
     item, left = waiting.pop(0)
     for first, last, rate in runs:
-        slot, room = first, rate  # room: what the slot has left for the next transfer
+        slot, room = first, rate  # room: units left in the slot for the next transfer
         while slot < last and rate:
             steps = min(left // rate, last - slot) if room == rate else 0
             sent, end = (steps * rate, slot + steps) if steps else (min(left, room), slot + 1)

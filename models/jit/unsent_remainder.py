@@ -1,4 +1,4 @@
-"""The unsent remainder of a live plan: as an instance of its own, and with new transfers appended."""
+"""The unsent remainder of a live plan: as an instance, and with new transfers appended."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ RunOfSlots: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Sending:
-    """A planned transfer of which units remain. Slots count from time 0."""
+    """A planned transfer with unsent units. Slots count from time 0."""
 
     name: str
     sender: str
     receiver: str
-    units: int  # left to send at the slot from which ``runs`` are planned
-    # start, due: First slot, and end by the latest arrival time
+    units: int  # units left to send at the slot where ``runs`` begin
+    # first slot, and end slot of the latest arrival time
     start: int
     due: int
     runs: tuple[RunOfSlots, ...] = ()
-    promise: int | None = None  # slot by which it will have arrived; None while it is not planned
+    promise: int | None = None  # guaranteed arrival slot; None while the transfer is not planned
 
     def at(self, slot: int) -> Sending:
-        """The remainder from a slot on, when everything before it has been sent as planned."""
+        """Return the remainder from a slot on, if everything before was sent as planned."""
         sent = sum(rate * max(min(end, slot) - begin, 0) for begin, end, rate in self.runs)
         runs = tuple((max(begin, slot), end, rate) for begin, end, rate in self.runs if end > slot)
         return replace(self, units=self.units - sent, runs=runs)
 
     def planned(self, runs: tuple[RunOfSlots, ...], keep: bool) -> Sending:
-        """With new runs, and what they promise; with ``keep`` never later than what has been promised."""
+        """Return it with new runs and their promise; with ``keep``, at most the present promise."""
         promise = max(self.due, *(end for _, end, _ in runs))
         if keep and self.promise is not None:
             promise = min(promise, self.promise)
@@ -52,10 +52,10 @@ class Sending:
 
 
 def rest_instance(empty: JitInstance, rest: Mapping[str, Sending], slot: int, *, firm: bool, name: str) -> JitInstance:
-    """What is left, as an instance that begins with a slot.
+    """Return the remainder as an instance that begins with a slot.
 
-    A due slot that has passed is counted from the first slot that can be used: all lateness is then less by a
-    constant. With ``firm`` what has been promised must be met.
+    A due slot in the past is replaced by the first usable slot, which reduces all lateness by a constant. With
+    ``firm``, promises must be met.
     """
     step, unit = rational(empty.slot_s), rational(empty.unit_mb)
     jobs: dict[str, list[Transfer]] = {}
@@ -85,7 +85,7 @@ def rest_instance(empty: JitInstance, rest: Mapping[str, Sending], slot: int, *,
 
 
 def behind(empty: JitInstance, rest: Mapping[str, Sending], slot: int) -> dict[str, Sending]:
-    """The older plan stays; new transfers use the remaining capacity, first come first served."""
+    """Keep the older plan; new transfers use the remaining capacity, first come first served."""
     arrays = empty.arrays
     place = {m.name: k for k, m in enumerate(empty.machines)}
     machines = len(empty.machines)
@@ -111,7 +111,7 @@ def behind(empty: JitInstance, rest: Mapping[str, Sending], slot: int) -> dict[s
 
 
 def certified(instance: JitInstance, rest: Mapping[str, Sending], slot: int, load: Load) -> Certificate:
-    """A plan that claims no optimum, checked against the data of the rest."""
+    """Return the certificate of a plan without a claim of optimality, checked against the remainder."""
     grid = make_grid(instance, 1.0, "elastic")
     place = {name: k for k, name in enumerate(instance.transfer_names)}
     runs = np.array([(place[name], *run) for name, s in rest.items() for run in s.runs], np.int64).reshape(-1, 4)

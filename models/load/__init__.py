@@ -1,1 +1,1 @@
-"""Load partition: which node processes which items."""
+"""Load partition: assignment of items to the nodes that process them."""

@@ -1,4 +1,4 @@
-"""The paper's algorithm 1, and every evaluation judged by the true speeds."""
+"""Algorithm 1 of the paper, and a comparison of all evaluations at the true speeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Algorithm1", "algorithm1", "compare"]
 
 @dataclass(frozen=True)
 class Algorithm1:
-    """What algorithm 1 does: (N, N) moves, (N,) loads after, exact cost in seconds."""
+    """Result of algorithm 1: moves (N, N), loads after the moves (N,), exact cost in seconds."""
 
     moves: Integers
     after: Integers
@@ -34,15 +34,15 @@ class Algorithm1:
 
     @property
     def moved_items(self) -> int:
-        """Items that change their node."""
+        """Number of moved items."""
         return int(self.moves.sum())
 
 
 def algorithm1(instance: LoadPartitionInstance, capacity: Sequence[float | Fraction] | Floats) -> Algorithm1:
-    """Move ``min(excess, deficit)`` from any node above its target to any below, until none is left.
+    """Repeat: move ``min(excess, deficit)`` from a node above its target to a node below, until all are at target.
 
-    The paper leaves "any" open; here it is the first in the instance's order. Targets are those of the model
-    (largest remainder), so that both end with the same loads.
+    The paper does not specify the order; here both nodes are the first in the order of the instance. Targets are those
+    of the model (largest remainder), so both methods end with the same loads.
     """
     view = instance.arrays
     targets = largest_remainder(capacity, int(view.load.sum()))
@@ -61,12 +61,12 @@ def algorithm1(instance: LoadPartitionInstance, capacity: Sequence[float | Fract
 
 
 def compare(instance: LoadPartitionInstance, *, engine: EngineName = "network") -> pd.DataFrame:
-    """Finish times at the true speeds under each evaluation; least moved cost beside algorithm 1.
+    """Compare finish times at the true speeds under each evaluation, for algorithm 1 and for the model.
 
     Raises
     ------
     ModelError
-        The instance has no true speeds, or no evaluation has its figures.
+        The instance has no true speeds, or has no data for any evaluation.
     """
     import pandas as pd
 

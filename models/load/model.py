@@ -1,22 +1,22 @@
-r"""Which node processes which items, so that all finish together and as little as possible is moved?
+r"""Which node processes which items, so that all nodes finish together and moves are cheapest?
 
-Items lie on nodes (a block may have replicas on several). Capacities say how fast each node is; they come from
-one of three evaluations that exchange without touching the model. ``targets``: each node gets its share of the items by
-capacity, rounded to integers, and moving costs least. ``makespan``: the last node finishes as early as possible with
-indivisible items, and among those partitions the moves are cheapest.
+Items are stored on nodes (a block may have replicas on several nodes). The capacity of a node is its speed; it comes
+from one of several evaluations, independent of the model. ``targets``: each node gets its share of the items by
+capacity, rounded to integers, at minimum moving cost. ``makespan``: the last node finishes as early as possible with
+indivisible items; among these partitions, moving cost is minimised.
 
-An item that is processed where it lies costs nothing; one that moves costs the seconds of the link, or the usual
-seconds where there is none. Costs are exact: rational numbers in their largest common unit.
+An item that is processed where it is stored costs nothing. A moved item costs the seconds of the link, or a default
+number of seconds without a link. Costs are exact: rational numbers in their largest common unit.
 
-The matrix is a node-arc incidence matrix (totally unimodular): whole items move without integer programming.
+The matrix is a node-arc incidence matrix (totally unimodular), so flows are integral without integer programming.
 With ``level="node"`` replicas are not used, and ``targets`` is the paper's problem: only nodes above their target
-send, only nodes below receive, so that the least volume moves.
+send, only nodes below receive, so the moved volume is minimal.
 
-A changed model is solved as it is stated: ``x[b,h,n]`` items of block b go from holder h to node n. Own rows bind in
-every stage. ``group``: every item of a block is processed once; ``node``: a node gets its target. Under ``makespan``
-``finish`` says :math:`z_i \le u_i + \sum_s y_s (u_{is} - u_{i,s-1})`, where node i ends :math:`u_{is}` items by the
-s-th finish time: the stage ``makespan`` counts how many finish times pass after the least makespan of the unchanged
-model before the last node ends (0: as early as without changes), the stage ``moved`` the seconds of all moves.
+A changed model is an integer program: ``x[b,h,n]`` items of block b go from holder h to node n. User-written
+constraints hold in every stage. ``group``: every item of a block is processed once; ``node``: a node gets its target.
+Under ``makespan``, ``finish`` is :math:`z_i \le u_i + \sum_s y_s (u_{is} - u_{i,s-1})`, where node i finishes
+:math:`u_{is}` items by the s-th finish time. The stage ``makespan`` counts the finish times after the least makespan
+of the unchanged model until the last node ends (0: no later), the stage ``moved`` sums the seconds of all moves.
 
 Source: Hu, Zhu, Liu, Wang, algorithm 1 (targets); cost, replicas and makespan are ours. The CPU-load formula is
 reconstructed.
@@ -58,16 +58,16 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
     instance
         Nodes, items, move costs.
     capacity
-        How a node's capacity is evaluated; a function of the node is taken as well.
+        Evaluation of a node's capacity: a name, or a function of the node.
     objective
         ``targets`` or ``makespan``.
     level
-        ``node``: items are processed where they lie or moved from there. ``item``: a replica serves as well.
+        ``node``: use only the first copy of each block. ``item``: also use replicas.
 
     Raises
     ------
     ModelError
-        A node lacks the figure that the evaluation reads, a capacity is negative, or all are zero.
+        A node lacks the data of the evaluation, a capacity is negative, or all are zero.
     """
 
     capacity: Capacity = "configuration"
@@ -152,22 +152,22 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
 
     @cached_property
     def capacities(self) -> tuple[Fraction, ...]:
-        """N capacities, exact."""
+        """Exact capacities of the N nodes."""
         return capacities(self.instance.nodes, self.capacity)
 
     @cached_property
     def total(self) -> int:
-        """Items in all."""
+        """Total number of items."""
         return int(self.instance.arrays.count.sum())
 
     @cached_property
     def targets(self) -> Integers:
-        """(N,) items of each node by its quota."""
+        """(N,) target number of items of each node: its quota by capacity, rounded."""
         return largest_remainder(self.capacities, self.total)
 
     @cached_property
     def partition(self) -> PartitionNetwork:
-        """The network with what its arcs mean."""
+        """The network, with the meaning of its arcs."""
         groups = Groups.of(self.instance.arrays, replicas=self.level == "item")
         most = least_makespan_loads(self.capacities, self.total)[1] if self.objective == "makespan" else None
         one_way = most is None and self.level == "node"  # the paper's problem
@@ -255,7 +255,7 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         return {"bound": plain(bound), "exact_bound_s": bound, "gap": gap}
 
     def _rounded(self, outcome: Outcome, seconds: Fraction) -> dict[str, Any]:
-        """The proven status if costs had to be rounded and the flow is not the cheapest by exact costs."""
+        """Return status and bound if costs were rounded and the flow is not proven optimal for the exact costs."""
         units = self.partition.units
         assert outcome.bound is not None
         least = max(units.unit * int(outcome.bound) - units.error * self.total, Fraction(0))
@@ -267,7 +267,7 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         }
 
     def _node_prices(self, prices: dict[str, list[Fraction]]) -> dict[str, Fraction] | None:
-        """What another item costs at each node, in seconds: the proof that nothing moves for less."""
+        """Return the exact dual of each node, in seconds per additional item: the proof of minimum cost."""
         if not prices:
             return None
         found = prices["node"]

@@ -1,4 +1,4 @@
-"""How fast a node is, by three evaluations; integer targets; the least makespan, all exact."""
+"""Evaluations of node capacity, integer targets, and the least makespan; all exact."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["EVALUATIONS", "capacities", "largest_remainder", "least_makespan_loa
 
 
 def by_configuration(node: LoadNode) -> Fraction:
-    """Computing power by the processor's configuration."""
+    """Capacity from the configuration of the processor."""
     if node.configuration is None:
         raise ModelError(f"node {node.name!r} has no configuration; give it, or evaluate by cpu_load or history")
     return rational(node.configuration)
 
 
 def by_cpu_load(node: LoadNode) -> Fraction:
-    """``min(1, CpuFree / CpuReq)``, 1 is best (reconstructed: the paper's formula is lost)."""
+    """Capacity ``min(1, CpuFree / CpuReq)``; 1 is best (our reconstruction of the paper's formula)."""
     if node.cpu_free is None:
         raise ModelError(f"node {node.name!r} has no cpu_free; give it, or evaluate by configuration or history")
     return min(Fraction(1), rational(node.cpu_free) / rational(node.cpu_required))
 
 
 def by_history(node: LoadNode) -> Fraction:
-    """Items per second over all past runs."""
+    """Capacity from past runs: items per second over all of them."""
     if not node.history:
         raise ModelError(f"node {node.name!r} has no run history; run it once, or evaluate by configuration")
     items, seconds = (rationals(figures) for figures in zip(*((r.items, r.seconds) for r in node.history), strict=True))
@@ -41,7 +41,7 @@ def by_history(node: LoadNode) -> Fraction:
 
 
 def by_performance(node: LoadNode) -> Fraction:
-    """Performance as the node information service says it, whatever evaluation made it."""
+    """Capacity as reported by the node information service, from any evaluation."""
     if node.performance is None:
         raise ModelError(f"node {node.name!r} has no performance; give it, or evaluate by configuration or history")
     return rational(node.performance)
@@ -58,9 +58,9 @@ EVALUATIONS: dict[str, Callable[[LoadNode], float | Fraction]] = {
 def capacities(
     nodes: Sequence[LoadNode], evaluation: str | Callable[[LoadNode], float | Fraction]
 ) -> tuple[Fraction, ...]:
-    """N capacities, exact: a figure is the rational number that its decimal text writes.
+    """Return the exact capacities of N nodes: the rational numbers of the decimal texts.
 
-    Raises `ModelError`: unknown evaluation, a missing figure, a capacity that is negative or not finite, or only zeros.
+    Raises `ModelError` for an unknown evaluation, missing data, a negative or infinite capacity, or only zeros.
     """
     if isinstance(evaluation, str):
         if evaluation not in EVALUATIONS:
@@ -76,7 +76,7 @@ def capacities(
 
 
 def largest_remainder(capacity: Sequence[float | Fraction] | Floats, total: int) -> Integers:
-    """(N,) integer targets that sum to ``total``: quotas rounded down, the rest to the largest remainders."""
+    """Return integer targets, (N,), with sum ``total``: quotas rounded by the largest remainder method."""
     exact = rationals(capacity)
     whole = sum(exact)
     quotas = [c * total / whole for c in exact]
@@ -88,10 +88,10 @@ def largest_remainder(capacity: Sequence[float | Fraction] | Floats, total: int)
 
 
 def least_makespan_loads(capacity: Sequence[float | Fraction] | Floats, total: int) -> tuple[Fraction, Integers]:
-    """Least time T by which all items can be done, and (N,) how many items each node can end by T.
+    """Return the least makespan T, and the number of items that each node can finish by T, (N,).
 
-    In every partition some node takes at least its quota, so rounding quotas down is within T; the few items
-    left go one by one to where they end first.
+    In every partition some node gets at least its quota, so quotas rounded down finish by T. Each of the few remaining
+    items goes to the node that finishes it first.
     """
     exact = rationals(capacity)
     whole = sum(exact)

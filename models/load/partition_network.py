@@ -1,8 +1,8 @@
-"""The network of load partition: groups of items, the nodes that hold them, the nodes that process them.
+"""The flow network of load partition: groups of items, their holders, and the nodes that process them.
 
-An item leaves its group through a holder and stays there, goes to another node along a link, or goes through ``usual``
-at the cost of moves without a link: an arc per node instead of one per pair. A holder with a link that is more
-expensive than usual has an arc to every node instead, so that nothing undercuts that link.
+An item goes from its group to a holder. Then it stays there, moves to another node along a link, or moves through
+``usual`` at the default cost: one arc per node instead of one per pair. A holder with a link that costs more than the
+default has an arc to every node instead, so that no path is cheaper than that link.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from flowlex.instances.load import LoadPartitionArrays, LoadPartitionInstance
 
 __all__ = ["Groups", "PartitionNetwork", "build_network", "moved_cost", "moves_of", "sending_nodes"]
 
-#: Costs along any path of the network stay below this, far enough from 64 bits for every engine.
+#: Upper bound on the cost of any path of the network, so that no engine overflows 64 bits.
 _LONGEST_PATH = 2**59
-#: Costs that floating-point engines hold exactly.
+#: Largest cost that floating-point engines represent exactly.
 _FLOATS = 2**53 - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Items that lie on the same nodes: (B,) group of each block, (K,) first block, (K, N) holders, (K,) items."""
+    """Groups of items with equal holders: group of each block (B,), first block (K,), holders (K, N), items (K,)."""
 
     of_block: Integers
     first: Integers
@@ -41,9 +41,9 @@ class Groups:
 
     @classmethod
     def of(cls, view: LoadPartitionArrays, *, replicas: bool) -> Groups:
-        """Group blocks by their holders, or by the node that they lie on where replicas are not used."""
+        """Group blocks by their holders, or by their first node if replicas are not used."""
         if replicas:
-            # Rows as strings of bytes: sorting those is a hundred times quicker than sorting rows of an array.
+            # View rows as byte strings: sorting these is a hundred times faster than sorting rows of an array.
             packed = np.ascontiguousarray(np.packbits(view.holds, axis=1))
             rows = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
             _, first, group = np.unique(rows, return_index=True, return_inverse=True)
@@ -58,23 +58,23 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class PartitionNetwork:
-    """The network, and what its arcs mean."""
+    """The network, and the meaning of its arcs."""
 
     network: FlowNetwork
     groups: Groups
-    # units, seconds: The costs that an arc may have, as integers for the engines and exact; these differ where the
-    # exact ones have no common unit that 64 bits hold
+    # possible arc costs: integers for the engines, and exact; the integers are rounded if no common unit fits into 64
+    # bits
     units: InUnits
     seconds: tuple[Fraction, ...]
-    cost: Integers  # (A,) place in ``seconds`` of the cost of every arc
+    cost: Integers  # (A,) index in ``seconds`` of the cost of every arc
     take: tuple[Integers, Integers]  # group and holder of every arc ``take``
-    link: tuple[Integers, Integers]  # ends of every arc ``link``
-    # senders, receivers: Nodes of the arcs ``send`` and ``receive``
+    link: tuple[Integers, Integers]  # source and target of every arc ``link``
+    # nodes of the arcs ``send`` and ``receive``
     senders: Integers
     receivers: Integers
 
     def prices(self, flow: Integers, duals: Integers) -> tuple[bool, list[Fraction]]:
-        """Whether prices prove that the flow has the least exact cost, and those prices: seconds by node."""
+        """Return whether duals prove the flow optimal for the exact costs, and the duals of all nodes in seconds."""
         unit = self.units.unit
         if self.units.exact:
             return True, [unit * price for price in duals.tolist()]
@@ -83,12 +83,12 @@ class PartitionNetwork:
         start = np.array([round(price * unit * per_s) for price in duals.tolist()], object)
         try:
             found = exact_potentials(self.network, flow, start, exact)
-        except EngineError:  # rounding hid a cheaper way
+        except EngineError:  # not optimal for the exact costs
             return False, [unit * price for price in duals.tolist()]
         return True, [Fraction(price, per_s) for price in found.tolist()]
 
     def parts(self, flow: Integers, count: Integers) -> tuple[Integers, Integers, Integers]:
-        """Block, node and items of what is processed where, from a flow and the (B,) items of each block."""
+        """Decompose a flow: block, node and items of each part; ``count``, (B,), are the items of each block."""
         arcs = self.network.split_arcs(flow)
         sent, received, usual = _matched(arcs["send"], arcs["receive"])
         nodes = np.arange(self.groups.holds.shape[1])
@@ -107,7 +107,7 @@ class PartitionNetwork:
 
 
 def _matched(one: Integers, other: Integers) -> tuple[Integers, Integers, Integers]:
-    """Amounts of equal sums laid side by side: which of one meets which of the other, and how much of it."""
+    """Match two lists of amounts with equal sums in order: index in each list, and amount of each match."""
     first, second = np.cumsum(one), np.cumsum(other)
     ends = np.union1d(first, second)
     ends = ends[ends > 0]
@@ -115,7 +115,7 @@ def _matched(one: Integers, other: Integers) -> tuple[Integers, Integers, Intege
 
 
 def _summed(block: Integers, node: Integers, items: Integers) -> tuple[Integers, Integers, Integers]:
-    """One entry per block and node, ordered by both."""
+    """Sum items by block and node; sorted by both."""
     pairs, place = np.unique(np.stack([block, node], axis=1), axis=0, return_inverse=True)
     total = np.zeros(len(pairs), np.int64)
     np.add.at(total, place.reshape(-1), items)
@@ -133,9 +133,9 @@ def build_network(
 ) -> PartitionNetwork:
     """Build the network.
 
-    ``targets``: (N,) items that each node must process; not read when ``most`` is given. ``most``: (N,) most items that
-    each node may process. ``one_way``: nodes above their target only send, the others only receive (the paper's
-    problem). ``rows``: names of the model's equations.
+    ``targets``: (N,) items that each node must process, unless ``most`` is given. ``most``: (N,) upper bounds on the
+    items of each node. ``one_way``: nodes above their target only send, the others only receive (the paper's problem).
+    ``rows``: names of the model's equations.
     """
     view, size = instance.arrays, len(instance.nodes)
     sends, receives = sending_nodes(view, targets if one_way else None)
@@ -149,7 +149,7 @@ def build_network(
 
     names = np.array([node.name for node in instance.nodes], object)
     net = NetworkBuilder(instance.name, rows=rows)
-    blocks = [instance.blocks[b].name for b in groups.first.tolist()]  # a group is named after its first block
+    blocks = [instance.blocks[b].name for b in groups.first.tolist()]  # name groups by their first block
     of_group = net.nodes("group", len(groups.items), supply=groups.items, labels=blocks)
     of_holder = net.nodes("holder", size, labels=names)
     usual = net.nodes("usual", 1)
@@ -164,7 +164,7 @@ def build_network(
         end = net.nodes("end", 1, supply=-int(groups.items.sum()))
         net.arcs("finish", of_node, end, upper=most, labels=names)
     network = net.build(unit=units.unit)
-    place = np.zeros(network.arc_count, np.int64)  # the first of all seconds is 0
+    place = np.zeros(network.arc_count, np.int64)  # seconds[0] is 0
     place[network.arc_blocks["link"].slice] = view.cost[source, target]
     place[network.arc_blocks["send"].slice] = view.usual
     ends = (group, holder), (source, target), senders, receivers
@@ -172,7 +172,7 @@ def build_network(
 
 
 def sending_nodes(view: LoadPartitionArrays, targets: Integers | None) -> tuple[Booleans, Booleans]:
-    """(N,) nodes that may send, and that may receive: those above their target and the others; all without targets."""
+    """Return which nodes may send, (N,), and may receive, (N,): those above target and the others; else all."""
     if targets is None:
         return np.ones(len(view.load), bool), np.ones(len(view.load), bool)
     above = np.greater(view.load, targets)
@@ -180,7 +180,7 @@ def sending_nodes(view: LoadPartitionArrays, targets: Integers | None) -> tuple[
 
 
 def moves_of(view: LoadPartitionArrays, groups: Groups, parts: tuple[Integers, Integers, Integers]) -> Integers:
-    """(N, N) items moved: what is processed where it does not lie comes from its first cheapest holder."""
+    """Return the moves, (N, N): items processed on a node that does not hold them come from the cheapest holder."""
     moves = np.zeros(view.cost.shape, np.int64)
     block, node, items = parts
     away = ~groups.holds[groups.of_block[block], node]
@@ -191,7 +191,7 @@ def moves_of(view: LoadPartitionArrays, groups: Groups, parts: tuple[Integers, I
 
 
 def moved_cost(view: LoadPartitionArrays, moves: Integers) -> Fraction:
-    """Exact seconds of moves."""
+    """Return the exact cost of all moves, in seconds."""
     pairs = np.nonzero(moves)
     terms = zip(moves[pairs].tolist(), view.cost[pairs].tolist(), strict=True)
     return sum((items * view.seconds[place] for items, place in terms), Fraction(0))

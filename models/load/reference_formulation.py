@@ -1,8 +1,8 @@
-"""Load partition as it is stated: items of each block from a holder to a node, rows by name, objectives in order.
+"""Load partition as an integer program: items of each block by holder and node, named constraints, ordered objectives.
 
-``x[b,h,n]`` items of block b, taken from holder h, are processed on node n. Under ``makespan``, ``late[s]`` is 1 where
-the last node ends after the s-th finish time: the times at which a node can end, from the least makespan up. The first
-stage minimises the sum of ``late``, the second the seconds of all moves.
+``x[b,h,n]`` items of block b, taken from holder h, are processed on node n. Under ``makespan``, ``late[s]`` is 1 if the
+last node ends after the s-th finish time; finish times are all times from the least makespan at which a node can end.
+The first stage minimises the sum of ``late``, the second the seconds of all moves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flowlex.models.statement.variable_labels import Index
 
 __all__ = ["Shipped", "state"]
 
-#: More columns than this are refused.
+#: Largest number of columns of the statement.
 LARGEST = 500_000
 _NEEDED = {
     "group": "items would be lost, or processed twice",
@@ -44,12 +44,12 @@ def state(
     replicas: bool,
     rows: Collection[str],
 ) -> Statement:
-    """The statement.
+    """Build the statement.
 
-    ``targets``: (N,) items that each node must process; None: the least makespan comes first. ``capacity``: n
-    capacities. ``replicas``: whether items may be taken from every holder of their block, not only from the first.
-    ``rows``: names of the model's equations. Raises `ModelError`: there are too many variables, or move costs have no
-    common unit that is exact in a program.
+    ``targets``: (N,) items that each node must process; None: minimise the makespan first. ``capacity``: N capacities.
+    ``replicas``: items may be taken from every holder of their block, not only from the first. ``rows``: names of the
+    model's equations. Raises `ModelError` if there are too many variables, or if move costs have no common unit that
+    floats represent exactly.
     """
     view, size = instance.arrays, len(instance.nodes)
     sends, receives = sending_nodes(view, None if replicas else targets)
@@ -82,7 +82,7 @@ def state(
 
 
 def _makespan(s: Statement, on_node: Expression, capacity: Sequence[Fraction], total: int, nodes: Any) -> Stage:
-    """Rows and stage of the makespan."""
+    """Add the constraints of the makespan and return its stage."""
     least, most = least_makespan_loads(capacity, total)
     most = np.minimum(most, total)
     _limited(sum(total - int(n) for n, c in zip(most, capacity, strict=True) if c), "finish times")
@@ -110,7 +110,7 @@ def _limited(columns: int, what: str) -> None:
 
 @dataclass(frozen=True)
 class Shipped:
-    """Read values of the statement: block, node and items of each part, (N, N) moves, and whether items split."""
+    """Values of the statement: block, node and items of each part, moves (N, N), and whether items are fractional."""
 
     parts: tuple[Integers, Integers, Integers]
     moves: Integers
@@ -118,7 +118,7 @@ class Shipped:
 
     @classmethod
     def of(cls, index: Index, x: Floats, nodes: int) -> Shipped:
-        """Items are rounded to integers."""
+        """Convert values of ``x``, rounded to integers."""
         items = np.rint(x).astype(np.int64)
         used = np.flatnonzero(items)
         block, holder, node = (index.codes[level][used] for level in ("block", "holder", "node"))

@@ -1,4 +1,4 @@
-"""A partition: the items of each node, the moves, and when each node ends."""
+"""A partition: the items of each node, the moves, and the finish times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["PartitionSolution", "finish_times"]
 
 
 def finish_times(after: Integers, speed: Floats) -> Floats:
-    """(N,) time each node needs: items over speed; zero without items, infinite at speed zero."""
+    """Return the time of each node, (N,): items over speed; 0 without items, infinite at speed 0."""
     finish = np.full(len(after), np.inf)
     np.divide(after, speed, out=finish, where=speed > 0)
     finish[after == 0] = 0.0
@@ -32,22 +32,22 @@ def finish_times(after: Integers, speed: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionSolution(Solution):
-    """Who processes what. The objective is the moved cost in seconds.
+    """An assignment of items to nodes. The objective is the cost of moves in seconds.
 
     Attributes
     ----------
     capacity
-        (N,) as evaluated.
+        (N,) capacity by the chosen evaluation.
     before, after
-        (N,) items that lie on each node; items it processes.
+        (N,) items stored on each node; items that it processes.
     parts
-        (P,) block, node and items of what is processed where, ordered by block and node; None without an answer.
+        (P,) block, node and number of items of each part, sorted by block and node; None without a solution.
     moves
-        (N, N) items moved from each node to each other.
+        (N, N) items moved between each pair of nodes.
     exact_objective_s, exact_bound_s
-        Objective and bound as the rational numbers that they are; None without.
+        Objective and bound as exact rational numbers; None if there are none.
     node_price
-        Exact seconds that another item costs at each node; None where the engine gives no duals.
+        Exact dual of each node, in seconds per additional item; None if the engine returns no duals.
     """
 
     row_name: ClassVar[str] = "node"
@@ -64,7 +64,7 @@ class PartitionSolution(Solution):
 
     @property
     def share(self) -> Integers | None:
-        """(B, N) items of each block that each node processes; None without an answer."""
+        """(B, N) items of each block that each node processes; None without a solution."""
         if self.parts is None:
             return None
         block, node, items = self.parts
@@ -79,12 +79,12 @@ class PartitionSolution(Solution):
 
     @property
     def finish(self) -> Floats:
-        """(N,) expected finish: items over capacity (seconds when the capacity is a speed)."""
+        """(N,) expected finish time: items over capacity (seconds if the capacity is a speed)."""
         return finish_times(self.after, self.capacity)
 
     @property
     def true_finish(self) -> Floats | None:
-        """(N,) seconds at the true speeds; None when the instance does not have them all."""
+        """(N,) finish time at the true speeds, seconds; None if the instance lacks one of them."""
         speeds = [node.true_items_per_s for node in self.source.nodes]
         if any(speed is None for speed in speeds):
             return None
@@ -92,7 +92,7 @@ class PartitionSolution(Solution):
 
     @property
     def moved_items(self) -> int:
-        """Items that change their node."""
+        """Number of moved items."""
         return int(self.moves.sum())
 
     def _columns(self) -> dict[str, Any]:
@@ -146,29 +146,29 @@ class PartitionSolution(Solution):
         return {"items": self.targets, "moves": moves, "blocks": blocks}
 
     def to_dict(self, *, duals: bool = True) -> dict[str, Any]:
-        """The solution file, with objective and bound as text where no float is the number."""
+        """Return the solution file, with objective and bound as text if no float is exact."""
         exact = {"objective": self.exact_objective_s, "bound": self.exact_bound_s}
         stated = {name: written(value) for name, value in exact.items() if value is not None}
         return super().to_dict(duals=duals) | stated
 
     def _moved(self) -> Iterator[tuple[int, int, int]]:
-        """From which node to which how many items move."""
+        """Yield source, target and number of items of every move."""
         for h, n in np.argwhere(self.moves).tolist():
             yield h, n, int(self.moves[h, n])
 
     def _seconds(self, source: int, target: int) -> Fraction:
-        """What moving one item takes."""
+        """Return the seconds to move one item."""
         each: tuple[Fraction, ...] = self.source.arrays.seconds
         return each[int(self.source.arrays.cost[source, target])]
 
     def _proof(self) -> dict[str, Any]:
-        """Dual values by node; see `flowlex.validation.certificates.load`."""
+        """Return dual values by node; see `flowlex.validation.certificates.load`."""
         if self.node_price is None:
             return {}
         return {"node_price_s": {name: text(price) for name, price in self.node_price.items()}}
 
     def _draw(self, ax: Axes | None) -> Axes:
-        """Items per node before and after, with the expected finish above each bar."""
+        """Plot items per node before and after, with the expected finish time above each bar."""
         axes, place = axes_for(ax, 6 + 0.2 * len(self.before), 4.5), np.arange(len(self.before))
         if 2 * len(place) > MOST_BARS:
             for items, colour, label in ((self.before, GREY, "before"), (self.after, BLUE, "after")):

@@ -1,1 +1,1 @@
-"""Pod placement: which pod runs on which node and card, and how even is the load."""
+"""Pod placement: assign pods to nodes and cards by priority, with balanced loads."""

@@ -1,4 +1,4 @@
-"""Phase 1 of pod placement: as many pods as possible of each level, the most important first.
+"""Phase 1 of pod placement: admit as many pods as possible of each level, the most important first.
 
 Every policy of `flowlex.models.pods.search.placement_policies` places the pods once, so no baseline admits more. Ruin
 and recreate improves the best placement. Prices of node classes bound how many more pods there can be. If the program
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Admission", "Admitting", "remaining"]
 
-#: Share of the time that admission may use, where time is limited.
+#: Share of a time limit that admission may use.
 _SHARE = 0.6
 #: Share of that time for first placements, so that most is left to improve the best; and the policies tried first.
 _FIRST_SHARE, _PROMISING = 0.25, ("fgd", "gpu-packing", "first-fit")
-#: Steps of ruin and recreate per pod that is to be placed, at least and at most; and of one call.
+#: Steps of ruin and recreate per pod to place, least and most steps in total, and steps of one call.
 _STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 300, 5_000, 500_000, 10_000
-#: Up to so many columns (pod on node) patterns and the integer program follow at once: they are faster than the search.
+#: Largest number of columns (pod on node) for which patterns and the integer program replace the slower search.
 _TINY = 150
 #: Nodes of the search tree of one integer program.
 NODES = 3_000
@@ -44,25 +44,24 @@ NODES = 3_000
 
 @dataclass(frozen=True)
 class Admission:
-    """What phase 1 found."""
+    """The result of phase 1."""
 
-    # admitted, most: by level, most important first: worth of the pods placed, and the proven most given the levels
-    # above
+    # admitted, most: by level, most important first: value of the placed pods, and a proven upper bound
     admitted: tuple[int, ...] = ()
     most: tuple[int, ...] = ()
-    prices: dict[int, Prices] = field(default_factory=dict)  # by level, what proves ``most``, where prices do
-    # A placement that has them; None without an answer, with the outcome that says why in ``failed``
+    prices: dict[int, Prices] = field(default_factory=dict)  # by level, the dual multipliers that prove ``most``
+    # The placement; None if none was found, with the reason in ``failed``
     cluster: Cluster | None = None
     failed: Outcome | None = None
 
     @property
     def proven(self) -> bool:
-        """Whether nothing more can be placed."""
+        """Whether the admission is proven optimal."""
         return self.most == self.admitted
 
 
 def remaining(options: SolveOptions, until: float | None, steps: int = NODES) -> SolveOptions:
-    """The options with what is left of the time limit, bounded work, and proven optima asked for."""
+    """Return the options with the remaining time, limited work, and gap 0."""
     limit = None if until is None else max(0.1, until - processor_seconds())
     return replace(options, gap=0.0, time_limit_s=limit, max_steps=options.max_steps or steps)
 
@@ -76,9 +75,9 @@ class Admitting:
     bounds: Relaxation
     engine: EngineName
     options: SolveOptions
-    direct: int  # columns up to which the integer program over nodes is used
-    kinds: int  # kinds of pods up to which patterns of nodes are used
-    # Is told of answers on the way, with ``often`` in loops
+    direct: int  # largest number of columns for the integer program over nodes
+    kinds: int  # largest number of kinds of pods for node patterns
+    # Callback for intermediate solutions, called with ``often`` in loops
     better: Callable[..., None] = lambda first, *, often=False: None
 
     def __post_init__(self) -> None:
@@ -97,7 +96,7 @@ class Admitting:
 
     @property
     def late(self) -> bool:
-        """Whether the time of this phase is over."""
+        """Whether the time limit of this phase is reached."""
         return self.until is not None and processor_seconds() >= self.until
 
     @property
@@ -110,7 +109,7 @@ class Admitting:
         return self.levels.total(cluster.node >= 0)
 
     def run(self) -> Admission:
-        """Place, improve, bound, and close what is left."""
+        """Place, improve and bound, then close the remaining gap."""
         start = running_cluster(self.view, cards=self.builder.cards, all_of_it=False)
         best = None if start is None else self._first(start)
         most = list(self.wanted)
@@ -118,7 +117,7 @@ class Admitting:
             self.better(lambda: self._result(best, most))
             found = self.count(best)
             most = self._bound(found)
-            kinds = len(self.builder.groups.count)  # patterns of pods that are all unlike go nowhere else
+            kinds = len(self.builder.groups.count)  # with many different pods, patterns do not help
             patterned = not self.small and 2 * kinds <= len(self.view.cpu) and kinds <= self.kinds
             at_once = patterned or self.builder.columns <= min(_TINY, self.direct)
             if found != tuple(most) and not (self.late or at_once):
@@ -152,7 +151,7 @@ class Admitting:
         return best
 
     def _bound(self, found: tuple[int, ...]) -> list[int]:
-        """The most of each level, given what was found of those above."""
+        """Upper bound of each level, given the values ``found`` of the levels above."""
         most: list[int] = []
         for level, (number, wanted) in enumerate(zip(found, self.wanted, strict=True)):
             self.prices.pop(level, None)
@@ -167,7 +166,7 @@ class Admitting:
         return most
 
     def _improve(self, cluster: Cluster, most: list[int]) -> Cluster:
-        """Ruin and recreate until the bounds are met or the steps are used."""
+        """Run ruin and recreate until the bounds or the limit of steps are reached."""
         from flowlex.models.pods.search.ruin_and_recreate import recreate
 
         view, state = self.view, SearchState.of(cluster)
@@ -197,7 +196,7 @@ class Admitting:
         return state.cluster(cluster)
 
     def _exactly(self, cluster: Cluster | None, most: list[int]) -> Admission:
-        """Class by class with patterns of nodes, then, where it is small, with the integer program over nodes."""
+        """Close the gap level by level with node patterns, then, for small programs, with the integer program."""
         builder, large, kept, shown = self.builder, not self.small, list[int](), dict[int, Prices]()
         for k in range(len(self.levels.keys)):
             before = cluster
@@ -225,11 +224,11 @@ class Admitting:
                 most[k] = max(self.count(cluster)[k], bound)
             assert cluster is not None
             short = large and self.count(cluster)[k] < most[k] and not self.late
-            if cluster is not before or short:  # bounds of later levels held for other numbers above
+            if cluster is not before or short:  # bounds of later levels depend on the values above
                 cluster = self._improve(cluster, most)
                 most[k + 1 :] = self._bound(self.count(cluster))[k + 1 :]
             kept.append(self.count(cluster)[k])
-        if cluster is None:  # nothing is to be placed, but what runs has to be packed
+        if cluster is None:  # there is nothing to place, but running pods must be packed
             program, x = builder.program(self.name)
             program.minimize(x.sum() * 0.0)
             outcome = solve(program, self.engine, remaining(self.options, self.until))

@@ -1,4 +1,4 @@
-"""Phase 2 of pod placement: even loads with a proven bound, by annealing from above and programs from below."""
+"""Phase 2 of pod placement: balance the loads by annealing (upper bound) and mathematical programs (lower bound)."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ __all__ = ["BalanceOutcome", "BalanceProof", "Balancing", "settled_tangents", "t
 #: First tangent points, in percent of a node's capacity.
 _TANGENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 MAX_ROUNDS = 40
-#: Columns up to which an exported program of phase 2 is made exact.
+#: Largest number of columns for which an exported program of phase 2 gets exact tangents.
 _EXPORTED = 1_500
 
 
 @dataclass(frozen=True, eq=False)
 class BalanceProof:
-    """What proves a bound of the balance."""
+    """The proof of a lower bound of the balance."""
 
-    straight: tuple[tuple[float, float, Prices], ...] = ()  # prices of resources, and the means between which they hold
-    # patterns, of: prices of groups of pods, and the (P,) group of each pod
+    straight: tuple[tuple[float, float, Prices], ...] = ()  # (low, high, multipliers): intervals of the mean load
+    # patterns, of: multipliers of groups of pods, and the (P,) group of each pod
     patterns: tuple[PodPrices, ...] = ()
     of: Integers = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
 
 
 @dataclass(frozen=True)
 class BalanceOutcome:
-    """An outcome, the cluster it leaves, and what proves the bound."""
+    """An outcome, its cluster, and the proof of its bound."""
 
     outcome: Outcome
     cluster: Cluster
@@ -55,17 +55,17 @@ class BalanceOutcome:
 
 
 def tangents(size: int) -> list[Floats]:
-    """The first tangent points of ``size`` loads."""
+    """Return the initial tangent points for ``size`` loads."""
     return [np.full(size, sign * a) for a in _TANGENTS for sign in (1, -1)[: 1 + (a > 0)]]
 
 
 def settled_tangents(
     instance: PodInstance, builder: PlacementProgram, measure: Measure, cluster: Cluster, admitted: Sequence[int]
 ) -> tuple[list[Floats], bool]:
-    """Tangent points with which the program of phase 2 has the optimum of the balance itself, and whether they do.
+    """Tangent points for the program of phase 2, and whether they make its optimum equal to the optimal balance.
 
-    Points are added by solving it again and again; beyond `_EXPORTED` columns there are just those of an answer,
-    and the optimum of the program is a bound.
+    Points are added by repeated solves. Beyond `_EXPORTED` columns, there are only the points of one placement, and
+    the optimum of the program is a lower bound.
     """
     phase = Balancing(instance, builder, measure, cluster, admitted)
     if not measure.curved:
@@ -78,10 +78,10 @@ def settled_tangents(
 
 @dataclass(eq=False)
 class Balancing:
-    """One run of phase 2: search for an answer, bound it by relaxations, close the gap by integer programs.
+    """One run of phase 2: search for a placement, bound it by relaxations, close the gap by integer programs.
 
-    ``best``, ``bound``: the best cluster so far, at first what phase 1 left, and the best proven bound. ``better``: is
-    told of clusters and the bound on the way, with ``often`` in loops.
+    ``best``, ``bound``: the best cluster so far (first the result of phase 1), and the best proven lower bound.
+    ``better``: callback for intermediate clusters and bounds, called with ``often`` in loops.
     """
 
     instance: PodInstance
@@ -105,7 +105,7 @@ class Balancing:
 
     @property
     def late(self) -> bool:
-        """Whether time is over, where it is limited."""
+        """Whether the time limit is reached."""
         return self.until is not None and processor_seconds() >= self.until - 0.05
 
     @property
@@ -115,24 +115,24 @@ class Balancing:
 
     @property
     def value(self) -> float:
-        """The balance of the best answer."""
+        """The balance of the best placement."""
         return self.measure.value(self.best.loads)
 
     @property
     def closed(self) -> bool:
-        """Whether bound and answer are as close as was asked for."""
+        """Whether the gap between value and bound is at most the requested one."""
         enough = max(PROVEN, self.absolute_gap, self.options.gap * self.value)
         return self.value - self.bound <= enough + 1e-11
 
     def run(self) -> BalanceOutcome:
         """Search, relax, and branch over node patterns or over pods.
 
-        Status is ``optimal`` when bound and answer meet, ``feasible`` when a gap that was asked for or a budget ended
-        the work before.
+        The status is ``optimal`` if value and bound are equal, ``feasible`` if the run stopped before, at the requested
+        gap or at a limit.
         """
         points = self._relax()
         self._decompose(points)
-        view = self.builder.view  # patterns know nothing of rules, nor of the cards that running pods use
+        view = self.builder.view  # patterns ignore rules and the cards of running pods
         ruled = len(view.rules.what) > 0 or (self.builder.cards and view.home_cards.any())
         small = len(self.builder.pairs[0]) <= self.limits.direct and (ruled or enumerable(self.instance))
         if small and not self.closed and not self.late:
@@ -165,7 +165,7 @@ class Balancing:
         return self.annealing.several(self.best, self.measure, least=self.bound, enough=enough, longer=longer)
 
     def _offer(self, cluster: Cluster) -> None:
-        """Take an answer if it is better, with its tangents."""
+        """Add the tangents of a placement, and keep it if it is better."""
         if self.measure.curved:
             self.points.append((cluster.loads - cluster.loads.mean()) * SCALE)
         if self.measure.value(cluster.loads) < self.value:
@@ -177,7 +177,7 @@ class Balancing:
         demand = Demand.of_program(self.instance, self.builder, self.admitted)
         if not len(demand.pod):
             return
-        unpriced = len(demand.pod) > self.limits.kinds  # else patterns find more than a long run of a large cluster
+        unpriced = len(demand.pod) > self.limits.kinds  # otherwise patterns find more than a long annealing run
         evened_exactly = len(self.builder.pairs[0]) <= self.limits.direct  # by the integer program that follows
         found = self._even(longer=unpriced or (not evened_exactly and self.steps < self.limits.most))
         self.best = found[0]
@@ -231,7 +231,7 @@ class Balancing:
         return points
 
     def _means(self, points: list[Floats]) -> tuple[tuple[float, float], tuple[tuple[float, float, Prices], ...]]:
-        """Between what the mean of the loads lies in whatever is at least as even as the best, and why not outside."""
+        """Interval of the mean load of all placements at least as balanced as the best, with the proof of its ends."""
         limit, means, outside = to_objective(self.value + PROVEN, self.measure, self.size), [0.0, 1.0], []
         for largest in (False, True) if self.relaxation is not None and self.measure.centred else ():
             assert self.relaxation is not None
@@ -245,7 +245,7 @@ class Balancing:
         return (means[0], means[1]), tuple(outside)
 
     def _rounds(self) -> None:
-        """Solve, add tangents where the answer lies, and solve again, until nothing moves or all is proven."""
+        """Solve the program and add tangents at its solution, until there is no progress or the gap is closed."""
         for _ in range(MAX_ROUNDS):
             limit = to_objective(self.value + PROVEN, self.measure, self.size)
             program = self.builder.balance(self.instance.name, self.measure, self.admitted, self.points, at_most=limit)
@@ -254,7 +254,7 @@ class Balancing:
             if outcome.bound is not None and math.isfinite(outcome.bound):
                 self.bound = max(self.bound, to_measure(float(outcome.bound), self.measure, self.size))
             elif outcome.status is Status.INFEASIBLE:
-                self.bound = self.value  # nothing better than the answer at hand exists
+                self.bound = self.value  # no placement is better than the best one
             cluster = None if outcome.values is None else self.builder.expand(outcome.values)
             if cluster is not None:
                 self._offer(cluster)
@@ -266,7 +266,7 @@ class Balancing:
         options = remaining(self.options, self.until, NODES if integer else 10**7)
         if not integer or not self.options.gap:
             return options
-        # The bound that suffices, as a relative gap of the program's own objective.
+        # The sufficient bound, as a relative gap of the program's objective.
         enough = max(0.0, self.value * (1 - self.options.gap))
         whole = to_objective(self.value, self.measure, self.size)
         return replace(options, gap=min(0.99, 1 - to_objective(enough, self.measure, self.size) / whole))

@@ -1,8 +1,8 @@
 """Baselines of pod placement: policies that place one pod after another, and the paper's genetic algorithm.
 
-Beside the policies, ``priority-queue`` is the paper's rule (the most important pod goes first, where it evens the loads
-out; one that does not fit waits, and the next that fits goes) and ``whole-cards`` Kubernetes without sharing (pods in
-the order of submission, whole cards, no priority; who finds no idle card stays pending).
+In addition, ``priority-queue`` is the paper's rule (the most important pod first, on the node that balances the loads
+best; a pod that does not fit waits, and the next one is tried), and ``whole-cards`` is Kubernetes without GPU sharing
+(pods in order of submission, whole cards, no priority; a pod without an idle card stays pending).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ BASELINES = (*POLICIES, "priority-queue", "whole-cards")
 
 @with_small_work
 def place(instance: PodInstance, policy: str, *, seed: int = 0) -> Cluster:
-    """Place pods by priority, then as listed, each where a baseline says (`BASELINES`); what does not fit waits.
+    """Place pods by a baseline (`BASELINES`), in order of priority, then as listed; pods that do not fit wait.
 
-    Raises `ModelError`: there is no such policy, or the running pods do not pack on their cards.
+    Raises `ModelError` if there is no such policy, or the running pods do not fit their cards.
     """
     if policy not in BASELINES:
         raise ModelError(f"there is no policy {policy!r}; there are: {', '.join(BASELINES)}")
@@ -47,7 +47,7 @@ def place(instance: PodInstance, policy: str, *, seed: int = 0) -> Cluster:
 
 
 def _whole_cards(instance: PodInstance) -> Cluster:
-    """Pods as submitted, each on the node with the best of Kubernetes' scores, alone on its cards."""
+    """Place pods in order of submission, alone on their cards, each on the node with the best Kubernetes score."""
     view, cluster = instance.arrays, packed_running(instance.arrays)
     size, whole = view.exact.card, view.exact.node.astype(np.float64)
     waiting = np.flatnonzero(view.running < 0)
@@ -68,7 +68,7 @@ def _whole_cards(instance: PodInstance) -> Cluster:
 
 
 def _kubernetes(whole: Floats, free: Floats) -> Floats:
-    """(N,) LeastAllocated and BalancedAllocation, each 0 to 100, for what would be left of cores and memory."""
+    """(N,) sum of the scores LeastAllocated and BalancedAllocation (0 to 100 each) for remaining cores and memory."""
     left = free / whole
     points: Floats = np.floor(100 * left).sum(axis=1) // 2 + np.floor(100 * (1 - np.abs(left[:, 0] - left[:, 1]) / 2))
     return points
@@ -78,11 +78,10 @@ def _kubernetes(whole: Floats, free: Floats) -> Floats:
 def compare(
     instance: PodInstance, *, engine: EngineName = "highs", time_limit_s: float = 60.0, seed: int = 0
 ) -> pd.DataFrame:
-    """Admitted pods, balance and seconds of the proven optimum and of every baseline.
+    """Compare admitted pods, balance and seconds of the optimum and of every baseline.
 
-    Balances compare at equal admission only: beside each stands the least that was found for the same pods
-    (``sigma, same pods``), which for large instances ends after a twentieth of the time. The genetic algorithm places
-    the pods that the optimum admits.
+    Balances are comparable only for the same admitted pods. So ``sigma, same pods`` is the best balance found for the
+    pods of each row, with a twentieth of the time limit. The genetic algorithm places the pods that the optimum admits.
     """
     import pandas as pd
 
@@ -123,10 +122,10 @@ def compare(
 
 
 def sensitivity(instance: PodInstance, *, engine: EngineName = "highs", **options: Any) -> pd.DataFrame:
-    """What depends on how the paper's lost formula of the load is read: a row per reading (`LoadReading`).
+    """Compare the readings (`LoadReading`) of the paper's load formula, which is lost: one row per reading.
 
-    Columns: status, sigma and bound in that reading, pods that wait, the sigma of its placement in the first reading
-    (``normalised``), and how many pods are elsewhere than there.
+    Columns: status, sigma and bound in this reading, number of waiting pods, sigma of this placement in the first
+    reading (``normalised``), and number of pods on other nodes than in the first reading.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""A cluster by node and card: how much of each is in use, before and after."""
+"""Plot the used share of every node and card of a cluster, before and after a change."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_cards", "used_shares"]
 
-#: Nodes drawn at most: those that change most, then the fullest.
+#: Largest number of nodes drawn: first those that change most, then the fullest.
 _NODES = 60
 
 
 def used_shares(cluster: Cluster) -> Floats:
-    """(N, 2 + K) used share of cores, of memory and of each card; NaN where a node has no such card."""
+    """(N, 2 + K) used share of cores, of memory and of each card; NaN if a node has no such card."""
     exact = cluster.view.exact
     plain = 1 - cluster.free / exact.node
     whole = np.where(cluster.card_free >= 0, np.maximum(1, exact.card)[:, None], 1)
@@ -32,7 +32,7 @@ def used_shares(cluster: Cluster) -> Floats:
 
 
 def draw_cards(instance: PodInstance, clusters: Mapping[str, Cluster]) -> Axes:
-    """Draw clusters of one instance beside each other, by name; returns the first axes."""
+    """Draw clusters of one instance side by side, titled by name; return the first axes."""
     import matplotlib.pyplot as plt
 
     shares = [used_shares(cluster) for cluster in clusters.values()]

@@ -1,6 +1,6 @@
-"""Which few moves of running pods free the most whole GPU cards?
+"""Find a few moves of running pods that free the most whole GPU cards.
 
-The rows are those of pod placement with a budget of moves; a card is idle when no pod uses it:
+The constraints are those of pod placement with a move budget; a card is idle if no pod uses it:
 
     maximise   sum_c idle_c
     subject to sum_p need_pc y_pc + idle_c <= 1   for every card c (needs as shares of the card),
@@ -25,13 +25,13 @@ from flowlex.models.pods.problem.running_pods import packed_running
 
 __all__ = ["Defragmentation", "Move", "defragment"]
 
-#: Pairs of a pod and a node at most; of more pods only those on the emptiest cards may move.
+#: Largest number of pairs (pod, node); with more pods, only those on cards with the fewest pods may move.
 _PAIRS = 200_000
 
 
 @dataclass(frozen=True)
 class Move:
-    """A pod that leaves its node for another; the cards that it uses there."""
+    """A pod that moves to another node, and the cards that it uses there."""
 
     pod: str
     source: str
@@ -41,19 +41,19 @@ class Move:
 
 @dataclass(frozen=True)
 class Defragmentation:
-    """Moves of running pods, and whole cards that are idle before and after."""
+    """Moves of running pods, and the numbers of idle cards before and after."""
 
     moves: tuple[Move, ...]
     before: int
     after: int
-    bound: int  # no plan with so many moves leaves more cards idle
+    bound: int  # proven upper bound on the idle cards after
     cluster: Cluster
 
 
 def defragment(
     instance: PodInstance, moves: int, *, time_limit_s: float | None = None, seed: int = 0
 ) -> Defragmentation:
-    """Find at most so many moves of running pods that leave the most whole GPU cards idle; waiting pods stay out.
+    """Find at most ``moves`` moves of running pods that leave the most GPU cards idle; waiting pods are ignored.
 
     ``instance``: its running pods with a ``move_cost`` may move. ``moves``: how many pods may move. Raises
     `ModelError`: the running pods do not pack on their cards.
@@ -99,7 +99,7 @@ def _idle(cluster: Cluster) -> int:
 
 
 def _by_card(start: Cluster) -> dict[tuple[int, int], list[int]]:
-    """Node and number of each card in use, and the pods on it."""
+    """Return the pods on each card in use, by node and number of the card."""
     found: dict[tuple[int, int], list[int]] = {}
     for p, cards in start.used_cards.items():
         for card in cards.tolist():
@@ -108,14 +108,14 @@ def _by_card(start: Cluster) -> dict[tuple[int, int], list[int]]:
 
 
 def _effort(instance: PodInstance, start: Cluster) -> Floats:
-    """By card in use, at least how many moves empty it: a pod on k cards counts 1/k; infinite where one stays."""
+    """Lower bound on the moves that empty each used card: a pod on k cards counts 1/k; infinite if one cannot move."""
     stays = [pod.move_cost is None for pod in instance.pods]
     each = {p: math.inf if stays[p] else 1 / len(cards) for p, cards in start.used_cards.items()}
     return np.array([sum(each[p] for p in pods) for pods in _by_card(start).values()], np.float64)
 
 
 def _movable(instance: PodInstance, start: Cluster) -> tuple[set[int], bool]:
-    """Pods whose move may help, those on the emptiest cards first; whether these are all of them."""
+    """Return the pods that may move, chosen by fewest pods on a card, and whether these are all movable pods."""
     least: dict[int, int] = {}
     for pods in _by_card(start).values():
         for p in pods:

@@ -1,8 +1,8 @@
-r"""Phase 1 of pod placement, fair over queues: the least share as large as can be, then the next least, and so on.
+r"""Phase 1 of pod placement with fair queues: maximise the least share, then the next least, and so on.
 
-The share of a queue is the worth of its pods that run or are placed, over its weight. The k least shares together are
-at most :math:`k t - \sum_q d_q` for any t with :math:`d_q \ge t - s_q, d_q \ge 0`, with equality for the best t
-(Ogryczak); raising these sums one after another gives the lexicographically largest sorted shares, of whole pods too.
+The share of a queue is the value of its running and placed pods divided by its weight. The sum of the k least shares is
+the maximum of :math:`k t - \sum_q d_q` over t and d with :math:`d_q \ge t - s_q, d_q \ge 0` (Ogryczak). Maximising
+these sums one after another gives the lexicographically largest sorted shares, also for integral pods.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["FairAdmitting", "least_shares"]
 
 
 def least_shares(program: LinearProgram, builder: PlacementProgram, x: Variables, most: int) -> Expression:
-    """(most,) the sums of the 1, 2, ... least shares, by rows ``share`` and ``fair``; to be raised, not lowered."""
+    """(most,) sums of the 1, 2, ... least shares, by rows ``share`` and ``fair``; valid for maximisation only."""
     levels = builder.levels
     many = len(levels.weight)
     scale = np.array([float(unit / weight) for unit, weight in zip(levels.unit, levels.weight, strict=False)])
@@ -42,10 +42,10 @@ def least_shares(program: LinearProgram, builder: PlacementProgram, x: Variables
 
 
 class FairAdmitting(Admitting):
-    """One run: queues in turn, always the one with the least share; where programs are small, the optimum."""
+    """One run of fair admission: greedy by the least share; if the programs are small, the optimum."""
 
     def run(self) -> Admission:
-        """Fill in turn, then raise the sums of the least shares."""
+        """Admit greedily, then maximise the sums of the least shares."""
         start = running_cluster(self.view, cards=self.builder.cards, all_of_it=False)
         best = None if start is None else self._turns(start)
         if best is not None and self.count(best) == self.wanted:
@@ -58,7 +58,7 @@ class FairAdmitting(Admitting):
         return self._result(best, list(self.wanted))
 
     def _turns(self, start: Cluster) -> Cluster:
-        """The queue with the least share goes next, its most important pods first, the small ones before the large."""
+        """Place pods of the queue with the least share, the most important pods first, then small before large."""
         levels, view, size = self.levels, self.view, self.view.load.most()
         shares, waiting = list(levels.shares([0] * len(levels.keys))), list[list[int]]()
         for k in range(len(levels.keys)):
@@ -85,7 +85,7 @@ class FairAdmitting(Admitting):
         return [sum(ordered[: k + 1], Fraction(0)) for k in range(len(ordered))]
 
     def _raised(self, cluster: Cluster | None) -> Admission:
-        """One integer program for each sum, the reached ones kept, and one for the pods of no queue."""
+        """Solve one integer program per sum with the earlier sums kept, and one for the pods without a queue."""
         many, proven = len(self.levels.weight), True
         step = min((u / w for u, w in zip(self.levels.unit, self.levels.weight, strict=False)), default=Fraction(1))
         for k in range(len(self.levels.keys)):
@@ -105,10 +105,10 @@ class FairAdmitting(Admitting):
             top = np.inf if outcome.bound is None else float(outcome.bound)
             proven &= top <= value + max(1e-6 * abs(value), float(step) * 1e-3)
         if cluster is None:
-            return super().run()  # nothing is to be placed, but what runs has to be packed
+            return super().run()  # there is nothing to place, but running pods must be packed
         return self._result(cluster, list(self.count(cluster)) if proven else list(self.wanted))
 
     def _rank(self, cluster: Cluster) -> tuple[list[Fraction], tuple[int, ...]]:
-        """What is compared: the shares, the least first, and the pods of no queue."""
+        """Key of comparison: the sorted shares, the least first, then the pods without a queue."""
         counts = self.count(cluster)
         return sorted(self.levels.shares(counts)), counts[len(self.levels.weight) :]

@@ -1,4 +1,4 @@
-"""Labels of the statement of pod placement: what users select variables and rows by."""
+"""Labels by which users select variables and rows of the statement of pod placement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flowlex.models.statement.variable_labels import Index
 __all__ = ["column_labels", "row_labels"]
 
 _ONE = Index({}, {}, 1)
-#: Labels of a pod on a node; a node label of one of these names is called ``node_...``.
+#: Reserved labels of pairs (pod, node); a node label with such a name gets the prefix ``node_``.
 _OWN = ("pod", "node", "card", "priority", "queue", "gang", "resource", "card_model")
 
 
@@ -71,13 +71,13 @@ def _pairs(instance: PodInstance, pod: Integers, node: Integers, **more: tuple[l
 
 
 def _counted(instance: PodInstance, block: VariableBlock | ConstraintBlock | None) -> Index:
-    """Numbers of equal pods: the first of these, and the node."""
+    """Labels of counts of equal pods: the first of these pods, and the node."""
     pod, node = (block.labels if block is not None else None) or ((), ())
     return Index.of(like=[instance.pods[p].name for p in pod], node=[instance.nodes[n].name for n in node])
 
 
 def _ranks(builder: PlacementProgram) -> tuple[list[int], list[str]]:
-    """Numbers of the least shares, and the queues that they are of, where admission is fair."""
+    """Ranks of the least shares, and the queues, if admission is fair."""
     queues = [str(key).removeprefix("queue ") for key in builder.levels.keys[: len(builder.levels.weight)]]
     return list(range(1, len(queues) + 1)), queues
 
@@ -87,7 +87,7 @@ def _ranked(ranks: list[int], queues: list[str]) -> Index:
 
 
 def _coded(labels: list[Any], of: Integers) -> tuple[list[Any], Integers]:
-    """Distinct labels, and which of them each of some pods or nodes has."""
+    """Distinct labels, and the code of each pod or node in ``of``."""
     number: dict[Any, int] = {}
     code = np.array([number.setdefault(label, len(number)) for label in labels], np.int64)
     return list(number), code[of]
@@ -98,7 +98,7 @@ def _nodes(instance: PodInstance) -> Index:
 
 
 def _domains(instance: PodInstance, builder: PlacementProgram, flat: Integers, level: str) -> Index:
-    """Domains of gangs, spreads, quotas or resources, by number over all rules."""
+    """Labels of domains of gangs, spreads, quotas or resources, given by index over all rules."""
     rules = builder.view.rules
     columns: dict[str, list[str]] = {level: [], "resource" if level == "queue" else "domain": []}
     for f in flat.tolist():

@@ -23,24 +23,24 @@ __all__ = ["Evolution", "GeneticSettings", "genetic"]
 
 @dataclass(frozen=True)
 class GeneticSettings:
-    """Sizes of the genetic algorithm; the paper's are lost, these are ours."""
+    """Parameters of the genetic algorithm; those of the paper are lost, these are our choice."""
 
     population: int = 40
     generations: int = 60
-    # crossover_points, mutation_points: where a child changes from one parent to the other, and how many of its pods
-    # get a node at random
+    # crossover_points, mutation_points: points where a child changes between its parents, and pods that get a random
+    # node
     crossover_points: int = 2
     mutation_points: int = 1
-    attempts: int = 8_000  # random chromosomes drawn at most for the first population
+    attempts: int = 8_000  # most random chromosomes drawn for the initial population
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """What the genetic algorithm found."""
+    """The result of the genetic algorithm."""
 
-    cluster: Cluster | None  # the best chromosome's placement; None when no feasible one was met
+    cluster: Cluster | None  # the best chromosome's placement; None if no feasible one was found
     curve: Floats = field(repr=False)  # (G,) least deviation after each generation
-    tried: int  # chromosomes made, infeasible ones included
+    tried: int  # number of chromosomes made, including infeasible ones
 
     @property
     def deviation(self) -> float:
@@ -57,14 +57,14 @@ def genetic(
     move_budget: float = 0.0,
     settings: GeneticSettings | None = None,
 ) -> Evolution:
-    """Even the loads out by evolution.
+    """Balance the loads by a genetic algorithm.
 
-    Random population, infeasible ones thrown away; the better half stays (smaller is better: the paper discards "the
-    lower" half, which contradicts it); multi-point crossover and mutation; children that overflow a node, break a rule
-    or move too much are thrown away.
+    The initial population is random and feasible. The half with the smaller deviation survives (the paper discards "the
+    lower" half, which contradicts its goal). Children arise by multi-point crossover and mutation; infeasible children
+    (which overfill a node, break a rule or exceed the move budget) are discarded.
 
-    ``admitted``: (P,) which pods to place; by default those that first fit admits. ``move_budget``: running pods that
-    may move at this total cost are part of the chromosome; where one goes, its parents and chance decide.
+    ``admitted``: (P,) whether to place each pod; by default, as first fit admits. ``move_budget``: largest total cost
+    of moves; running pods with a move cost up to it are part of the chromosome.
     """
     settings, rng = settings or GeneticSettings(), np.random.default_rng(seed)
     view = instance.arrays
@@ -84,7 +84,7 @@ def genetic(
 
 
 class _People:
-    """Feasible chromosomes (nodes of ``pods``, beside what stays on ``base``) with their deviations."""
+    """Feasible chromosomes (nodes of ``pods``, added to ``base``) with their deviations."""
 
     def __init__(self, base: Cluster, pods: Integers, budget: float, rng: np.random.Generator) -> None:
         self.base, self.pods, self.budget, self.rng = base, pods, budget, rng
@@ -95,20 +95,20 @@ class _People:
         self.tried = 0
 
     def judge(self, nodes: Integers) -> None:
-        """Take a chromosome into the pool if it is feasible."""
+        """Add a chromosome to the pool if it is feasible."""
         view, cluster = self.base.view, _packed(self.base, self.pods, nodes)
         if cluster is None or broken_rules(view, cluster.node) or move_cost_of(view, cluster.node) > self.budget:
             return
         self.pool[tuple(nodes.tolist())] = deviation(cluster.loads)
 
     def best(self, count: int) -> list[tuple[int, ...]]:
-        """The most even ones."""
+        """Return the chromosomes with the least deviation."""
         return sorted(self.pool, key=lambda c: (self.pool[c], c))[:count]
 
     def settle(self, settings: GeneticSettings, moving: NDArray[np.bool_]) -> None:
-        """Draw the first ones at random; what is ``moving`` stays where it runs every other time."""
+        """Draw the initial population at random; each ``moving`` pod stays on its node with probability 1/2."""
         running, moving = self.base.view.running[self.pods], moving[self.pods]
-        if moving.any() and (running >= 0).all():  # everything where it is
+        if moving.any() and (running >= 0).all():  # all pods on their present nodes
             self.judge(running)
         while len(self.pool) < settings.population and self.tried < settings.attempts and all(map(len, self.choices)):
             self.tried += 1
@@ -117,7 +117,7 @@ class _People:
             self.judge(np.where(stay, running, drawn))
 
     def breed(self, settings: GeneticSettings) -> float:
-        """Let the better half have children in the place of the others; the least deviation."""
+        """Replace the worse half by children of the better half; return the least deviation."""
         rng, parents = self.rng, self.best(max(2, settings.population // 2))
         self.pool = {parent: self.pool[parent] for parent in parents}
         for _ in range(settings.population - len(parents)):
@@ -131,13 +131,13 @@ class _People:
 
 
 def _crossed(a: Integers, b: Integers, points: int, rng: np.random.Generator) -> Integers:
-    """The genes of one parent up to a point, then those of the other up to the next, and so on."""
+    """Multi-point crossover: take genes from the two parents alternately, changing at random points."""
     cuts = np.sort(rng.permutation(max(0, len(a) - 1))[:points] + 1)
     from_b = np.searchsorted(cuts, np.arange(len(a)), side="right") % 2 == 1
     return np.where(from_b, b, a)
 
 
 def _packed(base: Cluster, pods: Integers, nodes: Integers) -> Cluster | None:
-    """The base with these pods; None when one does not fit."""
+    """Return the base with these pods added; None if one does not fit."""
     cluster = base.copy()
     return cluster if cluster.pack(pods, nodes) else None

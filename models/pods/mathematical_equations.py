@@ -1,4 +1,4 @@
-r"""The rows of both phases of pod placement as mathematics, stated once."""
+r"""The equations of both phases of pod placement, each stated once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["EQUATIONS"]
 
 
 class _When(TypedDict):
-    """When rows exist, in words and as a predicate over the model."""
+    """The condition under which rows exist, as text and as a predicate of the model."""
 
     when: str
     exists: Callable[[Any], bool]
@@ -27,7 +27,7 @@ def _rule(kind: int, says: str) -> _When:
 
 
 def _quotas(rules: SideRules, *, everywhere: bool) -> bool:
-    """Whether there are quotas (of the cluster), or resources of domains."""
+    """Return whether there are quotas (``everywhere``), or resources of domains."""
     return bool(((rules.what == QUOTA) & ((rules.topology == 0) == everywhere)).any())
 
 

@@ -1,12 +1,12 @@
-r"""Which pod runs on which node and card, which pods wait, and how even is the load?
+r"""Assign pods to nodes and cards, or let them wait, and balance the loads of the nodes.
 
 Pods share GPU cards by memory. Phase 1 admits pods strictly by priority: as many as possible of the most important
-class, then of the next. Phase 2 keeps these numbers and evens out the node loads, with a proven bound.
+class, then of the next. Phase 2 keeps these numbers and balances the node loads, with a proven bound.
 
 The load of a node is u_i = sum_r w_ir used_ir / b_ir. The paper's fitness is sigma = sqrt(sum_i (u_i - mean u)^2 / n);
-since the mean minimises the sum of squares over c, minimising over c as well keeps the program convex, and outer
-tangents make it linear; they are added where the last answer lay until bound and answer meet. Equal pods are one
-column that counts them.
+the mean minimises the sum of squares over c, so the program stays convex if c is a variable. Tangents approximate the
+squares from below; they are added at the last solution until bound and value are equal. Equal pods share one integer
+column.
 
 Source: Sun, Wang, Xian, Xiang; weights and load are reconstructed. Exact phases, cards and bounds are ours.
 """
@@ -56,9 +56,9 @@ __all__ = ["PlacementSolution", "PodPlacement"]
 Moves: TypeAlias = Literal["free", "least"]
 Stage: TypeAlias = Literal["admission", "balance"]
 
-#: Weights of phase 1 as one program stay exact below this.
+#: Largest product of weights for which phase 1 as one program is exact.
 _EXACT = 2.0**40
-#: Columns beyond which the program over single nodes is of no use, but takes gigabytes.
+#: Largest number of columns of the program over single nodes; beyond, it takes gigabytes and cannot be solved.
 LARGEST = 1_000_000
 
 
@@ -75,31 +75,31 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     cards
         True: a pod's GPU memory must fit its cards. False: it is counted per node, as in the paper.
     move_budget
-        Running pods that may move do so up to this total cost.
+        Largest total cost of moves of running pods.
     moves
-        What becomes of the budget: ``free`` spends it as the balance likes; ``least`` then makes the cheapest moves
-        that keep admission and balance (to within 1e-6). Either way moves that admit more pods come first.
+        How to use the move budget: ``free``: moves have no cost in the objective; ``least``: among placements with
+        this admission and balance (to within 1e-6), make the cheapest moves. Moves that admit more pods come first.
     admission
-        ``lexicographic``: the most pods of each priority in turn; running pods with a preempt_cost are stopped for more
-        important ones only, the cheapest first. ``weighted``: the most worth, then the most of the pods without.
-        ``fair``: the least share of a queue as large as can be, then the next least, ...; a share is the worth of what
-        runs of the queue, over its weight; then the most of the pods without a queue.
+        ``lexicographic``: the most pods of each priority in turn; running pods with a preempt_cost are stopped only for
+        more important ones, the cheapest first. ``weighted``: the largest total value, then the most pods without
+        value. ``fair``: maximise the least share of a queue, then the next least, and so on, then the number of pods
+        without a queue; a share is the value of the queue's running pods divided by its weight.
     worth
-        What a pod is worth where admission is weighted or fair: ``value`` (its own), ``gpu`` (the GPUs it asks for) or
-        ``fragmentation`` (these, less what it strands on the best empty node; `flowlex.models.pods.problem.pod_value`).
+        Value of a pod in weighted or fair admission: ``value`` (its own), ``gpu`` (its requested GPUs) or
+        ``fragmentation`` (these minus the fragmentation it causes; see `flowlex.models.pods.problem.pod_value`).
     absolute_gap
-        Stop when answer and bound of the balance are this close, as a fraction of a node's capacity, beside the
+        Stop if value and bound of the balance differ by at most this fraction of a node's capacity, in addition to the
         relative ``gap`` of solving (a balance near 0 has no meaningful relative gap).
     stage
-        Which program `formulation`, `compile` and ``flowlex export`` give: ``admission`` (phase 1: a pod counts more
-        than all less important ones) or ``balance`` (phase 2, after solving phase 1). Their optima are
-        ``solution.stages``; that of a changed model under ``deviation`` is the variance in squared percent.
-        Solving does both phases whatever it says.
+        The program that `formulation`, `compile` and ``flowlex export`` return: ``admission`` (phase 1: a pod weighs
+        more than all less important ones) or ``balance`` (phase 2, after solving phase 1). ``solution.stages`` contains
+        both optima; in a changed model under ``deviation``, the balance is the variance in squared percent.
+        `solve` always runs both phases.
 
     Raises
     ------
     ModelError
-        Running pods overfill their node or may not be there, or an option is wrong.
+        Running pods overfill their node or are not allowed there, or an option is invalid.
     """
 
     balance: Balance = "deviation"
@@ -111,7 +111,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     absolute_gap: float = 0.0
     stage: Stage = "admission"
 
-    #: How far the ways of bounding go; a subclass may state another.
+    #: Limits of search and bounding; a subclass may override them.
     limits: ClassVar[SearchLimits] = SearchLimits()
 
     main_stage: ClassVar[str] = "balance"
@@ -149,12 +149,12 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
 
     @cached_property
     def levels(self) -> Levels:
-        """What phase 1 counts."""
+        """The levels of phase 1."""
         return Levels.of_instance(self.instance, self.admission, self.worth)
 
     @cached_property
     def groups(self) -> Groups:
-        """Equal pods taken together."""
+        """Groups of equal pods."""
         return Groups.of_instance(self.instance, self.levels)
 
     @cached_property
@@ -169,7 +169,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return Relaxation(self.instance, self.builder)
 
     def _formulate(self) -> LinearProgram:
-        """The program of the stage that `stage` names."""
+        """Return the program of the option ``stage``."""
         return self._balance_program() if self.stage == "balance" else self._admission_program()
 
     def _admit(self, engine: EngineName, options: SolveOptions) -> Admission:
@@ -183,7 +183,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         ).run()
 
     def _balance_program(self) -> LinearProgram:
-        """Phase 2, with what phase 1 admits (solved for it); squares by the tangents that make it exact."""
+        """Return the program of phase 2 after solving phase 1; tangents of squares make its optimum exact."""
         first = self._admit("highs", SolveOptions())
         if first.cluster is None:
             raise ModelError("the running pods do not fit their nodes, so there is no program of phase 2")
@@ -193,19 +193,19 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         points, exact = settled_tangents(self.instance, self.builder, measure, first.cluster, first.admitted)
         name = f"{self.instance.name}: balance" + ("" if exact else ", a bound on it")
         program = self.builder.balance(name, measure, first.admitted, points)
-        # A sum in percent becomes the measure itself, a sum of squares the variance.
+        # Scale the sum in percent to the measure itself, and a sum of squares to the variance.
         program.minimize(program.objective * (1.0 / (size if measure.curved else measure.total(SCALE, size))))
         return program
 
     def _weights(self) -> list[float]:
-        """By level: a unit outweighs all of later ones; 0 for the last, where weights would not stay exact."""
+        """Weights by level: a unit outweighs all later levels; 0 for the last levels if weights are not exact."""
         steps = [1.0 + total for total in self.levels.total(self.levels.of >= 0)]
         size = len(steps)
         kept = next((k for k in range(size, 0, -1) if math.prod(steps[:k]) <= _EXACT), min(1, size))
         return [math.prod(steps[k + 1 : kept]) if k < kept else 0.0 for k in range(size)]
 
     def _admission_program(self) -> LinearProgram:
-        """Phase 1 as one program; where it is fair, the least share."""
+        """Return phase 1 as one program; for fair admission, the program of the least share."""
         program, x = self.builder.program(f"{self.instance.name}: admission")
         if self.admission == "fair" and self.levels.weight:
             program.maximize(least_shares(program, self.builder, x, 1))
@@ -215,11 +215,11 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return program
 
     def _prepare(self) -> None:
-        """The programs are built as phases need them; one over all nodes may be too large to be of use."""
+        """Compute the pairs only; the phases build their programs on demand, which may be too large otherwise."""
         _ = self.builder.pairs
 
     def sizes(self) -> dict[str, int | str]:
-        """Sizes of the program over single nodes, which is not made for this where it is too large to be of use."""
+        """Sizes of the program over single nodes, which is not built if it is too large."""
         if not self.as_stated and self.stage == "admission" and self.builder.columns > LARGEST:
             return {"formulation": "integer program", "columns": self.builder.columns, "rows": "not built"}
         return super().sizes()
@@ -239,7 +239,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             if more is None:
                 break
             first = more
-            if not found.proof.patterns:  # they proved nothing, and the answer is as even as it gets
+            if not found.proof.patterns:  # patterns proved no bound, and the balance hardly changes
                 limits = replace(limits, kinds=0, most=self.limits.most // 4)
         if self.moves == "least":
             name, admitted = self.instance.name, first.admitted
@@ -250,7 +250,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return PlacementRun(found.outcome, first, found.proof, found.cluster)
 
     def _with_waiting(self, first: Admission, even: Cluster) -> Admission | None:
-        """Phase 1 with the pods that waited and fit into an evener cluster; None where that admits no more."""
+        """Add waiting pods that fit into a better balanced cluster; None if no more are admitted."""
         cluster = with_waiting(even, self.levels.of)
         admitted = self.levels.total(cluster.node >= 0)
         return replace(first, cluster=cluster, admitted=admitted) if admitted > first.admitted else None
@@ -258,7 +258,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     def _evened(
         self, first: Admission, engine: EngineName, options: SolveOptions, until: float | None, limits: SearchLimits
     ) -> BalanceOutcome:
-        """Phase 2 of what phase 1 left."""
+        """Run phase 2 from the result of phase 1."""
         assert first.cluster is not None
 
         def better(cluster: Cluster, bound: float, proof: BalanceProof, *, often: bool = False) -> None:
@@ -289,7 +289,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         report: Callable[[PlacementSolution], None] | None = None,
         **options: Any,
     ) -> PlacementSolution:
-        """Solve as `Model.solve` does; ``optimal`` becomes ``feasible`` where the certificate cannot prove it.
+        """Solve like `Model.solve`; ``optimal`` becomes ``feasible`` if the certificate cannot prove it.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
 
     @cached_property
     def _by_pod(self) -> PlacementProgram:
-        """Builds the statement: every pod on its own, sizes in whole units."""
+        """The program builder of the statement: single pods, sizes in integer units."""
         groups = Groups.of_instance(self.instance, self.levels, apart=True)
         return replace(self.builder, groups=groups, whole=True)
 
@@ -360,7 +360,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         most: Sequence[int] | None,
         proof: dict[str, Any] | None = None,
     ) -> PlacementSolution:
-        """The solution of a cluster; ``most``: what is proven of each level, None: what is placed."""
+        """Make the solution of a cluster; ``most``: proven bound of each level (None: the placed value)."""
         node = np.full(len(self.instance.pods), -1) if cluster is None else cluster.node
         levels = self.levels
         there, wanted = levels.total(node >= 0), levels.total(levels.of >= 0)

@@ -1,8 +1,8 @@
-"""Pods come and go: each is placed when it comes, by a policy, with a few moves of others where it fits nowhere.
+"""Online arrivals and departures of pods: a policy places each pod on arrival, if necessary with a few moves of others.
 
 Source of the protocol: Weng et al., *Beware of Fragmentation*, section 6: pods are submitted one after another until
-their requests reach a given percentage of all GPUs; nothing ends, nothing is tried again; what counts is the share of
-all GPUs that is allocated.
+their requests reach a given percentage of all GPUs; no pod ends and none is retried; the result is the share of all
+GPUs that is allocated.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Arrivals(Placing):
     - ``moves``: at most so many placed pods move for an arrival that fits nowhere; each goes where the policy says.
     - Raises `ModelError`: there is no such policy, ``moves`` is negative, or the running pods do not pack.
 
-    A gang is placed when all of its pods have come and fit together; its pods, and those of a spread with a skew, do
-    not move for others, and none moves for them.
+    A gang is placed once all of its pods have arrived and fit together. Its pods, and those of a spread with a skew, do
+    not move for others, and no pod moves for them.
 
 
     >>> from flowlex.instances.generators import generate
@@ -51,14 +51,14 @@ class Arrivals(Placing):
         super().__init__(packed_running(instance.arrays), POLICIES[policy], seed, moves)
 
     def arrive(self, pods: Sequence[int] | Integers) -> Integers:
-        """Place pods in this order; return the (n,) node of each, -1 where it does not fit or its gang is not whole."""
+        """Place pods in this order; return their (n,) nodes, -1 if a pod does not fit or its gang is incomplete."""
         order = np.asarray(pods, np.int64)
         self.place(order)
         node: Integers = self.state.node[order]
         return node
 
     def depart(self, pods: Sequence[int] | Integers) -> None:
-        """Take pods away; those that have no node are passed over."""
+        """Remove pods; pods without a node are ignored."""
         from flowlex.models.pods.search.ejection_chains import depart
 
         gone = np.asarray(pods, np.int64)
@@ -67,7 +67,7 @@ class Arrivals(Placing):
 
 
 def gpus_of(view: PodArrays) -> Floats:
-    """(P,) GPUs that a pod asks for, as shares of the card of which it takes the most."""
+    """(P,) requested GPUs of each pod, as shares of the smallest card."""
     card = view.card_gb[np.unique(view.gpu.column, return_index=True)[1]]
     share = np.divide(view.gpu.table, card, where=card > 0, out=np.zeros_like(view.gpu.table))
     return np.asarray(share.max(axis=1, initial=0.0)[view.gpu.row] * view.gpu_cards, np.float64)
@@ -75,13 +75,13 @@ def gpus_of(view: PodArrays) -> Floats:
 
 @dataclass(frozen=True)
 class ArrivalCurve:
-    """What was allocated after each arrival."""
+    """Submitted and allocated GPUs after each arrival."""
 
-    # submitted, allocated: (P,) GPUs asked for and given up to each arrival, as shares of all GPUs
+    # submitted, allocated: (P,) GPUs requested and allocated up to each arrival, as shares of all GPUs
     submitted: Floats = field(repr=False)
     allocated: Floats = field(repr=False)
-    moved: int  # moves made in all
-    cluster: Cluster = field(repr=False)  # the placement at the end
+    moved: int  # total number of moves
+    cluster: Cluster = field(repr=False)  # the final placement
 
     def at(self, load: float) -> float:
         """Share of all GPUs allocated when the requests reach ``load`` (1: all GPUs)."""
@@ -90,7 +90,7 @@ class ArrivalCurve:
 
 
 def submit_all(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, seed: int = 0) -> ArrivalCurve:
-    """Submit the waiting pods one after another, as listed; nothing ends, nothing is tried again."""
+    """Submit the waiting pods one after another, as listed; no pod ends, and none is retried."""
     view = instance.arrays
     live, order = Arrivals(instance, policy, moves=moves, seed=seed), np.flatnonzero(view.running < 0)
     got = live.arrive(order) >= 0
@@ -103,19 +103,19 @@ def submit_all(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, se
 
 @dataclass(frozen=True)
 class Life:
-    """What became of every pod of a trace."""
+    """Times of every pod of a trace, and the allocation over time."""
 
-    # started_s, ended_s: (P,) when it was placed and when it ended; NaN when never
+    # started_s, ended_s: (P,) start and end of each pod; NaN if never
     started_s: Floats = field(repr=False)
     ended_s: Floats = field(repr=False)
-    waited_s: Floats = field(repr=False)  # (P,) how long it waited; NaN when it was never placed
+    waited_s: Floats = field(repr=False)  # (P,) waiting time; NaN if it was never placed
     allocation: Floats = field(repr=False)  # (E, 2) time and share of all GPUs allocated from then on
     moved: int  # moves made in all
 
     def summary(self) -> dict[str, float | int]:
         """Pods placed and never placed, waiting times, and mean and peak share of GPUs from first to last event.
 
-        Where all happens at one moment, what is allocated then stays so, and is the mean.
+        If all events have the same time, the mean is the final allocation.
         """
         placed, held = np.isfinite(self.started_s), np.diff(self.allocation[:, 0])
         waits = self.waited_s[placed] if placed.any() else np.zeros(1)
@@ -134,10 +134,10 @@ class Life:
 
 @with_small_work
 def live_through(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, seed: int = 0) -> Life:
-    """Let the pods of a trace come and go; who does not fit waits, and the most important try again at every end.
+    """Simulate the arrivals and ends of a trace; pods that do not fit wait and are retried by priority at every end.
 
-    A pod that waits runs as long as in the trace, from when it starts. Pods without ``created_s`` are there from
-    the beginning, those without ``deleted_s`` stay. At equal times ends come before arrivals.
+    A pod that waited runs as long as in the trace, from its actual start. Pods without ``created_s`` arrive at time 0;
+    those without ``deleted_s`` never end. At equal times, ends precede arrivals.
     """
     view, live = instance.arrays, Arrivals(instance, policy, moves=moves, seed=seed)
     gpus, whole = gpus_of(view), max(1.0, float(view.cards.sum()))
@@ -159,7 +159,7 @@ def live_through(instance: PodInstance, policy: str = "fgd", *, moves: int = 0, 
         live.depart(ends)
         ended[ends] = now
         used -= float(gpus[ends].sum())
-        again = bool(ends) or bool(live.alone[new].any())  # the last of a gang brings it all
+        again = bool(ends) or bool(live.alone[new].any())  # the last pod of a gang may complete it
         tries = np.concatenate([queue, np.array(new, np.int64)]) if again else np.array(new, np.int64)
         tries = tries[np.lexsort((tries, created[tries], -view.priority[tries]))]
         got = live.arrive(tries) >= 0

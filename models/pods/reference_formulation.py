@@ -1,4 +1,4 @@
-"""Pod placement as a statement: pods by name on nodes and cards, admission level by level, then balance and moves."""
+"""Pod placement as an integer program by pod, node and card: admission level by level, then balance and moves."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from flowlex.models.statement.solve_statement import StatementRun, run_statement
 
 __all__ = ["placement_statement", "pods_of_values", "with_squares", "with_tangents"]
 
-#: Columns beyond which a statement by pod, node and card is not made.
+#: Largest number of columns of a statement by pod, node and card.
 LARGEST_STATEMENT = 200_000
-#: Loads are whole multiples of one over at most this, rounded where they have no such unit.
+#: Largest denominator of the unit of loads; loads without such a unit are rounded.
 _LOAD_UNIT = 10**9
-#: The stage of the balance is scaled by this, so that rounded multipliers prove it far below a millionth.
+#: Scale of the balance stage, so that rounded multipliers prove it to far less than 1e-6.
 _FINE = 10**6
-#: The largest number that HiGHS takes in a row.
+#: Largest coefficient that HiGHS accepts.
 _EXACT = 10**15
-#: First tangents of squares, in percent; further ones lie on a grid of one over this; rounds of adding them; relative
-#: distance of variance and bound at which they have met (programs hold squares no better).
+#: Initial tangent points in percent; denominator of the grid of further points; rounds of adding them; relative gap of
+#: variance and bound that counts as zero (the accuracy of squares in programs).
 _TANGENTS, _GRID, _ROUNDS, _MET = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0), 2**16, 40, 1e-6
 
 _NO_BALANCE = "the balance would have no meaning"
@@ -58,11 +58,11 @@ def placement_statement(
     fewest_moves: bool,
     points: Collection[tuple[int, Fraction]] = (),
 ) -> Statement:
-    """The statement by pod, node and card; ``builder`` keeps every pod on its own and sizes in whole units.
+    """Return the statement by pod, node and card; ``builder`` has single pods and integer units.
 
-    ``points``: node and distance from the mean, in percent: further tangents of the squares of ``balance="deviation"``,
-    whose stage is the variance in squared percent. Raises `ModelError`: the instance is too large or too finely
-    measured.
+    ``points``: further tangent points (node, distance from the mean in percent) of the squares of
+    ``balance="deviation"``, whose stage is the variance in squared percent. Raises `ModelError` if the instance is too
+    large, or its numbers have too many digits.
     """
     _refuse(instance, builder)
     program, x = builder.program(instance.name)
@@ -88,7 +88,7 @@ def placement_statement(
 
 
 def _refuse(instance: PodInstance, builder: PlacementProgram) -> None:
-    """Raise `ModelError` for too many columns, and for sizes that doubles do not hold."""
+    """Raise `ModelError` if there are too many columns, or sizes that doubles cannot represent."""
     if builder.columns > LARGEST_STATEMENT:
         raise ModelError(
             f"a changed pod placement is stated by pod, node and card: {builder.columns} columns, at most "
@@ -104,18 +104,18 @@ def _refuse(instance: PodInstance, builder: PlacementProgram) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Placed:
-    """Pods on nodes, and the numbers of equal pods, on which proofs branch: they are the same for any order of pods."""
+    """Columns x (pod on node), and counts of equal pods, on which proofs branch because they break symmetry."""
 
     x: Variables
     count: Variables | None
-    pod: Integers  # (columns x,) of each x
-    # alone, first: columns of x without equals; of every number, one x that it counts
+    pod: Integers  # (columns x,) pod of each x
+    # alone, first: columns x of pods without equals; one counted column x of each count
     alone: Integers
     first: Integers
 
     @classmethod
     def of(cls, program: LinearProgram, instance: PodInstance, builder: PlacementProgram, x: Variables) -> _Placed:
-        """With variables and rows ``count`` where several pods are equal but for their names."""
+        """Add variables and rows ``count`` for pods that are equal except for their names."""
         pod, node = builder.groups.first[builder.pairs[0]], builder.pairs[1]
         alike = (each.model_dump_json(exclude={"name", "created_s"}) for each in instance.pods)
         like, first_pod, many = partition(alike)
@@ -130,7 +130,7 @@ class _Placed:
         return cls(x, count, pod, np.flatnonzero(many[like[pod]] == 1), first)
 
     def total(self, weight: Integers, key: Integers, size: int) -> Expression:
-        """Sums by key of all x, each by its weight; weights and keys ((columns x,)) are alike of equal pods."""
+        """Sums of weight times x by key; weights and keys ((columns x,)) must be equal for equal pods."""
         parts = [(self.x, self.alone, self.alone)]
         if self.count is not None:
             parts.append((self.count, np.arange(len(self.first)), self.first))
@@ -142,9 +142,9 @@ class _Placed:
 
 
 def _admission(program: LinearProgram, builder: PlacementProgram, chosen: _Placed) -> list[Stage]:
-    """A stage for each level; where admission is fair, the sums of the 1, 2, ... least shares, then the other pods.
+    """A stage for each level; for fair admission, the sums of the 1, 2, ... least shares, then the other pods.
 
-    Shares are whole multiples of a common unit, so that the sums are those of whole numbers (Ogryczak; see
+    Shares are integer multiples of a common unit, so that the sums are integral (Ogryczak; see
     `flowlex.models.pods.fair_admission`).
     """
     levels, x = builder.levels, chosen.x
@@ -182,7 +182,7 @@ def _admission(program: LinearProgram, builder: PlacementProgram, chosen: _Place
 def _squares(
     program: LinearProgram, loads: Expression, unit: int, points: Collection[tuple[int, Fraction]]
 ) -> Expression:
-    """Squares of the distances of loads from their centre, in squared percent, seen by tangents."""
+    """Sum of squared distances of loads from their centre, in squared percent, approximated by tangents."""
     every = [(n, Fraction(sign * a)) for a in _TANGENTS for sign in (-1.0, 1.0) for n in range(loads.count)]
     node, at = zip(*dict.fromkeys((*every, *points)), strict=True)
     place, labels = np.array(node), (np.array(node), np.array([str(each) for each in at], object))
@@ -192,9 +192,9 @@ def _squares(
 def with_tangents(
     state: Callable[[Collection[tuple[int, Fraction]]], Statement], options: SolveOptions, start: Floats | None
 ) -> StatementRun:
-    """Solve the statement with the variance again and again, with tangents where the last answer lies.
+    """Solve the statement of the variance repeatedly, with new tangents at the last solution.
 
-    ``state``: the statement with these tangents, changes made.
+    ``state``: returns the changed statement with these tangent points.
     """
     until = math.inf if options.time_limit_s is None else processor_seconds() + options.time_limit_s
     options = replace(options, gap=max(options.gap, 0.5 * _MET))
@@ -205,7 +205,7 @@ def with_tangents(
         if not found.answered:
             return found
         squared = with_squares(found)
-        steps = np.rint(np.cumsum(squared.values["distance"]) * _GRID)  # so that points have the sum of the distances
+        steps = np.rint(np.cumsum(squared.values["distance"]) * _GRID)  # rounded so that the sum is kept
         new = dict.fromkeys((n, Fraction(int(step), _GRID)) for n, step in enumerate(np.diff(steps, prepend=0.0)))
         if squared.outcome.status is found.outcome.status or {*new} <= {*points} or processor_seconds() > until:
             return squared
@@ -214,7 +214,7 @@ def with_tangents(
 
 
 def with_squares(run: StatementRun) -> StatementRun:
-    """The run with true squares in place of those that tangents see; not optimal where these are more."""
+    """Return the run with true squares instead of tangents; not optimal if the variance exceeds the bound."""
     statement = run.statement
     assert run.outcome.values is not None
     values = _squared(statement, run.outcome.values)
@@ -228,9 +228,9 @@ def with_squares(run: StatementRun) -> StatementRun:
 
 
 def _squared(statement: Statement, values: Floats) -> Floats:
-    """The values with true squares, around the mean load unless a change forbids that centre or prices it.
+    """Values with true squares around the mean load, or around the present centre if a change excludes the mean.
 
-    Tangents see the same squares around several centres; true squares are least around the mean.
+    With tangents, several centres may have equal objectives; true squares are minimal around the mean.
     """
     program, arrays = statement.program, statement.program.arrays()
     centre, distance, square = (program.variable_blocks[name].columns for name in ("centre", "distance", "square"))
@@ -258,7 +258,7 @@ def _within(values: Floats, lower: Floats, upper: Floats) -> bool:
 
 
 def _loads(instance: PodInstance) -> tuple[Integers, int]:
-    """(P, N) what each pod adds to the load of a node, in whole multiples of one over the number returned."""
+    """(P, N) load of each pod on each node, as integer multiples of 1 / (the number returned)."""
     nodes, pods, view = instance.nodes, instance.pods, instance.arrays
     has = [[rational(n.card_gb) * n.cards, rational(n.cpu_cores), rational(n.memory_gb)] for n in nodes]
     total = [sum(column, Fraction(0)) for column in zip(*has, strict=True)]
@@ -277,7 +277,7 @@ def _loads(instance: PodInstance) -> tuple[Integers, int]:
 
 
 def _rates(has: Sequence[Fraction], total: Sequence[Fraction], reading: str) -> list[Fraction]:
-    """What a unit of each resource adds to the load of a node that has so much of them."""
+    """Load per unit of each resource, on a node with the amounts ``has`` of a cluster with ``total``."""
     share = [h / t if t else Fraction(0) for h, t in zip(has, total, strict=True)]
     if reading == "equal":
         share = [Fraction(h > 0) for h in has]
@@ -287,7 +287,7 @@ def _rates(has: Sequence[Fraction], total: Sequence[Fraction], reading: str) -> 
 
 
 def _scales(instance: PodInstance, builder: PlacementProgram, load_unit: int) -> dict[str, Fraction]:
-    """By what rows are multiplied, compared with cores, GB, cards and loads."""
+    """Scale factors of rows, relative to cores, GB, cards and loads."""
     exact, node = builder.view.exact, instance.nodes[0]
     card = next(
         (Fraction(int(exact.card[n])) / rational(m.card_gb) for n, m in enumerate(instance.nodes) if m.cards), 1
@@ -305,7 +305,7 @@ def _scales(instance: PodInstance, builder: PlacementProgram, load_unit: int) ->
 
 
 def _labelled(program: LinearProgram, instance: PodInstance, builder: PlacementProgram, top: int) -> Statement:
-    """Names for all columns and rows; bounds where the builder gives none."""
+    """Label all columns and rows, and add missing bounds of variables."""
     columns = column_labels(program, instance, builder)
     label = row_labels(instance, builder, columns)
     bounded = dict.fromkeys(("largest_load", "centre", "apart", "distance"), float(top))
@@ -326,7 +326,7 @@ def _labelled(program: LinearProgram, instance: PodInstance, builder: PlacementP
 def pods_of_values(
     instance: PodInstance, builder: PlacementProgram, values: Mapping[str, Floats]
 ) -> tuple[Cluster, list[str]]:
-    """Pods that run whole in values of the statement's variables, and the names of those that run in parts."""
+    """Return the placement of integrally placed pods, and the names of pods with fractional values."""
     view, (group, at) = builder.view, builder.pairs
     pod, (pair, card) = builder.groups.first[group], builder.card_slots
     x = values["x"]

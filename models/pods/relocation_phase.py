@@ -1,4 +1,4 @@
-"""Phase 3 of pod placement, on request: the cheapest moves of running pods that keep admission and balance."""
+"""Optional phase 3 of pod placement: the cheapest moves of running pods that keep admission and balance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROUNDS = 30
 
 
 def move_cost_of(view: PodArrays, node: Integers) -> float:
-    """What the moves of running pods cost in a placement ((P,) nodes, -1 where a pod waits)."""
+    """Total cost of the moves of running pods in a placement ((P,) nodes, -1: waits)."""
     moved = (view.running >= 0) & (node >= 0) & (node != view.running)
     return float(view.move_cost[moved].sum())
 
@@ -37,9 +37,9 @@ def fewest_moves(
     options: SolveOptions,
     until: float | None,
 ) -> BalanceOutcome:
-    """Exchange the placement for the one with the cheapest moves among those as even (to within 1e-6).
+    """Find the placement with the cheapest moves among those with equal balance (to within 1e-6).
 
-    When time ends first, the best known is kept and the message says what is proven.
+    At a time limit, the best known placement is returned, and the message states the proven bound.
     """
     view = builder.view
     best, cost = found.cluster, move_cost_of(view, found.cluster.node)

@@ -1,4 +1,4 @@
-"""What waiting pods lack: which resource, how much of it, on how many nodes; or which rule keeps them out."""
+"""Reasons why pods wait: missing resources with amounts and numbers of nodes, or rules."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Shortfall:
     """Pods that wait for the same reason."""
 
     pods: tuple[str, ...]  # names, the most important first
-    # Resources that lack on the node that comes closest, or a rule; empty where room is held for others
+    # Missing resources on the closest node, or a rule; empty if more important pods use the resources
     what: tuple[str, ...]
-    # least, most: the least and the most that lacks, over the pods; None where the reason is no amount
+    # least, most: least and largest missing amount of each resource, over the pods; empty if the reason is no amount
     least: tuple[float, ...] = ()
     most: tuple[float, ...] = ()
-    # short, nodes: on how many nodes something lacks, of how many that a pod may use; the most over the pods
+    # short, nodes: number of nodes with missing resources, and of nodes that a pod may use; the largest over the pods
     short: int = 0
     nodes: int = 0
 
@@ -48,7 +48,7 @@ class Shortfall:
 
 
 def shortfalls(solution: PlacementSolution) -> list[Shortfall]:
-    """Group the waiting pods by what they lack, most pods first; amounts are those of the node that comes closest."""
+    """Group the waiting pods by missing resources, most pods first; amounts are those of the closest node."""
     assert solution.cluster is not None
     index = {pod.name: p for p, pod in enumerate(solution.source.pods)}
     known: dict[tuple[int, int], Shortfall] = {}
@@ -96,7 +96,7 @@ def _of_pod(solution: PlacementSolution, cluster: Cluster, pod: int, left: Integ
 
 
 def _lacks(solution: PlacementSolution, cluster: Cluster, pod: int) -> Iterator[tuple[str, Floats]]:
-    """(N,) what each node lacks of each resource for a pod; 0 where it has enough."""
+    """(N,) missing amount of each resource on each node for a pod; 0 if there is enough."""
     view, exact = solution.source.arrays, solution.source.arrays.exact
     for k, (what, asked) in enumerate((("cores", exact.cpu), ("GB of memory", exact.memory))):
         unit = view.capacity[:, k + 1] / exact.node[:, k]
@@ -117,7 +117,7 @@ def _lacks(solution: PlacementSolution, cluster: Cluster, pod: int) -> Iterator[
 
 
 def _of_rule(solution: PlacementSolution, pod: int, left: Integers, name: str, fits: Booleans) -> Shortfall:
-    """The rule that keeps a pod out of the nodes where it fits."""
+    """The rule that excludes a pod from all nodes where it fits."""
     view = solution.source.arrays
     rules, nodes = view.rules, np.arange(len(fits))
     mine = slice(rules.start[pod], rules.start[pod + 1])

@@ -1,4 +1,4 @@
-"""How far each way of solving both phases goes before the next one takes over."""
+"""Limits of the methods of both phases, which decide when the next method is used."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ __all__ = ["SearchLimits"]
 
 @dataclass(frozen=True)
 class SearchLimits:
-    """Limits in sizes and counted work, never in seconds."""
+    """Limits of sizes and counted steps, independent of time."""
 
-    # Up to so many columns (pod on node) an integer program proves what search and bounds leave open of admission
+    # Largest number of columns (pod on node) for which an integer program closes the gap of admission
     admission: int = 4_000
-    admitted_kinds: int = 400  # up to so many kinds of pods, whole patterns of nodes are put together for admission
-    # Up to so many columns (pod on node) the integer program evens loads out; above, patterns of nodes do
+    admitted_kinds: int = 400  # largest number of kinds of pods for which admission uses node patterns
+    # Largest number of columns (pod on node) for which an integer program balances loads; beyond, node patterns do
     direct: int = 150
-    # Kinds of pods beyond which patterns of nodes are too many, so that the bound is that of the relaxation
+    # Largest number of kinds of pods for which node patterns bound the balance; beyond, only the relaxation does
     kinds: int = 400
-    # per_pod, least, most: steps of one run of a search, by pods, within limits; `max_steps` makes them fewer
+    # per_pod, least, most: steps of one run of a search: per pod, least and most; `max_steps` reduces them
     per_pod: int = 3_000
     least: int = 20_000
     most: int = 2_000_000
-    # bounding, longest: how many times as many steps a bound may take, and at most
+    # bounding, longest: steps of bounding, as a factor of the steps of a run, and their largest number
     bounding: int = 120
     longest: int = 200_000_000
-    intervals: int = 300  # intervals of the mean
+    intervals: int = 300  # largest number of intervals of the mean
 
     def steps(self, pods: int, max_steps: int | None) -> int:
-        """Steps of one run of a search for even loads; the bound takes `bounding` times as many."""
+        """Steps of one run of a search for balanced loads."""
         usual = min(max(self.per_pod * pods, self.least), self.most)
         return min(usual, max_steps or usual)

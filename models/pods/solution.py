@@ -1,4 +1,4 @@
-"""A placement: which pod runs where, on which cards, how even the loads are, who waits and why."""
+"""A placement: node and cards of each pod, balance of the node loads, and the queue with reasons."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["PlacementSolution", "share_of", "waiting_reason"]
 
 
-#: A balance within this of its bound is proven: a millionth of a node's capacity.
+#: The balance is optimal within this tolerance, as a fraction of a node's capacity.
 MET = 1e-6
 
 
 def share_of(objective: float | int | None, bound: float | int | None) -> float | None:
-    """The gap as a share of the objective, as MIP solvers give it; 0 within `MET`, so also for a balance of 0."""
+    """Return the gap relative to the objective, as MIP solvers do; 0 within `MET`, so also for a balance of 0."""
     if objective is None or bound is None:
         return None
     apart = float(objective) - float(bound)
@@ -35,7 +35,7 @@ def share_of(objective: float | int | None, bound: float | int | None) -> float 
 
 
 def waiting_reason(instance: PodInstance, cluster: Cluster, pod: int) -> str:
-    """Why a pod waits: which resource lacks on which nodes."""
+    """Return the reason why a pod waits: the missing resources, with the nodes."""
     view, exact = instance.arrays, instance.arrays.exact
     names = [node.name for node in instance.nodes]
     wished = view.allowed[pod]
@@ -84,22 +84,22 @@ def _wishes(instance: PodInstance, pod: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementSolution(Solution):
-    """Where pods run. The objective is the balance measure, as a fraction of a node's capacity.
+    """Assignment of pods to nodes. The objective is the balance measure, as a fraction of a node's capacity.
 
     Attributes
     ----------
     node
-        (P,) node of each pod, -1 when it waits.
+        (P,) node of each pod, -1 if it waits.
     cluster
-        What is used and free, with the cards of each pod; None without an answer.
+        Used and free resources, with the cards of each pod; None without a solution.
     admitted
-        Level (priority) to (admitted, wanted, proven most) pods to be placed, or their worth.
+        By level (priority): (admitted, requested, upper bound) in number of new pods, or their value.
     gap
-        (objective - bound) / objective; 0 when they are within 1e-6, see `share_of`.
+        (objective - bound) / objective; 0 if they differ by at most 1e-6, see `share_of`.
     moved_cost
-        What the moves of running pods cost together.
+        Total cost of the moves of running pods.
     proof
-        What proves the most of each level and the bound of the balance, as the file states it.
+        The certificate of the bounds on admission and balance, as in the solution file.
     """
 
     row_name: ClassVar[str] = "pod"
@@ -120,31 +120,31 @@ class PlacementSolution(Solution):
 
     @property
     def absolute_gap(self) -> float | None:
-        """Objective less bound, as a fraction of a node's capacity: what to look at when the balance is near 0."""
+        """Objective minus bound, as a fraction of a node's capacity; use it instead of `gap` for balances near 0."""
         if self.objective is None or self.bound is None:
             return None
         return float(self.objective) - float(self.bound)
 
     @property
     def queue(self) -> tuple[str, ...]:
-        """Names of the pods that wait, in the order in which they will be placed."""
+        """Names of the waiting pods, in the order in which they will be placed."""
         waits = np.flatnonzero(self.node < 0)
         order = waits[np.lexsort((waits, -self.source.arrays.priority[waits]))]
         return tuple(self.source.pods[pod].name for pod in order)
 
     def reasons(self) -> dict[str, str]:
-        """Why each pod of the queue waits."""
+        """Return the reason why each pod of the queue waits."""
         self.require_answer()
         assert self.cluster is not None
         index = {pod.name: p for p, pod in enumerate(self.source.pods)}
         row, told = self.source.arrays.load.row, {}
-        for name in self.queue:  # equal pods wait for equal reasons
+        for name in self.queue:  # equal pods have equal reasons
             if row[index[name]] not in told:
                 told[row[index[name]]] = waiting_reason(self.source, self.cluster, index[name])
         return {name: told[row[index[name]]] for name in self.queue}
 
     def _columns(self) -> dict[str, Any]:
-        """One row per pod: its node and cards, or why it waits."""
+        """One row per pod: its node and cards, or the reason why it waits."""
         assert self.cluster is not None
         reasons, queue = self.reasons(), {name: i + 1 for i, name in enumerate(self.queue)}
         pods, nodes = self.source.pods, self.source.nodes
@@ -199,7 +199,7 @@ class PlacementSolution(Solution):
         }
 
     def _answer(self) -> dict[str, Any]:
-        """The place of every pod and the queue."""
+        """Node and cards of every pod, and the queue."""
         assert self.cluster is not None
         answer: dict[str, Any] = {}
         answer["placement"] = {
@@ -220,11 +220,11 @@ class PlacementSolution(Solution):
         return answer
 
     def _proof(self) -> dict[str, Any]:
-        """Multipliers that bound admission and balance."""
+        """The certificate: multipliers that prove the bounds on admission and balance."""
         return self.proof
 
     def _draw(self, ax: Axes | None) -> Axes:
-        """Used share of each resource per node and the weighted load, with its mean."""
+        """Plot the used share of each resource per node, and the weighted load with its mean."""
         frame = self.node_frame()
         axes, place, few = axes_for(ax, 6 + 0.2 * len(frame), 4.5), np.arange(len(frame)), 3 * len(frame) <= MOST_BARS
         if not few:  # lines in order of load

@@ -1,4 +1,4 @@
-"""Make a changed statement: the rules, bounds and costs of a document put into rows and columns.
+"""Apply a document of changes to a statement: rules, bounds and costs become rows and columns.
 
 No change is ignored: each takes effect or raises `ModelError` with the name that is wrong.
 """
@@ -28,7 +28,7 @@ _EXACT = 2**53
 
 
 def apply_changes(statement: Statement, changes: Changes) -> Statement:
-    """The statement with all changes made, in their order.
+    """The statement after all changes, in their order.
 
     Raises `ModelError`: a name or label does not exist, a rule is over no variable, bounds contradict each other,
     or the model cannot do without what is dropped.
@@ -80,7 +80,7 @@ def _constraint(statement: Statement, rule: Constraint) -> Statement:
 
 
 def _levels_of(rule: Constraint) -> tuple[str, ...]:
-    """Levels of the rows: those of the term with the most, which those of every other are among."""
+    """Levels of the rows: those of the term with the most levels; all other terms must use some of these."""
     widest = max((term.by for term in rule.terms), key=len)
     for term in rule.terms:
         if odd := set(term.by) - set(widest):

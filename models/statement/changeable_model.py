@@ -1,4 +1,4 @@
-"""What every model offers to those who change it: variables and rows by name, and changes that give a new model."""
+"""The part of every model that changes it: variables and rows by name, and changes that return a new model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Changeable:
-    """Changes of a model: each call gives a new model, the old one stays as it is.
+    """Changes of a model: each call returns a new model and leaves the old one unchanged.
 
     Every change is checked when it is made: a name or label that does not exist raises `ModelError`.
     """
@@ -41,16 +41,16 @@ class Changeable:
     if TYPE_CHECKING:
         instance: Instance
         changes: Changes
-    #: The stage whose value is the objective of the solution; the last where it is empty.
+    #: The stage whose value is the objective of the solution; empty: the last stage.
     main_stage: ClassVar[str] = ""
 
     def _state(self) -> Statement:
-        """The unchanged statement; a subclass may override it, and is then solved as it says."""
+        """The unchanged statement; a subclass may override it, and its own statement is then solved."""
         raise ModelError(f"{type(self).__name__} has no statement, so that it takes no changes")
 
     @property
     def all_changes(self) -> Changes:
-        """The changes that the instance brings, then those of the model."""
+        """The changes of the instance, then those of the model."""
         own = self.instance.changes
         return self.changes if own is None else own.also(*self.changes)
 
@@ -61,11 +61,11 @@ class Changeable:
 
     @cached_property
     def statement(self) -> Statement:
-        """Variables, rows and stages, changes made."""
+        """Variables, rows and stages after all changes."""
         return self._applied(self.unchanged_statement, self.all_changes)
 
     def _applied(self, statement: Statement, changes: Changes) -> Statement:
-        """The statement with these changes, the last ones of the model, made."""
+        """The statement after these changes, which are the last ones of the model."""
         return apply_changes(statement, changes)
 
     @property
@@ -89,9 +89,9 @@ class Changeable:
         Raises
         ------
         InstanceError
-            It is no document of changes.
+            The input is no document of changes.
         ModelError
-            A change names what does not exist.
+            A change names something that does not exist.
         """
         more = read_changes(dict(changes) if isinstance(changes, Mapping) else changes)
         return self._with(*more) if more else self
@@ -113,7 +113,7 @@ class Changeable:
         return self._with(change)
 
     def with_constraint(self, name: str, rule: Rule, *, allow_empty: bool = False) -> Self:
-        """Add rows of one's own.
+        """Add user-defined rows.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class Changeable:
         integer: bool = False,
         **levels: Sequence[str | int | float],
     ) -> Self:
-        """Add variables of one's own, one for each combination of the labels; use them in own rows and costs.
+        """Add user-defined variables, one for each combination of the labels, for own rows and costs.
 
         Raises
         ------
@@ -218,7 +218,7 @@ class Changeable:
         )
 
     def relaxed(self, *names: str) -> Self:
-        """Drop integrality: of the variables of these names, of all when none is named."""
+        """Drop the integrality of the variables with these names, or of all if none is given."""
         return self._with(Relaxed(variables=names or None))
 
     def _owned(self, expression: Sum | LabelledVariables) -> None:

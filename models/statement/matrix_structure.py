@@ -1,6 +1,6 @@
-"""What the matrix of a statement is: a network, totally unimodular, with implied integers, or an integer program.
+"""Classify the matrix of a statement: network, totally unimodular, with implied integers, or an integer program.
 
-The checker of total unimodularity decides; where own rows lose the structure, its witness says which rows and columns.
+The checker of total unimodularity decides; if own rows destroy the structure, its witness names rows and columns.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Kind = Literal["network", "totally unimodular", "integers implied", "integer pro
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What a statement is.
+    """The structure of a statement's matrix.
 
     Attributes
     ----------
     kind
-        ``network`` (rows of a flow network) and ``totally unimodular``: every vertex of the linear program is whole.
-        ``integers implied``: that of some variables. ``integer program``: not even that. ``linear program``:
-        nothing has to be whole. ``undecided``: the checker's time was over.
+        ``network`` (rows of a flow network) and ``totally unimodular``: every vertex of the linear program is integer.
+        ``integers implied``: integrality of some variables follows from the others. ``integer program``: of none.
+        ``linear program``: no variable must be integer. ``undecided``: the checker ran out of time.
     verdict
         The checker's answer with its proof or witness.
     lost
-        The first own rows that cost the structure, with the witness in words; empty where nothing was lost.
+        The first own rows that destroy the structure, with the witness in words; empty if nothing is lost.
     """
 
     kind: Kind
@@ -45,7 +45,7 @@ class Structure:
 
 
 def structure_of(statement: Statement, time_limit: float = 10.0) -> Structure:
-    """Judge the rows of a statement, own rows included."""
+    """Classify the rows of a statement, own rows included."""
     kind, verdict = _kind(statement.program, time_limit)
     own = [name for name in statement.rows if name in statement.own]
     if kind in ("network", "totally unimodular", "linear program") or not own:

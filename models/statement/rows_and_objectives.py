@@ -57,7 +57,7 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Rows of one name, to look at."""
+    """Rows of one name, for inspection."""
 
     block: ConstraintBlock
     index: Index
@@ -94,7 +94,7 @@ class Statement:
     scales: Mapping[str, Fraction] = field(default_factory=dict)  # by what rows were multiplied, where it is not 1
 
     def scale(self, name: str) -> Fraction:
-        """By what the rows of a name were multiplied."""
+        """Factor by which the rows of a name were scaled."""
         return self.scales.get(name, Fraction(1))
 
     @classmethod
@@ -115,7 +115,7 @@ class Statement:
         return found
 
     def constrain(self, name: str, expression: Expression, relation: Relation, rhs: ArrayLike, index: Index) -> None:
-        """Require ``expression relation rhs``, one row per member of the index; nothing where it has none."""
+        """Require ``expression relation rhs``, one row per member of the index; none if the index is empty."""
         if index.count:
             self.program.constrain(name, expression, relation, rhs, labels=index.columns())
             self.rows[name] = index
@@ -147,9 +147,9 @@ class Statement:
         raise ModelError(nearest("stage", name, (each.name for each in self.stages)))
 
     def stage_program(self, stage: str | None = None, before: Mapping[str, Fraction] | None = None) -> LinearProgram:
-        """The program of a stage (the first when None), with the stages in ``before`` kept at their values.
+        """The program of a stage (the first when None), with the stages in ``before`` fixed at their values.
 
-        These are rows named ``stages_before``, one for each.
+        The block ``stages_before`` has a row for each of these.
         """
         program = LinearProgram(self.program.name)
         chosen = self.stages[0] if stage is None else self.stage(stage)

@@ -1,4 +1,4 @@
-"""Solve a statement as it stands: stage after stage, with a proof in names and labels."""
+"""Solve a statement stage by stage, with a proof in names and labels."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from flowlex.models.solution import Dual, ModelError, Solution, plain
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.variable_labels import nearest
 
-#: Multipliers below half of ``1 / _GRAIN`` are left out; the others are stored as small fractions or by ``1 / _FINE``.
+#: Multipliers below half of ``1 / _GRAIN`` are left out; others become small fractions or multiples of ``1 / _FINE``.
 _GRAIN, _FINE = 2**24, 2**44
-#: How far solvers leave integer columns from whole values.
+#: Tolerance for solver values of integer columns.
 _WHOLE = 1e-5
-#: Or are fractions with denominators up to this.
+#: Largest denominator of a small fraction.
 _SMALL = 5040
 
 
@@ -91,7 +91,7 @@ def run_statement(
 
 
 def proof_leaves(statement: Statement, found: StagesOutcome, stages: int | None = None) -> dict[str, Any]:
-    """Leaves of the first so many stages (of all when None) as plain data, in names and labels."""
+    """Leaves of the first ``stages`` stages (all if None) as plain data, in names and labels."""
     names = _Names(statement)
     each = zip(statement.stages, found.stages[:stages], strict=False)
     return {
@@ -101,7 +101,7 @@ def proof_leaves(statement: Statement, found: StagesOutcome, stages: int | None 
 
 
 def _conflict(statement: Statement, outcome: Outcome, options: SolveOptions) -> Outcome:
-    """Name the rows that conflict: of the linear program, else those own rules without which there is an answer."""
+    """Name the conflicting rows of the linear program, or all own rules if it has no conflict."""
     program = statement.stage_program(statement.stages[0].name) if statement.stages else statement.program
     shown = explained(program, outcome, options)
     reason = shown.infeasibility
@@ -162,7 +162,7 @@ class _Names:
 
 
 def _text(multiplier: float, factor: Fraction) -> int | str:
-    """A multiplier as a small fraction where it is one; rounding would weaken what it proves."""
+    """A multiplier as a small fraction if it is close to one, since rounding would weaken the bound."""
     small = Fraction(multiplier).limit_denominator(_SMALL)
     near = abs(small - Fraction(multiplier)) <= max(1.0, abs(multiplier)) / 10**9
     value = (small if near else Fraction(round(multiplier * _FINE), _FINE)) * factor
@@ -188,14 +188,14 @@ def _short(value: float) -> int | float:
 
 
 def feasible_run(statement: Statement, values: Floats) -> StatementRun:
-    """A run of values without a proof of optimality."""
+    """The result for given values, without a proof of optimality."""
     outcome = Outcome(Status.FEASIBLE, "given", values=values, message="Values from outside; no optimum is claimed.")
     stages = {stage.name: stage.value_of(float(stage.cost(len(values)) @ values)) for stage in statement.stages}
     return StatementRun(statement, outcome, stages, {}, {}, "given values", {})
 
 
 def read_values(statement: Statement, values: Mapping[str, Any] | Any) -> Floats:
-    """Values of all columns from a solved PuLP problem, or by name; of integer columns to the solver's tolerance.
+    """Values of all columns from a solved PuLP problem, or by name; integer columns are rounded within a tolerance.
 
     Raises `ModelError`: a name does not exist, a number is missing or not finite, or a value of an integer column
     is fractional.
@@ -242,7 +242,7 @@ def _named_values(statement: Statement, values: Mapping[str, Any]) -> Floats:
 
 
 def start_values(statement: Statement, solution: Solution) -> Floats | None:
-    """Values of an earlier answer, as far as its variables are still there; None where it holds none."""
+    """Values of an earlier answer for the variables that still exist; None if it holds no values."""
     if solution.stated is None or solution.stated.values is None:
         return None
     mine = {n: v for n, v in solution.stated.values.items() if n in statement.columns}

@@ -1,4 +1,4 @@
-"""How every model is solved as it is stated: stage by stage, read back from any solver, written to files."""
+"""Solve the statement of a model stage by stage, read answers of any solver, and write the statement to files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SolutionT = TypeVar("SolutionT", bound=Solution)
 
 
 class StatedModel(Changeable, Generic[SolutionT]):
-    """What `flowlex.models.model_base.Model` offers through its statement."""
+    """The methods of `flowlex.models.model_base.Model` that work on its statement."""
 
     if TYPE_CHECKING:
         name: ClassVar[str]
@@ -65,27 +65,26 @@ class StatedModel(Changeable, Generic[SolutionT]):
         return "the quickest method of the unchanged model"
 
     def structure(self, time_limit: float = 10.0) -> Structure:
-        """The structure of the rows: network, totally unimodular, integers implied, or integer program, with what was
-        lost.
+        """Classify the rows: network, totally unimodular, integers implied or integer program, with what was lost.
 
         Parameters
         ----------
         time_limit
-            Processor seconds for each question to the checker.
+            Processor seconds of each call of the checker.
         """
         return structure_of(self.statement, time_limit)
 
     def compile(self, stage: str | None = None, before: Mapping[str, Any] | None = None) -> pulp.LpProblem:
-        """The model as a PuLP problem, to read, to export, or to hand to any PuLP solver (see `interpret`).
+        """The model as a PuLP problem, to read, to export, or to solve with any PuLP solver (see `interpret`).
 
-        Of a changed model, or where a stage of the statement is named, the program of that stage as it is stated.
+        For a changed model, or with ``stage`` or ``before``, the program of that stage of the statement.
 
         Parameters
         ----------
         stage
             Name of the stage; the first when None.
         before
-            Values at which stages before it are kept, such as ``solution.stages``; those of later ones do not count.
+            Values at which earlier stages are fixed, such as ``solution.stages``; later stages are ignored.
         """
         if stage is None and before is None and not self.as_stated:
             return self.formulation.to_pulp()
@@ -95,7 +94,7 @@ class StatedModel(Changeable, Generic[SolutionT]):
         return self.statement.stage_program(stage, kept).to_pulp()
 
     def interpret(self, values: Mapping[str, Any] | pulp.LpProblem) -> SolutionT:
-        """The model's solution from anybody's solver.
+        """Convert the answer of any solver to a solution of the model.
 
         Parameters
         ----------
@@ -106,7 +105,7 @@ class StatedModel(Changeable, Generic[SolutionT]):
         Returns
         -------
         Solution
-            With a certificate that every row holds and of the value of each stage. It claims no optimum.
+            With a certificate of every row and of the value of each stage. It claims no optimum.
 
         Raises
         ------
@@ -128,7 +127,7 @@ class StatedModel(Changeable, Generic[SolutionT]):
         Parameters
         ----------
         path
-            Where to.
+            Target file.
         stage
             Name of the stage; see `compile`.
         force
@@ -137,7 +136,7 @@ class StatedModel(Changeable, Generic[SolutionT]):
         Raises
         ------
         ModelError
-            The suffix is another.
+            The suffix is neither ``.lp`` nor ``.mps``.
         FileExistsError
             The file is there already; use ``force=True``.
         """
@@ -150,14 +149,14 @@ class StatedModel(Changeable, Generic[SolutionT]):
         return target
 
     def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> StatementRun:
-        """Solve the statement as it stands."""
+        """Solve the statement, from an earlier solution if given."""
         self._check_engine(engine, options)
         values = None if start is None else start_values(self.statement, start)
         return run_statement(self.statement, options, main=self.objective_stage, start=values)
 
     @staticmethod
     def _check_engine(engine: EngineName, options: SolveOptions) -> None:
-        """Raise `EngineError` for an engine that solves no changed model."""
+        """Raise `EngineError` for an engine that cannot solve changed models."""
         if engine == "network":
             raise EngineError("engine 'network' solves unchanged networks; use 'highs' or 'pulp' for a changed model")
         if options.solver is not None:
@@ -167,7 +166,7 @@ class StatedModel(Changeable, Generic[SolutionT]):
             )
 
     def _read(self, run: StatementRun) -> SolutionT:
-        """The solution of a statement that was solved as it stands."""
+        """The solution of a solved statement."""
         main = self.objective_stage
         objective, bound = run.stages.get(main), run.bounds.get(main)
         if objective is not None:
@@ -198,15 +197,15 @@ class StatedModel(Changeable, Generic[SolutionT]):
         )
 
     def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
-        """The objective in the measure of the unchanged model: the main stage's value, unless a family says more."""
+        """The objective as the unchanged model measures it: the main stage's value, unless a family overrides this."""
         return stages[self.objective_stage]
 
     @property
     def _main_cost_changed(self) -> bool:
-        """Whether a change adds costs to the main stage, whose value is then no measure of the unchanged model."""
+        """Whether a change adds costs to the main stage; its value is then not the unchanged model's objective."""
         main = self.objective_stage
         return any(isinstance(change, Cost) and change.stage == main for change in self.all_changes)
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> SolutionT:
-        """The domain solution of values of the statement's variables by name; without values, one without answer."""
+        """The domain solution for values of the statement's variables by name; None: a solution without answer."""
         raise NotImplementedError(f"{type(self).__name__} does not read answers of its statement")

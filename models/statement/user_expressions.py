@@ -1,7 +1,7 @@
-"""Variables by label, sums of them, and rules: what a user writes to change a model.
+"""Variables by label, sums of them, and rules, with which a user changes a model.
 
-Nothing here holds a column's number. A sum is a list of terms over names and labels, and becomes a document
-(`flowlex.instances.model_changes`) as it is.
+No column numbers appear here: a sum is a list of terms over names and labels, which can be written to a document
+(`flowlex.instances.model_changes`) directly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Comparable:
-    """Comparison makes rules; a rule has no truth value, so ``a <= x <= b`` is refused."""
+    """Comparisons create rules; a rule has no truth value, so ``a <= x <= b`` raises an error."""
 
     __hash__ = None  # type: ignore[assignment]  # == makes a rule
     __array_ufunc__ = None

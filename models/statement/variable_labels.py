@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def nearest(what: str, name: object, known: Iterable[Any]) -> str:
-    """``no WHAT 'name'; did you mean ...?``: the text of an error about a name that is not there."""
+    """``no WHAT 'name'; did you mean ...?``: the error text for an unknown name."""
     names = [str(each) for each in known]
     near = difflib.get_close_matches(str(name), names, n=1)
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") or "none"
@@ -30,7 +30,7 @@ def nearest(what: str, name: object, known: Iterable[Any]) -> str:
 
 
 class Named(dict[str, T]):
-    """Members by name; a name that is not there raises `ModelError` with the nearest one."""
+    """Members by name; an unknown name raises `ModelError` with the nearest one."""
 
     def __init__(self, what: str, members: Mapping[str, T]) -> None:
         super().__init__(members)
@@ -139,7 +139,7 @@ class Index:
         return list(zip(*columns, strict=True)) if columns else [()] * self.count
 
     def columns(self) -> tuple[NDArray[Any], ...] | tuple[str, ...]:
-        """The labels by its keys, one array for each; for large blocks, whose names nobody may ask for."""
+        """One array of labels for each key, so that names of large blocks are made only when needed."""
         if not self.names:
             return tuple(self.texts())
         return tuple(_objects(self.levels[n])[self.codes[n]] for n in self.keys or self.names)

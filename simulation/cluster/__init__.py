@@ -1,6 +1,6 @@
-"""Jobs of tasks on the places of a cluster, their data on its disks and links.
+"""Simulator of jobs of tasks on the places of a cluster, with their data on its disks and links.
 
-`ClusterRun` simulates, `state.Policy` is what decides, `policies` are those that come with the package, `figures` and
+`ClusterRun` simulates, a `policy_interface.Policy` decides, `policies` has those of the package, and `run_metrics` and
 `plots` read a run's log.
 """
 

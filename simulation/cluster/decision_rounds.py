@@ -1,4 +1,4 @@
-"""Rounds: the policy is asked, its answer checked against the cluster, and carried out when it has thought."""
+"""Decision rounds: query the policy, check its actions, and execute them when its decision time has passed."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from flowlex.simulation.policy_registry import Run
 
 __all__ = ["Rounds"]
 
-#: Order of what happens at one time: events, then the round that they cause, then rates.
+#: Order at one time: events, then the round that they trigger, then rates.
 ROUND_RANK = 1
-#: Rounds in a row in which nothing runs, nothing starts and nothing else will happen.
+#: Most consecutive rounds in which nothing runs or starts and no event is planned.
 _IDLE_ROUNDS = 10_000
 
 
 @dataclass(eq=False)
 class Rounds:
-    """When a policy decides, and what becomes of its answer."""
+    """Determines when a policy decides, and applies its answer."""
 
     kernel: Kernel
     state: State
     log: RunLog
     run: Run
     policy: Policy  # who decides
-    carry_out: Callable[[list[Action]], None]  # gets what still holds when the policy has thought: stops first
-    round_s: float  # rounds happen at whole multiples of this; 0: whenever something has happened
+    carry_out: Callable[[list[Action]], None]  # gets the actions still valid after the decision time, stops first
+    round_s: float  # rounds take place at integer multiples of this; 0: after every event
     count: int = 0
     _idle: int = 0
     _planned: Planned | None = None
@@ -38,7 +38,7 @@ class Rounds:
     _due: bool = False
 
     def due(self, at_s: float | None = None) -> None:
-        """Something has happened: decide, now or at the next time for it."""
+        """Schedule a decision after an event: now or at the next round."""
         if self._thinking:
             self._due = True
             return
@@ -118,7 +118,7 @@ class Rounds:
         return SimulationError(reason, at_s=self.state.now_s, event=self._event())
 
     def _checked(self, answer: list[Action]) -> list[Action]:
-        """The actions, stops first; each must be possible beside those before it.
+        """Return the actions, stops first; each must be possible after those before it.
 
         Raises `SimulationError`: the policy answers nonsense.
         """
@@ -158,7 +158,7 @@ class Rounds:
         return [*stops, *starts]
 
     def _refuse_booked(self, place: LivePlace) -> None:
-        """Refuse a policy that changed the records of a place itself: it would start more, or less, than fits."""
+        """Reject a policy that changed a place's records itself: it would start more or less than fits."""
         for name, truly in place.unheld().items():
             says = place.free.get(name, 0)
             if says != truly:
@@ -182,7 +182,7 @@ class Rounds:
         return "waits" if task in task.job.waiting else "cannot start: its data are not made, or its job is not here"
 
     def _still_possible(self, actions: list[Action]) -> list[Action]:
-        """What still makes sense when the policy has thought; the rest is dropped and logged."""
+        """Return the actions that are still possible after the decision time; log and drop the others."""
         kept: list[Action] = []
         stopped: dict[LiveTask, None] = {}
         freed: dict[LivePlace, dict[str, int]] = {}

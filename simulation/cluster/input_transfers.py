@@ -1,4 +1,4 @@
-"""Tasks read their data: from the nearest source that is up, over disks, links, uplinks and the aggregation."""
+"""Input transfers of tasks: from the nearest source that is up, over disks, links, uplinks and the aggregation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from flowlex.simulation.event_log import RunLog
 
 __all__ = ["LEVELS", "InputData"]
 
-#: Where data come from: the node's own disk, its rack, another rack.
+#: Locality of a source: the node's own disk, its rack, another rack.
 LEVELS = ("node", "rack", "between")
 
 
 @dataclass(slots=True, eq=False)
 class _Fetch:
-    """One read of a task: the transfer is None while no source is up."""
+    """One read of a task; ``transfer`` is None while no source is up."""
 
     read: Read
     left_mb: float
@@ -34,7 +34,7 @@ class InputData:
 
     Resources, by number: each node's disk, its port out, its port in; each rack's uplink up, and down; the aggregation.
 
-    ``state``, ``log``: of the run. ``complete``: called with a task when its last byte has come. ``certify``: check
+    ``state``, ``log``: of the run. ``complete``: called with a task when all its data have arrived. ``certify``: check
     rates every n-th time that they change; 0: never.
     """
 
@@ -51,7 +51,7 @@ class InputData:
         self.readers: dict[LiveNode, int] = dict.fromkeys(state.nodes, 0)
 
     def begin(self, task: LiveTask) -> None:
-        """A task has started: fetch all that it reads."""
+        """Start all reads of a task that has started."""
         made = list(reads_of(task))
         mine = self.fetches[task] = dict.fromkeys(_Fetch(read, read.size_mb) for read, _ in made)
         if not mine:
@@ -62,7 +62,7 @@ class InputData:
             self._fetch(task, fetch, sources)
 
     def _fetch(self, task: LiveTask, fetch: _Fetch, sources: list[LiveNode] | None = None) -> None:
-        """Choose the nearest source, among equals the one with the fewest readers, then the first."""
+        """Choose the nearest source; ties go to the one with the fewest readers, then to the first."""
         state, read = self.state, fetch.read
         if sources is None:
             sources = state.holders(read.replicas)
@@ -96,7 +96,7 @@ class InputData:
             self.complete(task)
 
     def _account(self, task: LiveTask, fetch: _Fetch) -> None:
-        """A transfer is over, whole or not: log what came."""
+        """Log the volume of a transfer that is complete or aborted."""
         transfer, source = fetch.transfer, fetch.source
         if transfer is None or source is None:
             return
@@ -116,14 +116,14 @@ class InputData:
             )
 
     def abort(self, task: LiveTask) -> None:
-        """A task stops: what it has read is lost, and counted."""
+        """Abort the reads of a stopped task; log the volume read, which is lost."""
         for fetch in self.fetches.pop(task, ()):
             if fetch.transfer is not None:
                 self.transfers.stop(fetch.transfer)
             self._account(task, fetch)
 
     def node_down(self, node: LiveNode) -> None:
-        """Whoever reads shards from the node goes on from another replica, or waits for its return."""
+        """Continue reads of shards from a failed node at another replica, or wait for its return."""
         for task, mine in self.fetches.items():
             for fetch in mine:
                 if fetch.source is node and fetch.transfer is not None:
@@ -132,7 +132,7 @@ class InputData:
                     self._fetch(task, fetch)
 
     def node_up(self) -> None:
-        """Whoever waits for a replica tries again."""
+        """Retry the reads that wait for a replica."""
         for task, mine in self.fetches.items():
             for fetch in mine:
                 if fetch.transfer is None:

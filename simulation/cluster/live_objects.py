@@ -19,13 +19,13 @@ class LiveTask:
     needs: tuple[LiveTask, ...] = ()
     needed_by: list[LiveTask] = field(default_factory=list)
     missing: int = 0  # tasks that must end before it can start
-    place: LivePlace | None = None  # where it runs; None when it does not
+    place: LivePlace | None = None  # the place it runs on; None if it does not run
     made_on: LiveNode | None = None  # the node where it ended; None before
-    started_s: float = 0.0  # when it last started
-    failures: int = 0  # how often it has failed while it computed
-    # part of its computing that is still to be done, when it last stopped: 1 unless it keeps what it has computed
+    started_s: float = 0.0  # time of its last start
+    failures: int = 0  # number of failures while it computed
+    # fraction of its computing left at its last stop: 1 unless it keeps its progress (``keeps``)
     left: float = 1.0
-    # when it began to compute and how many seconds it needs from then; None while it reads or does not run
+    # start of its computation, and the seconds needed from then; None while it reads or does not run
     computing: tuple[float, float] | None = None
 
     @property
@@ -34,7 +34,7 @@ class LiveTask:
         return self.task.name
 
     def seconds_on(self, node: LiveNode) -> float:
-        """Seconds of computing, all of it, on a node."""
+        """Return the seconds of its entire computation on a node."""
         seconds = self.task.compute_s
         for label, factor in self.task.slow.items():
             seconds *= 1.0 if label in node.labels else factor
@@ -43,7 +43,7 @@ class LiveTask:
         return seconds
 
     def left_at(self, now_s: float) -> float:
-        """Part of its computing that is left now."""
+        """Return the fraction of its computing that is left now."""
         if self.computing is None:
             return self.left
         begun_s, seconds = self.computing
@@ -59,7 +59,7 @@ class LiveJob:
 
     job: ClusterJob
     number: int
-    admitted: int = -1  # how many jobs were let in before it; -1 as long as it is not
+    admitted: int = -1  # number of jobs admitted before it; -1 until it is admitted
     tasks: list[LiveTask] = field(default_factory=list)
     # tasks that may start now, and those that run, in the order in which they became so
     waiting: dict[LiveTask, None] = field(default_factory=dict)
@@ -87,9 +87,9 @@ class LivePlace:
     number: int
     changes: list[LivePlace]  # where it notes that what is free has changed
     name: str = field(init=False)
-    free: dict[str, int] = field(init=False)  # amount by resource that nobody holds
-    open: bool = field(init=False)  # whether anything is free
-    tasks: dict[LiveTask, None] = field(default_factory=dict)  # who runs there
+    free: dict[str, int] = field(init=False)  # free amount by resource
+    open: bool = field(init=False)  # whether any amount is free
+    tasks: dict[LiveTask, None] = field(default_factory=dict)  # the tasks that run there
 
     def __post_init__(self) -> None:
         self.name, self.free = self.place.name, dict(self.place.capacity)
@@ -101,7 +101,7 @@ class LivePlace:
         return all(free.get(name, 0) >= much for name, much in task.task.demand.items())
 
     def unheld(self) -> dict[str, int]:
-        """Amount by resource that the tasks running here leave, whatever a policy has written into `free`."""
+        """Compute the free amount by resource from the running tasks, regardless of what a policy wrote into `free`."""
         left = dict(self.place.capacity)
         for task in self.tasks:
             for name, much in task.task.demand.items():

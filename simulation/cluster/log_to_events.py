@@ -1,4 +1,4 @@
-"""A run's log as events of a flow-scheduling cluster, which ``flowlex replay`` takes."""
+"""Convert a run's log to events of a flow-scheduling cluster for ``flowlex replay``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["replay_events"]
 
 
 def replay_events(workload: Instance, log: RunLog) -> Iterator[Part]:
-    """The events of a run, as they would reach a live scheduler.
+    """Yield the events of a run, as a live scheduler would receive them.
 
-    Places become machines with as many slots as they have of their scarcest resource; tasks are submitted when they can
-    start and end when they ended here, so that another scheduler decides on the same course of events. Where places are
-    of several kinds (GPUs, cores), a label of the machines and a requirement of the tasks tells them apart. What one
-    place alone cannot tell (amounts of several resources, output of other tasks) is left out.
+    Places become machines with as many slots as they have of their scarcest resource. Tasks are submitted when they can
+    start and end when they ended here, so that another scheduler sees the same course of events. Different kinds of
+    places (GPUs, cores) are distinguished by labels of machines and required constraints of tasks. Amounts of several
+    resources and the output of other tasks are left out.
     """
     assert isinstance(workload, ClusterWorkload)
     kinds = {_kind(place.capacity): place.capacity.keys() for place in workload.places}
@@ -67,7 +67,7 @@ def _kind(amounts: Mapping[str, int]) -> str:
 
 
 def _required(task: ClusterTask, kinds: Mapping[str, Set[str]]) -> tuple[Constraint, ...]:
-    """That its place is of one of the kinds that have what it takes; nothing where there is but one kind."""
+    """Require a place of a kind that has the task's resources; no constraint if there is only one kind."""
     fitting = tuple(kind for kind, names in kinds.items() if names >= task.demand.keys())
     return () if len(kinds) == 1 else (Constraint(kind="required", resources=fitting),)
 

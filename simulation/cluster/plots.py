@@ -1,4 +1,4 @@
-"""Pictures of a run: who ran where, who waited, how busy the places were."""
+"""Plots of a run: Gantt chart of tasks, length of the queue, utilisation of places."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PLOTS", "plot_gantt", "plot_queue", "plot_utilisation"]
 
-#: Places that a Gantt chart shows; more would be no picture.
+#: Most places in a Gantt chart; more would be unreadable.
 _MOST_PLACES = 120
 
 
@@ -42,21 +42,21 @@ def plot_gantt(log: RunLog, ax: Axes) -> Axes:
 
 
 def _steps(log: RunLog, up: str, down: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Times, and a count that rises with one event and falls with others."""
+    """Return times, and a count that increases with one event and decreases with others."""
     changes = [(record["at_s"], 1 if record["event"] == up else -1) for record in log.of(up, *down)]
     times = np.array([0.0, *(at_s for at_s, _ in changes)])
     return times, np.concatenate([[0], np.cumsum([step for _, step in changes])])
 
 
 def plot_queue(log: RunLog, ax: Axes) -> Axes:
-    """Tasks that could run and wait, over time."""
+    """Plot the number of ready tasks that wait, over time."""
     ax.step(*_steps(log, "ready", ("start", "withdraw")), where="post", color=BLUE)
     ax.set(xlabel="time (s)", ylabel="waiting tasks")
     return ax
 
 
 def plot_utilisation(log: RunLog, ax: Axes) -> Axes:
-    """Part of each resource that tasks hold, over time."""
+    """Plot the fraction of each resource that tasks hold, over time."""
     total: dict[str, int] = log.header["units"]
     level = dict.fromkeys(total, 0)
     held: dict[str, dict[str, int]] = {}

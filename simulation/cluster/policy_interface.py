@@ -1,4 +1,4 @@
-"""The state that a policy sees, and the actions that it may answer."""
+"""The state that a policy sees, and the actions that it may return."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = [
     "reads_of",
 ]
 
-#: What has happened since a policy last decided: a task can start now, has ended, was stopped by a failure, or waits no
-#: more since its data are lost or its job is given up; a node failed or returned; a job came or ended.
+#: Events since the last decision: a task became ready, ended, was stopped by a failure, or was withdrawn because its
+#: data are lost or its job is given up; a node failed or returned; a job was submitted or finished.
 News = tuple[
     Literal["ready", "ended", "failed", "withdrawn", "down", "up", "submitted", "finished"],
     LiveTask | LiveNode | LiveJob,
@@ -44,7 +44,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Stop a running task; its work is lost, it waits again."""
+    """Stop a running task; its work is lost and it waits again."""
 
     task: LiveTask
 
@@ -53,7 +53,7 @@ Action = Start | Stop
 
 
 class Policy:
-    """Decides who runs where: subclass it, and answer actions.
+    """Base class of policies: a subclass decides which tasks run where, and returns actions.
 
     Examples
     --------
@@ -72,13 +72,13 @@ class Policy:
     Attributes
     ----------
     again_s
-        Decide again after so many seconds while tasks wait, though nothing happened; None: only when something does.
+        Seconds after which to decide again while tasks wait, even without events; None: decide only after events.
     rotates
-        Whether ``again_s`` counts also while tasks run and none waits.
+        Whether ``again_s`` also applies while tasks run and none waits.
     work
-        Units of work of the last decision, for decision times that are counted; None when they are not.
+        Units of work of the last decision, for counted decision times; None if they are not counted.
     proven
-        Whether the last decision's optimum was certified; None when it claims none. The log keeps it.
+        Whether the last decision's optimum was certified; None if it claims no optimum. The log records it.
     """
 
     again_s: float | None = None
@@ -87,7 +87,7 @@ class Policy:
     proven: bool | None = None
 
     def decide(self, state: State) -> Iterable[Action]:
-        """Answer what is to be done now."""
+        """Return the actions to take now."""
         raise NotImplementedError
 
 
@@ -126,7 +126,7 @@ class State:
         self.by_name: dict[str, LiveNode] = {node.name: node for node in self.nodes}
         sizes = np.bincount([node.rack for node in self.nodes])
         work = self.workload
-        #: MB/s that one transfer may count on: disk, within a rack, between racks (an uplink is shared by its nodes).
+        #: Nominal MB/s of a transfer: disk, within a rack, between racks (the nodes of a rack share its uplink).
         self.nominal: tuple[float, float, float] = (
             work.disk_mb_per_s,
             min(work.link_mb_per_s, work.disk_mb_per_s),
@@ -138,16 +138,16 @@ class State:
         return (task for job in self.waiting_jobs() for task in job.waiting)
 
     def waiting_jobs(self) -> list[LiveJob]:
-        """Jobs with tasks that may start now, in the order in which they were let in."""
+        """Jobs with tasks that may start now, in order of admission."""
         return sorted(self._queued, key=lambda job: job.admitted)
 
     def wait(self, task: LiveTask) -> None:
-        """A task may start from now on (called by the simulator)."""
+        """Add a task that may start from now on (called by the simulator)."""
         task.job.waiting[task] = self._queued[task.job] = None
         self.waiting_count += 1
 
     def wait_no_more(self, task: LiveTask) -> None:
-        """A task starts, or cannot start any more (called by the simulator)."""
+        """Remove a task that starts or can no longer start (called by the simulator)."""
         del task.job.waiting[task]
         self.waiting_count -= 1
         if not task.job.waiting:
@@ -170,20 +170,20 @@ class State:
         return list(self._open)
 
     def start(self, task: LiveTask, place: LivePlace) -> Start:
-        """Make the action, and count the demand as taken for the rest of this decision."""
+        """Return the action, and count the demand as taken for the rest of this decision."""
         place.hold(task)
         self.tried.append(Start(task, place))
         return Start(task, place)
 
     def stop(self, task: LiveTask) -> Stop:
-        """Make the action, and count its demand as free for the rest of this decision."""
+        """Return the action, and count the task's demand as free for the rest of this decision."""
         if task.place is not None:
             task.place.hold(task, -1)
             self.tried.append(Stop(task))
         return Stop(task)
 
     def forget_tries(self) -> None:
-        """Give back what `start` and `stop` counted as taken or free."""
+        """Undo the changes of free amounts by `start` and `stop`."""
         for action in self.tried:
             place = action.place if isinstance(action, Start) else action.task.place
             assert place is not None
@@ -191,7 +191,7 @@ class State:
         self.tried.clear()
 
     def seconds(self, task: LiveTask) -> list[float]:
-        """By node, seconds to bring a task's data there, each read by itself from its nearest source that is up."""
+        """Return, by node, the seconds to read a task's data there, one by one from the nearest sources that are up."""
         disk, rack, between = self.nominal
         total = [0.0] * len(self.nodes)
         for read, made in reads_of(task):
@@ -208,14 +208,14 @@ class State:
 
     @staticmethod
     def level(sources: list[LiveNode], node: LiveNode) -> int:
-        """How far the nearest source is: 0 the node itself, 1 its rack, 2 another rack (or no source is up)."""
+        """Return the locality of the nearest source: 0 the node itself, 1 its rack, 2 another rack (or none is up)."""
         if node in sources:
             return 0
         return 1 if any(source.rack == node.rack for source in sources) else 2
 
 
 def reads_of(task: LiveTask) -> Iterator[tuple[Read, list[LiveNode] | None]]:
-    """What a task reads, and for the output of another task the node that holds it."""
+    """Yield the reads of a task, with the node that holds it for the output of another task."""
     made = {other.name: other.made_on for other in task.needs}
     for read in task.task.reads:
         if read.task is None:

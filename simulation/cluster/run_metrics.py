@@ -1,4 +1,4 @@
-"""Figures of a run, from its log alone."""
+"""Metrics of a run, computed from its log alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Stay", "figures", "job_spans", "megabytes", "stays"]
 
 @dataclass(frozen=True)
 class Stay:
-    """A task on a place, from start to end or stop; ``computed_s`` is when its data were there (None: never)."""
+    """A task on a place, from start to end or stop; ``computed_s`` is when its data were complete (None: never)."""
 
     task: str
     job: str
@@ -29,7 +29,7 @@ class Stay:
 
 
 def stays(log: RunLog) -> Iterator[Stay]:
-    """All stays, by their ends; those that the horizon cut end with the log."""
+    """Yield all stays in order of their ends; those cut by the horizon end with the log."""
     begun: dict[str, dict[str, Any]] = {}
     computed: dict[str, float] = {}
     for record in log.of("start", "compute", "end", "stop", "over"):
@@ -66,12 +66,12 @@ def megabytes(log: RunLog) -> dict[str, float]:
 
 
 def figures(log: RunLog) -> dict[str, float]:
-    """What a table shows.
+    """Return the metrics of the tables.
 
     ``total_s`` is DT, from the first start to the last event; ``run_s`` the mean time of a task from ready to its end,
     waiting included; ``wait_s`` the part before its last start; ``snp`` the geometric mean of ideal over actual run
-    time; ``utilisation`` the part of DT that tasks held of the resource that they held most; ``uncertified_rounds``
-    those whose optimum was believed, not certified.
+    time; ``utilisation`` the mean fraction in use of the most used resource over DT; ``uncertified_rounds`` the number
+    of rounds whose optimum was not certified.
     """
     counts = Counter(record["event"] for record in log.records)
     rounds = list(log.of("round"))
@@ -90,7 +90,7 @@ def figures(log: RunLog) -> dict[str, float]:
 
 
 def _of_tasks(log: RunLog) -> dict[str, float]:
-    """Times of tasks, and what they held."""
+    """Return metrics of task times and of utilisation."""
     ready: dict[str, float] = {}
     started: dict[str, tuple[float, dict[str, int]]] = {}
     held: defaultdict[str, float] = defaultdict(float)
@@ -126,7 +126,7 @@ def _of_tasks(log: RunLog) -> dict[str, float]:
 
 
 def _of_reads(log: RunLog) -> dict[str, float]:
-    """GB read by level, and the parts of all."""
+    """Return GB read by level, and their shares of the total."""
     moved = megabytes(log)
     all_mb = sum(moved.values())
     return {

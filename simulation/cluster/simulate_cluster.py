@@ -1,4 +1,4 @@
-"""The cluster simulator as scenarios and people call it."""
+"""Interface of the cluster simulator for scenarios and users."""
 
 from __future__ import annotations
 
@@ -71,20 +71,20 @@ def simulate_cluster(
     workload
         Cluster and jobs.
     policy
-        Who decides; make a new one for each run.
+        The policy; create a new one for each run.
     seed
-        Of the random streams.
+        Seed of the random streams.
     horizon_s
-        When time ends; None: when all jobs have ended.
+        Time at which the run ends; None: when all jobs have ended.
     decision
-        How long the policy thinks; not at all by default.
+        Decision time of the policy; 0 by default.
     parameters
         See `flowlex.simulation.cluster.simulator.ClusterParameters`.
 
     Returns
     -------
     RunLog
-        What happened; `figures` reads it.
+        Events of the run; `figures` reads them.
 
     Raises
     ------

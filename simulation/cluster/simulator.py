@@ -1,4 +1,4 @@
-"""Jobs arrive, tasks read and compute, nodes fail and return; a policy decides who runs where."""
+"""Simulator: jobs arrive, tasks read and compute, nodes fail and return; a policy assigns tasks to places."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from flowlex.simulation.random_streams import Streams
 __all__ = ["ClusterParameters", "ClusterRun"]
 
 _RATE_RANK = 2
-#: Objects made between two collections of garbage: nearly all that a run makes stays, and scanning it takes a quarter
-#: of the time.
+#: Allocations between two garbage collections: nearly all objects of a run stay alive, and scanning them takes a
+#: quarter of the time.
 _ALLOCATED = 50_000
 _Chance = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -32,7 +32,7 @@ _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class ClusterParameters:
-    """What a scenario may set."""
+    """Parameters that a scenario may set."""
 
     round_s: _Seconds = 0.0  # rounds happen at whole multiples of this; 0: whenever something has happened
     fail: _Chance = 0.0  # chance that an attempt of a task fails while it computes
@@ -44,7 +44,7 @@ class ClusterParameters:
 class ClusterRun:
     """One run.
 
-    ``workload``: cluster and jobs. ``policy``: who decides. ``run``: seed, horizon, decision time, parameters.
+    ``workload``: cluster and jobs. ``policy``: the policy. ``run``: seed, horizon, decision time, parameters.
     """
 
     def __init__(self, workload: ClusterWorkload, policy: Policy, run: Run) -> None:
@@ -84,7 +84,7 @@ class ClusterRun:
                     self._plan(outage.until_s, lambda node=node: self._up(node))
 
     def simulate(self) -> RunLog:
-        """Let everything happen.
+        """Run the simulation.
 
         Raises `SimulationError`: the policy answers nonsense, or nothing more can happen though tasks are left.
         """
@@ -107,7 +107,7 @@ class ClusterRun:
             self.state.now_s = self.kernel.now_s = horizon
             self._move()
             for task in list(self.reading.fetches):
-                self.reading.abort(task)  # so that the log holds all bytes that moved
+                self.reading.abort(task)  # so that the log has all transferred bytes
         self.log.add(self.kernel.now_s, "over", jobs_left=self._left, events=self.kernel.events)
         return self.log
 
@@ -121,7 +121,7 @@ class ClusterRun:
 
     # Time ------------------------------------------------------------------------------------------------------
     def _plan(self, at_s: float, call: object) -> Planned:
-        """Plan an event; before it, transfers are brought up to its time."""
+        """Plan an event; before it, transfers are advanced to its time."""
 
         def happen() -> None:
             self.state.now_s = self.kernel.now_s
@@ -153,7 +153,7 @@ class ClusterRun:
         self._admit()
 
     def _admit(self) -> None:
-        """Let queued jobs in, as many as may run at once."""
+        """Admit queued jobs, up to the number that may run at once."""
         most = self.state.workload.jobs_at_once
         while self.queue and (most is None or len(self.state.jobs) < most):
             job = self.queue.popleft()
@@ -188,13 +188,13 @@ class ClusterRun:
         self.log.add(self.state.now_s, "ready", task=task.name, job=task.job.name)
 
     def _withdraw(self, task: LiveTask) -> None:
-        """A waiting task cannot start any more: its data are lost, or its job is given up."""
+        """Withdraw a waiting task that can no longer start: its data are lost, or its job is given up."""
         self.state.wait_no_more(task)
         self.state.news.append(("withdrawn", task))
         self.log.add(self.state.now_s, "withdraw", task=task.name, job=task.job.name)
 
     def _may_run(self, task: LiveTask) -> None:
-        """A task is ready when nothing is missing, and it neither runs nor has ended."""
+        """Make a task ready if nothing is missing and it neither runs nor has ended."""
         if not task.missing and task.place is None and task.made_on is None:
             self._ready(task)
 
@@ -230,7 +230,7 @@ class ClusterRun:
         self._rates_change()
 
     def _compute(self, task: LiveTask) -> None:
-        """All data are there."""
+        """Start the computation of a task whose data are complete."""
         assert task.place is not None
         seconds = task.left * task.seconds_on(task.place.node)
         task.computing = self.state.now_s, seconds
@@ -255,7 +255,7 @@ class ClusterRun:
         self.rounds.due()
 
     def _halt(self, task: LiveTask, why: str) -> None:
-        """A task stops before its end; it is nowhere then."""
+        """Stop a task before its end; it then has no place."""
         self.reading.abort(task)
         lost_s = self.state.now_s - task.started_s
         if task.task.keeps:
@@ -302,7 +302,7 @@ class ClusterRun:
                 self.state.news.append(("failed", task))
                 self._may_run(task)
         for job in list(self.state.jobs.values()):
-            for task in reversed(job.tasks):  # whoever is lost needs what it was made from
+            for task in reversed(job.tasks):  # a lost task needs its inputs again
                 gone = task.made_on is not None and not task.made_on.up
                 if gone and any(other.made_on is None for other in task.needed_by):
                     self._lose(task)
@@ -311,7 +311,7 @@ class ClusterRun:
         self.rounds.due()
 
     def _lose(self, task: LiveTask) -> None:
-        """What a task made is gone while others still need it: it must run again, and so must they wait."""
+        """Handle the loss of an output that is still needed: its task must run again, and the consumers wait."""
         self.log.add(self.state.now_s, "lost", task=task.name, job=task.job.name)
         task.made_on, task.left = None, 1.0
         task.job.left += 1
@@ -335,7 +335,7 @@ class ClusterRun:
 
 
 def _link(job: LiveJob) -> None:
-    """Let each task know whom it needs and who needs it."""
+    """Set the predecessors and successors of each task."""
     by_name = {task.name: task for task in job.tasks}
     for task in job.tasks:
         names = dict.fromkeys([*task.task.after, *(read.task for read in task.task.reads if read.task is not None)])

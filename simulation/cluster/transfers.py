@@ -1,6 +1,6 @@
 """Transfers that share disks, links, uplinks and the aggregation, max-min fairly.
 
-A transfer uses a few *resources*, each with a rate that its transfers share (`flowlex.simulation.max_min`).
+A transfer uses a few *resources*, each with a capacity that its transfers share (`flowlex.simulation.max_min`).
 """
 
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -19,18 +19,18 @@ from flowlex.simulation.max_min import Floats, Integers, fill
 
 __all__ = ["Transfer", "Transfers"]
 
-#: What ends within a nanosecond ends together.
+#: Transfers that end within a nanosecond end together.
 TOGETHER_S = 1e-9
-#: Resources that a transfer may use at most.
+#: Most resources that a transfer may use.
 WIDEST = 6
 _SLACK = 1e-9
 
 
 @njit(cache=True)
 def _move(left, rate, seconds):
-    """Take what has come in the time off what is left; return the rows that have nothing left.
+    """Subtract the volume sent in the time; return the rows of the transfers that are complete.
 
-    What less than a nanosecond of the present rate would bring has come: time is no finer than that.
+    A transfer is complete if it needs less than a nanosecond at its present rate, the resolution of time.
     """
     over, ended = np.empty(len(left), np.int64), 0
     for row in range(len(left)):
@@ -53,27 +53,27 @@ def _first_end(left, rate):
 
 @dataclass(slots=True, eq=False)
 class Transfer:
-    """Data on their way."""
+    """A transfer of data."""
 
     size_mb: float
     path: Sequence[int]  # resources that it uses
-    done: Callable[[], None]  # called when the last byte has come
+    done: Callable[[], None]  # called when the transfer is complete
     row: int = -1
-    left_mb: float = field(init=False)  # still to come; brought up to date when the transfer ends or is stopped
+    left_mb: float = field(init=False)  # remaining size; updated only when the transfer ends or is stopped
 
     def __post_init__(self) -> None:
         self.left_mb = self.size_mb
 
     @property
     def moved_mb(self) -> float:
-        """What has come."""
+        """The volume transferred so far, in MB."""
         return self.size_mb - self.left_mb
 
 
 class Transfers:
-    """All transfers that are on their way, and their rates: a row of arrays for each.
+    """All active transfers and their rates; each has a row in arrays.
 
-    ``capacity``: (R,) MB/s of each resource. ``certify``: check the rates by their definition every n-th time that they
+    ``capacity``: (R,) MB/s of each resource. ``certify``: check the rates against their definition at every n-th
     change; 0: never.
     """
 
@@ -83,7 +83,7 @@ class Transfers:
         self.rate: Floats = np.zeros(64)
         self._left: Floats = np.full(64, np.inf)  # infinite where there is no transfer
         self._at: list[Transfer | None] = [None] * 64
-        self._started = [-1] * 64  # how many had started before
+        self._started = [-1] * 64  # number of transfers started before
         self._unused = list(range(63, -1, -1))
         self._count = 0
         self._since_s = self._now_s = 0.0
@@ -106,7 +106,7 @@ class Transfers:
         self._left[row] = transfer.left_mb
 
     def stop(self, transfer: Transfer) -> None:
-        """Take a transfer away; call `advance` first."""
+        """Remove a transfer; call `advance` first."""
         row = transfer.row
         if row >= 0:
             transfer.left_mb = float(self._left[row] - self.rate[row] * (self._now_s - self._since_s))
@@ -121,7 +121,7 @@ class Transfers:
         return transfer
 
     def advance(self, now_s: float) -> list[Transfer]:
-        """Let time pass at the present rates; return the transfers that have just ended, taken away."""
+        """Advance time at the present rates; remove and return the transfers that have just ended."""
         self._now_s = now_s
         if now_s < self._next_s - TOGETHER_S:
             return []
@@ -134,7 +134,7 @@ class Transfers:
         return ended
 
     def share(self) -> float:
-        """Set the rates anew; return the seconds until the next transfer ends (infinite: none moves)."""
+        """Recompute the rates; return the seconds until the next transfer ends (infinite if none moves)."""
         now_s = self._now_s
         _move(self._left, self.rate, now_s - self._since_s)
         self._since_s = now_s

@@ -1,4 +1,4 @@
-"""Not only the papers: a day in the manner of the Google trace, the openb protocol, shares of GPU time over time."""
+"""Experiments beyond the papers: a day like the Google trace, the openb protocol, shares of GPU time over time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHO = ("live", "priority", "FIFO")
 
 
 def day(seed: int, quick: bool, *, load: float = 0.9, round_s: float = 60.0) -> Mapping[str, float]:
-    """Waits by priority and utilisation; the time that a policy thinks is measured and delays its starts."""
+    """Measure waits by priority and utilisation; a policy's decision time is measured and delays its starts."""
     sizes = {"machines": 100, "tasks": 500, "day_s": 7200.0} if quick else {"machines": 10_000, "tasks": 60_000}
     work = workload("cluster-day", seed=seed, load=load, begun=True, **sizes)
     horizon_s = float(cast(Any, sizes.get("day_s", 86_400.0)))
@@ -50,7 +50,7 @@ _LOADS = (0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3)
 
 
 def openb_protocol(seed: int, quick: bool, *, openb: Path) -> Mapping[str, float]:
-    """GPUs allocated of all, in percent, by policy and by what was submitted; seeds from 42 on, as published."""
+    """Percentage of GPUs allocated, by policy and submitted load; seeds start at 42, as published."""
     files = {"nodes": openb / "openb_node_list_gpu_node.csv.gz", "pods": openb / "openb_pod_list_default.csv.gz"}
     instance = cast(PodInstance, generate("openb-arrivals", seed=42 + seed, **files))
     curves = {name: submit_all(instance, name, seed=42 + seed) for name in _PACKERS}
@@ -63,7 +63,7 @@ _SHARES = ("max_min", "finish_time", "makespan")
 
 
 def training(seed: int, quick: bool, *, load: float = 0.8, round_s: float = 360.0) -> Mapping[str, float]:
-    """Training jobs on unequal GPUs: first come first served, against shares of GPU time in rounds."""
+    """Compare, for training jobs on different GPUs, first come first served with shares of GPU time in rounds."""
     work = workload("cluster-training", seed=seed, jobs=12 if quick else 60, load=load)
     who = {"FIFO": made("FIFO")} | {name: made("allocation", shares=name, seconds=round_s) for name in _SHARES}
     found = {name: figures(simulated(work, policy)) for name, policy in who.items()}

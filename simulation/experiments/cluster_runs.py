@@ -1,4 +1,4 @@
-"""What the experiments on clusters share: runs by name, jobs alone, fairness rates."""
+"""Shared functions of the cluster experiments: runs by policy name, jobs alone, fairness rates."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def workload(generator: str, **parameters: Any) -> ClusterWorkload:
 
 
 def made(name: str, **parameters: Any) -> Policy:
-    """Make a policy by name; one that claims optima has every `PROVEN`-th certified."""
+    """Make a policy by name; every `PROVEN`-th optimum that it claims is certified."""
     if name in _CLAIMING:
         parameters.setdefault("certify", PROVEN)
     return cast(Policy, make_policy("cluster", PolicyChoice(name=name, parameters=parameters)))
 
 
 def simulated(work: ClusterWorkload, policy: str | Policy, **options: Any) -> RunLog:
-    """Run a policy, by name or as it is; rates are certified at every `PROVEN`-th change."""
+    """Run a policy or the policy of a name; rates are certified at every `PROVEN`-th change."""
     return simulate_cluster(work, made(policy) if isinstance(policy, str) else policy, **{"certify": PROVEN, **options})
 
 
@@ -42,7 +42,7 @@ def run(work: ClusterWorkload, policy: str | Policy, **options: Any) -> dict[str
 
 
 def alone_seconds(work: ClusterWorkload, parts: int, **options: Any) -> dict[str, float]:
-    """By job, seconds from first start to end when it alone has 1/``parts`` of the GPUs (t_id), under GS.
+    """Return, by job, its seconds from first start to end if it runs alone on 1/``parts`` of the GPUs under GS (t_id).
 
     The GPUs left are spread evenly over the nodes; all nodes keep their data, disks and cores.
     """
@@ -66,7 +66,7 @@ def fairness_rates(log: RunLog, ideal_s: Mapping[str, float]) -> dict[str, float
 
 
 def first_waits(log: RunLog) -> list[tuple[str, float]]:
-    """Job, and seconds from ready to first start, of every task; one that never starts waits until the end."""
+    """Return job and seconds from ready to first start of every task; one that never starts waits until the end."""
     ready: dict[str, tuple[str, float]] = {}
     started: dict[str, float] = {}
     for record in log.of("ready", "start"):

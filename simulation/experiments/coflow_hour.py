@@ -1,7 +1,7 @@
-"""The public hour of Facebook's coflows under all policies that suit coflows. Not of a paper: shown without verdicts.
+"""The public hour of Facebook's coflows under all coflow policies. It is from no paper and has no verdicts.
 
-The trace is no part of this project (coflow-benchmark's ``FB2010-1Hr-150-0.txt``, plain or gzip). Coflows drawn at
-random stand beside it: widths and sizes over orders of magnitude, on few ports.
+The trace is not part of this project (coflow-benchmark's ``FB2010-1Hr-150-0.txt``, plain or gzip). Random coflows, with
+widths and sizes over orders of magnitude on few ports, are measured too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHOWN = ("mean_cct_s", "median_cct_s", "p95_cct_s", "p99_cct_s", "mean_slowdown"
 
 
 def drawn_coflows(seed: int, count: int = 60, ports: int = 20) -> JitInstance:
-    """Coflows drawn at random, read from a text in the trace's own format."""
+    """Draw random coflows, by way of a text in the trace's format."""
     rng = np.random.default_rng(seed)
     arrival = np.cumsum(rng.exponential(1500.0, count)).astype(int)
     lines = [f"{ports} {count}"]

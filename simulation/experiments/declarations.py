@@ -1,4 +1,4 @@
-"""Reads what is declared about experiments: ``experiments.toml`` and ``statements.csv`` of this folder."""
+"""Reader of the experiments' declarations: ``experiments.toml`` and ``statements.csv`` of this folder."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _statement(row: Mapping[str, str]) -> Statement:
 
 
 def _rule(row: Mapping[str, str], values: tuple[float, ...]) -> Rule | None:
-    """Around a printed figure, a range, or, of a trend, a correlation above 0; none where nothing is given."""
+    """Return the rule: around a printed figure, a range, or, for a trend, a correlation above 0; None if not given."""
     if len(values) > 1:
         return Rule(0.5, math.inf, neutral=0.0)
     neutral, resolution = float(row["neutral"]) if row["neutral"] else None, float(row["resolution"] or 0.0)

@@ -1,7 +1,7 @@
-"""Schedulers that take one task at a time, fed by the events of a live scheduler; and what each of them costs.
+"""Schedulers that place one task at a time, fed with the events of a live scheduler, and their measured costs.
 
 ``python -m flowlex.simulation.experiments.dispatch_schedulers WHO MACHINES EVENTS SEED`` feeds a stream to one of them
-in a process of its own, whose processor seconds and memory are then its alone.
+in a process of its own, to measure its processor seconds and memory separately.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _DRAWS = 10
 
 
 class Dispatcher:
-    """Waiting tasks by priority, then by arrival; each goes to one machine and stays there.
+    """Places waiting tasks by priority, then by arrival; a placed task stays on its machine.
 
     ``instance``: the cluster, and the jobs that wait at the start. ``rule``: ``queue``: to the machine with the largest
-    free part of its slots, all machines being scored for every task, as a Kubernetes-like scheduler does; ``random``:
-    to any machine with a free slot. ``seed``: of the random choices.
+    fraction of free slots, scoring all machines for every task, as a Kubernetes-like scheduler does; ``random``:
+    to any machine with a free slot. ``seed``: seed of the random choices.
     """
 
     def __init__(self, instance: FlowInstance, rule: Rule, seed: int = 0) -> None:
@@ -62,7 +62,7 @@ class Dispatcher:
             heapq.heappush(self._queue, (self.priority[self.job[name]], self._count, name))
 
     def handle(self, event: Part) -> None:
-        """Note what has happened."""
+        """Process an event."""
         if isinstance(event, ev.Submit):
             self.priority[event.job.name] = event.job.priority
             self.job |= {task.name: event.job.name for task in event.job.tasks}
@@ -86,11 +86,11 @@ class Dispatcher:
             self._wait([name for name in self.waiting if self.job[name] == event.job])
 
     def step(self) -> int:
-        """Place what fits, the most important first; how many were placed."""
+        """Place the tasks that fit, the most important first; return their number."""
         placed, free = 0, int(np.where(self.up, self.slots - self.used, 0).sum())
         while self._queue and free > 0:
             _, entry, name = heapq.heappop(self._queue)
-            if self.waiting.get(name) != entry:  # ended, or waits with another priority
+            if self.waiting.get(name) != entry:  # it ended, or waits with another priority
                 continue
             del self.waiting[name]
             machine = self._machine()
@@ -111,7 +111,7 @@ class Dispatcher:
 
 
 def feed(scheduler: Any, event: Part) -> None:
-    """Let a scheduler take an event, or decide."""
+    """Pass an event to a scheduler, or let it decide."""
     if isinstance(event, ev.Step):
         scheduler.step()
     else:
@@ -119,9 +119,9 @@ def feed(scheduler: Any, event: Part) -> None:
 
 
 def cost_of(who: Rule | Literal["live", "nobody"], machines: int, events: int, seed: int) -> Mapping[str, float]:
-    """Processor seconds and peak MB of a process in which one scheduler lives through a stream of events.
+    """Return processor seconds and peak MB of a process in which one scheduler handles a stream of events.
 
-    ``nobody`` only reads the stream: what the interpreter and the cluster's description take by themselves.
+    ``nobody`` only reads the stream: the cost of the interpreter and the cluster's description.
     """
     command = [sys.executable, "-m", __name__, who, *map(str, (machines, events, seed))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
@@ -140,7 +140,7 @@ def _live(who: str, machines: int, events: int, seed: int) -> dict[str, float]:
         scheduler = FlowScheduler(instance, preset("quincy"), certify=False)
     elif who != "nobody":
         scheduler = Dispatcher(instance, cast(Rule, who), seed)
-    seconds: list[float] = []  # of each step with the events before it; the first places all that waits at the start
+    seconds: list[float] = []  # of each step with the events before it; the first places all initially waiting tasks
     since = 0.0
     for event in event_stream(instance, seed=seed, steps=_STEPS, events=events):
         if scheduler is None or isinstance(event, ev.Cluster):
@@ -155,7 +155,7 @@ def _live(who: str, machines: int, events: int, seed: int) -> dict[str, float]:
 
 
 def _peak_mb() -> float:
-    """Most memory that this process has had; on Linux not by ``getrusage``, which counts that of its parent too."""
+    """Return the peak memory of this process; on Linux not from ``getrusage``, which includes that of its parent."""
     status = Path("/proc/self/status")
     if status.exists():
         return float(status.read_text().partition("VmHWM:")[2].split()[0]) / 1024.0

@@ -32,7 +32,7 @@ def fair(
 ) -> Mapping[str, float]:
     """SNP of fair flow scheduling, of Quincy's cost model and of random dispatch: three batches that read blocks.
 
-    Beside it, waits where the tasks' blocks are a quarter and four times as large.
+    Waits are also measured with blocks of a quarter and four times the size.
     """
     tasks, numbers = 60 if quick else 480, dict[str, float]()
     goals = (FairShares(), DataLocality(), Continuity(base=10, rate=10))
@@ -46,7 +46,7 @@ def fair(
 
 
 def images(seed: int, quick: bool, *, slow: float = 4.0) -> Mapping[str, float]:
-    """Image tasks that are quicker on GPU servers: T = 10 and T = 20 on ten servers of each kind."""
+    """Measure image tasks that are faster on GPU servers: T = 10 and T = 20 on ten servers of each kind."""
     numbers: dict[str, float] = {}
     for tasks in (10, 20):
         work = workload("cluster-images", seed=seed, tasks=tasks, slow=slow)
@@ -58,7 +58,7 @@ def images(seed: int, quick: bool, *, slow: float = 4.0) -> Mapping[str, float]:
 
 
 def priority(seed: int, quick: bool, *, round_s: float = 0.5, **open_: Any) -> Mapping[str, float]:
-    """Delay of short queries while three batches of 480 tasks fill the cluster, by their priorities."""
+    """Measure the delay of short queries while three batches of 480 tasks fill the cluster, by batch priorities."""
     numbers = {}
     for name, classes in (("equal", "0,0,0"), ("first", "1,2,5")):
         sizes = {"batch_tasks": 40, "queries": 3, "servers": 3} if quick else {"batch_tasks": 480, "queries": 20}
@@ -110,7 +110,7 @@ _DECIDERS = ("warm", "queue", "scratch")
 
 
 def cost(seed: int, quick: bool, *, events: int = 100) -> Mapping[str, float]:
-    """Processor seconds and memory of the live scheduler, a queue and random dispatch, each in a process of its own."""
+    """Measure processor time and memory of live scheduler, queue and random dispatch, each in its own process."""
     machines = 200 if quick else 10_000
     found = {who: cost_of(who, machines, events, seed) for who in ("live", "queue", "random", "nobody")}
     numbers = {f"{figure}_{who}": value for who, each in found.items() for figure, value in each.items()}

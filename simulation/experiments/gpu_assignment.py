@@ -20,7 +20,7 @@ __all__ = ["alone", "rounds", "shared", "users"]
 def alone(
     seed: int, quick: bool, *, round_s: float = 2.0, aggregation: str = "limited", **open_: Any
 ) -> Mapping[str, float]:
-    """Table 1: one job at a time, J1-J36 in random order; and FSP with J37 among them."""
+    """Measure table 1: one job at a time, J1-J36 in random order; and FSP with J37 added."""
     common = {"seed": seed, "jobs_at_once": 1, "aggregation": aggregation, **open_}
     work = workload("cluster-testbed", count=3 if quick else 0, **common)
     numbers: dict[str, float] = {}
@@ -72,7 +72,7 @@ _QUANTILES = (0, 0.1, 0.25, 0.5, 0.75, 0.9, 1)
 
 
 def users(seed: int, quick: bool, *, round_s: float = 4.0, inside: str = "fifo", **open_: Any) -> Mapping[str, float]:
-    """Ten users with six random jobs each, against YARN-like queues; all jobs are there from the start."""
+    """Compare FSP with YARN-like queues for ten users with six random jobs each, all submitted at the start."""
     count, people = (4, 2) if quick else (60, 10)
     work = workload("cluster-testbed", seed=seed, count=count, users=people, jobs_at_once=count, **open_)
     total = {"FSP": run(work, "FSP", round_s=round_s)["total_s"]}
@@ -94,7 +94,7 @@ def rounds(seed: int, quick: bool) -> Mapping[str, float]:
         times = []
         for repeat in range(3 if quick else 10):
             instance = generate(name, seed=100 * seed + repeat, **parameters)
-            _ = instance.arrays  # type: ignore[attr-defined]  # the cluster's state is at hand when a round begins
+            _ = instance.arrays  # type: ignore[attr-defined]  # the arrays exist when a round begins
             started = time.perf_counter()
             GpuAssignment(instance, policy=Fairness.FSP).solve("network")  # type: ignore[arg-type]
             times.append(time.perf_counter() - started)

@@ -41,10 +41,10 @@ def training_jobs(
     copies: int = 10,
     arrivals_per_s: float = 1.0,
 ) -> JitInstance:
-    """Training jobs and copies on 16 machines; units of 31 kB, so that rounding up adds less than 5 % to the bytes.
+    """Return training jobs and copies on 16 machines; units of 31 kB, so rounding up adds less than 5 % to the bytes.
 
-    The defaults are the setting that the search over ``jit-space`` named; nothing in it comes from a printed figure but
-    the search's own criterion.
+    The defaults are the result of the search over ``jit-space``; printed figures enter only in the criterion of that
+    search.
     """
     return jit_cluster(
         seed=seed,
@@ -73,7 +73,7 @@ def compare(
     lat: Rule = "critical",
     **setting: Any,
 ) -> Mapping[str, float]:
-    """All policies on one workload (of `training_jobs`); JIT plans at every job's first transfer."""
+    """Compare all policies on one workload of `training_jobs`; JIT plans at every job's first transfer."""
     instance = training_jobs(seed, quick, **setting)
     jit = JustInTime(share=share, share_of=share_of, lat=lat, certify=PROVEN)
     policies: dict[str, NetworkPolicy] = {
@@ -125,7 +125,7 @@ def _arrival_and_use(logs: Mapping[str, RunLog]) -> dict[str, float]:
 
 
 def when(seed: int, quick: bool) -> Mapping[str, float]:
-    """When planning helps: mean completion of jobs under each policy over that under fair sharing, and copies'."""
+    """Measure when planning helps: mean completion of jobs, and of copies, relative to fair sharing, by policy."""
     found = {}
     for computing in (1.0,) if quick else (0.25, 1.0, 4.0):
         for copies in (0, 12, 36):
@@ -146,7 +146,7 @@ def when(seed: int, quick: bool) -> Mapping[str, float]:
 
 
 def alpha(seed: int, quick: bool, *, share_of: ShareOf = "transfers", computing: float = 1.0) -> Mapping[str, float]:
-    """Speed-up and remaining bandwidth by the share of a job that is planned."""
+    """Measure speed-up and remaining bandwidth by the planned share of a job."""
     instance = training_jobs(seed, quick, computing=computing)
     base, found = _job_seconds(_run(instance, TensorFlow(), seed))["mean"], dict[str, float]()
     for share in (0.1, 0.4, 0.6) if quick else (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):

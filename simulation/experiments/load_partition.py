@@ -1,8 +1,8 @@
 """Load partition over time: Hu et al., Computer Systems & Applications 28(11), 2019.
 
-Four equal workers process 400 items while other programs run on them. Each run: read what the service last stored,
-evaluate, partition (`LoadPartition`), dispatch, process, time every node, write the history. Speed of a node: what the
-other programs leave of its processor, to the power ``sensitivity`` (1: the program needs nothing but processor).
+Four equal workers process 400 items while other programs run on them. Each run: read the values last stored by the
+service, evaluate, partition (`LoadPartition`), dispatch, process, time every node, write the history. The speed of a
+node is the free fraction of its processor to the power ``sensitivity`` (1: the program needs only the processor).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Information(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it is read."""
+        """Address of the service."""
         ...
 
     def write(self, node: str, name: str, value: Any) -> None:
@@ -42,7 +42,7 @@ class Information(Protocol):
 
 
 class _Workers:
-    """Nodes whose background load drifts, seen through a service that stores a noisy value now and then."""
+    """Nodes with drifting background load, of which a service stores a noisy value at intervals."""
 
     def __init__(self, seed: int, noise: float, drift: float, sensitivity: float, interval_s: float) -> None:
         streams = Streams(seed)
@@ -57,7 +57,7 @@ class _Workers:
         self.kernel.after(interval_s, self._collect)
 
     def _background(self) -> None:
-        """Other programs come and go: a random walk between 5 and 75 % of the processor."""
+        """Change the load of other programs: a random walk between 5 and 75 % of the processor."""
         self.busy = np.clip(self.busy + self.walk.normal(0.0, self.drift, _WORKERS), 0.05, 0.75)
         self.kernel.after(_STEP_S, self._background)
 
@@ -71,7 +71,7 @@ class _Workers:
         self.kernel.after(self.interval_s, self._collect)
 
     def tell(self, name: str, values: list[Any]) -> None:
-        """A value of every node is new; kept here alone, unless a service is there."""
+        """Report new values of all nodes; without a service, they are only kept here."""
 
     def shares(self, evaluation: str) -> list[int]:
         """Partition by an evaluation, with the model."""
@@ -107,7 +107,7 @@ class _Workers:
 
 
 class _Served(_Workers):
-    """The same, but what the scheduler knows it reads from a running service, under names of its own there."""
+    """Workers whose values the scheduler reads from a running service, with a prefix for their data names."""
 
     def __init__(self, service: Information, prefix: str, *setting: Any) -> None:
         self.service, self.prefix = service, prefix
@@ -118,12 +118,12 @@ class _Served(_Workers):
         self.tell("processing_speed", [1.0 / _ITEM_S] * _WORKERS)
 
     def tell(self, name: str, values: list[Any]) -> None:
-        """Collectors write."""
+        """Write the values to the service, as collectors do."""
         for k, value in enumerate(values):
             self.service.write(f"w{k}", f"{self.prefix}.{name}", value)
 
     def shares(self, evaluation: str) -> list[int]:
-        """Read the service, partition with the model."""
+        """Partition with the model, from the values of the service."""
         known = ("items", "cpu_cores", "cpu_free", "processing_speed")
         names = {name: f"{self.prefix}.{name}" for name in known}
         instance = from_telemetry(self.service.url, names=names, max_age_s=3600.0)
@@ -131,7 +131,7 @@ class _Served(_Workers):
         return [int(target) for target in model.targets.tolist()]
 
     def process(self, items: list[int]) -> Floats:
-        """Let every node process its items, and write its run and its speed over the last three."""
+        """Let every node process its items; write its run, and its speed over the last three runs, to the service."""
         finish = super().process(items)
         self.tell("run_history", [[record.items, record.seconds] for record in (runs[-1] for runs in self.history)])
         done = [[(record.items, record.seconds) for record in runs[-3:]] for runs in self.history]
@@ -163,7 +163,7 @@ def _ends(workers: _Workers, evaluation: str, runs: int) -> Floats:
     return np.array(ends)
 
 
-#: Moments of a run, as parts of the mean finish.
+#: Times within a run, as fractions of the mean finish.
 _MOMENTS = np.arange(0, 41) / 20
 
 
@@ -176,7 +176,7 @@ def evaluations(
     sensitivity: float = 0.6,
     interval_s: float = 10.0,
 ) -> Mapping[str, float]:
-    """Unevenness ((last - first) / mean finish) and finish by evaluation; the first run of each is warm-up."""
+    """Measure unevenness ((last - first) / mean finish) and finish by evaluation; the first run is warm-up."""
     numbers = {}
     for evaluation in _EVALUATIONS:
         workers = _Workers(seed, noise, drift, sensitivity, interval_s)
@@ -189,14 +189,14 @@ def evaluations(
 
 
 def changes(seed: int, quick: bool, *, calm: float = 0.002, wild: float = 0.1) -> Mapping[str, float]:
-    """History in a calm and in a changing environment."""
+    """Measure the history evaluation in a calm and in a changing environment."""
     measure = partial(evaluations, seed, quick)
     before, after = measure(drift=calm), measure(drift=wild)
     return {"uneven_calm": before["uneven_history"], "uneven_wild": after["uneven_history"]}
 
 
 def reading(seed: int, quick: bool, *, collect_s: float = 0.5, drift: float = 0.02) -> Mapping[str, float]:
-    """Reads of what was last stored, against collecting when asked: how stale, how much sooner an answer."""
+    """Compare reading stored values with collecting on request: age and error of values, waiting time saved."""
     workers = _Workers(seed, 0.0, drift, 1.0, 10.0)
     reads = Streams(seed).of("reads")
     age, error, waiting = [], [], []

@@ -20,12 +20,12 @@ from flowlex.simulation.experiments.cluster_runs import made, workload
 
 __all__ = ["balance", "convergence", "native", "queue"]
 
-#: How near the balance is proven, as a part of a node; and how many nodes of a search tree that may take.
+#: Gap to which the balance is proven, as a fraction of a node's load; most nodes of the search tree.
 _GAP, _STEPS = 1e-3, 500
 
 
 def balance(seed: int, quick: bool, *, pods: int = 12, draws: str = "digits") -> Mapping[str, float]:
-    """Sigma, waiting pods and use by resource of the optimum on the testbed, to within `_GAP`."""
+    """Measure sigma, waiting pods and use by resource of the optimum (within `_GAP`) on the testbed."""
     instance = cast(PodInstance, generate("kubeflow-testbed", seed=seed, pods=pods, draws=draws))
     cluster, bound = _best(instance)
     waiting = np.count_nonzero(np.asarray(cluster.node) < 0)
@@ -44,7 +44,7 @@ _RESOURCES = ("gpu", "cpu", "memory")
 
 
 def _use(instance: PodInstance, node: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[list[float], list[float]]:
-    """By resource, the part that is used of all, and the deviation of that part over the nodes that have it."""
+    """Return, by resource, the fraction in use, and its standard deviation over the nodes that have the resource."""
     has = np.array([(n.cards * n.card_gb, n.cpu_cores, n.memory_gb) for n in instance.nodes])
     wants = np.array([(p.gpu_memory_gb * p.gpu_cards, p.cpu_cores, p.memory_gb) for p in instance.pods])
     used = np.zeros_like(has)
@@ -61,7 +61,7 @@ def _best(instance: PodInstance) -> tuple[Cluster, float]:
 
 
 def native(seed: int, quick: bool, *, pods: int = 12) -> Mapping[str, float]:
-    """The paper's pipeline (backfilling queue by priority, then the genetic algorithm) and native Kubernetes.
+    """Compare the paper's pipeline (backfilling queue by priority, then the genetic algorithm) with native Kubernetes.
 
     The deviations are those of the pods that native Kubernetes admits, placed by it and by the genetic algorithm.
     """
@@ -86,7 +86,7 @@ def native(seed: int, quick: bool, *, pods: int = 12) -> Mapping[str, float]:
 def convergence(
     seed: int, quick: bool, *, generator: str = "pods-scale", populations: tuple[int, ...] = (10, 40, 100)
 ) -> Mapping[str, float]:
-    """The genetic algorithm on the way to the proven optimum: the same pods, several populations."""
+    """Measure the genetic algorithm's convergence to the proven optimum, for several population sizes."""
     scale = {"nodes": 3, "pods": 10} if quick else {"nodes": 4, "pods": 16}
     sizes = {"pods-scale": scale, "kubeflow-testbed": {"pods": 12}}[generator]
     instance = cast(PodInstance, generate(generator, seed=seed, **sizes))
@@ -106,7 +106,7 @@ def convergence(
 
 
 def queue(seed: int, quick: bool, *, load: float = 1.3) -> Mapping[str, float]:
-    """Waiting pods over time: important ones first, submission order, the published FGD, and the model each round."""
+    """Measure waiting pods over time: by priority, in submission order, under FGD, and under the model each round."""
     work = workload("cluster-pods", seed=seed, load=load, pods=40 if quick else 200)
     numbers: dict[str, float] = {}
     for name, policy in _QUEUES.items():
@@ -126,7 +126,7 @@ _QUEUES = {"priority": "priority", "submission": "FIFO", "fgd": "pods", "model":
 
 
 def _waiting(log: RunLog, points: int = 40) -> dict[float, float]:
-    """Pods that wait, by the part of the run that has passed."""
+    """Return the number of waiting pods by the elapsed fraction of the run."""
     changes = [(record["at_s"], 1 if record["event"] == "ready" else -1) for record in log.of("ready", "start")]
     times, count = np.array([at_s for at_s, _ in changes]), np.cumsum([step for _, step in changes])
     shares = np.arange(1, points + 1) / points

@@ -1,7 +1,7 @@
-"""Statements of papers, how they are measured here, and the rule of the verdict.
+"""Statements of papers, the experiments that measure them, and the rules of the verdicts.
 
-Declarations are data: ``experiments.toml`` (what is measured, swept and drawn) and ``statements.csv`` (a row per
-statement with its rule); `flowlex.simulation.experiments.declarations` reads them.
+Declarations are data: ``experiments.toml`` (measurements, sweeps and plots) and ``statements.csv`` (a row per statement
+with its rule); `flowlex.simulation.experiments.declarations` reads them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from flowlex.simulation.confidence_intervals import Estimate
 
 __all__ = ["OURS", "PROVEN", "Experiment", "Picture", "Rule", "Statement", "Table", "Verdict"]
 
-#: Experiments certify every n-th optimum of a round, and rates at every n-th change: each costs more than
-#: finding it, and a simulation makes thousands. Tests certify all of them on small runs.
+#: Experiments certify every n-th optimum of a round, and rates at every n-th change: certifying costs more than
+#: solving, and a simulation has thousands of both. Tests certify all of them on small runs.
 PROVEN = 20
 
 #: Source of statements that no paper makes.
@@ -30,7 +30,7 @@ Numbers = Mapping[str, float]
 
 
 class Verdict(StrEnum):
-    """What became of a statement."""
+    """Verdict on a statement."""
 
     REPRODUCED = "reproduced"
     DIRECTION = "direction only"
@@ -44,18 +44,18 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """When a statement counts as reproduced, judged by the 95 % confidence interval of ours.
+    """Rule by which our 95 % confidence interval decides whether a statement is reproduced.
 
     A statement has a *range* [low, high]; around a printed figure it is as wide as the paper's own precision or spread.
-    With ``neutral``, the side of it on which the range lies is the *direction*; neutral itself is on no side.
+    The side of ``neutral`` on which the range lies is the *direction*; ``neutral`` itself is on no side.
 
     ====================  ==============================================================================
-    reproduced            the interval lies in the range; or, of a printed figure, wholly on its side of
-                          neutral, and the two meet
-    direction only        the interval lies wholly on their side of neutral, but not in the range
-    not reproduced        it lies wholly outside of the range (and not on their side), or within ``resolution`` of
+    reproduced            the interval is within the range; or, for a printed figure, it is wholly on its side of
+                          neutral and intersects the range
+    direction only        the interval is wholly on the paper's side of neutral, but not within the range
+    not reproduced        it is wholly outside of the range (and not on its side), or within ``resolution`` of
                           no effect
-    undecided             it holds both sides, or comes from one run that would differ with another seed
+    undecided             it contains both sides, or comes from one run that would differ with another seed
     ====================  ==============================================================================
     """
 
@@ -98,21 +98,21 @@ class Statement:
     """One printed statement: a row of ``statements.csv``."""
 
     figures: tuple[str, ...]  # names of the measured numbers; several for a trend over them
-    # over, minus: The statement is about the first figure divided by this one, or less this one
+    # over, minus: divisor or subtrahend of the first figure
     over: str
     minus: str
-    # says, theirs: The statement in our words, and what is printed
+    # says, theirs: the statement in our words, and the printed value
     says: str
     theirs: str
-    unit: str  # of the figure; empty for ratios
+    unit: str  # unit of the figure; empty for ratios
     values: tuple[float, ...]  # the printed figures; several for a trend
-    rule: Rule | None  # None: shown beside theirs without a verdict
-    tolerance: str  # where the width of the range comes from
+    rule: Rule | None  # None: shown next to the printed value without a verdict
+    tolerance: str  # reason for the width of the range
     source: str  # section, table or figure of the paper
-    # of a statement that is not reproduced: ``left out`` (what decides it is not printed), ``contradicts itself``, or
+    # why a statement is not reproduced: ``left out`` (the paper omits what decides it), ``contradicts itself``, or
     # ``believed wrong``
     cause: str
-    because: str  # the argument; what had to be assumed
+    because: str  # the argument, and our assumptions
 
     @property
     def trend(self) -> bool:
@@ -121,12 +121,12 @@ class Statement:
 
     @property
     def name(self) -> str:
-        """What is measured, in one word."""
+        """The name of the measured quantity."""
         first = f"{self.figures[0]}..{self.figures[-1]}" if self.trend else self.figures[0]
         return first + (f" / {self.over}" if self.over else "") + (f" - {self.minus}" if self.minus else "")
 
     def of(self, numbers: Numbers) -> float | None:
-        """The figure in one run; of a trend, the correlation of ours with theirs. None where something is missing."""
+        """Return the figure in one run, or for a trend the correlation of ours with theirs; None if incomplete."""
         needed = [*self.figures, *(name for name in (self.over, self.minus) if name)]
         if any(numbers.get(name) is None for name in needed):
             return None
@@ -138,7 +138,7 @@ class Statement:
         return ours[0] - (numbers[self.minus] if self.minus else 0.0)
 
     def estimate(self, runs: Sequence[Numbers], *, exact: bool = False) -> Estimate | None:
-        """Over seeds; ``exact``: a single run has no spread."""
+        """Estimate the figure over seeds; ``exact``: a single run has no spread."""
         found = [value for value in map(self.of, runs) if value is not None and math.isfinite(value)]
         if not found:
             return None
@@ -147,9 +147,9 @@ class Statement:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of a paper, drawn from ours with theirs marked."""
+    """A plot like a figure of a paper, of our numbers with theirs marked."""
 
-    # name, title, x, y: Of its file, the picture and its axes
+    # name, title, x, y: file name, title of the figure, labels of its axes
     name: str
     title: str
     x: str
@@ -158,11 +158,11 @@ class Picture:
     # horizontal axis; ``bars``: a bar per line within each group; ``effects``: of a joint search, the factors by which
     # levers change the numbers
     kind: Literal["lines", "cdf", "bars", "effects"]
-    # name (or pattern with ``{}`` for the group) of the numbers, and what the picture calls them
+    # name (or pattern with ``{}`` for the group) of the numbers, and their label
     lines: Mapping[str, str]
-    groups: Mapping[str, str] = field(default_factory=dict)  # of bars: what stands for ``{}``, and its label
+    groups: Mapping[str, str] = field(default_factory=dict)  # for bars: the text for ``{}``, and its label
     theirs: Numbers = field(default_factory=dict)  # printed figures by name of the number (``NAME@X`` for lines)
-    front: bool = False  # whether it stands on the report's first page
+    front: bool = False  # whether it is on the report's first page
 
     def points(self, prefix: str, numbers: Numbers) -> dict[float, float]:
         """X to y of one line among the numbers of one run."""
@@ -172,10 +172,10 @@ class Picture:
 
 @dataclass(frozen=True)
 class Table:
-    """Measured numbers of several policies side by side, at the defaults."""
+    """Measured numbers of several policies in comparison, with default parameters."""
 
     title: str  # of the table
-    rows: Mapping[str, str]  # part of the numbers' names, and what the table calls it: a line each
+    rows: Mapping[str, str]  # part of the numbers' names, and its label; one row each
     columns: Mapping[str, str]  # pattern of the numbers' names with ``{}`` for the row's part, and the heading
 
 
@@ -186,36 +186,36 @@ class Experiment:
     name: str  # unique; also the name of its files
     paper: str  # short name of the paper: the module with its measuring functions
     title: str  # what is measured
-    # ``measure(seed, quick, **open)``: numbers by name for one seed; the same arguments, the same numbers (but for
+    # ``measure(seed, quick, **open)``: numbers by name for one seed; deterministic in its arguments (except for
     # measured seconds). A module-level function, so that other processes can call it.
     measure: Callable[..., Numbers]
-    statements: tuple[Statement, ...] = ()  # what the paper says about it
-    # parameters that the paper leaves open: the values of a sweep, one parameter at a time, the first the default
+    statements: tuple[Statement, ...] = ()  # the paper's statements about it
+    # parameters that the paper leaves open, with the values of a one-at-a-time sweep; the first is the default
     open: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    # grids of which all combinations are swept, instead of the defaults: a search, whose seeds judge nothing
+    # grids of which all combinations are swept instead of the defaults: a search, without verdicts
     joint: tuple[Mapping[str, Sequence[Any]], ...] = ()
-    also: tuple[Mapping[str, Any], ...] = ()  # further points of the sweep, each several parameters at once
-    # seeds, quick_seeds, sweep_seeds, first_seed: How many seeds the full report, the quick one and the sweep take
-    # (none when quick), and the first of them
+    also: tuple[Mapping[str, Any], ...] = ()  # further points of the sweep, each with several parameters changed
+    # seeds, quick_seeds, sweep_seeds, first_seed: number of seeds of the full report, of the quick report and of the
+    # sweep (no sweep if quick), and the first seed
     seeds: int = 10
     quick_seeds: int = 3
     sweep_seeds: int = 3
     first_seed: int = 0
-    exact: bool = False  # another seed would change nothing
-    alone: bool = False  # runs on its own, because it measures seconds of this machine
-    # about how many seconds of a processor one run takes at full size; runs that take long begin first, so that several
-    # processes end together
+    exact: bool = False  # the result does not depend on the seed
+    alone: bool = False  # whether it must run alone, because it measures seconds of this machine
+    # approximate processor seconds of one run at full size; long runs start first, so that parallel processes finish
+    # at about the same time
     takes_s: float = 5.0
-    # pictures, tables: Beside the statements
+    # pictures, tables: shown in addition to the statements
     pictures: tuple[Picture, ...] = ()
     tables: tuple[Table, ...] = ()
-    # what whoever measures must hand in as a keyword, anew for each seed: ``service``, a running node information
+    # keyword arguments that the caller of ``measure`` supplies for each seed: ``service``, a running node information
     # service (see `flowlex.simulation.experiments.load_partition.Information`); ``trace`` and ``openb``, paths of
-    # public data. Where something is missing the experiment is left out.
+    # public data. The experiment is skipped if one is missing.
     needs: tuple[str, ...] = ()
 
     def variants(self) -> list[dict[str, Any]]:
-        """Open parameters that differ from their defaults: first none, then every point of the sweep."""
+        """Return the changed open parameters of each variant: first none, then every point of the sweep."""
         if self.joint:
             return [dict(zip(grid, values, strict=True)) for grid in self.joint for values in product(*grid.values())]
         single = ({name: value} for name, values in self.open.items() for value in values[1:])

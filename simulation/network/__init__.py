@@ -31,7 +31,7 @@ __all__ = [
     "simulate_traffic",
 ]
 
-#: An event touches few transfers: sixty coflows on twenty machines take 1.5 s in plain loops, compiling takes 50 s.
+#: Small runs are not compiled: sixty coflows on twenty machines take 1.5 s in plain loops, compiling takes 50 s.
 _CELLS_PER_EVENT = 50
 
 
@@ -41,7 +41,7 @@ class _NetworkSimulator:
     kinds = ("jit-bandwidth",)
 
     def check(self, parameters: Mapping[str, Any]) -> None:
-        """``bin_s``: width of the bins of port loads to start with (the instance's slot when not given)."""
+        """``bin_s``: initial width of the bins of port loads (by default the instance's slot)."""
         unknown = sorted(set(parameters) - {"bin_s"})
         if unknown:
             raise InstanceError(f"no parameter {unknown[0]!r}; it has: bin_s", place="parameters")
@@ -67,9 +67,9 @@ class _NetworkSimulator:
         return figures(log)
 
     def events(self, instance: Instance, log: RunLog) -> Iterator[Part]:
-        """For ``flowlex replay``: the network, and the jobs as they came in the time that was simulated.
+        """Return events for ``flowlex replay``: the network, and the jobs that arrived in the simulated time.
 
-        When the run sent what is left out: the scheduler that replays sends by its own plan.
+        The run's transfers are left out: the replaying scheduler sends by its own plan.
         """
         assert isinstance(instance, JitInstance)
         last_s = log.records[-1]["at_s"]

@@ -1,4 +1,4 @@
-"""A policy's answer, checked before it is carried out."""
+"""Check of a policy's answer before it is applied."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Refuse = Callable[[str], NoReturn]
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """What the loop carries out: an instruction, or rates; and what is held back on purpose."""
+    """A checked answer that the loop applies: an instruction or rates, and the transfers held back on purpose."""
 
     kind: int
     order: Ints
@@ -35,12 +35,12 @@ class Carried:
 
     @classmethod
     def nothing(cls, count: int) -> Carried:
-        """Before the first answer nothing is sent."""
+        """Return the answer before the first decision: nothing is sent."""
         return cls(RATES, _NOBODY, _NOTHING, _NOBODY, _NOTHING, np.zeros(count, np.bool_))
 
     @classmethod
     def checked(cls, answer: Any, traffic: Traffic, net: Net, groups: Ints, now_s: float, refuse: Refuse) -> Carried:
-        """Read an answer; ``refuse(reason)`` raises when it makes no sense."""
+        """Check an answer; ``refuse(reason)`` raises if it is invalid."""
         nothing = cls.nothing(traffic.count)
         if isinstance(answer, Instruction):
             _refuse_instruction(answer, groups, refuse)
@@ -62,7 +62,7 @@ class Carried:
         return cls(RATES, _NOBODY, _NOTHING, transfers, rates, held, float(answer.until_s))
 
     def take(self, net: Net) -> Ints:
-        """Set the rates of what is still on its way; return the groups to serve in order."""
+        """Set the rates of the active transfers; return the groups to serve in order."""
         if self.kind == RATES:
             there = net.place[self.transfers] >= 0
             set_rates(net, self.transfers[there], self.rates[there])
@@ -108,7 +108,7 @@ def _refuse_transfers(transfers: Ints, rates: Floats, traffic: Traffic, net: Net
 
 
 def _disorder(order: Ints, groups: Ints) -> str:
-    """What is wrong with an order, by its first offender."""
+    """Describe the first error of an order."""
     numbers, times = np.unique(order, return_counts=True)
     if (times > 1).any():
         return f"its order has {int(numbers[times > 1][0])} twice"

@@ -18,11 +18,11 @@ __all__ = ["Needs", "bottleneck_select_scale_iterate", "needs_of_job", "tac", "t
 
 
 def bottleneck_select_scale_iterate(load: Floats, weight: ArrayLike | None = None) -> Ints:
-    """Order of coflows by how each would lengthen the busiest port.
+    """Order coflows by Sincronia's primal-dual algorithm.
 
-    ``load``: (coflows, ports) seconds that each needs at each port. ``weight``: (coflows,) of completion times; all
-    equal by default. Returns (coflows,) row numbers, first served first. From last to first: at the most loaded port,
-    the coflow with the least weight per load goes last; the others' weights fall by what they would pay for it there.
+    ``load``: (coflows, ports) seconds that each needs at each port. ``weight``: (coflows,) weights of completion times;
+    equal by default. Returns (coflows,) row numbers in order of service. Built from last to first: at the most loaded
+    port, the coflow with the least weight per load goes last; this ratio times their load is taken off other weights.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def bottleneck_select_scale_iterate(load: Floats, weight: ArrayLike | None = Non
         if not used.any():  # nothing left to send: any order
             used, here = waiting, np.ones(count)
         price = np.where(used, left / np.where(used, here, 1.0), np.inf)
-        last = int(len(price) - 1 - price[::-1].argmin())  # of equals, the later one goes last
+        last = int(len(price) - 1 - price[::-1].argmin())  # of ties, the later one goes last
         order[place] = last
         waiting[last] = False
         left = np.where(waiting, np.maximum(left - price[last] * here, 0.0), left)
@@ -49,10 +49,10 @@ def bottleneck_select_scale_iterate(load: Floats, weight: ArrayLike | None = Non
 
 @dataclass(frozen=True)
 class Needs:
-    """Which of a job's transfers its computations wait for, directly or through others. Hashable, to be cached by."""
+    """The transfers that a job's computations wait for, directly or through others. Hashable, as a cache key."""
 
     packed: bytes  # rows of bits, one per set of transfers that some computation waits for
-    seconds: tuple[float, ...]  # computation that becomes possible with each of the sets
+    seconds: tuple[float, ...]  # seconds of computation that wait for exactly each of the sets
     transfers: int  # number of transfers
 
     @classmethod
@@ -72,7 +72,7 @@ class Needs:
 
 
 def needs_of_job(traffic: Traffic, job: int) -> tuple[Ints, Needs]:
-    """The transfers that feed a job's computations, and what waits for them."""
+    """Return the transfers that feed a job's computations, and the needs of its computations."""
     own = np.flatnonzero(traffic.job == job)
     place = {int(c): k for k, c in enumerate(own)}
     transfers = np.flatnonzero((traffic.coflow == job) & ~traffic.copy)
@@ -97,9 +97,9 @@ def needs_of_job(traffic: Traffic, job: int) -> tuple[Ints, Needs]:
 
 
 def tic(needs: Needs) -> Ints:
-    """Transfers, first sent first: by the least number that a computation with several needs in all (M+).
+    """Order transfers by the least number that a computation with several needs in all (M+), smallest first.
 
-    Equals are ordered by the least number that any computation needs, which the source leaves open.
+    Ties, which the source leaves open, are ordered by the least number that any computation needs.
     """
     waits, number = needs.waits, needs.waits.sum(axis=1).astype(np.float64)
     several = number > 1
@@ -108,10 +108,10 @@ def tic(needs: Needs) -> Ints:
 
 @lru_cache(maxsize=64)
 def tac(needs: Needs, times: tuple[float, ...]) -> tuple[int, ...]:
-    """Transfers, first sent first, by times of transfer and computation (Johnson's rule, one after another).
+    """Order transfers by their times and those of computations (Johnson's rule, applied one by one).
 
-    A goes before B if ``min(P_B, M_A) < min(P_A, M_B)``: M is the time of the transfer, P the computation that it alone
-    still holds up; of equals the one with the least impending time (M+).
+    A goes before B if ``min(P_B, M_A) < min(P_A, M_B)``: M is the time of the transfer, P that of the computation which
+    waits only for it; ties go to the least impending time (M+).
     """
     waits, count = needs.waits, len(times)
     if len(waits) == 1:  # a shuffle: every transfer is needed at the same time
@@ -135,7 +135,7 @@ def tac(needs: Needs, times: tuple[float, ...]) -> tuple[int, ...]:
 
 
 def _impending(waits: NDArray[np.bool_], outstanding: Floats) -> Floats:
-    """(transfers,) the least that a computation with this and other transfers still needs in all."""
+    """(transfers,) least total need of a computation that waits for this transfer."""
     return np.asarray(np.where(waits, outstanding[:, None], np.inf).min(axis=0, initial=np.inf))
 
 

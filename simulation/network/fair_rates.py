@@ -1,6 +1,6 @@
-"""How ports are shared out, compiled: max-min fair, reserved by coflow, greedy in order.
+"""Compiled rules for sharing ports: max-min fair, reserved by coflow, greedy in order.
 
-Ports have ``free`` MB/s left, which each rule uses up. What is below a billionth of a port's rate counts as nothing.
+Ports have ``free`` MB/s left, which each rule reduces. Less than a billionth of a port's rate counts as 0.
 """
 
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -15,7 +15,7 @@ from flowlex.simulation.network.network_arrays import PACED, RUNNING, common, fl
 
 __all__ = ["backfill", "backfill_listed", "fair_coflow", "fair_pairs", "open_ports", "reserve"]
 
-#: Below this share of its rate a port is full.
+#: A port with less than this fraction of its rate free is full.
 NOTHING = 1e-9
 
 
@@ -29,7 +29,7 @@ def _give(net, f, rate):
 
 @njit(cache=True)
 def fair_pairs(net, order, free):
-    """Max-min fair among all transfers, those of a pair (the groups of ``order``) served alike."""
+    """Set max-min fair rates of all transfers, equal for those of a pair (the groups of ``order``)."""
     n = len(order)
     paths, weight = np.empty((n, 2), np.int64), np.empty(n, np.int64)
     for k in range(n):
@@ -43,7 +43,7 @@ def fair_pairs(net, order, free):
 
 @njit(cache=True)
 def open_ports(net, free):
-    """(2, W) bits of the ports that have something left, sending ones first."""
+    """Return (2, W) bits of the ports with free capacity, sending ports first."""
     machines = len(free) // 2
     found = np.zeros((2, (machines + 63) // 64), np.int64)
     for p in range(len(free)):
@@ -54,13 +54,13 @@ def open_ports(net, free):
 
 @njit(cache=True)
 def _room(net, g, has_room):
-    """Whether any transfer of the group might still get something."""
+    """Return whether a transfer of the group may still get a positive rate."""
     return common(net.bits[g, 0], has_room[0]) and common(net.bits[g, 1], has_room[1])
 
 
 @njit(cache=True)
 def _snap(net, p, free, has_room):
-    """Take the last crumbs of a port that had something for nothing."""
+    """Round a negligible free capacity of a port down to 0."""
     if free[p] < NOTHING * net.rate_of_port[p]:
         free[p] = 0.0
         flip(has_room, p, len(free) // 2)
@@ -68,7 +68,7 @@ def _snap(net, p, free, has_room):
 
 @njit(cache=True)
 def fair_coflow(net, g, free, has_room):
-    """Max-min fair among the transfers of one group, in what is left."""
+    """Set max-min fair rates of one group's transfers, within the free capacity."""
     if not _room(net, g, has_room):
         return
     chosen, n = np.empty(net.alive[g], np.int64), 0
@@ -93,7 +93,7 @@ def fair_coflow(net, g, free, has_room):
 
 @njit(cache=True)
 def reserve(net, g, free, has_room):
-    """MADD: the least rates with which all transfers of a group end together, as soon as the free ports allow."""
+    """MADD: set the least rates with which all transfers of a group end together at the earliest possible time."""
     for side in range(2):
         if common(net.bits[g, side], ~has_room[side]):
             return
@@ -115,7 +115,7 @@ def reserve(net, g, free, has_room):
 
 @njit(cache=True)
 def _fill(net, f, p, q, free, has_room):
-    """Give a transfer all that its two ports have left."""
+    """Give a transfer the free capacity of its two ports."""
     amount = min(free[p], free[q])
     _give(net, f, amount)
     free[p] -= amount
@@ -126,7 +126,7 @@ def _fill(net, f, p, q, free, has_room):
 
 @njit(cache=True)
 def backfill(net, g, free, has_room):
-    """Give every transfer of a group, one after another, all that its two ports have left."""
+    """Give every transfer of a group, one by one, the free capacity of its two ports."""
     if not _room(net, g, has_room):
         return
     for e in range(net.first[g], net.split[g]):
@@ -144,7 +144,7 @@ def backfill(net, g, free, has_room):
 
 @njit(cache=True)
 def backfill_listed(net, g, free, has_room):
-    """The same in the order in which the group's transfers are listed."""
+    """Backfill a group in the order of its list of transfers."""
     if not _room(net, g, has_room):
         return
     seen = ended = 0
@@ -165,7 +165,7 @@ def backfill_listed(net, g, free, has_room):
 
 @njit(cache=True)
 def _drop_ended(net, g):
-    """Take what has ended out of a group's list."""
+    """Remove ended transfers from a group's list."""
     stop = net.span[g, 0]
     for at in range(net.span[g, 0], net.span[g, 1]):
         f = net.listed[at]

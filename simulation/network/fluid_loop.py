@@ -1,7 +1,7 @@
-"""Time passes between two questions to the policy: the compiled loop of a fluid network.
+"""The compiled loop of a fluid network, which advances time between two decisions of the policy.
 
-Rates hold until a transfer ends. Then, as long as nothing has happened that the policy must see, its instruction is
-carried out anew on what is left.
+Rates hold until a transfer ends. Then, unless something happened that the policy must see, its instruction is applied
+again to the remaining transfers.
 """
 
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -37,20 +37,20 @@ __all__ = [
     "set_rates",
 ]
 
-#: Instructions: rates as given; max-min fair; in order of groups: greedy, MADD (SEBF: orders anew), fair inside, greedy
-#: by the group's list.
+#: Instructions: rates as given; max-min fair; in order of groups: greedy, MADD, SEBF (reorders, then MADD), fair inside
+#: a group, greedy by the group's list.
 RATES, FAIR, GREEDY, MADD, SEBF, SPLIT, LISTED = range(7)
-#: Why the loop was left, besides failed checks: the policy is to be asked; nothing moves and nothing will.
+#: Reasons to leave the loop, besides failed checks: the policy must be asked; nothing moves and nothing will.
 ASK, STUCK = 0, 9
-#: What ends within a nanosecond ends together.
+#: Transfers that end within a nanosecond end together.
 TOGETHER_S = 1e-9
-#: A scale below this is multiplied into what it scales.
+#: A scale below this is multiplied into the scaled values and reset to 1.
 SMALL = 1e-6
 
 
 @njit(cache=True)
 def set_rates(net, transfers, rates):
-    """Take rates as they are given; what has none is not sent."""
+    """Set the given rates; transfers without a rate are not sent."""
     _clear(net)
     for k in range(len(transfers)):
         if rates[k] != 0.0:
@@ -61,7 +61,7 @@ def set_rates(net, transfers, rates):
 
 @njit(cache=True)
 def bottlenecks(net, groups):
-    """Seconds that the rest of each group needs alone, on its busiest port."""
+    """Return the seconds that the remainder of each group needs alone, on its busiest port."""
     longest = np.zeros(len(groups))
     for k in range(len(groups)):
         g = groups[k]
@@ -81,7 +81,7 @@ def _clear(net):
 
 @njit(cache=True)
 def _share(net, kind, order):
-    """Carry out an instruction."""
+    """Set the rates by an instruction."""
     if kind == RATES:
         return
     _clear(net)
@@ -104,7 +104,7 @@ def _share(net, kind, order):
 
 @njit(cache=True)
 def _pass(net, step):
-    """Send at the present rates for a while; what then has arrived ends. MB by bin of time are noted."""
+    """Send at the present rates for a time, record MB by bin of time, and end the transfers that are complete."""
     now = net.clock[NOW] + step
     for k in range(net.numbers[PACED]):
         _shrink(net, net.paced[k], step)
@@ -136,7 +136,7 @@ def _pass(net, step):
 
 @njit(cache=True)
 def _end_running(net, now):
-    """What has a rate of its own and less left than it sends in a nanosecond has arrived."""
+    """End the transfers with a rate of their own and less left than they send in a nanosecond."""
     for k in range(net.numbers[RUNNING]):
         i = net.running[k]
         crumbs = net.rate[i] * TOGETHER_S
@@ -151,7 +151,7 @@ def _end_running(net, now):
 
 @njit(cache=True)
 def _begin(net, g):
-    """All transfers of a group are under way from now on."""
+    """Record that all transfers of a group have begun."""
     net.fresh[g] = False
     for e in range(net.first[g], net.split[g]):
         for at in range(net.start[e], net.start[e] + net.members[e]):
@@ -161,7 +161,7 @@ def _begin(net, g):
 
 @njit(cache=True)
 def _shrink(net, g, step):
-    """A paced group sends the same share of what every transfer has left."""
+    """Let a paced group send the same fraction of every transfer's remainder."""
     if net.fresh[g]:
         _begin(net, g)
     net.scale[g] *= max(1.0 - step / net.pace[g], 0.0)
@@ -176,7 +176,7 @@ def _shrink(net, g, step):
 
 @njit(cache=True)
 def _note(net, until):
-    """Add what the ports carry from now until then to the bins, which grow twice as wide when time runs past them."""
+    """Add the port loads from now to ``until`` to the bins; double the width of the bins if time exceeds them."""
     bins = len(net.bins)
     while until > bins * net.clock[BIN]:
         for b in range(bins // 2):
@@ -212,7 +212,7 @@ def _next_end(net):
 
 @njit(cache=True)
 def _next_mark(net, marks):
-    """Seconds until a coflow has sent the amount of which the policy wants notice."""
+    """Return the seconds until a coflow reaches a mark of the policy."""
     rate = np.zeros(len(net.alive))
     for k in range(net.numbers[RUNNING]):
         g = net.group[net.running[k]]
@@ -230,18 +230,18 @@ def _next_mark(net, marks):
 
 @njit(cache=True)
 def run_until_asked(net, kind, order, groups, until, marks, held, conserving, fair):
-    """Carry out an instruction until the policy must be asked; returns why the loop ended.
+    """Apply an instruction until the policy must be asked; return the reason why the loop ended.
 
     Parameters
     ----------
     order
-        Groups to be served, first served first (for FAIR and RATES, it does not matter).
+        Groups to serve, first served first (irrelevant for FAIR and RATES).
     groups
-        All groups with transfers on their way.
+        All groups with active transfers.
     until
-        When something else happens.
+        Time of the next other event.
     marks
-        (G,) MB left of a group at which to stop, or empty.
+        (G,) remaining MB of a group at which to stop, or empty.
     held, conserving, fair
         See `check`.
     """
@@ -275,13 +275,13 @@ def run_until_asked(net, kind, order, groups, until, marks, held, conserving, fa
 
 @njit(cache=True)
 def _with_something(net, groups):
-    """The groups that still have something to send."""
+    """Return the groups with active transfers."""
     return groups[net.alive[groups] > 0]
 
 
 @njit(cache=True)
 def _must_ask(net, kind):
-    """Whether what ended must be seen outside: a computation has its data, or the policy waits for it."""
+    """Return whether the loop must stop: a computation has its data, or the policy must see the end of a transfer."""
     if kind == RATES:
         return net.numbers[ENDED] > 0
     for k in range(net.numbers[ENDED]):

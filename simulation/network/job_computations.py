@@ -1,4 +1,4 @@
-"""The computations of jobs: each starts when its data have arrived and those before it are done."""
+"""The computations of jobs: each starts when its data have arrived and its predecessors are done."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Computations"]
 class Computations:
     """Start and end of every computation.
 
-    When a computation's data and all before it have a known time, so has its own start and end, be they in the future:
-    nothing has to happen then, unless it makes transfers.
+    Once the times of a computation's data and predecessors are known, its start and end are known, even if they are in
+    the future. They need no event, unless the computation produces transfers.
 
-    ``missing``: (N,) transfers that each still waits for; the network counts them down. ``arrive``: called with the
-    transfers that may be sent from now on. ``start_s``, ``done_s``: (N,) NaN as long as they are not known.
+    ``missing``: (N,) number of transfers that each waits for; the network decreases it. ``arrive``: called with the
+    transfers that may be sent from now on. ``start_s``, ``done_s``: (N,) start and end; NaN until they are known.
     """
 
     def __init__(self, traffic: Traffic, kernel: Kernel, missing: Any, arrive: Callable[[Ints], None]) -> None:
@@ -43,7 +43,7 @@ class Computations:
         self._begin([c for c in range(count) if not self._before[c]])
 
     def _release(self, transfers: Ints) -> None:
-        """Plan when these transfers may be sent, as far as only their own time counts."""
+        """Plan the release of transfers that wait only for their own ready time."""
         order = transfers[np.argsort(self.traffic.ready_s[transfers], kind="stable")]
         ready = self.traffic.ready_s[order]
         for some in np.split(order, np.flatnonzero(np.diff(ready)) + 1) if len(order) else []:
@@ -51,7 +51,7 @@ class Computations:
             self.kernel.at(at, lambda some=some: self.arrive(some))  # type: ignore[misc]
 
     def data_arrived(self, fed: Ints, now_s: float) -> None:
-        """Transfers that feed these computations have arrived."""
+        """Process the arrival of transfers that feed these computations."""
         fed = fed[fed >= 0]
         ready = sorted(set(fed[self.missing[fed] == 0].tolist()))
         for c in ready:
@@ -59,7 +59,7 @@ class Computations:
         self._begin([c for c in ready if not self._before[c]])
 
     def _begin(self, ready: list[int]) -> None:
-        """Note start and end of all that have nothing to wait for but time, and of what follows from them."""
+        """Set start and end of the computations whose inputs are known, and of determined successors."""
         while ready:
             c = ready.pop()
             if self.missing[c]:
@@ -77,6 +77,6 @@ class Computations:
                 self.kernel.at(done, lambda made=made: self._release(made))  # type: ignore[misc]
 
     def stop(self, now_s: float) -> None:
-        """Forget what would have happened later."""
+        """Discard starts and ends after the end of the run."""
         self.start_s[self.start_s > now_s] = np.nan
         self.done_s[self.done_s > now_s] = np.nan

@@ -1,4 +1,4 @@
-"""Just-in-time bandwidth as a policy: the first share of every job is planned, the rest takes fairly what is left."""
+"""Just-in-time bandwidth as a policy: the first share of every job is planned, the rest shares what is left fairly."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from flowlex.simulation.policy_registry import policy
 __all__ = ["JustInTime"]
 
 Share = Annotated[float, Field(gt=0, le=1)]
-#: Run of slots (from time 0) and its rate in MB/s.
+#: First slot (from time 0) and end of a run of slots, and its rate in MB/s.
 Segment = tuple[int, int, float]
 
 
 @policy("network", "jit")
 @dataclass(eq=False)
 class JustInTime:
-    """Planned transfers are sent as planned, no faster; all others share what is left max-min fairly."""
+    """Planned transfers are sent exactly as planned; all others share the remaining capacity max-min fairly."""
 
     conserving: ClassVar[bool] = True
     grouping: ClassVar[Grouping] = "transfer"
@@ -41,16 +41,16 @@ class JustInTime:
     share_of: ShareOf = "transfers"
     load: Load = "pair"
     lat: Rule = "critical"
-    # ``submitted``: the controller knows a job from when its first transfer is ready (`JitScheduler`), as the paper's
-    # does. ``all``: one plan for all jobs with their arrivals known beforehand.
+    # ``submitted``: the controller learns of a job when its first transfer is ready (`JitScheduler`), as in the paper.
+    # ``all``: one plan for all jobs, with their arrivals known in advance.
     known: Literal["submitted", "all"] = "submitted"
-    # whether a later plan may not delay what an earlier one has promised; the paper's plans anew without promises
+    # whether later plans must keep arrival times promised by earlier ones; the paper replans without promises
     keep_promises: bool = False
     # plan at multiples of this many seconds; at every job's first transfer when not given
     every_s: Annotated[float, Field(gt=0)] | None = None
     certify: Each = 1  # prove every n-th plan from the data of what is left, the first among them; none when 0
-    planned_mb: float = field(default=0.0, init=False)  # how much of the jobs' bytes was planned
-    # plans that did not stand up to their certificate, and were not used; those that were looked at
+    planned_mb: float = field(default=0.0, init=False)  # planned volume of the jobs, in MB
+    # number of plans that failed their certificate and were not used
     refused: int = field(default=0, init=False)
     work: float = field(default=0.0, init=False)  # transfers planned in the last step, for decision times that count
 
@@ -58,7 +58,7 @@ class JustInTime:
         self.turn = EveryNth(self.certify)
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
-        """Make the controller, or the one plan."""
+        """Create the controller, or the single plan."""
         instance = traffic.instance
         if instance is None:
             raise SimulationError(
@@ -96,7 +96,7 @@ class JustInTime:
             )
 
     def _take(self, runs: Iterable[tuple[int, int, int, float]]) -> None:
-        """Keep a plan: runs of (transfer, first slot, end, units a slot)."""
+        """Store a plan: runs of (transfer, first slot, end, units per slot)."""
         rate = self._instance.unit_mb / self._instance.slot_s
         self._runs = {}
         for f, begin, end, units in runs:
@@ -105,7 +105,7 @@ class JustInTime:
         self._now = (-np.inf, np.zeros(0), -np.inf)
 
     def decide(self, state: NetworkState) -> Rates:
-        """Submit what is new, plan when it is time, and send."""
+        """Submit new jobs, plan when it is time, and return the rates."""
         if self.known == "submitted":
             self._submit(state)
         plan, until = self._planned_rates(state)
@@ -132,7 +132,7 @@ class JustInTime:
             self._report_left(state)
             try:
                 step, self._refused_step = live.step(now), False
-            except AssertionError:  # the certificate refuses the plan: the older one stands until the next job comes
+            except AssertionError:  # the certificate rejects the plan: keep the older one until the next job arrives
                 self.refused, self._refused_step = self.refused + 1, True
                 return
             self.work = float(len(live.sending))
@@ -141,28 +141,28 @@ class JustInTime:
                 (self._number[n], *run) for n, sending in live.sending.items() for run in sending.runs
             ]
             slot, rate = live.slot_of(now), self._instance.unit_mb * 8 / self._instance.slot_s
-            if slot * self._instance.slot_s > now:  # the slot under way goes on as it was planned
+            if slot * self._instance.slot_s > now:  # the current slot continues as planned
                 rows += [(self._number[n], slot - 1, slot, mbps / rate) for n, mbps in live.rates(now).items()]
             self._take(rows)
 
     def _report_left(self, state: NetworkState) -> None:
         """Report to the controller the remainders of transfers that were not sent as planned.
 
-        A plan that was refused sends nothing, and its transfers take what others leave. Data that a computation makes
-        may come later than planned.
+        Transfers of a rejected plan share the remaining capacity instead. Data that a computation produces may be
+        available later than planned.
         """
         live, now, left = self._live, state.now_s, state.left_mb
         unit, slot = self._instance.unit_mb, self._live.slot_of(state.now_s)
         rates = live.rates(now)
         for name, sending in list(live.sending.items()):
             f = self._number[name]
-            slot_mb = rates.get(name, 0.0) * self._instance.slot_s / 8  # of the slot under way, at most
+            slot_mb = rates.get(name, 0.0) * self._instance.slot_s / 8  # at most this much in the current slot
             planned = sending.at(slot).units * unit
             if left[f] <= planned - unit * (1 + 1e-9) or left[f] > planned + slot_mb * (1 + 1e-9) + 1e-9 * unit:
                 live.report(name, float(left[f]), now)
 
     def _planned_rates(self, state: NetworkState) -> tuple[Floats, float]:
-        """(F,) MB/s of what is planned, NaN for the rest; and until when that holds."""
+        """Return (F,) planned MB/s, NaN for other transfers, and the time until which they hold."""
         began, rates, until = self._now
         if began <= state.now_s < until:
             return rates, until
@@ -182,9 +182,9 @@ class JustInTime:
         return rates, until
 
     def _from_now(self, number: int, state: NetworkState) -> Job:
-        """The job as seen from now: times that count from its arrival count from now.
+        """Return the job with times relative to now instead of its arrival.
 
-        A computation that makes data may have begun: they have the times that the whole job gives them.
+        A computation that produces data may have begun, so its transfers keep the times of the complete job.
         """
         job, latest = self._instance.jobs[number], self._latest
         first = self._number[f"{job.name}/{job.transfers[0].name}"]

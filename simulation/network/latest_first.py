@@ -1,4 +1,4 @@
-"""Latest arrival times as an order: nothing is idle, jobs go before copies, and nothing is planned slot by slot."""
+"""Work-conserving policy that orders transfers by latest arrival times, jobs before copies, without a slot plan."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["LatestFirst"]
 @policy("network", "jit-early")
 @dataclass(eq=False)
 class LatestFirst:
-    """Every sender sends first what its job needs first; jobs share fairly, and the shortest copy gets what they leave.
+    """Senders send first what a job needs first; jobs share fairly, and the shortest copy gets what they leave.
 
-    A plan (`flowlex.simulation.network.just_in_time`) holds a transfer back until it is due, although a computation
-    that gets its data early delays nobody. Here latest arrival times only order the transfers of a job. Ports serve
-    one class after the other, each max-min fairly in what the classes before leave: the first transfer of each sender
-    and job, the other transfers of jobs, then each copy, the one with the least left to send first. Jobs that go first
-    delay copies; the order of the copies saves more than that.
+    A plan (`flowlex.simulation.network.just_in_time`) delays a transfer until it is due, although early data delay no
+    computation. Here latest arrival times only order the transfers of a job. Ports serve classes in order, each
+    max-min fairly in the remaining capacity: the first transfer of each sender and job, the other transfers of jobs,
+    then the copies one by one, the one with the least left to send first. Serving jobs first delays copies; ordering
+    the copies saves more than that.
     """
 
     conserving: ClassVar[bool] = True
@@ -38,7 +38,7 @@ class LatestFirst:
     copies: Literal["shortest", "fair"] = "shortest"
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
-        """Order the transfers of every job; a job's order depends on nothing but its own graph."""
+        """Order the transfers of every job; the order depends only on the job's graph."""
         if traffic.instance is None:
             raise SimulationError("the policy jit-early needs an instance of just-in-time bandwidth; use fair")
         latest = latest_arrival_times(traffic.instance, self.lat)

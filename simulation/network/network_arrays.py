@@ -1,15 +1,15 @@
 """The running network as arrays that compiled loops share.
 
 Transfers are served in *groups*: a policy chooses whether a group is a coflow, a single transfer, or all transfers on
-one pair of machines (which a max-min fair network serves equally). A group has an *entry* per port it uses, first its
-sending ports. The transfers of a group that use an entry's port form the *row* of that entry; those on their way stand
-at its beginning.
+one pair of machines (which a max-min fair network serves equally). A group has an *entry* per port it uses, sending
+ports first. The transfers of a group that use an entry's port form the *row* of that entry, with active transfers at
+its beginning.
 
-Transfers of a pair are all served at one rate, so only the next to end matters: the row is a heap by ``left``, which
-for them counts from when the pair began to send, and ``served`` is what each of them has had since.
+Transfers of a pair are all served at one rate, so only the next to end matters. Their row is a heap by ``left``, which
+counts from when the pair began to send; ``served`` is the volume that each of them has received since.
 
-A coflow whose transfers are paced to end together changes as a whole: its ``left`` and ``load`` stand still while its
-``scale`` shrinks, and only transfers with a rate of their own beside the pace are touched one by one.
+A coflow whose transfers are paced to end together is updated at once: its ``left`` and ``load`` stay constant while its
+``scale`` decreases, and only transfers with an additional rate of their own are updated one by one.
 """
 
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -35,7 +35,7 @@ class Net(NamedTuple):
     rate_of_port: Floats  # (2M,)
     copy: Ints  # (F,) 1 for background copies, else 0
     size: Floats  # (F,)
-    left: Floats  # (F,) still to be sent, over the group's scale; in a pair: what `served` will be when it ends
+    left: Floats  # (F,) remainder divided by the group's scale; in a pair: value of `served` at its end
     begin: Floats  # (F,) first time with a rate, NaN before
     end: Floats  # (F,) NaN before
     feeds: Ints  # (F,) computation or -1
@@ -43,42 +43,42 @@ class Net(NamedTuple):
     group: Ints  # (F,)
     out_at: Ints  # (F,) entries of its ports in its group
     in_at: Ints  # (F,)
-    place: Ints  # (F,) where it stands in the row of its sending port, -1 where it is not on its way
-    place_in: Ints  # (F,) where it stands in the row of its receiving port (not for pairs)
+    place: Ints  # (F,) position in the row of its sending port, -1 if it is not active
+    place_in: Ints  # (F,) position in the row of its receiving port (not for pairs)
     row: Ints  # (2 F,) transfers by entry
     first: Ints  # (G + 1,) entries of each group
     split: Ints  # (G,) the first entry of a receiving port
-    served: Floats  # (G,) pairs only: MB that each transfer has had
+    served: Floats  # (G,) pairs only: MB that each transfer has received
     alive: Ints  # (G,) transfers on their way
-    scale: Floats  # (G,) what `left` and `load` are to be multiplied by
-    pace: Floats  # (G,) seconds in which a paced group will end
-    paced: Ints  # (G,) groups whose transfers are paced to end together, as many as counted
-    fresh: NDArray[np.bool_]  # (G,) whether a transfer may have come since the group was last paced
-    bits: Ints  # (G, 2, W) its sending and its receiving ports with something to send, a bit each
-    listed: Ints  # (F,) transfers by group, inside it in the order a policy gave; what has ended drops out now and then
-    span: Ints  # (G, 2) where a group's list begins and ends
+    scale: Floats  # (G,) factor of `left` and `load`
+    pace: Floats  # (G,) seconds until a paced group ends
+    paced: Ints  # (G,) list of groups whose transfers are paced to end together
+    fresh: NDArray[np.bool_]  # (G,) whether a transfer may have arrived since the group was last paced
+    bits: Ints  # (G, 2, W) bits of its sending and receiving ports with active transfers
+    listed: Ints  # (F,) transfers by group, in the policy's order; ended ones are removed at times
+    span: Ints  # (G, 2) start and end of a group's list
     port: Ints  # (P,)
-    load: Floats  # (P,) MB still to be sent through the port, over the scale (not for pairs)
+    load: Floats  # (P,) remaining MB through the port, divided by the scale (not for pairs)
     members: Ints  # (P,) transfers on their way
-    start: Ints  # (P,) where the entry's row begins
-    rate: Floats  # (F,) of transfers, beside their pace, zero where not in `running`; (G,) of each transfer of a pair
+    start: Ints  # (P,) start of the entry's row
+    rate: Floats  # (F,) of transfers, in addition to their pace, 0 if not in `running`; (G,) of each transfer of a pair
     running: Ints  # transfers (or pairs) with a rate
     ended: Ints  # (F,) transfers that ended since the loop was entered
-    used: Floats  # (2, 2M) rates of the ports by jobs, by copies; what the check added up
+    used: Floats  # (2, 2M) port loads by jobs and by copies, as summed by the check
     bins: Floats  # (B, 2, 2M) MB by bin of time
     numbers: Ints  # counters, see below
     clock: Floats  # now, width of a bin, smallest step
 
 
-#: Places in `Net.numbers`: running, paced and ended entries, events, offender of a failed check, if groups are pairs.
+#: Indices in `Net.numbers`: lengths of running, paced, ended; events; offender of a failed check; if groups are pairs.
 RUNNING, PACED, ENDED, EVENTS, OFFENDER, PAIRS = range(6)
 NOW, BIN = range(2)
-#: Bins of time hold at most so many numbers.
+#: Most numbers in the bins of time.
 MOST_NUMBERS = 4_000_000
 
 
 class _Layout(NamedTuple):
-    """Where groups, entries and rows stand; see `Net`."""
+    """Layout of groups, entries and rows; see `Net`."""
 
     group: Ints
     groups: int
@@ -91,7 +91,7 @@ class _Layout(NamedTuple):
 
 
 def _grouped(traffic: Traffic, grouping: Grouping) -> tuple[Ints, int]:
-    """(F,) group of each transfer, and how many groups there are."""
+    """Return (F,) group of each transfer, and the number of groups."""
     if grouping == "coflow":
         return traffic.coflow.copy(), len(traffic.coflow_names)
     if grouping == "transfer":
@@ -102,7 +102,7 @@ def _grouped(traffic: Traffic, grouping: Grouping) -> tuple[Ints, int]:
 
 
 def _lay_out(traffic: Traffic, grouping: Grouping) -> _Layout:
-    """An entry, with a row, for every port of every group, sending ports first."""
+    """Assign an entry with a row to every port of every group, sending ports first."""
     ports, count = 2 * len(traffic.machines), traffic.count
     group, groups = _grouped(traffic, grouping)
     sides = (traffic.sender, traffic.receiver + ports // 2)
@@ -121,7 +121,7 @@ def _lay_out(traffic: Traffic, grouping: Grouping) -> _Layout:
 
 
 def make_net(traffic: Traffic, grouping: Grouping, bin_s: float) -> Net:
-    """The network before anything has arrived."""
+    """Create the network before any arrival."""
     machines, count = len(traffic.machines), traffic.count
     at = _lay_out(traffic, grouping)
     groups, entries = at.groups, len(at.port)
@@ -168,7 +168,7 @@ def make_net(traffic: Traffic, grouping: Grouping, bin_s: float) -> Net:
 
 
 def words(machines: int) -> int:
-    """Words of 64 bits for a bit of every machine."""
+    """Return the number of 64-bit words for one bit per machine."""
     return (machines + 63) // 64
 
 
@@ -182,7 +182,7 @@ def flip(bits, p, machines):
 
 @njit(cache=True)
 def common(first, second):
-    """Whether two sets of ports of one side, as words of bits, have one in common."""
+    """Return whether two bit sets of ports of one side intersect."""
     both = np.int64(0)
     for w in range(len(first)):
         both |= first[w] & second[w]
@@ -197,7 +197,7 @@ def _put(net, f, at):
 
 @njit(cache=True)
 def _rise(net, f, at, start):
-    """Put a transfer into the heap of its pair, from ``at`` upwards."""
+    """Insert a transfer into the heap of its pair, moving up from ``at``."""
     while at > start:
         above = start + (at - start - 1) // 2
         if net.left[net.row[above]] <= net.left[f]:
@@ -224,7 +224,7 @@ def _sink(net, f, at, start, stop):
 
 @njit(cache=True)
 def add(net, transfers):
-    """These transfers may be sent from now on."""
+    """Activate transfers that may be sent from now on."""
     for f in transfers:
         g, out, into = net.group[f], net.out_at[f], net.in_at[f]
         at = net.start[out] + net.members[out]
@@ -247,7 +247,7 @@ def add(net, transfers):
 
 @njit(cache=True)
 def finish(net, f, now):
-    """A transfer has arrived: take it out of its row and note it."""
+    """Remove an arrived transfer from its row and record its end."""
     g, out, into = net.group[f], net.out_at[f], net.in_at[f]
     last = net.start[out] + net.members[out] - 1
     moved, at = net.row[last], net.place[f]

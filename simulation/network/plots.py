@@ -1,4 +1,4 @@
-"""Pictures of a run of the network, drawn from its log."""
+"""Plots of a run of the network, from its log."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PLOTS", "plot_completion_times", "plot_gantt", "plot_ports"]
 
-#: More coflows than this are not drawn as bars.
+#: Most coflows drawn as bars.
 SHOWN = 40
 
 
 def plot_gantt(log: RunLog, ax: Axes | None = None) -> Axes:
-    """From arrival to the last byte and to the last computation of a coflow; its transfers inside.
+    """Plot each coflow from arrival to its last byte and last computation, with the ends of its transfers.
 
     The first 40 by arrival are drawn.
     """
@@ -45,7 +45,7 @@ def plot_gantt(log: RunLog, ax: Axes | None = None) -> Axes:
 
 
 def plot_ports(log: RunLog, ax: Axes | None = None) -> Axes:
-    """The busiest port and the mean of all over time, each way; what jobs use of the mean."""
+    """Plot the load of the busiest port and the mean over time in each direction, and the jobs' part of the mean."""
     axes = axes_for(ax, 9, 4)
     start, used = port_loads(log)
     jobs, machines = port_loads(log, "jobs")[1], len(log.header["machines"])
@@ -70,5 +70,5 @@ def plot_completion_times(log: RunLog, ax: Axes | None = None, label: str | None
     return legend(axes)
 
 
-#: By the name that ``flowlex simulate --plot`` knows.
+#: Plots by their name for ``flowlex simulate --plot``.
 PLOTS = {"gantt": plot_gantt, "ports": plot_ports, "completion-times": plot_completion_times}

@@ -1,4 +1,4 @@
-"""The policies of the literature, each a few lines over what `NetworkState` offers.
+"""The policies of the literature, each in a few lines with methods of `NetworkState`.
 
 Sources: Varys (SIGCOMM 2014) for FIFO and SEBF with MADD, Aalo (SIGCOMM 2015) for D-CLAS, Sincronia (SIGCOMM 2018),
 TicTac (MLSys 2019); TensorFlow as the just-in-time paper describes it (shared/papers/time-simulation.md).
@@ -34,13 +34,13 @@ class Fair:
     grouping: ClassVar[Grouping] = "pair"
 
     def decide(self, state: NetworkState) -> Instruction:
-        """All equal."""
+        """Share all ports fairly."""
         return state.fair()
 
 
 @policy("network", "fifo")
 class Fifo:
-    """Coflows by arrival, each paced by its bottleneck (MADD); what is left backfills in order."""
+    """Coflows by arrival, each paced by its bottleneck (MADD); remaining capacity is backfilled in order."""
 
     conserving: ClassVar[bool] = True
 
@@ -51,12 +51,12 @@ class Fifo:
 
 @policy("network", "sebf")
 class Sebf:
-    """Smallest effective bottleneck first (what is left of it, judged anew at every end of a transfer), with MADD."""
+    """Smallest effective bottleneck first, with MADD; remaining bottlenecks are re-evaluated when a transfer ends."""
 
     conserving: ClassVar[bool] = True
 
     def decide(self, state: NetworkState) -> Instruction:
-        """The shortest first; equals by arrival."""
+        """The shortest first; ties by arrival."""
         return state.in_order(_by_arrival(state), "bottleneck")
 
 
@@ -67,8 +67,8 @@ class Aalo:
     Parameters
     ----------
     first_mb, factor, queues
-        The first queue holds coflows that have sent less than ``first_mb``, each next ``factor`` times more. Queues are
-        strict, inside it is first come first served; inside a coflow, max-min fair.
+        The first queue holds coflows that have sent less than ``first_mb``; each next limit is ``factor`` times larger.
+        Queues have strict priority and are first come, first served; transfers of a coflow share max-min fairly.
     """
 
     conserving: ClassVar[bool] = True
@@ -77,17 +77,17 @@ class Aalo:
         self.limits = first_mb * factor ** np.arange(queues - 1)
 
     def begin(self, traffic: Traffic, rng: np.random.Generator) -> None:
-        """Note when everything that a coflow has so far is known."""
+        """Initialise the volumes of the coflows."""
         self._size = np.zeros(len(traffic.coflow_names))
 
     def decide(self, state: NetworkState) -> Instruction:
-        """By queue, then by arrival; asked again when a coflow falls into the next queue."""
+        """Serve by queue, then by arrival; ask again when a coflow moves to the next queue."""
         np.add.at(self._size, state.traffic.coflow[state.arrived], state.traffic.size_mb[state.arrived])
         coflows = _by_arrival(state)
         back = np.argsort(np.argsort(coflows))
         left = state.coflow_left_mb[back]
         sent = self._size[coflows] - left
-        # What is left is a sum over ports: of a large coflow it is not exact to a billionth of a small limit.
+        # The remainder is a sum over ports: for a large coflow its error may exceed a billionth of a small limit.
         queue = np.searchsorted(self.limits * (1 - 1e-9), sent + 1e-9 * self._size[coflows], side="right")
         bounds = np.append(self.limits, np.inf)[queue]
         order = np.argsort(queue, kind="stable")
@@ -97,12 +97,12 @@ class Aalo:
 
 @policy("network", "sincronia")
 class Sincronia:
-    """Bottleneck-select-scale-iterate order, anew at every arrival; in it every transfer takes what its ports have."""
+    """Bottleneck-select-scale-iterate order, recomputed at every arrival; transfers take their ports' free capacity."""
 
     conserving: ClassVar[bool] = True
 
     def decide(self, state: NetworkState) -> Instruction:
-        """An old order holds until something arrives."""
+        """Keep the order until the next arrival."""
         coflows = state.coflows
         if len(state.arrived):
             self._order = coflows[bottleneck_select_scale_iterate(state.load_s)]
@@ -111,9 +111,9 @@ class Sincronia:
 
 @policy("network", "tensorflow")
 class TensorFlow:
-    """A transfer that is ready starts; of several of a job, a sender sends one after the other, in random order.
+    """A ready transfer starts; a sender sends several transfers of one job one by one, in random order.
 
-    Links are shared fairly. To send everything that is ready at once is the policy ``fair``.
+    Links are shared fairly. The policy ``fair`` sends all ready transfers at once.
     """
 
     grouping: ClassVar[Grouping] = "transfer"
@@ -123,7 +123,7 @@ class TensorFlow:
         self._rank = rng.permutation(traffic.count)
 
     def decide(self, state: NetworkState) -> Rates:
-        """The first of each sender and job."""
+        """Send the first transfer of each sender and job."""
         return _first_of_senders(state, self._rank)
 
 
@@ -134,10 +134,10 @@ class TicTac:
 
     # ``tac``: with the times of computations and transfers; ``tic``: from the DAG alone
     rule: Literal["tac", "tic"] = "tac"
-    # ``fifo``: the jobs by arrival, each transfer takes all that its ports have left. ``fair``: a sender has one
-    # transfer of a job on its way, and jobs share the links fairly.
+    # ``fifo``: jobs by arrival, each transfer takes the free capacity of its ports. ``fair``: a sender has one active
+    # transfer per job, and jobs share the links fairly.
     between: Literal["fifo", "fair"] = "fifo"
-    # with ``fifo``, file copies have their turn by arrival (``fifo``) or after all jobs (``behind``)
+    # with ``between="fifo"``, file copies are served by arrival (``fifo``) or after all jobs (``behind``)
     copies: Literal["fifo", "behind"] = "behind"
 
     def __post_init__(self) -> None:
@@ -163,7 +163,7 @@ class TicTac:
         np.minimum.at(self._of_coflow, traffic.coflow, self._rank)
 
     def decide(self, state: NetworkState) -> Instruction | Rates:
-        """In order, or the first of each sender and job."""
+        """Serve in order, or send the first transfer of each sender and job."""
         if self.between == "fair":
             return _first_of_senders(state, self._rank)
         coflows = state.coflows
@@ -176,6 +176,6 @@ def _by_arrival(state: NetworkState) -> Ints:
 
 
 def _first_of_senders(state: NetworkState, rank: Ints) -> Rates:
-    """Fair rates for the first transfer of every sender in every coflow; the others wait."""
+    """Return fair rates for the first transfer of every sender in every coflow; the others wait."""
     chosen = state.first_of_senders(rank)
     return Rates(chosen, state.fair_rates(chosen))

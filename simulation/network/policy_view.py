@@ -1,15 +1,15 @@
-"""What a policy sees, and what it may answer.
+"""The state that a policy sees, and the answers that it may return.
 
-A policy is any object with ``decide(state)``. It answers `Rates` (which hold until the next event) or `Instruction`s
-like ``state.fair()`` and ``state.in_order(coflows)``, which are carried out anew at every end of a transfer until
-something happens that the policy must see. Optional attributes of a policy:
+A policy is any object with ``decide(state)``. It returns `Rates` (which hold until the next event) or an `Instruction`
+such as ``state.fair()`` or ``state.in_order(coflows)``, which is applied again whenever a transfer ends until something
+happens that the policy must see. Optional attributes of a policy:
 
 ``conserving`` (default False)
-    It promises that no transfer waits that could be sent, those it holds back on purpose apart. Checked at every event.
+    It promises to be work-conserving, except for transfers held back on purpose. Checked at every event.
 ``max_min`` (default False)
     It promises max-min fair rates. Checked at every event.
 ``grouping`` (default ``coflow``)
-    What ``in_order`` orders: coflows, or single transfers; ``pair`` makes ``fair()`` fast and serves nothing else.
+    What ``in_order`` orders: coflows, or single transfers; ``pair`` makes ``fair()`` fast and allows only that.
 ``begin(traffic, rng)``
     Called once, with a random generator of its own.
 """
@@ -40,9 +40,9 @@ class Rates:
     transfers, mb_per_s
         (n,) numbers of transfers that may be sent now, and their rates.
     held
-        Transfers held back on purpose: they do not count against the promise to leave nothing idle.
+        Transfers held back on purpose; the promise to be work-conserving does not cover them.
     until_s
-        Ask again then at the latest.
+        Latest time at which to ask again.
     """
 
     transfers: ArrayLike
@@ -66,7 +66,7 @@ Answer: TypeAlias = Rates | Instruction
 
 @runtime_checkable
 class NetworkPolicy(Protocol):
-    """Who shares out the ports."""
+    """A policy that shares the ports."""
 
     def decide(self, state: NetworkState) -> Answer:
         """Answer for the present state."""
@@ -74,16 +74,16 @@ class NetworkPolicy(Protocol):
 
 
 class NetworkState:
-    """The network at one moment. Arrays are made when asked for; to change them changes nothing.
+    """The network at one moment. Arrays are created on access; changing them has no effect.
 
     Attributes
     ----------
     traffic
-        All that is ever sent; `transfers` says what is there by now.
+        All transfers of the run; `transfers` lists those that may be sent now.
     arrived
-        Numbers of the transfers that may be sent since the last question.
+        Numbers of the transfers released since the last decision.
     coflows
-        Numbers of the groups (coflows, unless the policy says otherwise) with transfers to send, ascending.
+        Numbers of the groups (coflows, unless ``grouping`` says otherwise) with transfers to send, ascending.
     """
 
     def __init__(self, traffic: Traffic, net: Net) -> None:
@@ -105,7 +105,7 @@ class NetworkState:
 
     @property
     def left_mb(self) -> Floats:
-        """(F,) what each transfer has still to send; zero when it has ended, its size before it starts."""
+        """(F,) remaining MB of each transfer; 0 after its end, its size before it starts."""
         net = self._net
         on_way = net.place >= 0
         pairs = net.numbers[PAIRS]
@@ -131,7 +131,7 @@ class NetworkState:
 
     @property
     def coflow_left_mb(self) -> Floats:
-        """(coflows,) what each of the `coflows` has still to send of what may be sent now."""
+        """(coflows,) remaining MB of each of the `coflows` in transfers that may be sent now."""
         net = self._net
         return np.array([net.scale[g] * net.load[net.first[g] : net.split[g]].sum() for g in self.coflows])
 
@@ -149,21 +149,21 @@ class NetworkState:
         stop_at_left_mb: ArrayLike | None = None,
         inside: Ints | None = None,
     ) -> Instruction:
-        """Serve coflows strictly in order, each in what those before it leave.
+        """Serve coflows strictly in order, each in the capacity that those before it leave.
 
         Parameters
         ----------
         coflows
             All of `coflows`, first served first.
         share
-            ``greedy``: every transfer takes what its ports have left. ``madd``: transfers of a coflow get the least
-            rates that end together, then all the rest greedily in order. ``bottleneck``: the same, in order of the
-            remaining bottleneck, whatever order is given. ``fair``: max-min fair inside a coflow.
+            ``greedy``: every transfer takes the free capacity of its ports. ``madd``: transfers of a coflow get the
+            least rates that end together, then the rest is filled greedily in order. ``bottleneck``: the same, in
+            order of the remaining bottleneck instead of the given order. ``fair``: max-min fair inside a coflow.
         stop_at_left_mb
-            (coflows,) ask again when a coflow has only so much left.
+            (coflows,) ask again when the remainder of a coflow falls to this.
         inside
-            (F,) rank of every transfer inside its coflow, for ``greedy``: the least is served first. Without it, they
-            are served by sending port.
+            (F,) rank of every transfer inside its coflow, for ``greedy``: the smallest is served first. Without it,
+            transfers are served by sending port.
         """
         kinds = {"greedy": GREEDY, "madd": MADD, "bottleneck": SEBF, "fair": SPLIT}
         if share not in kinds:
@@ -181,7 +181,7 @@ class NetworkState:
         return Instruction(kind, order, marks)
 
     def _marks(self, order: Ints, values: ArrayLike, what: str) -> Floats:
-        """(G,) a number for each coflow of an order, infinity for all others; what is no coflow is refused later."""
+        """Return (G,) the number of each coflow of an order, infinity for others; other checks come later."""
         given, marks = np.asarray(values, dtype=np.float64), np.full(len(self._net.alive), np.inf)
         if given.shape != order.shape:
             raise ValueError(f"{what} has the shape {given.shape}, coflows {order.shape}; give each coflow one number")
@@ -190,7 +190,7 @@ class NetworkState:
         return marks
 
     def _list(self, inside: Ints) -> None:
-        """Have the transfers of every group listed by rank; the same array is listed once."""
+        """List the transfers of every group by rank; the same array is processed once."""
         if self._inside is inside:
             return
         net = self._net
@@ -207,12 +207,12 @@ class NetworkState:
         return np.asarray(ordered[np.unique(keys, return_index=True)[1]])
 
     def fair_rates(self, transfers: ArrayLike, taken: Floats | None = None) -> Floats:
-        """Max-min fair rates of some transfers, MB/s, in what is left of all ports.
+        """Return max-min fair rates of some transfers, MB/s, in the free capacity of all ports.
 
         Parameters
         ----------
         taken
-            (2M,) MB/s of the ports that are given away already, sending ports first.
+            (2M,) MB/s of the ports that are already allocated, sending ports first.
         """
         chosen = np.asarray(transfers, dtype=np.int64)
         free = self._net.rate_of_port - (0.0 if taken is None else taken)
@@ -222,7 +222,7 @@ class NetworkState:
 
 
 def _whole(coflows: Sequence[int] | Ints) -> Ints:
-    """Coflows by number; nothing is rounded."""
+    """Return coflow numbers as integers; reject numbers that are not."""
     order = np.asarray(coflows)
     if order.ndim != 1 or (order.size and not np.issubdtype(order.dtype, np.integer)):
         raise ValueError(f"coflows are integers in a row, got {order.dtype} of shape {order.shape}")

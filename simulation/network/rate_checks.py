@@ -1,7 +1,7 @@
-"""Is what a policy answered possible, and what it promises? Judged at every event from rates and ports alone.
+"""Check at every event, from rates and ports alone, that a policy's answer is feasible and keeps its promises.
 
-Nothing here is shared with the code that makes rates: the loads of ports are added up anew from the rates; those of
-paced coflows by port, and transfer by transfer each time the policy has been asked.
+This module shares no code with the computation of rates: port loads are summed again from the rates; those of paced
+coflows by port, and transfer by transfer after each decision of the policy.
 """
 
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -15,27 +15,27 @@ from flowlex.simulation.network.network_arrays import OFFENDER, PACED, PAIRS, RU
 
 __all__ = ["FULL", "IDLE", "RATE", "UNFAIR", "check"]
 
-#: What is wrong: a rate that is no positive number, a port above its rate, a transfer that could have had more,
-#: a transfer whose rate is not the largest at any full port.
+#: Violations: a rate that is no positive number, a port above its capacity, a transfer that could be faster, a transfer
+#: whose rate is not the largest at any full port.
 RATE, FULL, IDLE, UNFAIR = range(1, 5)
-#: Ports count as full from this share of their rate on; they may be over it by as little.
+#: Relative tolerance: a port within it of its rate is full, and its load may exceed the rate by it.
 CLOSE = 1e-6
 
 
 @njit(cache=True)
 def check(net, groups, held, conserving, fair, thorough):
-    """Check the rates of `net.running`; fills `net.used`. Returns 0, or what is wrong (`net.numbers` has whom).
+    """Check the rates of `net.running`; fill `net.used`. Return 0 or the violation (`net.numbers` has the offender).
 
     Parameters
     ----------
     groups
-        Groups with transfers on their way.
+        Groups with active transfers.
     held
-        (F,) transfers that the policy holds back on purpose; the promise to leave nothing idle is not about them.
+        (F,) transfers that the policy holds back on purpose, exempt from work conservation.
     conserving, fair
-        Whether no port may be left idle that a transfer could use; whether rates must be max-min fair.
+        Whether the policy must be work-conserving; whether rates must be max-min fair.
     thorough
-        Whether to look at every transfer of a paced group, not at its loads by port, and at the ports of every group.
+        Whether to check every transfer of a paced group instead of its port loads, and the ports of every group.
     """
     ports = len(net.rate_of_port)
     net.used[:] = 0.0
@@ -110,7 +110,7 @@ def _add_paced(net, g, thorough):
 
 @njit(cache=True)
 def _idle(net, g, full, held):
-    """A transfer of the group with room at both its ports, or -1."""
+    """Return a transfer of the group with free capacity at both its ports, or -1."""
     room = False
     for e in range(net.split[g], net.first[g + 1]):
         room = room or (net.members[e] > 0 and not full[net.port[e]])
@@ -127,7 +127,7 @@ def _idle(net, g, full, held):
 
 @njit(cache=True)
 def _unfair(net, groups, full, largest):
-    """Max-min certificate: every transfer has a full port at which no other has more."""
+    """Check the max-min certificate: every transfer has a full port at which no other has a larger rate."""
     for g in groups:
         for e in range(net.first[g], net.split[g]):
             for at in range(net.start[e], net.start[e] + net.members[e]):

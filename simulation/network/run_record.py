@@ -1,4 +1,4 @@
-"""A run of the network as a log of events, and every figure computed from that log.
+"""A run of the network as a log of events, and all metrics computed from the log.
 
 Events: ``coflow`` (a job, when its last computation is done; with the times of its transfers), ``copy`` (a background
 copy has arrived), ``unfinished`` (the horizon came first), ``ports`` (what every port carried, by bin of time).
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["coflow_frame", "figures", "port_loads", "remaining_egress", "to_log", "transfer_frame"]
 
-#: A transfer is in time until so much after its deadline.
+#: Tolerance within which a transfer after its deadline is still in time.
 LATE_S = 1e-6
-#: Times in a file are rounded to so many digits of a second, loads to so many of a MB.
+#: Decimal digits to which times (s) and loads (MB) are rounded in a file.
 DIGITS = 9
 
 
 def to_log(run: NetworkRun, header: Mapping[str, Any]) -> RunLog:
-    """The log of a run; ``header`` says what was run (policy, seed, instance)."""
+    """Return the log of a run; ``header`` describes the run (policy, seed, instance)."""
     traffic = run.traffic
     ports = {
         "machines": list(traffic.machines),
@@ -58,7 +58,7 @@ def to_log(run: NetworkRun, header: Mapping[str, Any]) -> RunLog:
 
 
 def _coflow(run: NetworkRun, c: int, transfers: Any, own: Any) -> tuple[float, str, dict[str, Any]]:
-    """One record: when, what, and its fields."""
+    """Return the time, event and fields of one record."""
     traffic = run.traffic
     feeds = traffic.feeds[transfers]
     use = np.where(feeds >= 0, run.start_s[feeds] if len(run.start_s) else np.nan, np.nan)
@@ -132,7 +132,7 @@ def transfer_frame(log: RunLog) -> pd.DataFrame:
 
 
 def port_loads(log: RunLog, what: str = "all") -> tuple[Floats, Floats]:
-    """Start of every bin of time, and (bins, 2M) the share of every port's rate in use; sending ports first.
+    """Return the start of every bin of time, and (bins, 2M) the used share of every port's rate, sending ports first.
 
     ``what``: ``jobs``, ``copies`` or ``all``.
     """
@@ -154,10 +154,10 @@ def remaining_egress(log: RunLog) -> Floats:
 
 
 def figures(log: RunLog) -> dict[str, float]:
-    """What a table shows: completion times, slow-downs, waits, remaining egress, how many did not finish.
+    """Return the metrics of the tables: completion times, slow-downs, waits, remaining egress, unfinished coflows.
 
-    ``deadlines_met`` is the share of the coflows with deadlines of which every transfer was in time; ``empty_coflows``
-    have nothing to send and count 0 s; ``port_mb_per_s`` is the rate of the slowest port.
+    ``deadlines_met`` is the share of coflows with deadlines whose transfers were all in time; ``empty_coflows`` have
+    nothing to send and count as 0 s; ``port_mb_per_s`` is the rate of the slowest port.
     """
     frame, transfers = coflow_frame(log), transfer_frame(log)
     jobs, copies = frame[frame.kind == "coflow"], frame[frame.kind == "copy"]

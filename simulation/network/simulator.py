@@ -23,27 +23,27 @@ from flowlex.simulation.random_streams import Streams
 __all__ = ["NetworkRun", "simulate_traffic"]
 
 _NOBODY, _NO_MARKS = np.zeros(0, np.int64), np.zeros(0)
-#: A policy that is asked so often in hardly any time, while nothing ends, will not stop by itself.
+#: Most decisions within this time (s) while nothing ends; a policy that exceeds them would never stop.
 _MOST_IDLE, _HARDLY_S = 100_000, 1e-3
 
 
 @dataclass(eq=False)
 class NetworkRun:
-    """What happened. F transfers, N computations, M machines."""
+    """Result of a run. F transfers, N computations, M machines."""
 
     traffic: Traffic
-    # begin_s, end_s: (F,) first and last moment of sending; NaN where the horizon came first
+    # begin_s, end_s: (F,) start and end of sending; NaN if after the horizon
     begin_s: Floats
     end_s: Floats
-    # start_s, done_s: (N,) of computations
+    # start_s, done_s: (N,) start and end of computations
     start_s: Floats
     done_s: Floats
-    # (bins, 2, 2M) what each port (out of every machine, then into) carried in every ``bin_s`` seconds, for jobs and
-    # for copies
+    # (bins, 2, 2M) MB carried by each port (first out of, then into every machine) per bin of ``bin_s`` seconds, for
+    # jobs and for copies
     sent_mb: Floats = field(repr=False)
     bin_s: float
     now_s: float
-    # events, questions: Ends of transfers and other steps of the fluid; times the policy was asked
+    # events, questions: number of steps of the fluid model (such as ends of transfers); number of calls of the policy
     events: int
     questions: int
 
@@ -51,19 +51,19 @@ class NetworkRun:
 def simulate_traffic(
     traffic: Traffic, policy: NetworkPolicy, run: Run | None = None, *, bin_s: float = 0.1
 ) -> NetworkRun:
-    """Send everything under a policy.
+    """Simulate all transfers under a policy.
 
     Parameters
     ----------
     run
-        Seed, horizon and decision time; all at their defaults when not given.
+        Seed, horizon and decision time; by default those of `Run`.
     bin_s
-        Width of the bins of port loads to start with; it doubles when they no longer cover the time.
+        Initial width of the bins of port loads; it doubles when they no longer cover the time.
 
     Raises
     ------
     SimulationError
-        The policy answers what is impossible, or breaks its promise: named with time and event.
+        The policy's answer is infeasible or breaks its promise; the error names time and event.
     """
     return _Running(traffic, policy, run or Run(), bin_s).go()
 
@@ -82,7 +82,7 @@ class _Running:
         self.state = NetworkState(traffic, self.net)
         self.computations = Computations(traffic, self.kernel, self.net.missing, self._arrive)
         self.groups: Ints = _NOBODY
-        self.new: list[Ints] = []  # groups of what has come since they were listed
+        self.new: list[Ints] = []  # groups of transfers released since the last refresh
         self.answer = Carried.nothing(traffic.count)
         self.event, self.ask_again, self.thinking, self.late = "the start", False, False, False
         self.questions = self.idle = 0
@@ -91,14 +91,14 @@ class _Running:
             policy.begin(traffic, Streams(run.seed).of("policy"))
 
     def _arrive(self, transfers: Ints) -> None:
-        """Transfers may be sent."""
+        """Release transfers."""
         add(self.net, transfers)
         self.new.append(self.net.group[transfers])
         self.state.arrived = np.concatenate([self.state.arrived, transfers])
         self.event, self.ask_again = f"transfer {self.traffic.transfer_names[int(transfers[0])]!r} may be sent", True
 
     def go(self) -> NetworkRun:
-        """Alternate between events and the fluid until nothing is left or time is up."""
+        """Alternate between events and the fluid until nothing is left or the horizon is reached."""
         horizon = math.inf if self.run.horizon_s is None else self.run.horizon_s
         net, kernel = self.net, self.kernel
         while net.clock[NOW] < horizon:
@@ -118,7 +118,7 @@ class _Running:
         return self._result()
 
     def _refresh(self) -> None:
-        """Which groups have something to send."""
+        """Update the groups with active transfers."""
         if self.new:
             self.groups = np.union1d(self.groups, np.concatenate(self.new))
             self.new = []
@@ -128,7 +128,7 @@ class _Running:
         self.state.coflows = self.groups
 
     def _consult(self) -> None:
-        """Ask the policy if there is news; its answer holds when it has done thinking."""
+        """Ask the policy if there are new events; its answer applies after the decision time."""
         if self.thinking or not (self.ask_again or self.net.clock[NOW] >= self.answer.until_s):
             return
         asked, thought = ask(self.run.decision, self._ask, lambda: getattr(self.policy, "work", None))
@@ -153,11 +153,11 @@ class _Running:
         self.answer, self.late, self.thinking = answer, self.thinking, False
 
     def _flow(self, until: float) -> None:
-        """Let the fluid run; refuse what is impossible."""
+        """Advance the fluid; reject infeasible answers."""
         net, answer = self.net, self.answer
         order = answer.take(net)
         on_time = not (self.thinking or self.late)
-        marks = _NO_MARKS if self.thinking else answer.marks  # it is being asked already
+        marks = _NO_MARKS if self.thinking else answer.marks  # the policy is deciding already
         code = run_until_asked(
             net,
             answer.kind,
@@ -195,7 +195,7 @@ class _Running:
         raise SimulationError(f"policy {name}: {reason}", at_s=float(self.net.clock[NOW]), event=self.event)
 
     def _wrong(self, code: int) -> str:
-        """A failed check in words."""
+        """Describe a failed check."""
         traffic, net = self.traffic, self.net
         offender = int(net.numbers[OFFENDER])
         if code == FULL:

@@ -1,8 +1,8 @@
-"""What is to be sent, as arrays: transfers between ports, the coflows they belong to, and the computations around them.
+"""Traffic as arrays: transfers between ports, their coflows, and the computations that produce and use the data.
 
-A transfer may start when its job has arrived, its data are ready and the computation that makes them (if any) is done.
-A computation starts when the transfers that feed it have arrived and the computations before it are done. The transfers
-of a job form one coflow; a file copy is a coflow of its own.
+A transfer may start when its job has arrived, its data are ready and the computation that produces them (if any) is
+done. A computation starts when the transfers that feed it have arrived and its predecessors are done. The transfers of
+a job form one coflow; a file copy is a coflow of its own.
 
 Rates are MB/s (a port of 1000 Mbit/s sends 125 MB/s), sizes MB (10**6 bytes), times seconds.
 """
@@ -37,10 +37,10 @@ class Traffic:
     sender: Ints
     receiver: Ints
     coflow: Ints
-    # size_mb, ready_s: (F,) size; earliest time to start (absolute), whatever computes the data
+    # size_mb, ready_s: (F,) size; earliest start (absolute), regardless of the computation that produces the data
     size_mb: Floats
     ready_s: Floats
-    # made_by, feeds: (F,) computation that makes the data, and the one that waits for them; -1 for none
+    # made_by, feeds: (F,) computation that produces the data, and the one that waits for them; -1 for none
     made_by: Ints
     feeds: Ints
     copy: NDArray[np.bool_]  # (F,) whether it is a background copy
@@ -52,12 +52,12 @@ class Traffic:
     # tail, head: (E,) edges tail -> head between computations
     tail: Ints
     head: Ints
-    # where it comes from, if from an instance; the just-in-time policy plans on it
+    # the instance of the traffic, if any; the just-in-time policy plans on it
     instance: JitInstance | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, instance: JitInstance) -> Traffic:
-        """The jobs and copies of an instance."""
+        """Return the jobs and copies of an instance as traffic."""
         arrays, copies = instance.arrays, instance.copies
         place = {machine.name: k for k, machine in enumerate(instance.machines)}
         jobs, none = len(instance.jobs), np.full(len(copies), -1)
@@ -103,7 +103,7 @@ class Traffic:
 
     @cached_property
     def alone_s(self) -> Floats:
-        """(C,) time a coflow needs alone on its busiest port, were all its data there on arrival."""
+        """(C,) time that a coflow needs alone on its busiest port if all its data are ready on arrival."""
         machines, count = len(self.machines), len(self.coflow_names)
         longest = np.zeros(count)
         for port, rate in ((self.sender, self.out_rate), (self.receiver, self.in_rate)):
@@ -114,7 +114,7 @@ class Traffic:
 
     @cached_property
     def due_s(self) -> Floats:
-        """(F,) when the instance says that each transfer must have arrived; NaN where it does not."""
+        """(F,) deadline of each transfer's arrival in the instance; NaN if it has none."""
         due = np.full(self.count, np.nan)
         if self.instance is not None:
             arrays = self.instance.arrays

@@ -1,4 +1,4 @@
-"""Where the data lie and how runs went: items, blocks of HDFS, run history, figures of other services."""
+"""Data locations and run history: items, blocks of HDFS, past runs, metrics of other services."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_BYTES = 16_000_000
 
 
 def items(place: str) -> Any:
-    """Items that lie on this node: the files below a folder, or what a JSON manifest says.
+    """Return the items on this node: the number of files below a folder, or the content of a JSON manifest.
 
     A manifest is a count, or a list of ``{"name", "items", "holders"}``.
     """
@@ -31,7 +31,7 @@ def items(place: str) -> Any:
 
 
 def run_history(place: str) -> dict[str, float]:
-    """The last run of a file of JSON lines ``{"items": number, "seconds": number}``, which programs append to."""
+    """Return the last run in a file of JSON lines ``{"items": number, "seconds": number}``, which programs append."""
     path = Path(place)
     if not path.is_file():
         raise Unfit(f"{place} is not there yet; a program appends a line after each run", NO_SOURCE)
@@ -50,9 +50,9 @@ def run_history(place: str) -> dict[str, float]:
 def hdfs_blocks(url: str, folder: str, item_bytes: str = "0") -> list[dict[str, Any]]:
     """Blocks of the files of an HDFS folder that have a replica on this node, over WebHDFS (``http://host:9870``).
 
-    A block counts as its length over ``item_bytes``, at least one; 0: every block is one item. Nodes are named as HDFS
-    names its hosts, which must be the agents' names; the first holder in the answer is the first that HDFS names. Each
-    node lists its own blocks with all their holders.
+    A block has its length divided by ``item_bytes`` items, at least one; 0: one item per block. HDFS host names must be
+    the agents' names; the first holder is the first that HDFS lists. Each node lists its own blocks with all their
+    holders.
     """
     node, length = os.environ.get("FLOWLEX_NODE", ""), float(item_bytes)
     base = f"{url.rstrip('/')}/webhdfs/v1/"
@@ -76,9 +76,9 @@ def _hdfs_files(base: str, folder: str) -> Iterator[str]:
 
 
 def scrape(url: str, *names: str, wait: str = "3") -> dict[str, float]:
-    """Figures of a Prometheus endpoint, such as node_exporter's, by name: the sum over all label sets.
+    """Return metrics of a Prometheus endpoint, such as node_exporter, by name, summed over all label sets.
 
-    Names are as ``node_load1``; with labels as ``node_cpu_seconds_total{mode="idle"}``, all of which must be equal.
+    Examples of names: ``node_load1``; ``node_cpu_seconds_total{mode="idle"}``, where all given labels must match.
     """
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -109,7 +109,7 @@ def _json(url: str) -> Any:
 
 
 def _fetch(url: str, timeout_s: float) -> bytes:
-    """An answer of bounded length in bounded time, without a proxy."""
+    """Fetch a URL without a proxy, with bounds on length and time."""
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url} is no address; give http://host:port/...")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -1,4 +1,4 @@
-"""Processors: stored data in, better data out. The input is the document of ``GET /v1/agents/{node}/inputs/{name}``."""
+"""Processors: derive data from stored data. The input is the document of ``GET /v1/agents/{node}/inputs/{name}``."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def processing_speed() -> float:
 
 
 def normalised_performance() -> dict[str, float]:
-    """Performance of every node, of scope ``all``: its first input over the best of all nodes, 1 is best.
+    """Performance of every node (scope ``all``): its first input divided by the best of all nodes; 1 is best.
 
-    Whatever the input says (cores, items per second, an evaluation of another processor), nodes compare by it.
+    The input may be cores, items per second, or the evaluation of another processor.
     """
     given = _given()
     found = {}
@@ -64,11 +64,11 @@ def normalised_performance() -> dict[str, float]:
 def access_cost(
     item_bytes: str, bandwidth: str = "network_bandwidth", disk: str = "disk_read_speed"
 ) -> dict[str, float]:
-    """Seconds to bring one item from this node to each other, of scope ``all``.
+    """Seconds to move one item from this node to each other node (scope ``all``).
 
-    The item is read from this node's disk and crosses both nodes' interfaces, of which the slower counts:
+    The item is read from this node's disk and crosses both nodes' interfaces; the slower interface counts:
     ``item_bytes / disk + item_bytes / min(bandwidth here, bandwidth there)`` (ours; the paper names bandwidth, disk
-    and block locations as what the cost is made of). A node without a disk speed costs the network alone.
+    and block locations as the parts of the cost). Without a disk speed, only the network counts.
     """
     size = float(item_bytes)
     if size <= 0:

@@ -1,4 +1,4 @@
-"""Figures of the machine, by psutil; of the container where a control group limits the command.
+"""Metrics of the machine from psutil, or of the container if a control group limits the command.
 
 Units: cores (not whole under a quota), fractions from 0 to 1, MB of 2^20 bytes, bytes per second.
 """
@@ -21,17 +21,17 @@ MB = 2**20
 
 
 def _limits(name: str) -> list[tuple[Path, str]]:
-    """Texts of a limit in this process's control group (of version 2) and those above it."""
+    """Return the texts of a limit in this process's control group (version 2) and its parents."""
     lines = Path("/proc/self/cgroup").read_text().splitlines()
     place = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
-    # In a container the path may be the host's: then the mounted root is the container's own group.
+    # In a container the path may be that of the host; then the mounted root is the container's own group.
     folder = GROUPS / place if (GROUPS / place).is_dir() else GROUPS
     groups = (group for group in (folder, *folder.parents) if group.is_relative_to(GROUPS))
     return [(group, (group / name).read_text().strip()) for group in groups if (group / name).is_file()]
 
 
 def _quota() -> tuple[float, Path | None]:
-    """Cores that the CPU quota grants (infinite: none), and the group that sets it."""
+    """Return the cores of the CPU quota (infinite if there is none), and the group that sets it."""
     least, where = float("inf"), None
     for folder, text in _limits("cpu.max"):
         most, period = text.split()
@@ -41,7 +41,7 @@ def _quota() -> tuple[float, Path | None]:
 
 
 def cpu_cores() -> float | int:
-    """Cores that programs may use here: of the affinity, or fewer by the control group's quota."""
+    """Cores that programs may use: those of the CPU affinity, or the control group's quota if that is less."""
     cores = len(os.sched_getaffinity(0))
     quota, _ = _quota()
     return cores if quota >= cores else round(quota, 3)
@@ -56,7 +56,7 @@ def _used_s(group: Path) -> float:
 def cpu_free(seconds: str = "0.25") -> float:
     """Idle fraction of the cores that programs may use here, over some seconds.
 
-    Under a quota: what is left of it, unless the machine is busier than that.
+    Under a quota: the unused fraction of the quota, or less if the machine is busier.
     """
     wait = seconds_of(seconds)
     quota, group = _quota()
@@ -70,13 +70,13 @@ def cpu_free(seconds: str = "0.25") -> float:
 
 
 def memory_free() -> int:
-    """Memory that programs can still get, in MB: of the machine, or of the control group if that is less."""
+    """Available memory in MB: of the machine, or of the control group if that is less."""
     free = psutil.virtual_memory().available
     for folder, text in _limits("memory.max"):
         used = folder / "memory.current"
         if text != "max" and used.is_file():
             figures = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            # Pages of files that were not touched for a while are given up first: they count as free.
+            # Inactive pages of files are reclaimed first, so they count as free.
             free = min(free, int(text) - int(used.read_text()) + int(figures.get("inactive_file", 0)))
     return max(0, free) // MB
 
@@ -92,7 +92,7 @@ def network_throughput(seconds: str = "0.25") -> dict[str, int]:
 
 
 def disk_throughput(seconds: str = "0.25") -> dict[str, int]:
-    """Bytes read and written per second on all whole disks."""
+    """Bytes read and written per second on all disks."""
 
     def counters() -> tuple[int, int]:
         per_disk = psutil.disk_io_counters(perdisk=True) or {}
@@ -113,9 +113,9 @@ def _rates(counters: Any, seconds: str, names: tuple[str, str]) -> dict[str, int
 
 
 def network_bandwidth(bytes_per_s: str = "") -> int:
-    """Bytes per second that this node's fastest interface can carry; an argument states it instead.
+    """Bytes per second of this node's fastest interface, unless the argument gives it.
 
-    Interfaces of virtual machines do not say: state it there.
+    Virtual machines do not report it: give the argument there.
     """
     if bytes_per_s:
         stated = int(float(bytes_per_s))
@@ -129,7 +129,7 @@ def network_bandwidth(bytes_per_s: str = "") -> int:
 
 
 def disk_read_speed(path: str, megabytes: str = "16") -> int:
-    """Bytes per second at which a file of the data is read, past the page cache where the file system allows it."""
+    """Bytes per second of reading a data file, bypassing the page cache if the file system allows it."""
     size = int(float(megabytes) * MB)
     if not 0 < size <= 1024 * MB:
         raise ValueError(f"{megabytes} MB are not read for a measurement; give above 0, at most 1024")

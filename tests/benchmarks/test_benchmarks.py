@@ -1,4 +1,4 @@
-"""The machinery of the benchmarks runs; nothing here is timed."""
+"""Smoke tests of the benchmark runner, without timing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module", autouse=True)
 def importable() -> Iterator[None]:
-    """`benchmarks` is no installed package: it runs from the checkout."""
+    """Run `benchmarks` from the checkout, as it is not an installed package."""
     sys.path.insert(0, str(ROOT))
     yield
     sys.path.remove(str(ROOT))

@@ -1,6 +1,6 @@
 """Named tiny instances with known answers: every model by every engine and option that must not change the answer.
 
-Each entry says why its answer is what it is, so that it needs no solver.
+A comment on each entry derives its answer by hand.
 """
 
 from __future__ import annotations
@@ -85,15 +85,15 @@ TWO_TASKS = {
 
 #: name: (document, combinations of options, objective)
 CATALOGUE: dict[str, tuple[dict[str, Any], list[dict[str, Any]], float]] = {
-    # one unit over node 1 at 1 + 1, where one fits, the other straight at 5
+    # one unit over node 1 at cost 1 + 1 (capacity 1), the other directly at cost 5
     "detour": (DETOUR, [{}], 7),
-    # a GPU for each job whatever the policy: 400 MB from the own disk at 200 MB/s, 400 MB within the rack at 100 MB/s
+    # each job gets a GPU under any policy: 400 MB from the node's disk at 200 MB/s, 400 MB within the rack at 100 MB/s
     "two readers": (TWO_READERS, grid(policy=("FSP", "FS", "FSU"), network=("compact", "paper")), 6),
     # all workers are equal: 4 items each, 4 from n0 to n2 at 1 s, 4 from n1 to n3 at 2 s
     "four workers": (FOUR_WORKERS, grid(objective=("targets", "makespan"), level=("node", "item")), 12),
     # equal jobs run half of the time on each GPU, which is their equal share: 1 of it each
     "two shares": (TWO_SHARES, grid(policy=("max_min", "water_filling")), 1),
-    # two units in four slots: never two in one
+    # two units in four slots: at most one per slot
     "one transfer": (ONE_TRANSFER, grid(program=("P1", "P2"), share=(1.0,), presolve=(None, False)), 1),
     # the published sum of |loads| ** load over the four slots: 4 + 4 + 1 + 1
     "one transfer, weighed": (ONE_TRANSFER, grid(program=("P3", "P4"), share=(1.0,)), 10),
@@ -101,7 +101,7 @@ CATALOGUE: dict[str, tuple[dict[str, Any], list[dict[str, Any]], float]] = {
     "two tasks": (TWO_TASKS, grid(preset=("none", "quincy", "borg"), order=("auto", "weights")), 6),
     "two tasks, by phases": (TWO_TASKS, grid(preset=("none", "quincy", "borg"), order=("phases",)), 6),
 }
-#: Entries that not every engine takes: no networks, and stages in exact integers.
+#: Entries that some engines refuse: programs that are no networks, and stages in exact integers.
 ONLY = {
     "two shares": ("pulp", "highs"),
     "one transfer": ("pulp", "highs"),

@@ -1,6 +1,6 @@
 """Named tiny programs with known answers, by every engine and algorithm that takes them.
 
-Each entry says why its answer is what it is, so that it needs no solver; `test_models.py` does the same for instances.
+A comment on each entry derives its answer by hand; `test_models.py` does the same for instances.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ NETWORKS: dict[str, tuple[list[tuple[int, int, int, int, int]], list[int], str, 
         "optimal",
         17,
     ),
-    # one unit over node 1 at 1 + 1, where one fits, the other straight at 5
+    # one unit over node 1 at cost 1 + 1 (capacity 1), the other directly at cost 5
     "detour": ([(0, 1, 0, 1, 1), (1, 2, 0, UNBOUNDED, 1), (0, 2, 0, 4, 5)], [2, 0, -2], "optimal", 7),
-    # nothing is supplied, yet 2 units must go round at 4 + 1
+    # no supply, but lower bounds force 2 units around the cycle at cost 4 + 1
     "forced ring": ([(0, 1, 2, 3, 4), (1, 0, 0, 9, 1)], [0, 0], "optimal", 10),
-    # each of 2 units that go round pays 5 - 1
+    # each of 2 units around the cycle gains 5 - 1
     "paying ring": ([(0, 1, 0, 3, -5), (1, 0, 0, 2, 1)], [0, 0], "optimal", -8),
-    # 2 of 5 units fit into the cheap one of two equal ways
+    # the cheaper of two parallel paths carries 2 of 5 units
     "parallel": ([(0, 1, 0, 2, 1), (0, 1, 0, 9, 4)], [5, -5], "optimal", 14),
-    # a loop is free of balance and pays 3 for each of 4 units; the node beside it has no arc
+    # a self-loop does not enter the balance: 4 units at cost -3; the other node has no arc
     "loop": ([(0, 0, 0, 4, -3)], [0, 0], "optimal", -12),
     # backwards: at least -2 units at cost 3 pay 6 when the other arc brings them round free of charge
     "negative bound": ([(0, 1, -2, 5, 3), (0, 1, 0, 5, 0)], [0, 0], "optimal", -6),
-    # 5 units, room for 4
+    # 5 units, capacity 4
     "cut": ([(0, 1, 0, 4, 1)], [5, -5], "infeasible", None),
     # arc 0 must carry 3 into a node that passes on 2
     "starved": ([(0, 1, 3, 9, 0), (1, 0, 0, 2, 0)], [0, 0], "infeasible", None),
-    # a ring without capacity that pays 1 a round
+    # an uncapacitated cycle of cost -1
     "endless ring": ([(0, 1, 0, UNBOUNDED, -1), (1, 0, 0, UNBOUNDED, 0)], [0, 0], "unbounded", None),
-    # networkx.network_simplex cycles for ever here; arcs 0 and 5 are an endless ring that pays 3 a round
+    # networkx.network_simplex never terminates here; arcs 0 and 5 are an uncapacitated cycle of cost -3
     "cycles": (
         [
             (1, 0, 0, UNBOUNDED, -4),
@@ -64,11 +64,11 @@ FREE = -np.inf
 
 #: name: (costs, minimise or maximise, rows, bounds of all variables, integers, status, optimum)
 PROGRAMS: dict[str, tuple[list[float], str, Rows, tuple[float, float], bool, str, float | None]] = {
-    # 4 / 3 a unit of room beats 1: all 8 units of room go to the second
+    # the second variable has the better ratio, 4/3: it gets the whole capacity of 8
     "knapsack relaxed": ([2, 4], "max", [([2, 3], "<=", 8)], (0, 3), False, "optimal", 32 / 3),
-    # two of the second (8) leave room for one of the first (2)
+    # two of the second (8) and one of the first (2) fit
     "knapsack": ([2, 4], "max", [([2, 3], "<=", 8)], (0, 3), True, "optimal", 10),
-    # three vertices, no two together: half of each, or one
+    # independent set in a triangle: half of each vertex in the relaxation, one vertex in integers
     "triangle relaxed": (
         [1, 1, 1],
         "max",
@@ -109,7 +109,7 @@ PROGRAMS: dict[str, tuple[list[float], str, Rows, tuple[float, float], bool, str
     ),
     # free variables: x = -5 where y = 1
     "free": ([1, 0], "min", [([1, 1], ">=", -4), ([0, 1], "<=", 1)], (FREE, np.inf), False, "optimal", -5),
-    # an even number equals no odd one, though half of it would
+    # an even number cannot equal an odd one; the relaxation is feasible
     "parity": ([1], "min", [([2], "==", 1)], (0, 5), True, "infeasible", None),
     "window": ([1], "min", [([1], ">=", 2), ([1], "<=", 1)], (0, 9), False, "infeasible", None),
     "open": ([1, 0], "max", [([1, -1], "<=", 1)], (0, np.inf), False, "unbounded", None),

@@ -1,4 +1,4 @@
-"""Small instance files, and ways to run the command line in this process and as a process of its own."""
+"""Small instance files, and fixtures that run the command line in this process or in a separate one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Run = Callable[..., Result]
 
 
 def network(name: str, units: int = 4, room: int | None = None) -> dict[str, Any]:
-    """Two ways from node 0 to node 2: through node 1 (3 units, cost 2) and straight (``room`` units, cost 5)."""
+    """Network with two paths from node 0 to 2: over node 1 (capacity 3, cost 2) and direct (``room``, cost 5)."""
     return {
         "kind": "min-cost-flow",
         "name": name,
@@ -55,7 +55,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write a network of some units: 4 cost 11, 3 cost 6, 99 with room 2 are too many."""
+    """Write a network: 4 units cost 11, 3 units cost 6, 99 units with ``room=2`` are infeasible."""
 
     def make(name: str, units: int = 4, room: int | None = None) -> Path:
         path = tmp_path / name
@@ -83,7 +83,7 @@ def silent_pipe(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start the command line as a process of its own; what still runs at the end is killed."""
+    """Start the command line in a separate process; kill processes that still run at the end."""
     started: list[subprocess.Popen[str]] = []
 
     def launch(*arguments: object) -> subprocess.Popen[str]:
@@ -139,7 +139,7 @@ def children() -> Callable[[int], list[int]]:
 
 @pytest.fixture
 def alive() -> Callable[[int], bool]:
-    """Whether a process runs (one that is dead but not yet collected does not)."""
+    """Whether a process runs (a zombie does not)."""
 
     def check(pid: int) -> bool:
         try:

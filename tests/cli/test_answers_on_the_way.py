@@ -29,7 +29,7 @@ OPTIONS = {"engine": "network", "settings": {"order": "phases"}, "gap": 0.0, "co
 
 
 class Listener:
-    """What a worker tells its parent."""
+    """Record the messages from a worker to its parent."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, dict[str, Any]]] = []
@@ -47,7 +47,7 @@ def solved(tmp_path: Path) -> tuple[dict[str, Any], Listener]:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """Flow scheduling by phases comes to all its stages, then fails."""
+    """Let flow scheduling by phases solve all stages, then raise ``error``."""
     run = FlowScheduling._run
 
     def broken(self: FlowScheduling, *arguments: Any) -> Any:
@@ -104,7 +104,7 @@ def test_a_killed_instance_leaves_its_best_answer_and_is_solved_again(start, run
 
 
 def _raised(document: dict[str, Any], stage: str) -> dict[str, Any]:
-    """The document with a bound that is one too high."""
+    """Return the document with its bound raised by one."""
     raised, proof = document["bound"] + 1, json.loads(json.dumps(document["proof"]))
     proof["stages"][stage]["at_least"] = raised
     metrics = document["metrics"] | {f"{stage}_at_least": raised}
@@ -157,7 +157,7 @@ def test_a_device_that_does_not_end_is_read_to_a_limit():
 
 @pytest.mark.slow
 def test_compiling_loops_for_the_first_time_is_outside_the_limit(tmp_path, monkeypatch) -> None:
-    """A worker whose loops no cache holds is not stopped for compiling them."""
+    """A worker without cached loops is not stopped while it compiles them."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cold"))
     path = tmp_path / "pods.json"
     write_instance(generate("pods-scale", nodes=40, pods=200, seed=1), path)  # a small one would run plain

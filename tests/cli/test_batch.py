@@ -1,6 +1,6 @@
-"""Batches that are killed, hang, or lose a worker: nothing is lost, nothing is there twice.
+"""Batches that are killed, hang, or lose a worker: no result is lost or duplicated.
 
-A named pipe whose writer says nothing is the instance that hangs: reading it never ends.
+The hanging instance is a named pipe whose writer never writes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_a_killed_batch_resumes_without_loss_or_double_entry(
     (worker,) = wait_for(lambda: children(process.pid))
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=120)
-    wait_for(lambda: not alive(worker))  # nothing outlives a killed run
+    wait_for(lambda: not alive(worker))  # no process outlives a killed run
 
     whole = results.read_bytes()
     assert [record["name"] for record in read_results(out)] == ["1", "2", "3"]
@@ -129,7 +129,7 @@ def test_resume_solves_again_what_changed_or_failed(run, write, read_results):
     assert len(read_results(Path("out"))) == 3
     assert [records[name]["objective"] for name in "abc"] == [11, 6, 4]
     assert len(list(Path("out").glob("*.solution.json"))) == 3
-    # other options: solved again; what was there before is kept aside
+    # other options: solved again; the earlier results are kept in another file
     result = run("solve", "a.json", "--engine", "network", "-o", "out", "--resume")
     assert "results.previous.jsonl" in result.stderr
     assert len(Path("out/results.previous.jsonl").read_text().splitlines()) == 3
@@ -163,7 +163,7 @@ _ENDS = [len(b"".join(_LINES[: number + 1])) for number in range(3)]
 
 
 @given(st.integers(0, _ENDS[-1]))
-@example(_ENDS[1] - 1)  # all but the end of the line: a whole record
+@example(_ENDS[1] - 1)  # only the line end is missing: a complete record
 @example(_ENDS[1] - 2)
 @example(_ENDS[1] + 1)
 def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path_factory, cut):
@@ -184,7 +184,7 @@ def test_garbage_in_the_results_is_dropped(tmp_path):
     (tmp_path / "results.jsonl").write_bytes(b"\xff\xfe\n[1]\n" + good + b'{"status": "optimal", "input": 3}\nnull\n')
     with Journal(tmp_path) as journal:
         assert list(journal.records) == ["/1"]
-        assert (journal.dropped, journal.foreign) == (1, 3)  # bytes that are no text; lines that are no results
+        assert (journal.dropped, journal.foreign) == (1, 3)  # invalid UTF-8; lines that are no results
         journal.begin(set())
     assert (tmp_path / "results.jsonl").read_bytes() == good
 

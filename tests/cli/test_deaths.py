@@ -1,4 +1,4 @@
-"""Deaths on a Dask cluster of real processes: every file has one line, none two, and a resumed run finishes."""
+"""Killed processes of a real Dask cluster: every file has exactly one line, and a resumed run finishes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ import pytest
 pytest.importorskip("distributed", reason="extra distributed is not installed")
 
 MANY = 30
-#: The network is that of a worker (even seeds) or of the scheduler (odd seeds); every second cut lasts three seconds.
+#: The network of a worker (even seeds) or of the scheduler (odd seeds) is cut; every second cut lasts three seconds.
 PARTS = ("worker", "nanny", "scheduler", "client", "network")
-#: Who dies: each alone, then every pair, twice: thirty runs.
+#: Parts that are killed: each alone and every pair, with two seeds: thirty runs.
 DEATHS = [tuple(dead) for dead in (*combinations(PARTS, 1), *combinations(PARTS, 2))]
 SLOW = [pytest.param(dead, seed, marks=pytest.mark.slow) for seed in range(2) for dead in DEATHS]
 
@@ -39,7 +39,7 @@ class Namespace:
             pytest.skip("needs the right to make network namespaces (`ip netns add`)")
         stack.callback(self._ip, "netns", "del", self.name)
         assert self._ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", self.name)
-        stack.callback(self._ip, "link", "del", link)  # at once; the namespace goes some time later
+        stack.callback(self._ip, "link", "del", link)  # immediately, as the namespace is deleted some time later
         assert self._ip("addr", "add", f"{self.outside}/24", "dev", link) and self._ip("link", "set", link, "up")
         assert self._ip("-n", self.name, "addr", "add", f"{self.inside}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
@@ -49,7 +49,7 @@ class Namespace:
         return subprocess.run(["ip", *words], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
     def cut(self, seconds: float | None) -> None:
-        """Take the network down, for so many seconds or for good."""
+        """Take the network down for a number of seconds, or permanently (None)."""
         assert self._ip("-n", self.name, "link", "set", "eth0", "down")
         if seconds is not None:
             time.sleep(seconds)
@@ -60,7 +60,7 @@ class Namespace:
 def cluster(tmp_path: Path, wait_for: Callable[..., Any]) -> Iterator[Callable[..., dict[str, Any]]]:
     """Start a scheduler and two nannies with a worker each, as processes; return its address and their ids.
 
-    ``far``: which of them is in a namespace of its own, ``scheduler`` or ``nanny``.
+    ``far``: the process in a separate network namespace, ``scheduler`` or ``nanny``.
     """
     with contextlib.ExitStack() as stack:
 

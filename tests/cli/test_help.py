@@ -1,4 +1,4 @@
-"""What a person asks before solving: options, completion, compiled loops, and files that stay as they are."""
+"""Help, options, completion, compiled loops, and files that are not overwritten."""
 
 from __future__ import annotations
 

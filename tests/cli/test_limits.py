@@ -85,13 +85,13 @@ def test_a_memory_limit_ends_one_instance(run, write, large):
 
 @pytest.mark.parametrize("limit", [20, 30, 60])
 def test_a_library_that_ends_its_process_for_lack_of_memory_is_no_riddle(run, monkeypatch, large, limit):
-    """Plain and packed: one line each with the reason, and no backtrace that waits for itself."""
+    """Plain and compressed files: one line each with the reason, and no backtrace that deadlocks."""
     monkeypatch.setenv("RUST_BACKTRACE", "1")
     result = run("solve", large, "--memory-limit", limit, "--json")
     records = list(map(json.loads, result.stdout.splitlines()))
     assert result.exit_code == 1 and len(records) == 4
     known = f"needs more than the memory limit of {limit} MB"
-    rare = rf"the process .* ended: SIG\w+ \(perhaps for lack of memory: the limit is {limit} MB\)\..*"  # no last words
+    rare = rf"the process .* ended: SIG\w+ \(perhaps for lack of memory: the limit is {limit} MB\)\..*"  # no message
     assert all(re.fullmatch(f"{known}|{rare}", record["message"]) for record in records), records
 
 
@@ -113,7 +113,7 @@ def test_a_crash_under_a_memory_limit_names_the_limit(run, write, monkeypatch):
 
 @pytest.mark.parametrize("jobs", [("--jobs", 1), ("--scheduler", "local:1")], ids=["here", "dask"])
 def test_files_that_are_none_are_one_line_each_at_once(run, write, read_results, jobs):
-    """Without a time limit: none may be waited for."""
+    """Without a time limit the batch must not wait for any of these files."""
     long = "é" * 120 + "n" * 10 + ".json"  # 255 bytes
     for name in ("good.json", long, "in/x.json/inner.json"):
         write(name)

@@ -1,4 +1,4 @@
-"""A night: files of all kinds, some poisoned, on two workers; everything is killed at random and resumed."""
+"""A long batch: files of all kinds, some of them faulty, on two workers; processes are killed at random and resumed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ INFEASIBLE = {
     "upper": [3],
     "cost": [1],
 }
-#: What a poisoned file holds, and how it ends.
+#: Contents of faulty files and the statuses in which they must end.
 POISONS = {
     "empty": (b"", "error"),
     "cut": (b'{"kind": "gpu-assignment", "racks": [', "error"),
@@ -50,7 +50,7 @@ POISONS = {
 
 
 def written(folder: Path, many: int, poisoned: int) -> dict[str, str]:
-    """Write so many files in an order that mixes kinds and poisons; return the status in which each must end."""
+    """Write a number of files of mixed kinds and faults; return the status in which each must end."""
     folder.mkdir()
     kinds = [
         instance_bytes(generate(name, seed=seed, **about), "x.json")

@@ -1,4 +1,4 @@
-"""``flowlex place``: what comes of the waiting pods of a cluster, from objects to a script that applies it."""
+"""``flowlex place``: placement of waiting pods, from the objects to the script that applies it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(folder: Path, items: list[dict[str, Any]], *arguments: str, code: int = 
     return found.stdout
 
 
-#: Two nodes of 4 cores; 6 of 8 are in use; of three pods that wait for 1, 1 and 4 cores two fit.
+#: Two nodes of 4 cores; 6 of 8 cores are in use; three pods wait for 1, 1 and 4 cores, and two of them fit.
 CROWDED = [
     node("n1"),
     node("n2"),
@@ -74,7 +74,7 @@ def test_a_node_more_is_worth_what_it_takes(tmp_path: Path) -> None:
 
 
 def test_a_node_more_is_ready_whatever_state_its_model_is_in(tmp_path: Path) -> None:
-    """A cordoned node carries a taint in its specification too; the new node like it has neither."""
+    """A cordoned node also has a taint in its specification; an additional node modelled on it has neither."""
     cordoned = node("n1", cpu="8")
     cordoned["spec"] = {"unschedulable": True, "taints": [{"key": _CORDONED, "effect": "NoSchedule"}]}
     cordoned["spec"]["taints"].append({"key": "team", "value": "a", "effect": "NoSchedule"})
@@ -97,7 +97,7 @@ def test_a_wish_that_makes_no_sense_is_refused(tmp_path: Path, wish: str) -> Non
 
 
 def test_moves_free_whole_cards(tmp_path: Path) -> None:
-    """Four cards with one pod each; 2, 2, 4 and 5 of 8 GB: one move frees a card, two free two, and no third goes."""
+    """Four cards of 8 GB with one pod each (2, 2, 4, 5 GB): one move frees a card, two free two, not three."""
     sizes = enumerate((2, 2, 4, 5))
     items = [node("n1", gpus=2), node("n2", gpus=2)]
     items += [pod(f"g{k}", gb=gb, on=f"n{1 + k // 2}", card=k % 2) for k, gb in sizes]

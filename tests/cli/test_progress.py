@@ -1,4 +1,4 @@
-"""What a person sees on a terminal while something is solved."""
+"""Progress output on a terminal during a solve."""
 
 import io
 import os
@@ -16,7 +16,7 @@ from flowlex.instances.files import write_instance
 
 
 def seen_on_a_terminal(*arguments: object, enough: str) -> str:
-    """What the command writes to a terminal until it says enough."""
+    """Return the terminal output of a command until it matches the pattern ``enough``."""
     here, there = pty.openpty()
     command = [sys.executable, "-P", "-m", "flowlex", *map(str, arguments)]
     process = subprocess.Popen(command, stdin=there, stdout=there, stderr=there, env=os.environ | {"TERM": "xterm"})

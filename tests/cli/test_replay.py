@@ -1,4 +1,4 @@
-"""``flowlex replay`` as a person runs it."""
+"""``flowlex replay`` on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches on a Dask cluster: the same results as here, whoever dies on the way."""
+"""Batches on a Dask cluster: the same results as a local batch, even if processes are killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MANY = 24
 
 
 class Poison(distributed.WorkerPlugin):  # type: ignore[misc]
-    """Ends a worker that begins an instance called poison."""
+    """Kill the worker that starts an instance named poison."""
 
     def setup(self, worker: Any) -> None:
         perform = SingleWorker.perform
@@ -52,7 +52,7 @@ def client() -> Iterator[Any]:
 
 @pytest.fixture
 def doomed() -> Iterator[Any]:
-    """A cluster of enough workers that some may die for good: when one comes back is its nanny's affair, not ours."""
+    """A cluster with enough workers that some may die: when a nanny restarts one is not part of the test."""
     yield from _cluster(dask_transport.TRIES + 1)
 
 
@@ -285,7 +285,7 @@ def test_a_batch_goes_on_when_its_only_worker_comes_back(start, write, wait_for,
         wait_for(lambda: results.exists() and len(results.read_bytes().splitlines()) >= 3)
         cluster.scale(0)
         wait_for(lambda: not cluster.scheduler.workers)
-        time.sleep(2.5)  # the batch asks for the workers once a second
+        time.sleep(2.5)  # the batch queries the workers once per second
         cluster.scale(1)
         _, stderr = process.communicate(timeout=100)
     assert process.returncode == 0, stderr

@@ -1,4 +1,4 @@
-"""``flowlex simulate`` and ``flowlex reproduce``: logs, tables, pictures, resumption, and what is refused."""
+"""``flowlex simulate`` and ``flowlex reproduce``: logs, tables, pictures, resumption, and refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCENARIO = {
 
 
 def flowlex(*arguments: object, code: int = 0) -> Result:
-    """The command line in this process; what runs for long runs in workers anyhow."""
+    """Run the command line in this process; long runs use worker processes anyway."""
     done = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(map(str, arguments)))
     assert done.exit_code == code, done.output
     return done
@@ -106,7 +106,7 @@ def test_set_replaces_fields_of_the_scenario(tmp_path):
     assert found.header["policy"] == "spread" and len(list(found.of("submit"))) == 2
     assert all(record["at_s"] % 7 == 0 for record in found.of("start"))
     again = flowlex("simulate", path, "-o", out, "--seeds", 1, *given[:-1], "parameters.round_s=5", "--resume")
-    assert "1 of 1 were done before" not in again.stderr  # another scenario, so it runs, beside the first
+    assert "1 of 1 were done before" not in again.stderr  # another scenario, so it runs in addition to the first
     (other,) = set(out.glob("*.run.jsonl.gz")) - {log}
     assert all(record["at_s"] % 5 == 0 for record in RunLog.read(other).of("start"))
 
@@ -194,7 +194,7 @@ def test_a_report_is_written_of_what_a_folder_holds(tmp_path, monkeypatch):
         "metrics": {"uneven_wild": 6.0, "uneven_calm": 2.0},
     }
     record["options"] = {"quick": False}
-    monkeypatch.delenv("FLOWLEX_COFLOW_TRACE", raising=False)  # needed to measure, not to write of what was measured
+    monkeypatch.delenv("FLOWLEX_COFLOW_TRACE", raising=False)  # needed for measuring, not for writing the report
     hour = record | {"name": "coflow-hour", "metrics": {"mean_cct_s_fair": 6.0, "mean_cct_s_sebf": 3.0}}
     lines = [
         hour,
@@ -225,7 +225,7 @@ def test_a_report_goes_on_and_says_what_it_took(tmp_path):
     assert "The last command made 6 of them in" in text and "2 processes on" in text
     took = (out / "effort.json").read_bytes()
     assert "10 of 10 were done before" in flowlex("reproduce", *chosen, "-o", out, "--resume").stderr
-    assert (out / "effort.json").read_bytes() == took  # nothing was measured: that of before stands
+    assert (out / "effort.json").read_bytes() == took  # nothing was measured: the earlier report remains
 
 
 def test_what_takes_long_begins_first():

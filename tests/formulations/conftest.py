@@ -1,4 +1,4 @@
-"""Random networks and programs shared by the tests of this room."""
+"""Random networks and programs shared by the tests of this package."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def networks() -> st.SearchStrategy[FlowNetwork]:
 
 
 def _exact_optimum(network: FlowNetwork) -> tuple[str, int | None]:
-    """Status and cost by SciPy's linear program, and integers that prove it (networkx's network simplex can cycle)."""
+    """Return status and cost by SciPy's linear program, proven by integers (networkx's network simplex can cycle)."""
     tail, head, cost, lower = (a.tolist() for a in (network.tail, network.head, network.cost, network.lower))
     upper = [None if high == UNBOUNDED else high for high in network.upper.tolist()]
     arcs = range(network.arc_count)
-    graph = nx.MultiDiGraph()  # a flow can be improved for ever along a negative cycle of arcs without capacity
+    graph = nx.MultiDiGraph()  # a negative cycle of uncapacitated arcs makes the objective unbounded
     graph.add_nodes_from(range(network.node_count))
     graph.add_weighted_edges_from((tail[a], head[a], cost[a]) for a in arcs if upper[a] is None)
     endless = nx.negative_edge_cycle(graph)
@@ -72,7 +72,7 @@ def _exact_optimum(network: FlowNetwork) -> tuple[str, int | None]:
     assert not any(balance)
     if endless:
         return "unbounded", None
-    assert not nx.negative_edge_cycle(graph)  # nothing is left to improve
+    assert not nx.negative_edge_cycle(graph)  # no negative cycle remains
     return "optimal", sum(c * x for c, x in zip(cost, flow, strict=True))
 
 
@@ -84,7 +84,7 @@ def exact_optimum() -> Callable[[FlowNetwork], tuple[str, int | None]]:
 def _dense(
     seed: int, *, integer: bool = False, rows: int = 4, columns: int = 5
 ) -> tuple[LinearProgram, dict[str, Any]]:
-    """A random program and the same data for `scipy.optimize`, in minimising form."""
+    """Return a random program and its data for `scipy.optimize`, in minimising form."""
     rng = np.random.default_rng(seed)
     a = rng.integers(-4, 6, (rows, columns)).astype(float)
     a[rng.random(a.shape) < 0.3] = 0.0

@@ -1,4 +1,4 @@
-"""Balanced loads and interval decomposition against exhaustive search and their definitions."""
+"""Balanced loads and interval decomposition compared with exhaustive search and their definitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def splits(amount: int, slots: int) -> Iterator[tuple[int, ...]]:
 
 
 def best_of_all(items: list[tuple[int, int, int]]) -> tuple[int, ...]:
-    """Least sorted loads over every integer spread."""
+    """Return the lexicographically least sorted loads over all integer distributions."""
     reached = {(0,) * SLOTS}
     for start, stop, amount in items:
         reached = {
@@ -46,7 +46,7 @@ items_strategy = st.lists(
 
 
 def by_slot(found: BalancedLoad) -> tuple[list[tuple[int, int, int]], dict[int, int]]:
-    """(item, slot, units) with every cell's total sent evenly, item after item; and the band of every slot."""
+    """Return entries (item, slot, units) that spread each cell's total evenly, and the band of every slot."""
     entries = []
     for cell in range(len(found.band)):
         inside = found.cell == cell
@@ -77,7 +77,7 @@ def test_balance_is_least_of_all_integer_spreads(items: list[tuple[int, int, int
     band = np.full(SLOTS, -1)
     band[list(bands)] = list(bands.values())
     assert ((load >= np.maximum(band, 0)) & (load <= band + 1)).all()
-    # The bands prove it: what is confined to slots of band >= c must exceed c somewhere by this much.
+    # The bands prove optimality: items confined to slots of band >= c exceed the level c by this total.
     for c in range(int(band.max()) + 1):
         inside = band >= c
         confined = sum(int(a) for s, e, a in items if inside[s:e].all())

@@ -1,4 +1,4 @@
-"""Column generation: rolls cut into orders, where all patterns can still be written down."""
+"""Column generation on cutting stock instances that are small enough to list all patterns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _arrays(matrix: Floats, demand: Floats) -> LinearProgramArrays:
 
 
 class _Patterns:
-    """All patterns, priced by looking at each; the bound is Farley's."""
+    """Price all patterns by enumeration; the bound is Farley's."""
 
     def __init__(self, roll: int, width: list[int], demand: Floats) -> None:
         self.all, self.demand, self.rounds, self.slack = _patterns(roll, width), demand, 0, 0.0

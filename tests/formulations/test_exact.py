@@ -1,4 +1,4 @@
-"""Numbers as they are written, and in a common unit."""
+"""Exact decimals, and integers in a common unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integer max-min shares against brute force over all allocations that can be served."""
+"""Integer max-min shares compared with brute force over all feasible allocations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowlex.formulations.fair_shares import Shares, shares_of_claims, whole_sha
 
 
 def max_min_shares(demand: object, supply: object, floor: object = 0) -> Shares:
-    """Shares of jobs (rows) that ask for units by class (columns)."""
+    """Return shares of jobs (rows) with demands by class (columns)."""
     claims = np.asarray(demand, np.int64)
     claims = claims[:, None] if claims.ndim == 1 else claims
     job, of = np.nonzero(claims)
@@ -28,7 +28,7 @@ def test_nothing_to_share() -> None:
 
 
 def _brute_force(claims: np.ndarray, units: np.ndarray, held: np.ndarray) -> tuple[list[int], list[tuple[int, ...]]]:
-    """The lexicographically largest sorted allocation, and all allocations that can be served."""
+    """Return the lexicographically largest sorted allocation, and all feasible allocations."""
     easy = np.cumsum(claims, axis=1) - claims
     available = np.cumsum(units[::-1])[::-1]
     served = [
@@ -91,7 +91,7 @@ def test_whole_shares_of_equal_jobs_are_max_min_shares_with_the_odd_units_given_
 
 
 def _filled(claims: np.ndarray, units: np.ndarray, held: np.ndarray) -> list[Fraction]:
-    """Levels by raising the water from one event to the next, in fractions."""
+    """Return levels by water filling from one event to the next, in fractions."""
     jobs, classes = claims.shape
     ramps = []  # (job, class, from level, to level)
     for j in range(jobs):
@@ -136,7 +136,7 @@ def _check_levels(seed: int, largest: int) -> None:
 
 
 def _check_whole(seed: int, largest: int, heaviest: int) -> None:
-    """Units are all given out, and none would go before one that is: judged by products of integers."""
+    """All units are given out, and in the right order: compared by products of integers."""
     rng = np.random.default_rng(seed)
     jobs = int(rng.integers(1, 12))
     least = rng.integers(0, largest, jobs)
@@ -185,7 +185,7 @@ def test_the_judges_see_a_unit_too_many(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_thousands_of_classes_take_one_pass_each() -> None:
-    """2000 units of 2000 classes for 1000 jobs: everybody gets two, none is lost."""
+    """2000 units of 2000 classes for 1000 jobs: every job gets two, and no unit is lost."""
     rng = np.random.default_rng(0)
     claims = np.zeros((1000, 2000), np.int64)
     claims[np.repeat(np.arange(1000), 5), rng.integers(0, 900, 5000)] = 1

@@ -10,7 +10,7 @@ ENGINES = ("pulp", "highs")
 
 
 def production() -> LinearProgram:
-    """Maximise 3a + 5b; a <= 4, 2b <= 12, 3a + 2b <= 18: optimum 36 at (2, 6), prices 0, 3/2, 1 (Wyndor Glass)."""
+    """Maximise 3a + 5b; a <= 4, 2b <= 12, 3a + 2b <= 18: optimum 36 at (2, 6), duals 0, 3/2, 1 (Wyndor Glass)."""
     lp = LinearProgram("wyndor")
     x = lp.variables("batch", 2, labels=["door", "window"])
     hours = (x[[0]] * 1, x[[1]] * 2, x[[0]] * 3 + x[[1]] * 2)

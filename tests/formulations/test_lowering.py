@@ -1,4 +1,4 @@
-"""One suite proving that PuLP, HiGHS and the arrays are the same problem."""
+"""PuLP problem, HiGHS model and arrays state the same problem."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_every_solver_gives_the_same_answer(dense: Any, solver: str, integer: bo
         if integer:
             assert ours.duals is other.duals is ours.reduced_costs is other.reduced_costs is None
         else:
-            # Degenerate programs have many dual optima: compare what any of them must say.
+            # Degenerate programs have many dual optima: compare only what holds for all of them.
             for outcome in (ours, other):
                 reduced = lp.arrays().cost - lp.arrays().matrix.T @ outcome.duals
                 np.testing.assert_allclose(outcome.reduced_costs, reduced, atol=1e-7)
@@ -129,7 +129,7 @@ def test_a_network_lowers_to_the_same_arrays_by_both_ways(networks: Any, data: s
 
 
 def test_any_pulp_problem_is_read() -> None:
-    """Made by hand in PuLP: a maximisation with a variable of no constraint and an integer one."""
+    """A hand-written PuLP maximisation with a variable in no constraint and an integer variable."""
     problem = pulp.LpProblem("hand", pulp.LpMaximize)
     a = problem.add_variable("a", 0, 4)
     b = problem.add_variable("b", 0, None, pulp.LpInteger)

@@ -1,4 +1,4 @@
-"""Where compiled loops are kept, and what is said before one is compiled."""
+"""Where compiled loops are cached, and the message before one is compiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.documents import SOURCE
 
-#: Both folders of numba refuse, as in a container whose file system is read-only and whose user has no home.
+#: Neither of numba's cache folders is writable, as in a read-only container whose user has no home.
 NOWHERE = """
 import sys, tempfile
 from numba.core import caching

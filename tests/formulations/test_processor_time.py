@@ -1,4 +1,4 @@
-"""Time limits count processor time, and none of compiling."""
+"""Time limits count processor time without compilation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flowlex.formulations.processor_time import notify, processor_seconds, set_l
 
 
 def spend(seconds):
-    """Work for so much processor time."""
+    """Use a given amount of processor time."""
     until = time.process_time() + seconds
     while time.process_time() < until:
         pass
@@ -22,7 +22,7 @@ def test_compiling_is_not_counted():
         before = processor_seconds()
         notify(True)
         spend(0.2)
-        assert processor_seconds() - before < 0.1  # the clock stands still
+        assert processor_seconds() - before < 0.1  # the clock is stopped
         notify(False)
         assert processor_seconds() - before < 0.1
         spend(0.05)

@@ -1,4 +1,4 @@
-"""Random programs against `scipy.optimize`, certificates included, and duals against finite differences."""
+"""Random programs compared with `scipy.optimize`, with certificates; duals compared with finite differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fractional assignments as mixtures of whole ones: random mixtures come apart again, and exactly."""
+"""Fractional assignments as convex combinations of integer ones: random ones are decomposed exactly."""
 
 from __future__ import annotations
 

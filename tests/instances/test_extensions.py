@@ -51,7 +51,7 @@ rooms = knapsack_of_a_test:read_rooms
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Another package, as pip would leave it."""
+    """Write another package as pip would install it."""
     site = tmp_path / "site"
     info = site / "knapsack_of_a_test-1.0.dist-info"
     info.mkdir(parents=True)
@@ -95,7 +95,7 @@ def test_a_package_that_cannot_be_imported_is_named(installed):
 
 @pytest.fixture
 def broken(installed, monkeypatch):
-    """A package whose parts are nothing of what it says, and one that takes a name that is taken."""
+    """A package whose entry points have wrong types, and one that uses a name that is taken."""
     info = installed / "broken-1.0.dist-info"
     info.mkdir()
     (installed / "broken_of_a_test.py").write_text("class Nothing: pass\ndef plain(seed=0): pass\nthree = 3\n")

@@ -1,4 +1,4 @@
-"""Reading is total: any bytes give an instance or an InstanceError that names the file."""
+"""Any bytes give an instance or an InstanceError that names the file."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_schema_of_an_unknown_kind():
 
 
 def check(path, data):
-    """The property: an instance that can be written and read again, or an InstanceError that can be printed."""
+    """Check that bytes give an instance that can be written and read again, or a printable InstanceError."""
     path.write_bytes(data)
     try:
         instance = read_instance(path)

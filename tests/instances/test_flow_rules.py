@@ -1,4 +1,4 @@
-"""Gangs, spreads and affinities of a flow instance: what is refused, and with which words."""
+"""Gangs, spreads and affinities of a flow instance: refused inputs and their messages."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_a_day_may_begin_with_jobs_under_way():
     tasks = [task for job in added for task in job.tasks]
     assert abs(len(tasks) - 0.8 * 600) <= 18  # the slots that are held on average, and the rest of the last job
     mean = [sum(t.compute_s for t in some) / len(some) for some in (tasks, list(plain.tasks))]
-    assert mean[0] > 2 * mean[1]  # the long are met more often: half of exp(2.25) times the mean is left on average
+    assert mean[0] > 2 * mean[1]  # long tasks are met more often: the mean rest is half of exp(2.25) times the mean
 
 
 def test_random_clusters_are_irregular():
@@ -241,7 +241,7 @@ def test_netgen_like_networks_have_the_sizes_asked_for_and_a_flow(seed):
     assert (view.supply.size, view.tail.size) == (sizes["nodes"], 300)
     assert ((view.supply > 0).sum(), (view.supply < 0).sum(), view.supply.clip(0).sum()) == (sources, sinks, 150)
     assert (view.tail != view.head).all()
-    # Feasible by another route than ours: largest flow from a source of all to a sink of all.
+    # Feasibility by an independent method: maximum flow from a super source to a super sink.
     size = sizes["nodes"]
     nodes = np.arange(size)
     tails = np.concatenate([view.tail, np.full(size, size), nodes])

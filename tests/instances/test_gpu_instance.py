@@ -1,4 +1,4 @@
-"""The GPU-assignment schema: round trip, array view, and every way to be wrong with its message."""
+"""The GPU-assignment schema: round trip, array view, and the message of every invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The networks' layer arithmetic against the paper's table, and the seeded generators."""
+"""The networks' layer arithmetic compared with the paper's table, and the seeded generators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowlex.instances.jit import JitInstance
 
 #: Ours, in MiB: four round to the printed total, ResNet152 is 3.8 MiB (1.7 %) below its printed 226.5.
 OUR_MEBIBYTES = {"LeNet": 12.49, "AlexNet": 82.48, "VGG16": 512.32, "InceptionV3": 83.12, "ResNet152": 222.75}
-#: Operations in our layer tables; the paper's further ones are bookkeeping, padded with zero seconds.
+#: Operations in our layer tables; the paper's additional ones are bookkeeping operations of zero seconds.
 OUR_COMPUTATIONS = {"LeNet": 42, "AlexNet": 80, "VGG16": 156, "InceptionV3": 907, "ResNet152": 2432}
 
 

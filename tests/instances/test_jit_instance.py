@@ -1,4 +1,4 @@
-"""The just-in-time instance: every bad input with its message, the arrays, what the grid costs."""
+"""The just-in-time instance: the message of every invalid input, the arrays, and the loss by rounding to the grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The load-partition instance, its generator, and what is made of live values."""
+"""The load-partition instance, its generator, and instances from live values."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_generator_is_the_papers_setup() -> None:
 
 @pytest.fixture
 def service() -> Iterator[tuple[str, dict[str, Any]]]:
-    """A server that answers like the service with whatever the test puts in."""
+    """A server that answers like the service, with values set by the test."""
     answer: dict[str, Any] = {"status": 200, "readings": [], "seen": {}}
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A live network against solving each round anew: the log is told to plain dictionaries, and HiGHS solves those."""
+"""A live network compared with a new solve of each round: dictionaries replay the log, and HiGHS solves them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flowlex.models.dimacs_stream import LiveFlow
 
 
 class Author:
-    """Writes a random log and knows what the network is after each round, by names alone."""
+    """Writes a random log and tracks the network after each round, by names only."""
 
     def __init__(self, seed, spare=1000):
         self.rng, self.spare = np.random.default_rng(seed), spare
@@ -86,7 +86,7 @@ class Author:
         self.lines.append("c EOI")
 
     def objective(self):
-        """Least cost of the network as it is, from nothing; None without a flow."""
+        """Return the least cost of the current network from scratch; None if infeasible."""
         place = {node: index for index, node in enumerate(self.supply)}
         supply = np.array(list(self.supply.values()))
         supply[place[self.sink]] = -(supply.sum() - supply[place[self.sink]])
@@ -99,7 +99,7 @@ class Author:
         ).objective
 
 
-@pytest.mark.parametrize("spare", [1000, 0])  # without outlets many rounds have no flow
+@pytest.mark.parametrize("spare", [1000, 0])  # without arcs to the sink many rounds are infeasible
 @pytest.mark.parametrize("seed", range(12))
 def test_every_round_costs_what_a_fresh_solve_costs(seed, spare):
     author, live, expected = Author(seed, spare), LiveFlow(), []

@@ -1,4 +1,4 @@
-"""Duals mean what the equations say: subgradients of the optimum, by solving changed programs with SciPy."""
+"""Duals have the declared meaning: subgradients of the optimum, checked with changed programs in SciPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowlex.models import model_for
 
 
 def least_cost(network: Any, supply: np.ndarray) -> float:
-    """The cheapest flow for other supplies; infinite when there is none."""
+    """Return the least cost for other supplies; infinite if infeasible."""
     arcs = np.arange(network.arc_count)
     balance = np.zeros((network.node_count, network.arc_count))
     balance[network.tail, arcs] += 1
@@ -36,7 +36,7 @@ def least_cost(network: Any, supply: np.ndarray) -> float:
     ],
 )
 def test_prices_of_nodes_are_subgradients(generator: str, settings: dict, options: dict) -> None:
-    """Moving a unit of supply from w to v changes the optimum by at least the difference of their prices."""
+    """Moving a unit of supply from w to v changes the optimum by at least the difference of their duals."""
     model = model_for(generate(generator, **settings), **options)
     network, solution = model.formulation, model.solve("network")
     blocks = [network.node_blocks[name] for name in solution.duals if name in network.node_blocks]
@@ -60,7 +60,7 @@ def test_reduced_costs_are_what_a_forced_unit_costs() -> None:
     base, tried = least_cost(network, network.supply), 0
     for arc in range(network.arc_count):
         for step in (1, -1):
-            moved = network.supply.copy()  # the unit goes over the arc beside the program, which must make up for it
+            moved = network.supply.copy()  # the unit takes the arc outside the program, which compensates
             moved[network.tail[arc]] -= step
             moved[network.head[arc]] += step
             change = least_cost(network, moved) + step * int(network.cost[arc]) - base
@@ -73,7 +73,7 @@ def test_reduced_costs_are_what_a_forced_unit_costs() -> None:
 @pytest.mark.parametrize("policy", ["FSP", "FS", "FSU"])
 @pytest.mark.parametrize("waiting", ["least", "priced"])
 def test_prices_of_gpus_and_shares_are_subgradients(policy: str, network: str, waiting: str) -> None:
-    """A GPU more or less at a node, a share one larger or smaller, while the total stays: never better than priced."""
+    """One GPU or share more or less at a fixed total: the optimum is never better than the dual predicts."""
     if (policy, waiting) == ("FSU", "priced"):
         return
     tried = tight = 0

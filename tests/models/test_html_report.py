@@ -11,7 +11,7 @@ from flowlex.models.solution import ModelError
 
 
 class Reader(HTMLParser):
-    """Tags that are open at the end, words of cells, addresses that a browser would fetch."""
+    """Collects unclosed tags, texts of cells, and addresses that a browser would fetch."""
 
     def __init__(self) -> None:
         super().__init__()

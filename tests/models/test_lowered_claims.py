@@ -1,4 +1,4 @@
-"""A right answer whose proof does not hold leaves the solve as feasible; a wrong one still ends in an error."""
+"""A solve returns a correct answer with an invalid proof as feasible; a wrong answer is an error."""
 
 import json
 

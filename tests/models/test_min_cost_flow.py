@@ -19,7 +19,7 @@ ENGINES = ("pulp", "highs", "network")
 
 
 def network(**changes: Any) -> NetworkInstance:
-    """Two units from 0 to 2: over 1 at 1 + 1 (one unit fits), or directly at 5. Optimum 2 + 5."""
+    """Two units from 0 to 2: over 1 at cost 1 + 1 (capacity 1), or directly at cost 5. Optimum 2 + 5."""
     data: dict[str, Any] = {
         "name": "hand",
         "supply": (2, 0, -2),

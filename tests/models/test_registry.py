@@ -1,4 +1,4 @@
-"""The protocol of all models: checked options, equations stated once, answers and refusals alike."""
+"""The interface of all models: checked options, equations stated once, consistent answers and refusals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows_of(model: Any) -> set[str]:
 
 
 def choices(kind: str) -> list[dict[str, str]]:
-    """No option, then each value of each option that has a choice of few."""
+    """Yield no option, then each value of each option with an enumerated choice."""
     found: list[dict[str, str]] = [{}]
     for option in options_of(model_class(kind)):
         values = option.values.replace(" or ", ", ").split(", ")
@@ -77,7 +77,7 @@ def test_rows_are_equations_and_duals_are_those_promised_under_every_option(kind
         try:
             model = model_for(instance, **options)
             rows = rows_of(model)
-        except ModelError:  # this instance has no such case
+        except ModelError:  # this case does not occur in the instance
             continue
         tried += 1
         assert rows == {e.name for e in model.equations if e.exists(model)}, options
@@ -148,7 +148,7 @@ def test_nonsense_is_refused_when_the_model_is_made(make: Any, says: str) -> Non
 
 @pytest.mark.parametrize("kind", TINY)
 def test_another_solver_is_used_or_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never dropped: where a model solves, each program that the engine is given goes to that solver."""
+    """`solver=` is never ignored: every program of a model goes to that solver, or the solve is refused."""
     solver, used = pulp.PULP_CBC_CMD(msg=0), []
     true = solver.actualSolve
     monkeypatch.setattr(solver, "actualSolve", lambda *given, **options: used.append(1) or true(*given, **options))
@@ -201,7 +201,7 @@ STAGED = [
 
 
 def optimum(program: Any, solver: Any) -> float:
-    """The exported program solved by a solver that knows nothing of us."""
+    """Solve the exported program by an independent solver."""
     program.solve(solver)
     assert program.status == 1
     return float(pulp.value(program.objective))
@@ -240,7 +240,7 @@ def test_exports_of_every_generator_are_tried() -> None:
 def test_what_is_exported_is_what_is_solved(generator: str) -> None:
     model = model_for(generate(generator, seed=1, **SMALL[generator]))
     solution = model.solve()
-    # Pods are admitted first: a program of its own, whose optimum the solution states as its first stage.
+    # Pods are admitted first by a separate program, whose optimum is the first stage of the solution.
     pods = solution.source.kind == "pod-placement"
     stated = solution.stages["admission"] if pods else solution.objective
     assert optimum(model.compile(), pulp.PULP_CBC_CMD(msg=0)) == pytest.approx(float(stated), rel=1e-6, abs=1e-6)
@@ -248,7 +248,7 @@ def test_what_is_exported_is_what_is_solved(generator: str) -> None:
 
 @pytest.mark.parametrize("policy", typing.get_args(Policy))
 def test_every_policy_of_allocation_is_exported_as_it_is_solved(policy: Policy) -> None:
-    """In its own sense and sign; where the objective is no linear program, the exported one is the stated rise."""
+    """The exported objective has the model's sense and sign; for nonlinear objectives it is `solution.rise`."""
     model = Allocation(generate("gavel-like", seed=5, jobs=5, gpus=3, sharing=True, entities=2, slack=3.0), policy)
     solution = model.solve("highs")
     stated = solution.rise if policy in ("makespan", "finish_time") else solution.objective
@@ -261,7 +261,7 @@ def test_each_stage_has_a_program_of_its_own(generator: str, options: dict[str, 
     instance = generate(generator)
     solution = solve(instance, "highs" if isinstance(model_for(instance), JitBandwidth) else "network", **options)
     assert len(solution.stages) > 1
-    searched = {"late_jobs", "tardiness", "wait"}  # ties of transfers are broken by a search, not by programs
+    searched = {"late_jobs", "tardiness", "wait"}  # a search breaks ties of transfers, no program
     for name, value in solution.stages.items():
         if name in searched:
             continue

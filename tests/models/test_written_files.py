@@ -1,7 +1,7 @@
 """Whatever `solve` writes, `verify` accepts: files of every kind, option and engine, as they are read back from JSON.
 
-Instances are those of the small generators with numbers scaled (1e-9 to 1e15, decimals), parts emptied and names of any
-script. What an instance class, a model or an engine refuses as input is no case.
+Instances come from small generators, with scaled numbers (1e-9 to 1e15, decimals), emptied lists and names in any
+script. Inputs that an instance class, a model or an engine refuses are skipped.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ GENERATORS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 ENGINES: tuple[EngineName, ...] = ("highs", "network", "pulp")
 NAMES = ("плата", "節点", "عقدة", "a b", "ü", "näïve,=:/", "🙂", "n'\"")
-#: Options that ask for something else than a way to solve.
+#: Options that do not select a solution method.
 _LEFT = {"stage", "goals", "seed", "parts"}
 
 
 def scaled(part: Any, rng: random.Random, factor: float, names: dict[str, str]) -> Any:
-    """A document with its decimal numbers changed, and its names replaced alike wherever they stand."""
+    """Return a document with scaled decimal numbers and consistently replaced names."""
     if isinstance(part, dict):
         return {names.get(key, key): scaled(value, rng, factor, names) for key, value in part.items()}
     if isinstance(part, list):
@@ -65,7 +65,7 @@ def named(part: Any) -> Iterator[str]:
 
 
 def case(generator: str, seed: int) -> tuple[Instance, dict[str, Any], EngineName] | None:
-    """An instance, options and an engine; None where the numbers make no instance."""
+    """Return an instance, options and an engine; None if the instance is invalid."""
     rng = random.Random(f"{generator} {seed}")
     kind, parameters = GENERATORS[generator]
     document = json.loads(generate(generator, seed=seed, **parameters).model_dump_json())
@@ -90,7 +90,7 @@ def case(generator: str, seed: int) -> tuple[Instance, dict[str, Any], EngineNam
 
 
 def changed(part: Any, written: Any, place: str = "") -> str:
-    """The first place where JSON changes a document, so that solve would judge something else than the file."""
+    """Return the first place where JSON changes a document, so that `solve` certifies other data than the file has."""
     if isinstance(part, dict):
         items = part.items() if part.keys() == written.keys() else [("keys", (part, written))]
         return next(filter(None, (changed(value, written.get(key), f"{place}.{key}") for key, value in items)), "")
@@ -101,7 +101,7 @@ def changed(part: Any, written: Any, place: str = "") -> str:
 
 
 def outcome(generator: str, seed: int) -> str:
-    """What became of a case."""
+    """Return the outcome of a case."""
     made = case(generator, seed)
     if made is None:
         return "no instance"
@@ -125,7 +125,7 @@ def run(generator: str, seeds: range) -> None:
     for seed in seeds:
         try:
             counts[outcome(generator, seed)] += 1
-        except Exception as error:  # each is told, whatever it is
+        except Exception as error:  # report any error
             wrong.append(f"{generator} {seed}: {type(error).__name__}: {str(error)[:300]}")
     assert not wrong, "\n".join([f"{len(wrong)} of {len(seeds)}", *wrong[:10]])
     assert counts["proven"] >= len(seeds) // 8, counts

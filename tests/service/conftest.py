@@ -1,4 +1,4 @@
-"""Fixtures: applications in memory over a folder, as often as a test wants to start them."""
+"""Fixtures: in-memory applications over a folder, which a test can start repeatedly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(folder: Path) -> Iterator[Callable[..., Any]]:
-    """Start a service of a kind in memory; starting again without closing is what a kill leaves behind."""
+    """Start a service of a kind in memory; starting again without closing simulates a kill."""
     from fastapi.testclient import TestClient
 
     from flowlex.service.decision_thread import Worker
@@ -40,7 +40,7 @@ def start(folder: Path) -> Iterator[Callable[..., Any]]:
     from flowlex.telemetry.store import Store
 
     class ReadersHere:
-        """Questions are answered in this process, by a core of their own."""
+        """Answer queries in this process, with a separate core."""
 
         def __init__(self, load: Any) -> None:
             self.load, self.turn = load, threading.Lock()

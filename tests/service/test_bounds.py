@@ -1,4 +1,4 @@
-"""What a client may cost a real server: events between decisions, an agent's token, pages of other origins."""
+"""Limits of clients of a real server: events between decisions, an agent's token, pages of other origins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def machine(name, **more):
 
 @pytest.fixture
 def server(tmp_path, request):
-    """Folder and client of a server that decides when asked."""
+    """Return folder and client of a server that decides only on request."""
     folder = tmp_path / "state"
     folder.mkdir()
     command = [word for word in SERVE if word != "--no-auth"] if request.param == "tokens" else SERVE

@@ -1,4 +1,4 @@
-"""The client against an application in memory: answers lost on the way, two services, and a recorded watch stream."""
+"""The client with an in-memory application: lost answers, two services, and a recorded watch stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def load(state):
 
 
 class Wire(httpx.BaseTransport):
-    """Carries requests to an application; loses the request or the answer of those whose number is listed."""
+    """Transport to an application that loses the request or the answer for the listed request numbers."""
 
     def __init__(self, api, lost_requests=(), lost_answers=()):
         self.api, self.lost_requests, self.lost_answers, self.count = api, lost_requests, lost_answers, 0
@@ -165,13 +165,13 @@ def test_a_watch_stream_with_duplicates_deletions_and_lists_anew(start):
         begun = play(node("n0"), node("n1"), bookmark(), pod("a", "3"), pod("b", "3"), pod("c", "1"))
         assert begun.keys() == {"default/a", "default/b", "default/c"}
         assert play(pod("c", "1", kind="DELETED"), bookmark()).keys() == {"default/a", "default/b"}
-        # While the watch was gone a was deleted, b made anew, d came, n1 went; nothing is dropped before the list ends.
+        # Without the watch a was deleted, b recreated, d added, n1 removed; nothing is dropped before the list ends.
         again = [node("n0"), pod("b", "3", uid="2"), pod("d", "1")]
         assert "default/a" in play(GONE, *again)
         assert play(bookmark(**LISTED)) == {"default/b": "n0", "default/d": "n0"}
         assert placer.pods == {"default/b": "2", "default/d": "1"} and placer.nodes.keys() == {"n0"}
         assert play(bookmark(**LISTED)).keys() == {"default/b", "default/d"}
-        # An adapter that starts again meets what it submitted before.
+        # A restarted adapter sees the jobs that it submitted before.
         placer = PodPlacer(scheduler)
         scheduler.remove_machine("n0")
         assert play(node("n0"), pod("b", "3", uid="2"), pod("d", "1")).keys() == {"default/b", "default/d"}

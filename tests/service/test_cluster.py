@@ -1,4 +1,4 @@
-"""The live flow scheduler behind HTTP: events, decisions, questions, rights, and every restart as it was."""
+"""The live flow scheduler over HTTP: events, decisions, queries, rights, and restarts in the same state."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_what_is_refused_says_why_and_how_much_was_taken(api, event, status, sai
 
 
 def live(api, rng, names, count):
-    """Some random events and a step; returns what was acknowledged."""
+    """Send random events and a step; return the acknowledged ones."""
     for _ in range(5):
         if names and rng.random() < 0.4:
             name = names.pop(int(rng.integers(len(names))))
@@ -148,7 +148,7 @@ def test_rules_and_capacities_over_http(start, monkeypatch):
     assert decision["whole"] and decision["running"] == 1 and len(decision["waiting"]) == 4
     why = api.get("/v1/explanation", params={"task": "g1"}).json()
     assert why["rule"] == "gang" and "needs 4 slots at once" in why["reason"] and why["price"] is None
-    assert why["unpriced"] == "" and why["stops"] == ["f0"]  # no cost buys the place of a more important task
+    assert why["unpriced"] == "" and why["stops"] == ["f0"]  # no cost replaces a more important task
     assert api.get("/v1/task", params={"name": "g1"}).json()["reason"] == why["reason"]
     refused = send(api, {"event": "tie", "affinities": [{"name": "a", "tasks": ["g0"]}]}, status=409)
     assert "task 'g0' is in gang 'g' and affinity 'a'" in str(refused)
@@ -314,7 +314,7 @@ def test_prices_under_rules_are_found_while_decisions_are_made(api, monkeypatch)
     second = ask()  # at once, while the first one is being found
     assert second["price"] is None and "one at a time; ask again" in second["unpriced"]
     send(api, machine("m1"))
-    assert api.post("/v1/step").json()["number"] == 2  # a decision does not wait, and what it changes is not priced
+    assert api.post("/v1/step").json()["number"] == 2  # decisions do not wait, and the price ignores their changes
     go.set()
     first.join()
     assert found == [json.loads(json.dumps(asdict(expected)))] and expected.unpriced == "" and expected.machine == "m0"

@@ -1,4 +1,4 @@
-"""``flowlex serve``: what holds for a folder, and what is refused before anything is made."""
+"""``flowlex serve``: options stored in a folder, and requests refused before any file is created."""
 
 from __future__ import annotations
 

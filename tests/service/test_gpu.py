@@ -53,7 +53,7 @@ def test_a_round_places_what_the_model_of_the_merged_instance_does():
     assert decision["transfer_s"] == pytest.approx(float(solution.objective))
     assert len(decision["placed"]) == int((solution.gpu >= 0).sum())
     assert len(decision["placed"]) + len(decision["waiting"]) == len(list(instance.tasks))
-    assert made.decide(3.0)["placed"] == []  # all go on where they are
+    assert made.decide(3.0)["placed"] == []  # all keep running where they are
 
 
 def test_every_refusal_has_its_reason():
@@ -73,7 +73,7 @@ def test_nodes_fail_tasks_end_fail_and_parts_are_replaced():
     made = tell(core(), node("n1", "g1"), node("n2", "g2"), part("a", "a1", "a2"), part("b", "b1"))
     placed = {task: gpu for task, gpu, _ in made.decide(1.0)["placed"]}
     assert len(placed) == 2 and "b1" in placed  # fair: one each
-    tell(made, part("a", "a3"))  # replaces what waits of a, not what runs
+    tell(made, part("a", "a3"))  # replaces a's waiting tasks, not its running ones
     waiting = {task for task in made.job_of if task not in made.running}
     assert waiting == {"a3"}
     gone = next(each.name for each in made.nodes.values() if each.gpus[0].name == placed["b1"])

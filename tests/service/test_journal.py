@@ -1,4 +1,4 @@
-"""The log on disk: what a kill cuts short is dropped, other damage is refused, snapshots keep the folder small."""
+"""The log on disk: truncated last records are dropped, other damage is refused, snapshots keep the folder small."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_records_survive_and_a_torn_last_line_goes(folder):
         assert records(folder) == [1, 2]
         path.write_bytes(whole)
     path.write_bytes(whole[:-4])
-    write(folder, 4)  # goes on behind what is whole
+    write(folder, 4)  # continues after the last complete record
     assert records(folder) == [1, 2, 4]
 
 
@@ -63,7 +63,7 @@ def test_the_two_newest_states_and_their_logs_are_kept(folder):
         path = journal.snapshot(lambda path, n=number: path.write_text(f"state {n}"))
         assert path.read_text() == f"state {number}"
         journal.append([{"n": number + 1}])
-        if number != 2:  # state 2 is never read back, so nothing older goes
+        if number != 2:  # state 2 is never verified, so no older file is deleted
             journal.accept()
     journal.close()
     logs = [f"log-{number:09}.jsonl" for number in (2, 3)]
@@ -74,7 +74,7 @@ def test_the_two_newest_states_and_their_logs_are_kept(folder):
         (2, "state 2"),
     ]
     assert [r["n"] for r in journal.read(3)] == [4]
-    assert [r["n"] for r in journal.read(2)] == [3, 4]  # the older state and the logs lead to the same place
+    assert [r["n"] for r in journal.read(2)] == [3, 4]  # the older state and the logs give the same state
     (folder / logs[0]).unlink()
     with pytest.raises(JournalError, match=r"log-000000002\.jsonl is missing"):
         list(journal.read(2))

@@ -1,4 +1,4 @@
-"""kill -9, torn records, a full or read-only disk: by the clients' own ledger nothing is lost or doubled."""
+"""kill -9, torn records, a full or read-only disk: by the clients' records nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SERVE = [sys.executable, "-c", "from flowlex.cli import main; main()", "serve", 
 
 
 def launch(folder, *arguments, logs=None, command=SERVE):
-    """Start a service in a process of its own; its output goes to a file, as a pipe that nobody reads could stop it."""
+    """Start a service in a separate process with output to a file, as an unread pipe could block it."""
     log = (logs or folder.parent) / f"{time.monotonic_ns()}.log"
     with log.open("wb") as stream:
         process = subprocess.Popen([*command, "--state", str(folder), *arguments], stdout=stream, stderr=stream)
@@ -39,7 +39,7 @@ def connect(url):
 
 
 class Writer:
-    """A client that submits and cancels, and keeps the ledger of what it sent and what was acknowledged."""
+    """A client that submits and cancels jobs, and records sent and acknowledged requests."""
 
     def __init__(self, name):
         self.name, self.count, self.acknowledged = name, 0, 0
@@ -77,7 +77,7 @@ class Writer:
         return answer.status_code
 
     def run(self, url, stop):
-        """Send until the service does not answer any more."""
+        """Send requests until the service stops answering."""
         with connect(url) as http:
             while not stop.is_set():
                 if self.send(http) is None:
@@ -95,7 +95,7 @@ def read(http, path, **params):
 
 
 def check(http, writers, folder):
-    """Compare what is there with the ledgers."""
+    """Compare the service's tasks with the clients' records."""
     for writer in writers:
         while writer.open is not None:
             assert writer.send(http) == 200
@@ -114,7 +114,7 @@ def check(http, writers, folder):
 
 
 def tear(folder):
-    """Leave half a record at the end of the last log, as a kill in the middle of a write does."""
+    """Append half a record to the last log, like a kill during a write."""
     newest = max(folder.glob("log-*"))
     with newest.open("ab") as stream:
         stream.write(b'0123abcd {"at_s":1.0,"events":[{"event":"subm')
@@ -187,7 +187,7 @@ def test_a_full_and_a_read_only_disk_lose_nothing(small_disk, tmp_path):
             else:
                 allowed = resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
             until = time.monotonic() + 60
-            while writer.send(http) == 200:  # what fits into the last block is taken
+            while writer.send(http) == 200:  # events that fit into the last block are accepted
                 assert trouble == "full" and time.monotonic() < until
             assert writer.send(http) == 503
             assert http.get("/v1/placements").status_code == 200

@@ -1,4 +1,4 @@
-"""Questions are answered by a process that follows the log, and is started again where it ends."""
+"""Queries are answered by a process that follows the log and is restarted if it ends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_process_answers_as_of_the_last_decision_and_is_started_again(worker):
     old, found = worker.readers._process, None
     old.kill()
     while found is None:
-        with contextlib.suppress(NoReaderError):  # what was asked before its end was noticed
+        with contextlib.suppress(NoReaderError):  # queries before its end is noticed
             found = ask(worker, "placements")
     assert found["number"] == 2 and worker.readers._process is not old
     submit(worker, "c")

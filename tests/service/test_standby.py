@@ -1,4 +1,4 @@
-"""A standby takes over from a service under load, alive, paused or killed: nothing acknowledged is lost or doubled."""
+"""A standby takes over from a loaded service, alive, paused or killed: no acknowledged event is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_answers_wait_for_the_attached_standby_and_are_refused_once_it_is_silent
     found, file = [], tmp_path / "attached"
     replication = Replication(file, lease_s=1e6)
     answered(replication, (0, 10))
-    assert found == [(10, False)]  # nobody is attached
+    assert found == [(10, False)]  # no standby is attached
     replication.attach("s", lambda: (0, 15))
     assert replication.needed == (0, 15) and file.read_text() == "s"
     replication.confirm((0, 15), 0.0)
@@ -38,7 +38,7 @@ def test_answers_wait_for_the_attached_standby_and_are_refused_once_it_is_silent
     replication.confirm((0, 20), 0.0)
     replication.expire()  # its lease holds
     assert found[1:] == [(20, False)]
-    replication.confirm((0, 0), 0.0)  # it copies anew: what was answered is needed now
+    replication.confirm((0, 0), 0.0)  # it copies again: acknowledged events are needed now
     assert replication.needed == (0, 20)
     replication.lease_s = -1.0
     replication.confirm((0, 20), 0.0)
@@ -69,7 +69,7 @@ def until(condition):
 
 
 class Cable(Wire):
-    """A wire that can be cut."""
+    """A transport that can be cut."""
 
     cut = False
 
@@ -82,7 +82,7 @@ class Cable(Wire):
 
 @pytest.fixture
 def pair(start, folder, tmp_path):
-    """A service that decides when asked, and a standby with a complete copy."""
+    """Yield a service that decides only on request, and a standby with a complete copy."""
     folder.mkdir()
     (folder / "service.json").write_text("{}")
     api = start(load, cluster_router)
@@ -96,7 +96,7 @@ def pair(start, folder, tmp_path):
 
 
 def copied(follower):
-    """Machines in the log of a standby that has taken over."""
+    """Return the machines in the log of a standby that has taken over."""
     journal = Journal(follower.folder)
     events = [event for record in journal.read(0) for event in record.get("events", ())]
     journal.close()
@@ -108,14 +108,14 @@ def test_what_waits_in_the_queue_at_a_takeover_is_copied_before_it_is_acknowledg
     assert api.post("/v1/events", json=machine("a")).status_code == 200
     busy, release, answers = threading.Event(), threading.Event(), []
     api.worker.call(lambda core: (busy.set(), release.wait(60)))
-    busy.wait(60)  # the scheduler's thread is busy while the event and the takeover come
+    busy.wait(60)  # the scheduler's thread is busy while the event and the takeover arrive
     sender = threading.Thread(target=lambda: answers.append(api.post("/v1/events", json=machine("b")).status_code))
     sender.start()
     until(lambda: api.worker.waiting)
     finish = threading.Thread(target=follower.finish)
     finish.start()
     until(lambda: api.worker.failing)
-    time.sleep(0.2)  # the standby has all that is in the log, and would go
+    time.sleep(0.2)  # the standby has the complete log, and would finish
     release.set()
     for thread in (finish, sender):
         thread.join(60)
@@ -165,7 +165,7 @@ def test_only_a_complete_copy_takes_over_and_one_standby_is_attached(pair, tmp_p
     follower._stop.set()
     follower._thread.join()
     follower._journal.close()
-    again = Follower(follower.folder, TelemetryClient(URL, transport=Wire(api)))  # the same standby, copying anew
+    again = Follower(follower.folder, TelemetryClient(URL, transport=Wire(api)))  # the same standby copies again
     assert (again.folder / "replaced").is_dir()
     until(lambda: again.complete)
     again.complete = False
@@ -177,10 +177,10 @@ def test_only_a_complete_copy_takes_over_and_one_standby_is_attached(pair, tmp_p
 
 # Processes ----------------------------------------------------------------------------------------------------------
 class Client(Writer):
-    """A writer that asks whichever of two services answers."""
+    """A writer that uses the one of two services that answers."""
 
     def run(self, urls, stop):
-        """Send until it is told to stop; 503 is what a standby and a service that hands over say."""
+        """Send until stopped; a standby and a service during a takeover answer 503."""
         while not stop.is_set():
             for url in list(urls):
                 with connect(url) as http:

@@ -1,4 +1,4 @@
-"""The queue beside the live scheduler: by priority, onto the emptiest machine, never more than there is room for."""
+"""The queue compared with the live scheduler: by priority, onto the emptiest machine, never above the slots."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_important_go_first_onto_the_emptiest_machine() -> None:
     assert queue.step() == 1 and queue.running["z"] == 0
     queue.handle(ev.RemoveMachine(machine="a"))
     queue.handle(ev.Finish(task="l1"))
-    assert queue.step() == 1 and queue.running == {"z": 1}  # of all that wait, what the machine lost among it
+    assert queue.step() == 1 and queue.running == {"z": 1}  # tasks of the lost machine wait too
     queue.handle(ev.Finish(task="n1"))
     queue.handle(ev.AddMachine(machine=machines[0]))
     assert queue.step() == 2 and queue.running == {"z": 1, "e": 0, "n2": 0}

@@ -1,4 +1,4 @@
-"""Every experiment, small: it measures what its statements, tables and curves name, and what must hold holds."""
+"""Small runs of every experiment: all figures of statements, tables and curves are measured, and invariants hold."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_an_experiment_measures_what_it_names(holds):
 
 
 def require_all_named(experiment: Experiment, found: Numbers) -> None:
-    """Statements, tables and pictures name only what was measured."""
+    """Statements, tables and pictures use only measured figures."""
     named = {name for each in experiment.statements for name in (*each.figures, each.over, each.minus) if name}
     named |= {column.format(row) for table in experiment.tables for row in table.rows for column in table.columns}
     for picture in experiment.pictures:

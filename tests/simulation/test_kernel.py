@@ -1,4 +1,4 @@
-"""The kernel: total order, a clock that only events move, streams that leave each other alone, logs that come back."""
+"""The event queue: total order, a clock that only events move, independent random streams, readable logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report: verdicts, tables, pictures, what measuring took; the same numbers give the same bytes."""
+"""The report: verdicts, tables, pictures, effort; the same numbers give the same bytes."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def tiny(**more: object) -> Experiment:
     ("rule", "low", "high", "verdict"),
     [
         (PRINTED, 1.95, 2.05, Verdict.REPRODUCED),
-        (PRINTED, 1.2, 2.0, Verdict.REPRODUCED),  # theirs lies in our interval, and all of it on their side
-        (PRINTED, 0.5, 2.5, Verdict.UNDECIDED),  # the mean is near theirs, but nobody knows
+        (PRINTED, 1.2, 2.0, Verdict.REPRODUCED),  # the paper's value is in our interval, all on its side
+        (PRINTED, 0.5, 2.5, Verdict.UNDECIDED),  # the mean is near the paper's value, but the interval is too wide
         (PRINTED, 2.2, 2.4, Verdict.DIRECTION),
         (PRINTED, 0.4, 0.9, Verdict.NOT),
-        (Rule(-math.inf, 1.0, resolution=0.02), 0.985, 1.01, Verdict.NOT),  # no effect that the paper could show
+        (Rule(-math.inf, 1.0, resolution=0.02), 0.985, 1.01, Verdict.NOT),  # the effect is below the paper's resolution
         (Rule(-math.inf, 1.0, resolution=0.02), 0.97, 1.01, Verdict.UNDECIDED),
         (Rule(1.5, math.inf, neutral=1.0, resolution=0.01), 0.995, 1.005, Verdict.NOT),
         (PRINTED, 1.0, 1.0, Verdict.NOT),  # no effect is on no side
@@ -82,7 +82,7 @@ def test_ratios_differences_and_trends_are_taken_run_by_run():
     assert statement("a", over="b").estimate(runs).mean == 2.5
     assert statement("a", minus="b").estimate(runs).mean == 2.5
     falling = statement("a", "b", "c", values=(2.0, 3.0, 1.0))
-    assert falling.trend and falling.estimate(runs).high < 0  # reversed: theirs falls where ours rises
+    assert falling.trend and falling.estimate(runs).high < 0  # reversed: the paper's curve falls, ours rises
     assert statement("a", over="nothing").estimate(runs) is None
 
 
@@ -121,7 +121,7 @@ def test_a_search_reports_levers_and_where_figures_are_nearest(tmp_path):
     object.__setattr__(space, "statements", (statement("a", rule=PRINTED, values=(2.0,)),))
     points = [(1, 3, 1.0), (2, 3, 2.0), (1, 5, 3.0), (2, 5, 24.0), (7, 3, 5.0)]  # y = 5 at x = 7 is missing
     found = [Measured("tiny", 1000, {"x": x, "y": y}, {"a": a}) for x, y, a in points]
-    assert write_report(tmp_path, {space: found}, quick=False) == {"shown": 1}  # its seeds judge nothing
+    assert write_report(tmp_path, {space: found}, quick=False) == {"shown": 1}  # its seeds decide no verdict
     text = (tmp_path / "report.md").read_text()
     assert "| x: 1 to 2 | 2 | 4 |" in text  # the geometric mean of 2 and 8
     assert "| y: 3 to 5 | 2 | 6 |" in text

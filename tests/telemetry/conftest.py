@@ -47,7 +47,7 @@ class Postgres:
         self.run("pg_ctl", "-D", str(self.data), "-l", str(self.folder / "log"), "-o", options, "-w", "start")
 
     def kill(self) -> None:
-        """kill -9 of the server and all its processes."""
+        """Kill the server and all its processes with SIGKILL."""
         import psutil
 
         main = psutil.Process(int((self.data / "postmaster.pid").read_text().split()[0]))
@@ -96,7 +96,7 @@ def own_postgres() -> Iterator[Postgres]:
 
 
 def find_postgres() -> Path | None:
-    """The folder of the newest server programs, wherever the packages put them."""
+    """Return the folder of the newest PostgreSQL server programs."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda p: float(p.parent.name))[::-1]
     on_path = shutil.which("pg_ctl")
     if on_path:
@@ -112,7 +112,7 @@ def free_port() -> int:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database, once of each sort."""
+    """Return the URL of an empty database, once for each kind of database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/service.db"
     import sqlalchemy as sa
@@ -199,14 +199,14 @@ def line(line_to: Callable[[object], object], api: object) -> object:
 
 @pytest.fixture
 def client(line: object) -> Iterator[object]:
-    """The service's client on that line."""
+    """A client that uses this transport."""
     from flowlex.telemetry.http_client import TelemetryClient
 
     with TelemetryClient("http://127.0.0.1", transport=line) as client:
         yield client
 
 
-#: With ``FLOWLEX_TEST_STEP`` naming a file, the process's wall clock is off by so many seconds as stand in it.
+#: The file named by ``FLOWLEX_TEST_STEP`` has the offset of the process's wall clock in seconds.
 STEPPED = """
 import os, time
 if (place := os.environ.get("FLOWLEX_TEST_STEP")):
@@ -216,7 +216,7 @@ if (place := os.environ.get("FLOWLEX_TEST_STEP")):
 
 
 class Processes:
-    """Starts `flowlex telemetry ...` in processes of their own and ends exactly those."""
+    """Starts `flowlex telemetry ...` in separate processes and ends exactly those."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

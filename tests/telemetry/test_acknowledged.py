@@ -81,7 +81,7 @@ def test_a_journal_restored_from_an_older_copy_loses_nothing(
 
 
 def test_two_copies_that_run_at_once_lose_nothing(client: TelemetryClient, tmp_path: Path) -> None:
-    """A machine copied with its memory: the same opening of the journal goes on twice."""
+    """A machine cloned with its memory: two copies continue the same opening of the journal."""
     agents = []
     for name in ("one", "two"):
         agent = Agent("w1", client, tmp_path / f"{name}.db", AgentSettings(folders=[]))
@@ -141,7 +141,7 @@ def test_a_full_disk_of_the_service_loses_nothing_acknowledged(tmp_path: Path) -
         assert 5 < acknowledged < 90
         assert sequence_numbers(store, "j") == set(range(1, acknowledged + 1))
         assert api.get("/v1/data/a/n").status_code == 200
-        pages = 1_000  # room again
+        pages = 1_000  # space again
         store.database.engine.dispose()
         assert write(acknowledged + 1) == 200
     store.close()

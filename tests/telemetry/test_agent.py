@@ -1,4 +1,4 @@
-"""The agent against a server that comes, goes, and refuses; and the journal that keeps what it collected."""
+"""The agent with a server that starts, stops and refuses, and its journal of collected samples."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def values(client: TelemetryClient, name: str) -> list[Any]:
 
 
 def stands_still(client: TelemetryClient, name: str) -> bool:
-    """Whether a second, ten of the intervals that these tests ask for, brings no sample."""
+    """Whether no sample arrives within a second, which is ten intervals of these tests."""
     before = len(values(client, name))
     time.sleep(1)
     return len(values(client, name)) == before
@@ -109,8 +109,8 @@ def test_nothing_collected_is_lost_while_the_server_is_away(
     agent = agents()
     eventually(lambda: len(values(client, "a")) >= 2)
     line.cut = True
-    eventually(lambda: len(agent.journal) >= 5)  # nobody has acknowledged these
-    before = count_samples(sqlite_store)  # what was on its way may have come
+    eventually(lambda: len(agent.journal) >= 5)  # these are not acknowledged
+    before = count_samples(sqlite_store)  # samples in flight may have arrived
     line.cut = False
     eventually(lambda: count_samples(sqlite_store) >= before + 4)
     numbers = sequence_numbers(sqlite_store, agent.journal.identity)

@@ -1,4 +1,4 @@
-"""Stale means stale, whatever is done to the wall clocks of the service and of the nodes."""
+"""Stale values are reported as stale, even if the wall clocks of service and nodes are changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def step(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 def let_pass(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """So long later by the clock of the machine, without waiting."""
+    """Advance the machine's monotonic clock without waiting."""
     real = time.clock_gettime
     monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + seconds)
 
@@ -68,13 +68,13 @@ def test_a_sample_from_the_future_is_marked(api: TestClient) -> None:
     assert answer["age_s"] < 60 and abs(answer["ahead_s"] - HOUR) < 60  # the wall clock may be slewed
     assert answer["time"] > answer["arrived"]
     (sample,) = api.get("/v1/history").json()["samples"]
-    assert sample["time"] > sample["arrived"]  # stored as the node said it
+    assert sample["time"] > sample["arrived"]  # stored as the node reported it
     put(api, 2, time.time() - 1)
     assert api.get("/v1/data", params={"name": "a"}).json()["readings"][0]["value"] == 1
 
 
 def test_what_waited_in_a_journal_is_as_old_as_it_is(api: TestClient) -> None:
-    """An hour late is an hour old, though the node's clock is wrong by a day."""
+    """A sample delivered an hour late is an hour old, even if the node's clock is wrong by a day."""
     put(api, 1, time.time() + 24 * HOUR, age_s=HOUR)
     assert api.get("/v1/data/a/w1").json()["age_s"] >= HOUR
     assert api.get("/v1/data/a/w1", params={"max_age": 60}).status_code == 404
@@ -146,7 +146,7 @@ def test_services_on_two_machines_agree_by_the_clock_of_their_database(
             step(patch, ahead)
             patch.setattr("flowlex.telemetry.stored_clock.boot", lambda ahead=ahead: f"machine at {ahead}")
             side = "ahead of" if ahead > 0 else "behind"
-            for _ in range(2):  # a restart says it again
+            for _ in range(2):  # logged again at a restart
                 caplog.clear()
                 other = store.clock.start()
                 assert f"this machine's clock is {abs(ahead):.0f} s {side} the database's" in caplog.text

@@ -1,4 +1,4 @@
-"""The commands: tokens, registering, listing, what is refused with one line."""
+"""The commands: tokens, registrations, lists, and one-line errors."""
 
 from __future__ import annotations
 

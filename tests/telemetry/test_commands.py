@@ -20,12 +20,12 @@ from flowlex.telemetry.command_runner import NOT_ALLOWED, SHIPPED, Run, allowed_
 
 
 def apart(*command: str, given: Any = None, **environment: str) -> Any:
-    """Run it in a process of its own, as an agent does."""
+    """Run a program in a separate process, as an agent does."""
     return run_command(command, [SHIPPED], timeout_s=10, stdin=json.dumps(given).encode(), environment=environment)
 
 
 def run(*command: str, given: Any = None, **environment: str) -> Run:
-    """Run the same program in this process: quicker, and seen by coverage."""
+    """Run the same program in this process, which is faster and measured by coverage."""
     path, output, complaints, code = SHIPPED / "dispatch", io.StringIO(), io.StringIO(), 0
     with (
         mock.patch.object(sys, "argv", [str(path), *command]),
@@ -42,7 +42,7 @@ def run(*command: str, given: Any = None, **environment: str) -> Run:
 
 
 def test_as_an_agent_runs_them(tmp_path: Path) -> None:
-    """One of each module: they run without this process's path and environment, and fail with their code."""
+    """One program of each module runs without this process's path and environment, and fails with its exit code."""
     (tmp_path / "item").touch()
     assert apart("cpu_cores").value > 0
     assert apart("items", str(tmp_path)).value == 1

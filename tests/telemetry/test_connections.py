@@ -1,4 +1,4 @@
-"""Slow and many connections over real sockets: deadlines, limits per address, strangers beside known clients."""
+"""Slow and many connections over real sockets: deadlines, limits per address, known and unknown clients."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_strangers_do_not_shut_known_clients_out(serve):
     assert connections.closed["strangers"] >= 50
 
 
-#: Opens connections from several addresses, so many a second, and sends a byte of a header a second on each.
+#: Opens connections from several addresses at a given rate and sends one header byte per second on each.
 SLOW = """
 import asyncio, sys
 port, count, addresses, rate = map(int, sys.argv[1:])

@@ -1,4 +1,4 @@
-"""schemathesis: no request that the OpenAPI document allows or forbids gets an answer it does not document."""
+"""schemathesis: valid and invalid requests get only answers that the OpenAPI document describes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTS = 6
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """A service of this test alone: under work stealing, tests of one module run in any order and any process."""
+    """A service for this test only: with work stealing, tests of a module run in any order and process."""
     with contextlib.closing(Store(f"sqlite:///{tmp_path}/service.db")) as store:
         headers = {"Authorization": f"Bearer {new_token(store, Role.ADMIN)}"}
         yield {"app": create_app(store), "headers": headers}
@@ -27,7 +27,7 @@ def service(tmp_path: Path) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_answer_is_documented(part: int, service: dict[str, Any]) -> None:
-    """Every sixth route; the library takes a second to import, which only these tests pay."""
+    """Test every sixth route; schemathesis is imported here, as that takes a second."""
     pytest.importorskip("schemathesis")
     import schemathesis
 

@@ -1,4 +1,4 @@
-"""docs/telemetry.md is run: its commands in order, with two nodes, a port of its own and a stand-in for ssh."""
+"""Run the commands of docs/telemetry.md in order, with two nodes, a free port and a stand-in for ssh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODES = ("node-1", "node-2")
 
 
 class Person:
-    """Types the lines of the page; what stays in the foreground there is a process of its own here."""
+    """Runs the lines of the page; commands that stay in the foreground run as separate processes."""
 
     def __init__(self, folder: Path, processes: Any, port: int) -> None:
         self.folder, self.processes, self.port = folder, processes, port
@@ -35,7 +35,7 @@ class Person:
         self.environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}", "FLOWLEX_TELEMETRY_URL": self.url}
 
     def types(self, line: str) -> None:
-        """Run one line, for every node where it names one."""
+        """Run one line; a line that names a node runs for every node."""
         line = line.replace("http://127.0.0.1:8750", self.url).replace("/data/", f"{self.folder}/")
         words = shlex.split(line, comments=True)
         if words[:3] == ["flowlex", "telemetry", "serve"]:
@@ -54,7 +54,7 @@ class Person:
                 self.runs(line.replace("node-1", node))
 
     def runs(self, line: str) -> None:
-        """Run it in this process, as each start of Python costs a second; a reader's line waits for the agents."""
+        """Run a line in this process, as each start of Python takes a second; readers' lines wait for the agents."""
         reads = "--from-telemetry" in line
         if reads:
             self.environment["FLOWLEX_TELEMETRY_TOKEN"] = self.reader

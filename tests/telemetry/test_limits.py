@@ -1,4 +1,4 @@
-"""Nothing unbounded and nothing silent: large reads, locked databases, too many requests, what is misspelt."""
+"""Limits and their errors: large reads, locked databases, too many requests, misspelt names."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_large_reads_wait_for_their_turn_or_come_again(sqlite_store: Store) -> N
 
 
 def test_a_locked_database_sends_writers_back_at_once(api: TestClient, tmp_path: Path) -> None:
-    """One waits for the lock; the others are not tried one after the other."""
+    """One write waits for the lock; the others are not tried one after the other."""
     lock = sqlite3.connect(tmp_path / "service.db", isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
     answers: list[httpx.Response] = []
@@ -192,7 +192,7 @@ def test_what_never_succeeded_is_shown(api: TestClient, sqlite_store: Store) -> 
 
 
 def test_a_plan_kept_up_is_the_plan_made_anew() -> None:
-    """Nodes come, change and go in random order; independent: the rule applied to everything at the end."""
+    """Nodes join, change and leave in random order; the independent check applies the rule to the final state."""
     rng = random.Random(11)
     programs, racks = ["p", "q", "r"], ["1", "2"]
     registrations = [

@@ -1,4 +1,4 @@
-"""The loop: partition, dispatch, time, write the history, partition again; and the demonstration of it all."""
+"""The loop of partition, dispatch, timing, history and the next partition; and the demo script."""
 
 from __future__ import annotations
 
@@ -93,6 +93,6 @@ def test_the_demonstration(tmp_path: Path) -> None:
     ]
     items = [run["items"] for run in runs]
     assert items[:3] == [80, 80, 80] and sum(items[3:]) == 240
-    assert items[3] > items[4] > items[5]  # node-1 was measured the quickest, node-3 the slowest
+    assert items[3] > items[4] > items[5]  # node-1 was the fastest, node-3 the slowest
     again = subprocess.run(script, capture_output=True, text=True)
     assert again.returncode == 1 and "name a new folder" in again.stderr

@@ -1,4 +1,4 @@
-"""The REST interface in memory: registrations, rights, ages, histories, limits, and what is refused."""
+"""The REST interface in memory: registrations, rights, ages, histories, limits, and refused requests."""
 
 from __future__ import annotations
 

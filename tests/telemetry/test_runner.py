@@ -1,4 +1,4 @@
-"""One command: only from the folder, no shell, bounded in time and output, and no secrets in its environment."""
+"""Running a command: only from the folder, without a shell, limited time and output, no secrets in its environment."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def put(folder: Path, name: str, script: str, mode: int = 0o755) -> Path:
 
 
 def alive_within(group: int) -> list[str]:
-    """Processes of a group after a moment, those that only wait to be reaped not counted."""
+    """Return the processes of a group after a moment, without zombies."""
     time.sleep(0.1)
     alive = []
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -188,7 +188,7 @@ def test_complaints_are_limited_too(folder: Path) -> None:
     ],
 )
 def test_what_leaves_the_group_ends_with_the_run(folder: Path, leave: str) -> None:
-    marker = f"6{time.time_ns() % 10**9:09d}"  # as a duration it tells our sleepers from all others
+    marker = f"6{time.time_ns() % 10**9:09d}"  # a unique duration identifies our sleep processes
     put(folder, "program", leave.replace("60", marker) + "\necho 1")
     assert run_command(["program"], [folder], timeout_s=20).value == 1
     assert sleepers(marker) == []

@@ -1,7 +1,7 @@
-"""Soak: a service, four agents and a reader while everything goes wrong at random, then the count of what was lost.
+"""Soak test: a service, four agents and a reader with random failures, then a count of lost samples.
 
-Killed with -9: the service, agents, PostgreSQL. Stepped by up to an hour: the wall clocks of service and agents. Locked
-and full for seconds: the database; full: an agent's disk. Journals are put back from older copies.
+Killed with SIGKILL: the service, agents, PostgreSQL. The wall clocks of service and agents jump by up to an hour. The
+database is locked or full for seconds, an agent's disk is full. Journals are replaced by older copies.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tests.telemetry.stored import sequence_numbers
 
 NODES = [f"worker-{i}" for i in range(1, 5)]
 SERVE = ("--no-auth", "--alive-s", "2")
-#: An age may be told so much too small, in seconds: what passes between sending a sample and its arrival is no age.
+#: Allowed error of a reported age, in seconds: the time between sending and arrival of a sample does not count.
 TOLERANCE_S = 0.05
 
 
 class Soak:
-    """One run; `counts` says what happened."""
+    """One run; `counts` has the number of failures of each kind."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Soak:
         )
 
     def run(self, seconds: float, least: int = 4) -> dict[str, int]:
-        """Write and read while things break beside it; on a busy machine until there is something to count."""
+        """Write and read during failures, longer on a busy machine until enough failures have happened."""
         until = time.monotonic() + seconds
         number = 0
         with TelemetryClient(f"http://127.0.0.1:{self.port}", timeout_s=3.0) as client:
@@ -96,7 +96,7 @@ class Soak:
         return {**self.counts, **_count_losses(self.url, self.folder, self.nodes, self.acknowledged)}
 
     def break_things(self, over: threading.Event) -> None:
-        """One after the other until it is over."""
+        """Cause one failure after the other until ``over`` is set."""
         wait = 3.0
         while not over.wait(wait):
             self.break_something()
@@ -106,7 +106,7 @@ class Soak:
         return self.counts["server"] + self.counts["agent"] + self.counts["postgres"]
 
     def write_and_read(self, client: TelemetryClient, number: int) -> None:
-        """A sample whose value is its number; its age, when read, is no less than what has passed since."""
+        """Write a sample with its number as value, and check the age of the reading."""
         try:
             self.sent[number] = time.monotonic()
             client.write("direct", [Sample(name="d", time=time.time(), value=number, age_s=0.0, seq=number)], "direct")
@@ -114,7 +114,7 @@ class Soak:
             for reading in client.read(["d"], ["direct"]).readings:
                 passed = time.monotonic() - self.sent[int(str(reading.value))]
                 self.counts["reads"] += 1
-                # What is told was true when the answer was made, at the earliest when it was asked for.
+                # The reported age was true at a time between the request and the answer.
                 if reading.age_s < -TOLERANCE_S or reading.age_s > passed + TOLERANCE_S:
                     self.flattered.append(f"value {reading.value}: age {reading.age_s}, {passed} s since it was sent")
         except (Refused, Unreachable):
@@ -148,7 +148,7 @@ class Soak:
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
     def fill_disk(self, name: str) -> None:
-        """No file of the process may grow for a while, as on a full disk."""
+        """Limit the file size of a process for a while, like a full disk."""
         process = self.running[name].pid
         _, most = resource.prlimit(process, resource.RLIMIT_FSIZE)
         resource.prlimit(process, resource.RLIMIT_FSIZE, (4096, most))
@@ -156,7 +156,7 @@ class Soak:
         resource.prlimit(process, resource.RLIMIT_FSIZE, (most, most))
 
     def look_at_a_dead_node(self) -> None:
-        """What an agent measured before it was killed grows old by real time, whatever the clocks say."""
+        """Samples of a killed agent age in real time, independently of wall clocks."""
         name = self.random.choice(self.nodes)
         self.processes.kill(self.running[name])
         killed = time.monotonic()
@@ -175,7 +175,7 @@ class Soak:
         self.running[name] = self.agent(name)
 
     def settle(self) -> None:
-        """Agents deliver what they have, then everything ends in order."""
+        """Let agents deliver their samples, then stop all processes regularly."""
         time.sleep(2.0)
         for node in self.nodes:
             assert self.processes.stop(self.running[node]) in (0, -signal.SIGTERM)  # it may have just been started
@@ -183,7 +183,7 @@ class Soak:
 
 
 def _lock_for_a_while(url: str, seconds: float) -> None:
-    """Hold a SQLite database's lock, as a backup or a person does."""
+    """Hold the lock of a SQLite database for a while, as a backup does."""
     connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=10)
     connection.execute("BEGIN IMMEDIATE")
     time.sleep(seconds)
@@ -192,10 +192,10 @@ def _lock_for_a_while(url: str, seconds: float) -> None:
 
 
 def _restore_now_and_then(journal: Path, rng: random.Random) -> None:
-    """Copy a dead agent's journal after a checkpoint, or put an older copy back, whose samples are delivered then.
+    """Copy a dead agent's journal after a checkpoint, or restore an older copy, whose samples are delivered again.
 
-    What an older copy lacks was collected and is gone with the newer file: so it is put back only when that has
-    nothing that waits.
+    Samples that only the newer journal has would be lost, so an older copy is restored only if the newer one has no
+    pending samples.
     """
     copy = journal.with_suffix(".copy")
     with contextlib.closing(sqlite3.connect(journal, isolation_level=None)) as connection:
@@ -217,14 +217,14 @@ def _count_losses(url: str, folder: Path, nodes: Sequence[str], acknowledged: se
     missing = doubled = 0
     for node in nodes:
         journal = Journal(folder / f"flowlex-agent-{node}.db", node)
-        # A restored journal uses numbers again, under another source: counted by source, then.
+        # A restored journal reuses numbers under another source, so samples are counted by source.
         stored = sequence_numbers(store, journal.identity)
         pending = {sample.seq for sample in journal.oldest(100_000, 10**9)[1]}
         last = max(stored | {number or 0 for number in pending}, default=0)
         missing += len(set(range(1, last + 1)) - stored - pending)
         delivered, waiting = delivered + len(stored), waiting + len(pending)
     with store.database.read() as connection:
-        # One run has one time: stored twice, under whatever number, it is doubled.
+        # A run has one time stamp: if it is stored twice under any numbers, it is duplicated.
         pairs = sa.select(SAMPLE.c.series, SAMPLE.c.time).group_by(SAMPLE.c.series, SAMPLE.c.time)
         doubled = len(connection.execute(pairs.having(sa.func.count() > 1)).all())
         sources = sa.select(SOURCE.c.source, sa.func.count()).join(SAMPLE, SAMPLE.c.source == SOURCE.c.id)

@@ -1,4 +1,4 @@
-"""Tokens end and are exchanged; TLS; what the service says of itself without and with them."""
+"""Expiry and rotation of tokens, TLS, and the service's public information with and without tokens."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ pytest_plugins = ["pytester"]
 def knapsack(
     room: float = 4.0, need: tuple[float, ...] = (2, 3), value: tuple[float, ...] = (2, 4), kind: str = "Integer"
 ) -> pulp.LpProblem:
-    """Items A, B, ... with a size and a value in one room, at most one of each."""
+    """A knapsack problem with items A, B, ... of a size and a value, at most one of each."""
     problem = pulp.LpProblem("knapsack", pulp.LpMaximize)
     items = "ABCDEF"[: len(need)]
     x = [problem.add_variable(f"x[{item}]", 0, 1, kind) for item in items]

@@ -1,4 +1,4 @@
-"""Each assert: what it accepts, and the whole message where it does not hold."""
+"""Each assert: accepted inputs, and the complete message on failure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.testing.conftest import knapsack
 
 
 def blocks(room: float = 4.0, **options: bool) -> LinearProgram:
-    """The same knapsack as a program of ours."""
+    """Return the same knapsack problem as a `LinearProgram`."""
     program = LinearProgram("blocks")
     x = program.variables("x", 2, upper=1.0, labels=["A", "B"], integer=options.get("integer", True))
     program.constrain("room", (x * [2.0, 3.0]).sum(), "<=", room)
@@ -190,7 +190,7 @@ def test_binding_holds_in_every_optimal_answer():
     assert message(assert_binding, knapsack(4), "room") == (
         "knapsack: room is not binding: 2*x_A_ + 3*x_B_ = 3, expected 4 in every optimal answer; optimum 4 at x_B_ = 1"
     )
-    tied = knapsack(need=(1, 2), value=(1, 1), room=2)  # either item is an answer; only one fills the room
+    tied = knapsack(need=(1, 2), value=(1, 1), room=2)  # either item is optimal; only one uses the complete capacity
     assert "room is not binding" in message(assert_binding, tied, "room")
     assert "no optimal answer" in message(assert_binding, knapsack(-1), "room")
 

@@ -1,4 +1,4 @@
-"""Mutation tests of our own formulations: what their tests kill, and why the survivors are no weakness of the tests.
+"""Mutation tests of flowlex's formulations: killed mutants, and reasons why the survivors are no weakness of tests.
 
 The references are certified optima of `Model.solve` and optima by hand, never those of a mutant. `EXPLAINED` is the
 table of docs/howto/test-a-formulation.md; a survivor that it does not explain fails the test.
@@ -56,7 +56,7 @@ def program(model: Model) -> Any:
 
 
 def assertions_about(cases: list[tuple[Model, float]]) -> list[Callable[[], None]]:
-    """What holds for every family: the optimum, no negative column, and two ends of each arc of a network."""
+    """Return assertions for every family: the optimum, nonnegative columns, and two ends of each arc of a network."""
 
     def optimum() -> None:
         for model, objective in cases:

@@ -1,4 +1,4 @@
-"""Mutants: what each operator does, in place or in a copy, what kills it, how survivors are judged."""
+"""Mutants: effect of each operator in place and in a copy, killed mutants, and the verdicts on survivors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def two_blocks(integer: bool = True) -> LinearProgram:
 
 
 def applied(text: str, source=None):
-    """Arrays of the small program and of the mutant of that name."""
+    """Return the arrays of the small program and of the named mutant."""
     before = program_of(source if source is not None else two_blocks())
     (mutant,) = (each for each in mutants_of(before, single=True) if str(each) == text)
     return before, mutant.apply(before)
@@ -330,7 +330,7 @@ def test_a_marked_function_is_the_same_function_outside_of_mutation():
 
 
 def allowed(arrays, points):
-    """Which points keep all rows and bounds, one row at a time."""
+    """Return which points satisfy all rows and bounds, checked row by row."""
     within = ((points >= arrays.column_lower) & (points <= arrays.column_upper)).all(axis=1)
     for row, low, high in zip(arrays.matrix.toarray(), arrays.row_lower, arrays.row_upper, strict=True):
         within &= (points @ row >= low) & (points @ row <= high)
@@ -339,7 +339,7 @@ def allowed(arrays, points):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_witness_tells_the_programs_apart(seed):
-    """Each survivor's text names a point; judged by hand on random programs: allowed by one, refused by the other."""
+    """The point in each survivor's text is feasible for one of program and mutant only, checked independently."""
     from flowlex.testing.mutant_witness import _answers, _outside
 
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""The pytest plugin: its options, what it runs, reports and refuses, and that it costs nothing when it is not asked."""
+"""The pytest plugin: options, runs, reports and refusals; it costs nothing if it is not used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from flowlex.testing import mutate, plugin
 from tests.documents import ROOT
 
-#: What runs of pytest in this process need is imported before them: each forgets what it imported itself.
+#: Imported before the inner pytest runs, as each of them unloads the modules that it imports itself.
 LOADED = (mutate, hypothesis)
 MODEL = """
     import pulp
@@ -70,7 +70,7 @@ STRONG = """
 
 @pytest.fixture
 def run(pytester, monkeypatch):
-    """Run pytest on a model and its tests in this process, the plugin as its entry point loads it."""
+    """Run pytest on a model and its tests in this process, with the plugin as loaded by its entry point."""
 
     def run(tests: str, *arguments: str, model: str = MODEL):
         for name in ("model", "test_model"):

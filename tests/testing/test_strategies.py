@@ -1,4 +1,4 @@
-"""Strategies: small valid instances of every kind, within what is asked for."""
+"""Strategies: small valid instances of every kind, within the given sizes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Per cent of public symbols whose type is known, numba's functions and their like included.
+#: Per cent of public symbols with a known type, including functions compiled by numba.
 COMPLETE = 95.0
 
 

@@ -1,4 +1,4 @@
-"""What a person writes: pyright must find every public name and know every type (`make lint`, tests/typing)."""
+"""A user's script: pyright must find every public name and know every type (`make lint`, tests/typing)."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-r"""An allocation of GPU time judged from its instance: who runs where, and prices that prove every step of the policy.
+r"""Verify an allocation of GPU time from its instance: who runs where, and prices that prove every policy step.
 
 The proof is a list of steps. Prices of jobs' time ``u``, of GPUs ``p``, of caps ``q``, floors ``r`` and deadlines ``d``
-bound what any allocation brings: whatever weights ``y`` the gains of jobs have,
+bound the gains of every allocation: for any weights ``y`` of the jobs' gains,
 
     sum_m y_m gain_m  <=  V  =  sum p_j N_j + sum u_m + sum q_l u_l - sum r_l o_l - sum d_m n_m / d_m
 
-as soon as no job or pair earns more on any GPU type than its prices. Prices of time are raised here until that holds
-exactly, so a bound never rests on a solver's tolerance. With it
+if no job or pair earns more on any GPU type than it pays. The prices of time are raised here until that holds
+exactly, so no bound depends on a solver's tolerance. Therefore
 
 - a step that raises all gains to ``level + pace t`` ends at ``t <= (V - y level) / (y pace)``;
-- a job called full can gain at most ``(V - y (level + pace t)) / y_m`` more; paces of later steps follow from it;
+- a job stated as full can gain at most ``(V - y (level + pace t)) / y_m`` more; this sets the paces of later steps;
 - finish-time fairness needs ``sum y_m needed_m(rho) <= V``;
-- without any gain (``y = 0``) a bound below zero shows that deadlines and floors contradict the rest.
+- a bound below zero without any gain (``y = 0``) proves that deadlines and floors cannot all be met.
 
 Source: linear programming duality; the policies are those of Narayanan et al. (OSDI 2020).
 """
@@ -39,7 +39,7 @@ from flowlex.validation.certificates.solution_document import Document
 from flowlex.validation.certificates.statement.verify_changed_model import in_measure
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
-#: Policies whose objective is as small as possible.
+#: Policies that minimise their objective.
 _LEAST = ("makespan", "min_cost", "finish_time")
 
 
@@ -51,7 +51,7 @@ class AllocationProof(Strict):
 
 # Policies ----------------------------------------------------------------------------------------------------------
 def _units(data: Data) -> Floats | None:
-    """(n,) gain per step/s; None where gain is time."""
+    """(n,) gain of each job per step/s; None if gains are time."""
     policy = data.options["policy"]
     if policy == "makespan":
         return _shortest(data) / _steps(data)
@@ -67,7 +67,7 @@ def _shortest(data: Data) -> float:
 
 
 def _paces(data: Data, full: set[str]) -> Floats:
-    """(n,) how fast gains rise: by weight over scale, or by entity's weight shared among its jobs that can rise."""
+    """(n,) pace of each job's gain: weight / scale, or its part of the entity's weight among jobs that can rise."""
     policy, pace = data.options["policy"], np.zeros(len(data.job))
     rising = [(m, job) for m, job in enumerate(data.instance.jobs) if job.name not in full]
     if policy != "hierarchical":
@@ -90,7 +90,7 @@ def _paces(data: Data, full: set[str]) -> Floats:
 
 
 def _reached(data: Data, use: Use) -> float:
-    """The objective of the policy, of an answer; NaN where there is none."""
+    """The policy's objective at an answer; may be infinite or NaN."""
     policy = data.options["policy"]
     if policy == "min_cost":
         return float(use.held @ data.price)
@@ -125,7 +125,7 @@ def _raised(data: Data, use: Use, steps: list[PricedStep], budget: Budget) -> li
         late.append(((most - y @ level) / (y @ pace) - step.value) / (1 + step.value))
         level = level + pace * step.value
         which = [data.job[name] for name in step.full]
-        # What the level is above the bound, within the tolerance, is no room that a price of 0 could hide.
+        # The absolute value, so that a price of 0 cannot hide a level slightly above the bound.
         room = abs(most - y @ level) + np.finfo(float).eps * size
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             loose.append(float((room / y[which] / (1 + level[which])).max()))
@@ -144,7 +144,7 @@ def _raised(data: Data, use: Use, steps: list[PricedStep], budget: Budget) -> li
 
 
 def _ratios(data: Data, throughput: Floats) -> tuple[Floats, Floats, Floats]:
-    """(n,) finish-time ratio; and of its formula the seconds run and in isolation."""
+    """(n,) finish-time ratios, seconds run so far, and seconds in isolation."""
     n = len(data.job)
     share = np.where(data.speed > 0, data.count / n / data.scale[:, None], 0.0)
     share = share / np.maximum(1.0, share.sum(axis=1, keepdims=True))
@@ -184,7 +184,7 @@ def _finish(data: Data, use: Use, steps: list[PricedStep]) -> tuple[list[Check],
 
 
 def _total(data: Data, use: Use, steps: list[PricedStep]) -> tuple[list[Check], float]:
-    """Most throughput, or least cost, against the bound by prices."""
+    """Compare the total throughput, or cost, with the bound that the prices prove."""
     cheap = data.options["policy"] == "min_cost"
     prices = priced(data, steps[0])
     most = most_gain(data, prices, **({"cost": data.price} if cheap else {"speed": np.ones(len(data.job))}))[0]
@@ -199,7 +199,7 @@ def _total(data: Data, use: Use, steps: list[PricedStep]) -> tuple[list[Check], 
 
 
 def _by_parts(data: Data, use: Use, steps: list[PricedStep], stated: Any) -> tuple[list[Check], float, float]:
-    """An answer by parts, or on the way: what it reaches, and whether prices of the whole prove the stated bound."""
+    """The value of an answer by parts or of an incumbent, and whether prices of the full problem prove its bound."""
     policy, prices = data.options["policy"], priced(data, steps[0])
     if policy in ("max_throughput", "min_cost"):
         sign = -1 if policy == "min_cost" else 1
@@ -280,7 +280,7 @@ def _quoted(
     stated: bool = True,
     bound: Number | None = None,
 ) -> Finding:
-    """The finding of an allocation of which no bound was recomputed; a stated one must not contradict the answer."""
+    """The finding without a recomputed bound; a stated bound must not contradict the answer."""
     claim: Claim = "feasible"
     reached = _reached(data, use) if stated else np.nan
     objective = Fraction(reached) if np.isfinite(reached) else None
@@ -294,14 +294,14 @@ def _quoted(
 
 
 def _duals(stated: Mapping[str, Mapping[str, Any]], step: PricedStep) -> Check:
-    """The labelled duals are the prices of the first step."""
+    """Check that the labelled duals are the prices of the first step."""
     wrong = [
         f"{name}[{label}]"
         for name, values in stated.items()
         for label, value in values.items()
         if value != step.prices.get(name, {}).get(label, 0.0)  # type: ignore[call-overload]
     ]
-    wrong += [name for name in step.prices if stated and name not in stated]  # none at all are none claimed
+    wrong += [name for name in step.prices if stated and name not in stated]  # no duals claim nothing
     return Check("duals are the prices of the first step", not wrong, len(wrong), ", ".join(wrong[:3]))
 
 
@@ -319,7 +319,7 @@ def _figures(data: Data, use: Use) -> dict[str, float | int]:
 
 
 def _measure(document: Document, instance: AllocationInstance, changes: Changes, finding: Finding) -> Finding:
-    """Under ``makespan`` the stage is how far all jobs rise, and the objective the seconds that this makes."""
+    """For ``makespan``, convert the stage (how far all jobs rise) to the objective in seconds."""
     if document.options.get("policy") != "makespan" or not finding.objective:
         return finding
     shortest = shortest_makespan(instance)

@@ -1,4 +1,4 @@
-"""The answer of an allocation, and the sums of its shares: throughput, time, GPUs held; whether that is feasible."""
+"""The answer of an allocation, the sums of its shares (throughput, time, GPUs held), and checks of feasibility."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowlex.validation.certificates.allocation_bounds import Data, Floats
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.verifier_interface import Strict
 
-#: Accepted relative to 1 + the size of the numbers compared.
+#: Accepted difference, relative to 1 + the size of the numbers compared.
 TOLERANCE = 1e-6
 
 
@@ -24,7 +24,7 @@ class Share(Strict):
 
 
 class AllocationAnswer(Strict):
-    """Who runs where, and what it brings to every job."""
+    """Who runs where, and the throughput of every job."""
 
     shares: list[Share]
     steps_per_s: dict[str, float]
@@ -32,7 +32,7 @@ class AllocationAnswer(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """What an answer's shares add up to: (n,) throughput and time, (J,) and per limit GPUs held; what is wrong."""
+    """Sums of an answer's shares: (n,) throughput and time; GPUs held by (J,) type and by limit; invalid shares."""
 
     throughput: Floats
     time: Floats
@@ -66,7 +66,7 @@ def used(data: Data, shares: list[Share]) -> Use:
 
 
 def _speeds(data: Data, jobs: list[int], j: int) -> tuple[float, ...] | None:
-    """Speeds of jobs that run together; None where the instance knows no such thing."""
+    """Speeds of one job, or of two that share GPUs; None if they cannot run there."""
     if j < 0 or not 1 <= len(jobs) <= 2 or min(jobs) < 0:
         return None
     if len(jobs) == 1:

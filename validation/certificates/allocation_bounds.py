@@ -1,4 +1,4 @@
-"""An allocation's instance read once more, and bounds on what any allocation brings, from prices.
+"""Read an allocation's instance independently, and bound the gains of all allocations by prices.
 
 Nothing here is shared with the models; see `flowlex.validation.certificates.allocation` for the argument.
 """
@@ -19,7 +19,7 @@ from flowlex.validation.certificates.verifier_interface import Strict
 
 __all__ = ["Data", "Floats", "PricedStep", "Prices", "most_gain", "priced"]
 
-#: Pairs of jobs that are looked at together.
+#: Number of job pairs in one array.
 _CHUNK = 2**19
 
 Row = Literal["time", "gpus", "most", "least", "deadline", "level"]
@@ -35,7 +35,7 @@ class PricedStep(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """The instance read once more, not through its array view: speeds of jobs and of pairs, limits, deadlines."""
+    """Data read from the instance, not from its array view: speeds of jobs and of pairs, limits, deadlines."""
 
     instance: AllocationInstance
     options: Mapping[str, Any]
@@ -80,7 +80,7 @@ class Data:
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.int64], Floats]:
-        """(P, 3) job types and GPU type, (P, 2) both speeds, in the order of the first; what may share."""
+        """The sorted pairs that may share GPUs: (P, 3) two job types and GPU type, (P, 2) both speeds."""
         position = {kind.name: k for k, kind in enumerate(self.instance.job_types)}
         if not self.options.get("sharing", True):
             return np.zeros((0, 3), np.int64), np.zeros((0, 2))
@@ -108,7 +108,7 @@ class Data:
         return np.asarray(self._number(*self.pairs[0].T))
 
     def together(self, a: int, b: int, j: int) -> tuple[float, float] | None:
-        """Speeds of a job of type a and one of type b that share GPUs; None where they may not."""
+        """Speeds of a job of type a and one of type b that share GPUs; None if they may not."""
         for one, other, turned in ((a, b, False), (b, a, True)):
             at = int(np.searchsorted(self._numbers, self._number(one, other, j)))
             if at < len(self._numbers) and self._numbers[at] == self._number(one, other, j):
@@ -122,7 +122,7 @@ class Data:
 
     @cached_property
     def owed(self) -> Floats:
-        """(n,) steps/s that the deadlines need, 0 where none is kept."""
+        """(n,) steps/s that the deadlines require; 0 without a deadline."""
         kept = self.options.get("deadlines")
         if kept is None:
             kept = self.options["policy"] in ("max_throughput", "min_cost")
@@ -130,7 +130,7 @@ class Data:
         return np.array([j.steps_left / j.deadline_s if kept and j.deadline_s and j.steps_left else 0.0 for j in jobs])
 
     def counts(self, limit: Limit) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """(n,) jobs and (J,) types that a limit speaks of."""
+        """(n,) jobs and (J,) GPU types to which a limit applies."""
         jobs = [limit.job in (None, job.name) and limit.entity in (None, job.entity) for job in self.instance.jobs]
         return np.array(jobs), np.array([limit.gpu_type in (None, name) for name in self.gpu])
 
@@ -171,10 +171,10 @@ def priced(data: Data, step: PricedStep) -> Prices:
 def most_gain(
     data: Data, prices: Prices, *, speed: Floats | None = None, time: Floats | None = None, cost: Floats | None = None
 ) -> tuple[float, float]:
-    """Upper bound over all allocations on gains from throughput and time, less the cost of GPUs; size of its terms.
+    """Upper bound for all allocations on gains from throughput and time minus GPU costs, and the size of its terms.
 
-    ``speed``, ``time``: (n,) what a job gains by a step/s, and by running all the time; nothing by default. ``cost``:
-    (J,) what a GPU costs; nothing by default.
+    ``speed``, ``time``: (n,) gain of each job per step/s, and for running all the time; 0 by default. ``cost``: (J,)
+    cost of a GPU; 0 by default.
     """
     nothing = np.zeros(len(data.job))
     pull = (nothing if speed is None else speed) + prices.deadline  # what a step/s of the job earns
@@ -203,7 +203,7 @@ def _raise_for_pairs(
     for one, two, pair in _members(data):
         (a, b, j), (fast, other) = data.pairs[0][pair].T, data.pairs[1][pair].T
         due = charge[j]
-        for members, on, price in shared:  # a pair holds its GPUs once, whoever of both a limit counts
+        for members, on, price in shared:  # a pair holds its GPUs once, even if a limit counts both
             due = due + price * on[j] * (members[one] | members[two])
         over = pull[one] * fast + flat[one] + pull[two] * other + flat[two] - data.scale[one] * due
         over -= own[one] + own[two]
@@ -212,7 +212,7 @@ def _raise_for_pairs(
 
 
 def _members(data: Data) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-    """Every two jobs that may share, and which of the pairs of job types they are, some at a time."""
+    """Yield, in chunks, the first and second job of pairs that may share GPUs, and their numbers in ``data.pairs``."""
     key = data.pairs[0]
     order, size = np.argsort(data.kind, kind="stable"), np.bincount(data.kind, minlength=len(data.instance.job_types))
     begin, count = np.cumsum(size) - size, size[key[:, 0]] * size[key[:, 1]]

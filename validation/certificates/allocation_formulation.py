@@ -12,13 +12,13 @@ from flowlex.instances.allocation import AllocationInstance, JobType, Limit
 from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 
-#: Answers are kept to this, relative to the size of their numbers.
+#: Tolerance of rows, relative to the size of their numbers.
 _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What may run: one job or two (positions in the instance), where, steps/s of each, and GPUs used."""
+    """One job or two that may run: positions in the instance, GPU type, steps/s of each, and GPUs used."""
 
     jobs: tuple[int, ...]
     gpu_type: str
@@ -68,7 +68,7 @@ def state_allocation(instance: AllocationInstance, options: Mapping[str, Any]) -
 
 
 def _runs(instance: AllocationInstance, *, sharing: bool) -> list[_Run]:
-    """All that may run."""
+    """All jobs and pairs that may run, on each GPU type."""
     kinds = {kind.name: kind for kind in instance.job_types}
     count = {t.name: t.count for t in instance.gpu_types}
     found = []
@@ -109,7 +109,7 @@ def _capacities(statement: ExactStatement, instance: AllocationInstance, runs: l
 
 
 def _counts(instance: AllocationInstance, limit: Limit, run: _Run) -> bool:
-    """Whether what runs counts against a limit."""
+    """Whether a run counts against a limit."""
     jobs = [instance.jobs[m] for m in run.jobs]
     meant = any(limit.job in (None, job.name) and limit.entity in (None, job.entity) for job in jobs)
     return meant and limit.gpu_type in (None, run.gpu_type)
@@ -153,7 +153,7 @@ def _rise(
     *,
     aware: bool,
 ) -> None:
-    """How far all jobs rise: the gain of each by what a step/s earns, or by time, and the pace of each."""
+    """Maximise ``rise``: each job's gain (from steps/s or from time) is at least its pace times ``rise``."""
     kinds: dict[str, JobType] = {kind.name: kind for kind in instance.job_types}
     total = sum(t.count for t in instance.gpu_types)
     fits = _speeds(instance)

@@ -1,6 +1,6 @@
-"""Rounds judged from the instance: every round fits, and after each, every job has run what it is owed, but a lag.
+"""Verify rounds from the instance: every round fits, and after each, every job has what it is owed up to its lag.
 
-Counts deliveries from the rounds alone; how the rounds were found, and why the lag holds, does not enter.
+Deliveries are counted from the rounds alone, whatever method found the rounds and their lag.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flowlex.validation.certificates.allocation_bounds import Data, Floats
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.certificates.verifier_interface import SolutionError, Strict
 
-#: Most seconds per second of a round by which rounds may drift from what is owed: what a solver's tolerance leaves.
+#: Largest drift from what is owed, per second of a round; it allows for a solver's tolerance.
 DRIFT = 1e-6
 
 
@@ -29,7 +29,7 @@ class Running(Strict):
 
 
 class Rounds(Strict):
-    """What a schedule of rounds states (`flowlex.models.allocation.shares_to_rounds.RoundSchedule.to_dict`)."""
+    """The document of a schedule of rounds (`flowlex.models.allocation.shares_to_rounds.RoundSchedule.to_dict`)."""
 
     seconds: float = Field(gt=0, allow_inf_nan=False)
     part: float = Field(gt=0, le=1)
@@ -41,7 +41,7 @@ class Rounds(Strict):
 
 
 def certify_rounds(document: Mapping[str, Any], instance: AllocationInstance) -> Certificate:
-    """Count again what the rounds deliver.
+    """Recount what the rounds deliver.
 
     Raises `SolutionError`: the document does not hold rounds.
     """
@@ -70,7 +70,7 @@ def _known(data: Data, jobs: list[str], gpu: str) -> bool:
 
 
 def _misfit(data: Data, number: int, running: list[Running]) -> str:
-    """What is wrong with a configuration; empty when it fits."""
+    """Why a configuration does not fit; empty when it does."""
     held, seen = np.zeros(len(data.gpu)), set[str]()
     for run in running:
         where = f"configuration {number}: {'+'.join(run.jobs)} on {run.gpu_type}"[:100]
@@ -90,7 +90,7 @@ def _misfit(data: Data, number: int, running: list[Running]) -> str:
 
 
 def _behind(data: Data, stated: Rounds) -> Check:
-    """Whether after every round each job has on each type what it is owed, but its lag."""
+    """Check that after every round each job has, on each GPU type, what it is owed up to its lag."""
     n, types = len(data.job), len(data.gpu)
     owed = np.zeros((n, types))
     for share in stated.shares:

@@ -1,4 +1,4 @@
-"""Certificates: named checks recomputed from data, that anybody can read and repeat."""
+"""Certificates: named checks that are recomputed from data, and that anybody can read and repeat."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Literal, TypeAlias
 
 #: What is certified. ``bounded``: feasible, with a bound; the check of the bound says whether it is proven or quoted.
 Claim: TypeAlias = Literal["optimal", "bounded", "feasible", "infeasible", "unbounded"]
-#: ``recomputed`` from the data, or ``quoted`` from the solver: believed, not proven.
+#: ``recomputed`` from the data, or ``quoted`` from the solver without proof.
 How: TypeAlias = Literal["recomputed", "quoted"]
 #: Of a statement: ``proven`` from the data, only ``quoted`` from the solver, or ``refused`` because it is false.
 Verdict: TypeAlias = Literal["proven", "quoted", "refused"]
 
 
 class CertificateError(AssertionError):
-    """An answer does not stand up to its own data. Please report it with the instance."""
+    """An answer contradicts its own data. Please report it with the instance."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Check:
     detail
         The offender when it fails, the figures when it holds.
     how
-        Whether it was recomputed from the data, or is what the solver says. A quoted check supports no ``optimal``.
+        ``recomputed`` from the data, or ``quoted`` from the solver. A quoted check cannot support ``optimal``.
     """
 
     name: str
@@ -58,16 +58,16 @@ class Finding:
     Attributes
     ----------
     claim
-        What the checks support, if all hold.
+        The claim that the checks support, if all hold.
     objective, bound
-        Recomputed; None where the document may state none. The bound is one that the checks prove or quote.
+        Recomputed; None if the document must state none. The checks prove or quote the bound.
     stages, metrics
         Recomputed figures by name.
     unjudged, words
-        Metrics that the answer does not decide, such as how it was found: numbers of at least 0, and texts. All others
-        must be recomputed.
+        Metrics that the answer does not determine, such as how it was found: numbers of at least 0, and texts. All
+        others must be recomputed.
     tolerance, gap
-        Relative difference accepted of figures, 0 where all is exact; the gap where the problem has its own measure.
+        Accepted relative difference of figures, 0 if all are exact; the gap, if the problem has its own measure.
     """
 
     claim: Claim
@@ -130,7 +130,7 @@ class Certificate:
         Parameters
         ----------
         checks
-            Appended to those that there are; claim and tolerance stay.
+            Appended to the existing ones; claim and tolerance stay.
 
         Raises
         ------

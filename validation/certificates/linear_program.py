@@ -71,7 +71,7 @@ def _primal(
 
 
 def _contradiction(arrays: LinearProgramArrays, farkas: Floats) -> Check:
-    """For all values within the column bounds ``y'Ax`` is less than the rows require, in exact rationals."""
+    """Check in exact rationals that within the column bounds ``y'Ax`` is less than the rows require."""
     name = "the rows contradict the bounds of the columns"
     if np.shape(farkas) != arrays.row_lower.shape or not np.isfinite(farkas).all():
         return Check(name, False, detail=f"{len(arrays.row_lower)} finite multipliers expected")
@@ -97,7 +97,7 @@ def _contradiction(arrays: LinearProgramArrays, farkas: Floats) -> Check:
 def _endless(
     program: LinearProgram, arrays: LinearProgramArrays, found: Unboundedness, tolerance: float
 ) -> list[Check]:
-    """From a feasible point the ray stays feasible, and the objective improves along it."""
+    """Check that the ray stays feasible from a feasible point, and that the objective improves along it."""
     point, ray = (np.asarray(part, float) for part in (found.point, found.ray))
     if point.shape != arrays.cost.shape or ray.shape != arrays.cost.shape:
         return [Check("a point and a ray, one number per column", False)]
@@ -150,7 +150,7 @@ def _differs(array: Floats | None, count: int) -> bool:
 
 
 def _stated(program: LinearProgram, arrays: LinearProgramArrays, outcome: Outcome, tolerance: float) -> list[Check]:
-    """The statements of an outcome beside its values and duals."""
+    """Check the statements of an outcome beside its values and duals."""
     checks = []
     assert outcome.duals is not None and outcome.objective is not None
     if outcome.bound is not None:
@@ -186,7 +186,7 @@ def _dual(
 
 
 def _side(price: Floats, lower: Floats, upper: Floats) -> float:
-    """Sum of price times the side it pushes against; prices against infinite sides are judged elsewhere."""
+    """Sum of prices times their binding sides; prices against infinite sides are checked elsewhere."""
     side = np.where(price > 0, lower, upper)
     used = (price != 0) & np.isfinite(side)
     return float(price[used] @ side[used])

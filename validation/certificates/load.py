@@ -1,7 +1,7 @@
 """Solution files of load partition, judged from the instance in exact arithmetic.
 
 Capacities, targets (largest remainders) or the least makespan, loads and moves are recomputed. A dual value per node
-proves that no moves cost less: see `_cheapest`.
+proves that no moves cost less: see `_bound`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flowlex.validation.certificates.load_formulation import capacity_of, quotas
 from flowlex.validation.certificates.problem_options import LoadOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Numeric, Strict, Verifier
 
-#: Relative difference of stated duals, which floating point explains.
+#: Relative difference of stated duals that floating point explains.
 _ROUNDING = 1e-9
 
 
@@ -52,14 +52,14 @@ class LoadProof(Strict):
 
 
 def _earlier(capacity: Sequence[Fraction], after: list[int]) -> tuple[Fraction, int]:
-    """The time at which the last node ends, and how many items all nodes together end strictly before it."""
+    """The time at which the last node ends, and the number of items that all nodes can finish strictly before it."""
     finish = max((n / c for n, c in zip(after, capacity, strict=True) if c), default=Fraction(0))
     return finish, sum(max(0, -(-(c * finish).numerator // (c * finish).denominator) - 1) for c in capacity)
 
 
 @dataclass(frozen=True, eq=False)
 class _Moves:
-    """What moving costs: (N, N) integers, so many to the second; and (B, N) where the items of a block lie."""
+    """Costs of moves, (N, N) integers in units of ``1 / per_s`` seconds; (B, N) nodes that hold each block."""
 
     cost: NDArray[np.int64]
     per_s: int
@@ -69,7 +69,7 @@ class _Moves:
     def of(
         cls, instance: LoadPartitionInstance, place: dict[str, int], level: str, prices: Sequence[Fraction]
     ) -> _Moves:
-        """In a unit that divides the prices, too."""
+        """Costs of moves in a unit that divides the prices, too."""
         usual, links = rational(instance.seconds_per_item), [rational(link.seconds_per_item) for link in instance.links]
         per_s = math.lcm(*(x.denominator for x in (usual, *links, *prices)))
         each = wide(whole([int(usual * per_s), *(int(seconds * per_s) for seconds in links)]))
@@ -81,7 +81,7 @@ class _Moves:
         return cls(cost, per_s, holds)
 
     def needed(self, share: dict[tuple[int, int], int]) -> Counter[tuple[int, int]]:
-        """Moves that shares need: what is processed where it does not lie comes from the first cheapest holder."""
+        """Moves that shares need: items that a node does not hold come from the first cheapest holder."""
         needed = Counter[tuple[int, int]]()
         block, holder = np.nonzero(self.holds)
         first = np.searchsorted(block, np.arange(len(self.holds) + 1))
@@ -173,7 +173,7 @@ def _finishes(instance: LoadPartitionInstance, evaluation: str, after: list[int]
 def _limits(
     instance: LoadPartitionInstance, evaluation: str, after: list[int], makespan: bool
 ) -> tuple[list[int], list[Check]]:
-    """Items that each node must process, or may within the least makespan; and whether it does."""
+    """Items that each node must process, or may process within the least makespan; and checks of that."""
     capacity, total = [capacity_of(node, evaluation) for node in instance.nodes], sum(b.items for b in instance.blocks)
     checks = []
     limit = [] if makespan else quotas(capacity, total)
@@ -216,14 +216,14 @@ def _bound(
     place: dict[str, int],
     excess: NDArray[np.bool_] | None,
 ) -> tuple[int, str]:
-    """Whatever the prices p: moving costs at least ``sum over items of min (cost + p) - sum limit p``; what is amiss.
+    """Lower bound on moving costs by prices p, ``sum over items of min (cost + p) - sum limit p``; what is wrong.
 
     With ``excess`` nodes above their target only send and the others only receive.
     """
     if prices.keys() - place.keys():
         return 0, f"{min(prices.keys() - place.keys())!r} is no node"
     price = wide(whole(int(prices.get(node, Fraction(0)) * moves.per_s) for node in place))
-    # Loads that may fall short of their limit have no price below zero; targets are met, at any price.
+    # If loads may fall short of their limits, prices must not be negative; exact targets allow any sign.
     exact_loads = sum(limit) == sum(block.items for block in instance.blocks)
     if not exact_loads and (price < 0).any():
         return 0, "a price below zero"
@@ -250,8 +250,8 @@ def _duals(
 ) -> Check:
     """Stated prices of blocks (a), holders (h) and nodes (q) are dual feasible and prove the cost, in floating point.
 
-    An item that lies on h costs a <= h, goes to i for h <= cost + q_i, and a node takes t items for t q. Where loads
-    may fall short of their limits, prices count above that of the last item, whatever that is.
+    Feasible means a <= h for every holder of a block, and h <= cost + q_i for a move to node i; a node takes t items
+    for t q. If loads may fall short of their limits, node prices count only above an item's price level e (the best e).
     """
     names = [node.name for node in instance.nodes]
     if stated.keys() != {"group", "holder", "node"} or any(stated[k].keys() != set(names) for k in ("holder", "node")):

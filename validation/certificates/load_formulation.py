@@ -82,7 +82,7 @@ def state_load(instance: LoadPartitionInstance, options: Mapping[str, Any]) -> E
 def _makespan(
     statement: ExactStatement, on_node: Mapping[str, dict[int, int]], capacity: Sequence[Fraction], total: int
 ) -> None:
-    """The finish times from the least one up, what nodes can end by each, and the number of those passed."""
+    """Add ``late`` for the finish times above the least, rows of what nodes finish by each, and the objective."""
     every = sorted({Fraction(n) / c for c in capacity if c for n in range(total + 1)})
     low, high = 0, len(every) - 1
     while low < high:  # the first time by which the nodes together can end all items

@@ -39,7 +39,7 @@ class GpuOptions(Strict):
 
 
 class LoadOptions(Strict):
-    """Load partition; a capacity may also be the name of somebody's own function."""
+    """Load partition; a capacity may also be the name of a user's own function."""
 
     capacity: str = "configuration"
     objective: Literal["targets", "makespan"] = "targets"

@@ -1,4 +1,4 @@
-"""The processor seconds that proofs may take. Checks that do not fit in are quoted, and say so."""
+"""The processor seconds that proofs may take. Checks that do not fit in are quoted and marked so."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 from flowlex.formulations.processor_time import processor_seconds
 from flowlex.validation.certificates.certificate import Check
 
-#: Share of a time limit that the certificate may always take, even where solving took all of it.
+#: Share of a time limit that the certificate may always take, even if solving took all of it.
 _LEAST_SHARE = 0.1
 
 

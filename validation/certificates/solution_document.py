@@ -34,7 +34,7 @@ class Strict(BaseModel):
 
 
 class StatedCheck(Strict):
-    """A check as a file states it; its name, size and detail are words for people."""
+    """A check as a file states it; its name, size and detail are only for readers."""
 
     name: str
     ok: Literal[True]
@@ -85,7 +85,7 @@ class Document(Strict):
     stages: dict[str, Numeric]
     """Value of each stage by name, where the problem has stages."""
     message: str
-    """What the solver says."""
+    """Message of the solver."""
     metrics: dict[str, Any]
     """Figures of the answer, with units in their names."""
     answer: dict[str, Any]
@@ -95,7 +95,7 @@ class Document(Strict):
     proof: dict[str, Any]
     """What the claim needs beyond the answer."""
     changes: dict[str, Any] | None = None
-    """Changes of the model (see `flowlex.instances.model_changes`); absent where there are none."""
+    """Changes of the model (see `flowlex.instances.model_changes`); absent without changes."""
     values: dict[str, dict[str, Numeric]] | None = None
     """Of a changed model: the values that are not 0, by variable and label."""
     certificate: Stated | None

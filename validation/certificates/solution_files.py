@@ -57,7 +57,7 @@ def verify(
     Raises
     ------
     InstanceError
-        A file cannot be read, or ``instance`` is none.
+        A file cannot be read, or ``instance`` is not an instance.
     SolutionError
         ``solution`` is no solution, or of a version or kind that has no verifier; names the file.
 

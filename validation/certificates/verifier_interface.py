@@ -67,14 +67,14 @@ _OWN: dict[str, str] = {
     "min-cost-flow": "flowlex.validation.certificates.flow_network:VERIFIER",
     "pod-placement": "flowlex.validation.certificates.pods:VERIFIER",
 }
-#: The claims that make a status true. An optimum of which less is shown is quoted.
+#: The claims that support each status. An optimum with a weaker claim is quoted.
 _TRUE: Mapping[str, tuple[Claim, ...]] = {
     "optimal": ("optimal",),
     "feasible": ("optimal", "bounded", "feasible"),
     "infeasible": ("infeasible",),
     "unbounded": ("unbounded",),
 }
-#: What a certificate may be stated to claim where more is shown.
+#: Weaker claims that a stated certificate may make if more is shown.
 _WEAKER: Mapping[str, tuple[Claim, ...]] = {
     "optimal": ("optimal", "bounded", "feasible"),
     "bounded": ("bounded", "feasible"),
@@ -85,7 +85,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Claimed:
-    """What a verifier is given: document, answer and proof as its types, instance, time budget, own goals."""
+    """Input of a verifier: document, answer and proof as its types, instance, time budget, own goals."""
 
     document: Document
     answer: Any
@@ -104,23 +104,23 @@ class Verifier:
     kind
         Kind of instance.
     answer, proof
-        What ``answer`` and ``proof`` of the document hold.
+        Classes of ``answer`` and ``proof`` of the document.
     judge
-        Recomputes the answer from the instance and judges its proof. What it raises refuses the document.
+        Recomputes the answer from the instance and judges its proof. An exception refuses the document.
     duals
         Whether the certificate of a solve judges duals too; those that a file states are always given to ``judge``.
     solvable
-        Whether every instance has an optimum: then no document may say that there is none.
+        Whether every instance has an optimum: then no document may claim that there is none.
     options
-        What ``options`` of the document hold; None: whatever the model says.
+        Class of ``options`` of the document; None: any content.
     state
         States the problem of an instance and options, to judge answers of changed models; None: they are not judged.
     changed
         Judges answers of changed models that are given like those of unchanged ones, without values of variables.
     grouped
-        Judges answers of changed models in another way where it can; the others are judged by ``state``.
+        Judges answers of changed models in another way, or returns None; then they are judged by ``state``.
     measure
-        Gives a changed model's finding the objective of the unchanged one, where that is not its main stage's value.
+        Converts the finding of a changed model to the unchanged objective, if that is not its main stage's value.
     """
 
     kind: str
@@ -165,7 +165,7 @@ def verifier_for(kind: str) -> Verifier | None:
 
 
 def require_solution(document: object) -> None:
-    """Raise `SolutionError` where a file holds something else than a solution of this version, an instance say."""
+    """Raise `SolutionError` unless a file holds a solution of this version (and not, for example, an instance)."""
     if not isinstance(document, dict):
         raise SolutionError("not a solution file: an object with kind, version, answer and proof is expected")
     kind = document.get("kind")
@@ -201,14 +201,14 @@ def verify(
     instance
         The instance that it is said to solve.
     budget
-        Processor seconds that proofs may take; unlimited by default. What is left then is quoted.
+        Processor seconds that proofs may take; unlimited by default. After that, claims are quoted.
     goals
         Your own goals of flow scheduling, from `flowlex.models.flow.goals.own_goals.ask`; missing ones are quoted.
 
     Returns
     -------
     Certificate
-        ``ok`` when the document is true; its claim is what was proven. A failed check says why it is refused.
+        ``ok`` if the document is true; its claim is what was proven. A failed check states why it is refused.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def _judged(checks: tuple[Check, ...], read: Document, judge: Callable[[], Findi
 
 
 def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Budget) -> Finding:
-    """The judgement of a changed model's answer."""
+    """Judge the answer of a changed model."""
     if verifier.state is None:
         raise SolutionError(f"answers of changed models of kind {instance.kind!r} cannot be judged")
     try:
@@ -289,7 +289,7 @@ def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Bud
 
 
 def _bindings(document: Document, finding: Finding) -> Iterator[Check]:
-    """What the document states beside answer and proof, against what was recomputed."""
+    """Compare what the document states beside answer and proof with what was recomputed."""
     true = finding.claim in _TRUE.get(document.status, ())
     word = any(check.how == "quoted" for check in finding.checks)
     claims = {"optimal": word or not document.proof, "infeasible": word}
@@ -375,7 +375,7 @@ def _same(stated: object, found: float | int | Fraction | str) -> bool:
 
 
 def _senseless(stated: object, *, text: bool) -> str:
-    """What a metric that nothing recomputes cannot be; empty where it makes sense."""
+    """Why a metric that is not recomputed is invalid; empty if it is valid."""
     if text:
         return "" if isinstance(stated, str) else "a text"
     if isinstance(stated, bool) or not isinstance(stated, (int, float)):

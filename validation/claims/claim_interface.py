@@ -1,4 +1,4 @@
-"""What a claim is, and what checking it gives."""
+"""A claim, and the result of checking it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Outcome(StrEnum):
-    """How a claim fared."""
+    """Result of checking a claim."""
 
     HOLDS = "holds"
     FAILS = "fails"

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-#: The rule needs so many slots; with fewer it decides nothing.
+#: Least number of slots for which the rule decides.
 LEAST_SLOTS = 3
 
 Flow = Sequence[int]
@@ -51,7 +51,7 @@ Row = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class JitRule:
-    """What the theorem says of a set of transfers."""
+    """Result of the theorem for a set of transfers."""
 
     tu: bool  # whether the matrix is totally unimodular
     reason: str  # in words

@@ -28,7 +28,7 @@ def lemma_3_verdict() -> Verdict:
 
 
 def flow_sets(count: int) -> Iterator[Flows]:
-    """All sets of so many transfers, up to the numbering of machines (some more than once).
+    """All sets of ``count`` transfers, up to the numbering of machines (some more than once).
 
     Machines are numbered in the order in which the sorted transfers first use them.
     """

@@ -1,7 +1,7 @@
 """Claim: JIT's Lemma 2, that g(delta) = sum |delta|^(delta_u) orders as the sorted vectors do.
 
-It is checked in exact integers on all pairs of small vectors. Lemma 1 (g is convex) is arithmetic that cannot come out
-otherwise, so it is no claim here.
+It is checked in exact integers on all pairs of small vectors. Lemma 1 (g is convex) follows by arithmetic, so it is not
+checked here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 
 
 def disorder(entries: int, largest: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Two vectors of so many entries in 0..largest that g orders otherwise than lexicographic order does, or None."""
+    """Two vectors of ``entries`` entries in 0..largest whose order by g is not the lexicographic one, or None."""
     vectors = [tuple(sorted(v, reverse=True)) for v in combinations_with_replacement(range(largest + 1), entries)]
     for p in vectors:
         for q in vectors:

@@ -1,7 +1,7 @@
-"""Claim: Sirius' weight w_priority = sum w_i omega makes priorities strict. Refuted by a search of our own.
+"""Claim: Sirius' weight w_priority = sum w_i omega makes priorities strict. Our search refutes it.
 
-The search knows no model of ours: random tables of costs are solved as assignment problems by SciPy, once with the
-paper's weight, once with one so large that it must be strict.
+The search uses none of our models: SciPy solves random tables of costs as assignment problems, once with the paper's
+weight, and once with a weight that is large enough to be strict.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 
 OMEGA = 10
-#: Dearer than everything else together.
+#: Exceeds all other costs together.
 NEVER = 10**6
 
 

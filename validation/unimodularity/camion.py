@@ -78,8 +78,8 @@ def camion(
 def hole_through(matrix: sp.csc_array, column: int, clock: Clock | None = None) -> Hole | None:
     """Look for a violating hole whose last column is ``column`` among the columns up to it, in linear time.
 
-    If the columns before it are totally unimodular and the support of all of them is that of a totally
-    unimodular matrix, then None means that they are with it, too.
+    If the columns before it are totally unimodular and the support of all these columns is that of a totally
+    unimodular matrix, then None means that all of them together are totally unimodular.
     """
     order = np.arange(column + 1)
     status, rows, columns = _pass(matrix[:, : column + 1], order, column, 2**62, clock)

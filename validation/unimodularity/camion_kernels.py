@@ -1,7 +1,7 @@
 """Loops of `camion`: a search for chordless cycles whose entries sum to 2 mod 4."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types; annotations would help neither numba nor a reader.
 from __future__ import annotations
 
 import numpy as np

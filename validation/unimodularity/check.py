@@ -61,12 +61,12 @@ def check(
     orders
         Random orders of Camion's signing.
     seed
-        Of everything random; the same seed gives the same verdict (times apart).
+        Seed of all random choices; the same seed gives the same verdict (except times).
     network_part
         With programs that are not proven totally unimodular: find the rows without which they are a network
         (`Verdict.network`), however large the program. False: only up to 5000 nonzeros, where that takes no time.
     progress
-        Called with a line about what is being tried, every second after the second.
+        Called with a line about the current step, once a second after two seconds.
 
     Raises
     ------
@@ -98,7 +98,7 @@ class _Check:
         self.steps: list[Step] = []
 
     def verdict(self, start: float) -> Verdict:
-        """Put the answers together."""
+        """Combine the answers into a verdict."""
         answer, certificate, witness = self.answer(self.named)
         scaled = None
         divisors = divisors_of(self.named.matrix) if answer is Answer.NOT_TU else {}

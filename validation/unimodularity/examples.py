@@ -109,7 +109,7 @@ def bordered_network(rows: int, columns: int, *, seed: int = 0) -> sp.csc_array:
 
 
 def star(legs: int, length: int, columns: int, *, seed: int = 0) -> sp.csc_array:
-    """Network matrix of a hub with legs of so many arcs: hard for methods that split at rows."""
+    """Network matrix of a hub with ``legs`` legs of ``length`` arcs: hard for methods that split at rows."""
     generator = np.random.default_rng(seed)
     rows = legs * length
     parent = np.where(np.arange(rows) % length == 0, 0, np.arange(rows))
@@ -118,7 +118,7 @@ def star(legs: int, length: int, columns: int, *, seed: int = 0) -> sp.csc_array
 
 
 def graphic_and_cographic(rows: int, columns: int, *, seed: int = 0) -> sp.csc_array:
-    """3-sum of a network matrix (rows x columns) and the transpose of one, neither of both itself.
+    """3-sum of a network matrix (rows x columns) and the transpose of one; itself neither of these.
 
     The result has about 2 rows x 2 columns; the second operand's first row is drawn until it fits.
     """

@@ -1,7 +1,7 @@
 """What a verdict means for the program: computed from proven answers and the program's data, never read from a file.
 
-Total unimodularity speaks of vertices. So every sentence here asks: is the property proven, has the polyhedron
-vertices, are the program's own sides and bounds integral, and is some optimum a vertex (is the objective linear).
+Total unimodularity concerns vertices. So every conclusion checks whether the property is proven, the polyhedron has
+vertices, the program's own sides and bounds are integral, and some optimum is a vertex (the objective is linear).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def conclude(
     line: Line | None = None,
     steps: Iterable[Step] = (),
 ) -> str:
-    """Say what follows for this program.
+    """Return what follows for this program, in words.
 
     ``named``: the matrix with what is known of its program.
     ``answer``: of the matrix as given.

@@ -1,4 +1,4 @@
-"""Whatever holds a constraint matrix, brought to the canonical form of `named_matrix`.
+"""Convert every object that holds a constraint matrix to the canonical form of `named_matrix`.
 
 Each kind of object is recognised by its attributes, so that pandas, PuLP, networkx and highspy are imported only by
 those who use them.
@@ -27,7 +27,7 @@ from flowlex.validation.unimodularity.named_matrix import (
 
 
 def matrix_of(source: Any) -> NamedMatrix:
-    """Bring ``source`` to the canonical form.
+    """Convert ``source`` to the canonical form.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def matrix_of(source: Any) -> NamedMatrix:
 
 
 def constraints_of(source: Any) -> NamedMatrix:
-    """Bring a program to its constraints: free rows are left out, and fixed columns become constants.
+    """Reduce a program to its constraints: free rows are left out, and fixed columns become constants.
 
     A row without a finite side restricts nothing, and a column with equal bounds is a number. A column that is declared
     integer and fixed at a fraction stays: no point meets both. Errors are those of `matrix_of`.
@@ -95,7 +95,7 @@ def constraints_of(source: Any) -> NamedMatrix:
 
 
 def _constants(by_row: Any, fixed: Any, value: Any) -> dict[int, Any]:
-    """What the fixed columns add to each row, where it is not 0."""
+    """Amounts other than 0 that the fixed columns add to each row."""
     found: dict[int, Any] = {}
     entries = by_row[:, np.flatnonzero(fixed)].tocoo()
     values = value[fixed]
@@ -118,8 +118,8 @@ def _of_pulp(problem: Any) -> NamedMatrix:
 def read_matrix(path: str | Path) -> NamedMatrix:
     """Read the constraint matrix of a file: a model, a matrix, a network or an instance.
 
-    What a reader would silently mend (HiGHS drops NaN coefficients, unknown rows and tiny values) is an error here: a
-    proof about another matrix than the one in the file is worth nothing.
+    What a reader would silently repair (HiGHS drops NaN coefficients, unknown rows and tiny values) is an error here,
+    so that a proof is about the matrix in the file.
 
     ``path``: see `FORMATS`; the kind follows from the name's ending, and by the content for everything else.
     Raises `InstanceError`: the file cannot be read or holds no matrix; names file, place and reason.
@@ -150,13 +150,13 @@ def _of_file(path: Path) -> NamedMatrix:
 
 
 def _of_instance(instance: Any) -> NamedMatrix:
-    """The matrix of an instance is that of its model; models ask this package, so they are found when called."""
+    """The matrix of the instance's model; models import this package, so they are imported when called."""
     model_for = EntryPoint("model_for", "flowlex.models.registry:model_for", "flowlex.models").load()
     return matrix_of(model_for(instance).formulation)
 
 
 def _of_highs(model: Any) -> NamedMatrix:
-    """Of a solver with its model, or of a model (``HighsModel``, ``HighsLp``) alone."""
+    """The matrix of a solver with its model, or of a model (``HighsModel``, ``HighsLp``) alone."""
     import highspy
 
     from flowlex.validation.unimodularity.model_files import model_matrix

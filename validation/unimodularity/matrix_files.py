@@ -29,7 +29,7 @@ MOST_LINES = 2**31 - 1
 
 
 def parse_matrix(data: bytes, name: str) -> sp.csc_array | None:
-    """The matrix in a file of SciPy, Matrix Market or CMR; None where the content is of no such kind.
+    """The matrix in a file of SciPy, Matrix Market or CMR; None if the content is of no such kind.
 
     Raises `InstanceError`: the file begins like one of these and is not; names the place and the reason.
     """
@@ -46,7 +46,7 @@ def parse_matrix(data: bytes, name: str) -> sp.csc_array | None:
 
 
 def read_proof(path: Path, parse: Callable[[str], Proof], what: str) -> Proof:
-    """Read what a command stored; ``what`` it should be is said where it is not.
+    """Read a proof that a command stored; ``what`` was expected is named in errors.
 
     Raises `InstanceError`: the file cannot be read, or ``parse`` refuses it.
     """

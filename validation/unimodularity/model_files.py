@@ -24,7 +24,7 @@ _HARMLESS = (
 
 
 def open_model(data: bytes, kind: str) -> Any:
-    """Read a model with HiGHS, from a plain copy; what it would drop or misread in silence is an error."""
+    """Read a model with HiGHS, from a plain copy; what HiGHS would silently drop or misread is an error."""
     if b"\0" in data:
         raise InstanceError("not a text file (it holds zero bytes)")
     data = without_comments(data) if kind == "mps" else data

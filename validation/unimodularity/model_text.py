@@ -1,6 +1,6 @@
-"""Text of model files, as far as HiGHS is silent about it: words that are no numbers, and the line it stops at.
+"""Check the text of model files where HiGHS gives no message: invalid numbers, and the line where it stops.
 
-HiGHS reads the coefficient ``abc`` as 0 and ``1,5`` as 1 without a word. So numbers are checked here, in the layout
+HiGHS silently reads the coefficient ``abc`` as 0 and ``1,5`` as 1. So numbers are checked here, in the layout
 that HiGHS has chosen: free (fields between blanks) or fixed (fields at columns 25 and 50).
 """
 
@@ -17,12 +17,12 @@ _INFINITY = re.compile(rb"[+-]?inf(inity)?$", re.IGNORECASE)
 _WITH_VALUE = (b"UP", b"LO", b"FX", b"SC", b"LI", b"UI")
 #: Sections whose lines may end in a comment, and how many fields come before it.
 _FEWEST_FIELDS = {b"COLUMNS": 3, b"RHS": 2, b"RANGES": 2, b"BOUNDS": 2}
-#: Lines that may follow before a statement is complete, and readings of a file that is refused, at most.
+#: Most lines that may follow before a statement is complete, and most readings of a refused file.
 _LONGEST_STATEMENT, _MOST_READINGS = 10, 200
 
 
 def check_mps(data: bytes, *, fixed: bool) -> None:
-    """Raise `InstanceError` for a number that is none, and for a file that just stops."""
+    """Raise `InstanceError` for an invalid number, and for a truncated file."""
     section = b""
     for number, line in enumerate(data.splitlines(), 1):
         words = line.split()
@@ -40,7 +40,7 @@ def check_mps(data: bytes, *, fixed: bool) -> None:
 
 
 def without_comments(data: bytes) -> bytes:
-    """Take out of an MPS file what follows a ``$`` behind the fields of a line; HiGHS takes some of it for a row.
+    """Remove from an MPS file what follows a ``$`` behind the fields of a line; HiGHS reads some of it as a row.
 
     A file with a ``$`` in the names of its rows is left as it is, and so is a line that would have too few fields.
     """
@@ -70,7 +70,7 @@ def _values(section: bytes, line: bytes, words: list[bytes], fixed: bool) -> Ite
 
 
 def failing_line(data: bytes, readable: Callable[[bytes], bool]) -> str:
-    """Name the line of an LP file up to which ``readable`` takes it, and which it does not take any more."""
+    """Name the first line of an LP file with which ``readable`` no longer accepts it."""
     lines = data.splitlines()
     readings = 0
 

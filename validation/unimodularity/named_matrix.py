@@ -1,7 +1,7 @@
 """The matrix under test, with the names of its rows and columns and what is known of the program around it.
 
 The checker works on one canonical form: a SciPy CSC array without explicit zeros, indices sorted
-(`sources.matrix_of` brings other objects to it).
+(`matrix_adapters.matrix_of` converts other objects to it).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 
 
 class MatrixError(ValueError):
-    """Input that is no matrix to test: says where and why."""
+    """Input that is not a valid matrix; the message states where and why."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """How many free rows and fixed columns (and integer declarations of those) a program had before."""
+    """Numbers of free rows and fixed columns (and integer declarations of those) that were removed from a program."""
 
     rows: int = 0
     columns: int = 0
@@ -36,7 +36,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Program:
-    """What stands around a constraint matrix, as far as conclusions need it."""
+    """The program around a constraint matrix, as far as conclusions need it."""
 
     sides: Floats  # lower and upper sides of the rows, (2, m); infinite where there is none
     bounds: Floats  # lower and upper bounds of the columns, (2, n)
@@ -64,7 +64,7 @@ class Program:
 
 @dataclass(frozen=True)
 class NamedMatrix:
-    """A canonical matrix and how its rows and columns are called."""
+    """A canonical matrix with the names of its rows and columns."""
 
     matrix: sp.csc_array  # ``csc_array`` of ``int64`` when all entries are integers below 2**53, else ``float64``
     #: Functions giving all names (made only when a witness needs some).

@@ -20,7 +20,7 @@ class ProofError(Exception):
 
 
 class Standing(StrEnum):
-    """What a judgement says of one statement of a file.
+    """Result of judging one statement of a file.
 
     ``proven`` statements follow from the file and the matrix; ``quoted`` ones could not be proven nor refuted;
     ``reported`` ones (durations, steps) say how the answer was found and nothing about the matrix.
@@ -34,7 +34,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """One statement of a file and what became of it."""
+    """One statement of a file, and how it was judged."""
 
     statement: str
     standing: Standing
@@ -59,7 +59,7 @@ def require(holds: bool, reason: str) -> None:
 
 @contextmanager
 def malformed() -> Iterator[None]:
-    """Turn whatever odd data raises into a `ProofError`."""
+    """Turn every exception from malformed data into a `ProofError`."""
     try:
         yield
     except (KeyError, TypeError, IndexError, ValueError, OverflowError, RecursionError, AttributeError) as error:

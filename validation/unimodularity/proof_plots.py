@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Trees with more edges are not drawn beside the pattern.
 LARGEST_TREE = 80
-#: Sides up to which every entry is drawn; beyond, the picture shows densities in so many cells a side.
+#: Sides up to which every entry is drawn; beyond, the picture shows densities in this many cells a side.
 LARGEST_PATTERN, CELLS = 250, 320
 #: Names written at an axis.
 MOST_NAMES = 30
@@ -138,7 +138,7 @@ def plot_tree(certificate: Certificate, ax: Axes | None = None, named: NamedMatr
 
 
 def leaf_of(certificate: Certificate, kind: str) -> Certificate | None:
-    """The first argument of this kind that speaks of the given matrix's own rows and columns."""
+    """The first argument of this kind that refers to the given matrix's own rows and columns."""
     if certificate.kind == kind:
         return certificate
     if certificate.kind in ("two_sum", "three_sum"):

@@ -72,8 +72,8 @@ class Search:
     def _decide(self, part: Part, depth: int) -> Found | None:
         """Settle one part: easy proofs, reductions, blocks, then the harder steps.
 
-        The whole is tried as a network first: what is none is mostly refused after a few columns, what is one needs
-        no reduction.
+        The whole is tried as a network first: other matrices are mostly refused after a few columns, and a network
+        needs no reduction.
         """
         found = self._try("network", part, self.try_networks) if depth == 0 else None
         if found is not None:

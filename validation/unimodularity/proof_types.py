@@ -15,7 +15,7 @@ Number = int | Fraction
 
 
 class VerdictError(ValueError):
-    """A document that is no verdict: says where and why."""
+    """A document that is not a verdict; the message states where and why."""
 
 
 class Answer(StrEnum):
@@ -72,7 +72,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that was tried, on what, for how long, and what came of it."""
+    """One step that was tried: on what, for how long, and with what result."""
 
     name: str
     rows: int

@@ -4,7 +4,7 @@ Matrices come as CSC (``col_ptr, col_row``) and CSR (``row_ptr, row_col``) array
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types; annotations would help neither numba nor a reader.
 from __future__ import annotations
 
 import numpy as np
@@ -46,7 +46,7 @@ def _twin_of(line, rows, ptr, adj, sign, alive, degree, digest, table, keys, sta
     side = np.uint64(1) if line < rows else np.uint64(0)
     home = np.int64(((key ^ (key >> np.uint64(29))) * np.uint64(2) + side) & np.uint64(last))
     free = -1
-    for probe in range(64):  # a twin missed beyond that costs size, never truth
+    for probe in range(64):  # missing a twin beyond that is never wrong
         slot = (home + probe) & last
         there = table[slot]
         if there == -1 or (there == line and keys[slot] == key):
@@ -66,7 +66,7 @@ def _twin_of(line, rows, ptr, adj, sign, alive, degree, digest, table, keys, sta
 
 @loop
 def _leave(line, ptr, adj, sign, weight, alive, degree, digest, queue, queued, head, waiting):
-    """Take a line from the degrees and hashes of those it meets, which are looked at again; returns how many wait."""
+    """Remove a line from the degrees and hashes of the lines it meets, and queue them; return the queue's length."""
     for e in range(ptr[line], ptr[line + 1]):
         near = adj[e]
         if alive[near]:

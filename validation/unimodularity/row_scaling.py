@@ -1,4 +1,4 @@
-"""Rows divided by their content: what a matrix is once constants are taken out of its rows.
+"""Divide the rows of a matrix by their content.
 
 The content of a row is the largest rational that divides all its entries to integers: 3 for (3, -6), 1/10 for
 (0.1, 0.3). A row and its side may be divided by it without changing what the row says.
@@ -18,7 +18,7 @@ from flowlex.validation.unimodularity.named_matrix import canonical, exact
 from flowlex.validation.unimodularity.proof_checks import require
 from flowlex.validation.unimodularity.proof_types import Number
 
-#: Rows whose entries would exceed this when divided are left alone: 0.333 is a number of its own, not a third.
+#: Rows whose entries would exceed this after division stay undivided: 0.333 is not meant as a third.
 LARGEST = 2**31
 
 
@@ -57,8 +57,8 @@ def divided(matrix: sp.csc_array, divisors: Mapping[int, Number]) -> sp.csc_arra
 def unit_scaling(matrix: sp.csc_array) -> tuple[dict[int, Number], dict[int, Number]] | None:
     """Return positive factors r of rows and c of columns with ``abs(a[i, j]) == r[i] * c[j]``, where they are not 1.
 
-    None if there are no such. They are unique up to a constant for each connected part, taken so that most columns of
-    it are left alone.
+    None if there are none. They are unique up to a constant for each connected part, chosen so that most of its columns
+    have the factor 1.
     """
     if not matrix.nnz or np.all(np.abs(matrix.data) == 1):
         return {}, {}

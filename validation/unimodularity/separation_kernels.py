@@ -1,7 +1,7 @@
 """Loops of `two_and_three_sums` and `three_separations`; elements are rows 0..m-1 and columns m..m+n-1."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types; annotations would help neither numba nor a reader.
 from __future__ import annotations
 
 import numpy as np

@@ -52,7 +52,7 @@ def three_sum_parts(matrix: sp.csc_array, core: Part, clock: Clock) -> Separatio
 
 
 def find_core(matrix: sp.csc_array, clock: Clock, *, seed: int = 0) -> Part | None:
-    """A small 3-connected submatrix that is neither a network matrix nor the transpose of one; None if none is."""
+    """A small 3-connected submatrix that is neither a network matrix nor the transpose of one; None if not found."""
     generator = np.random.default_rng(seed)
     best, part = _smaller_core(whole(matrix), clock), whole(matrix)
     for _ in range(MOST_ORDERS):

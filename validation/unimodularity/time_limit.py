@@ -19,7 +19,7 @@ import numpy as np
 
 from flowlex.formulations.deferred_compilation import Loop, run
 
-#: Runs longer than this tell what they are doing, once a second.
+#: Runs longer than this report their current step once a second.
 QUIET_S = 2.0
 
 
@@ -75,7 +75,7 @@ class Clock:
             self._paused = None
 
     def run(self, function: Loop, *arguments: Any, steps: float) -> Any:
-        """Call a loop (see `loops.run`); compiling it is not counted."""
+        """Call a loop (see `deferred_compilation.run`); compiling it is not counted."""
         return run(function, *arguments, steps=steps, compiling=self.outside)
 
     def _watch(self) -> None:
@@ -89,7 +89,7 @@ class Clock:
 
 
 def _processor_clock() -> Callable[[], float]:
-    """Processor seconds of the calling thread, readable from any thread; of the whole process where there is none."""
+    """Processor seconds of the calling thread, readable from any thread; else of the whole process."""
     try:
         clock = time.pthread_getcpuclockid(threading.get_ident())
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""Unimodular though not totally: what equations and free variables make up for.
+"""Unimodularity of a program with equations and free variables, whose matrix need not be totally unimodular.
 
 Inequality rows get a slack: M = [A | I]. A vertex is given by a basis, a choice of as many columns of M as there are
 rows that holds every free variable (no bound could hold it outside). All vertices are integral for all integral
@@ -71,7 +71,7 @@ class Senses:
 
 
 def senses_of(named: NamedMatrix, matrix: sp.csc_array, clock: Clock, decide: Decide) -> Senses | None:
-    """Look for a basis of determinant beyond +-1, or prove that there is none; None when that takes too long.
+    """Find a basis of determinant beyond +-1, or prove that there is none; None if that takes too long.
 
     ``named``: gives the senses of rows and the free columns.
     ``matrix``: its matrix, integral (rows divided where that is needed).
@@ -157,7 +157,7 @@ def check_line(named: NamedMatrix, line: Line) -> None:
 def _combinations(
     matrix: sp.csc_array, kept: Any, left_out: list[int], basis: list[int]
 ) -> tuple[Combination, ...] | None:
-    """Write rows as integral combinations of those kept; None where they are none.
+    """Write rows as integral combinations of the kept ones; None if that is impossible.
 
     Solved in doubles, rounded, then compared exactly.
     """
@@ -212,7 +212,7 @@ def check_senses(named: NamedMatrix, divisors: Mapping[int, Number], senses: Sen
 
 
 def _check_redundant(matrix: sp.csc_array, equations: Any, redundant: tuple[Combination, ...]) -> Any:
-    """Raise unless the rows left out are the combinations of equations they are said to be; return those kept."""
+    """Raise unless the rows left out are the stated combinations of equations; return the kept rows."""
     left_out = [row for row, _ in redundant]
     require(len(set(left_out)) == len(left_out) and set(left_out) <= set(range(matrix.shape[0])), "no row left out")
     by_row = sp.csr_array(matrix)
@@ -227,7 +227,7 @@ def _check_redundant(matrix: sp.csc_array, equations: Any, redundant: tuple[Comb
 
 
 def extended(matrix: sp.csc_array) -> sp.csc_array:
-    """[A | I]; the slacks of equations are there for their numbers only and never used."""
+    """[A | I]; the slacks of equations only keep the numbering and are never used."""
     return sp.csc_array(sp.hstack([matrix, sp.eye_array(matrix.shape[0], dtype=np.int64)], format="csc"))
 
 

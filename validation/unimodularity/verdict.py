@@ -1,7 +1,7 @@
-"""What the checker answers: plain, frozen data with a JSON form, and a proof inside.
+"""The checker's answer: plain, frozen data with a JSON form and a proof.
 
-A `Verdict` speaks of the matrix as given: TU with a `Certificate`, not TU with a `Witness`, or undecided with
-advice. What holds after dividing rows is `Verdict.scaled`; what the senses of the rows add is `Verdict.senses`.
+A `Verdict` is about the matrix as given: TU with a `Certificate`, not TU with a `Witness`, or undecided with advice.
+`Verdict.scaled` holds for the matrix with divided rows; `Verdict.senses` takes the senses of the rows into account.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ class Verdict:
     answer
         `Answer.TU`, `Answer.NOT_TU` or `Answer.UNDECIDED`, of the matrix as given.
     shape, nonzeros, fingerprint
-        Of the matrix tested: of a program, without free rows and fixed columns.
+        Of the tested matrix; for a program, without free rows and fixed columns.
     certificate, witness
         The proof; one of them, or none when undecided.
     scaled
-        What holds after dividing rows, when that is another matrix.
+        What holds after dividing rows, if that changes the matrix.
     senses
         Whether equations and free variables make the program unimodular, when the matrix is not TU.
     line
-        With which the polyhedron contains lines, so that it has no vertices.
+        A line in the polyhedron, which then has no vertices; None without one.
     network
         The largest part of a program that is a network, by rows, when the matrix is not TU.
     steps
@@ -118,7 +118,7 @@ class Verdict:
         return verification_error(self, source) == ""
 
     def plot(self, source: Any, ax: Axes | None = None) -> Axes:
-        """Draw the proof on the sparsity pattern (see `plotting.plot_proof`)."""
+        """Draw the proof on the sparsity pattern (see `proof_plots.plot_proof`)."""
         proof = self.scaled or self
         title = f"{_TITLE[proof.answer]}{' once rows are divided' if self.scaled else ''}: {self.method}"
         return plot_proof(proof.certificate, proof.witness, constraints_of(source), title, ax=ax)

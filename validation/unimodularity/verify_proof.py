@@ -1,4 +1,4 @@
-"""Re-checks a proof from the matrix alone, by other code than the one that found it.
+"""Re-check a proof from the matrix alone, by other code than that which found it.
 
 ==================  ==============================================================================================
 certificate         what is recomputed

@@ -24,7 +24,7 @@ from flowlex.validation.unimodularity.verdict import Verdict
 
 #: With more families only single ones, pairs and all-but-one are tried.
 MOST_FAMILIES = 6
-#: With more than so many, pairs are left out, too.
+#: With more than this many, pairs are left out, too.
 MOST_PAIRS = 15
 
 #: Where a family's name ends: at a bracket, or where numbers joined by "_" or "," begin.
@@ -59,7 +59,7 @@ class Explanation:
 
 
 def families_of(source: Any, *, by: str = "rows") -> dict[str, list[int]]:
-    """Rows or columns by family: what stands before the bracket (or the number) in a name, in order of appearance."""
+    """Rows or columns by family (the part of a name before the bracket or number), in order of appearance."""
     named = _turned(matrix_of(source), by)
     families: dict[str, list[int]] = {}
     for row, name in enumerate(named.names_of_rows(range(named.shape[0]))):
@@ -75,7 +75,7 @@ def explain(
     time_limit: float = 60.0,
     **options: Any,
 ) -> Explanation:
-    """Test combinations of families, shares of the time for each.
+    """Test combinations of families, each with a share of the time.
 
     ``source``: a model, a program or a matrix.
     ``families``: indices by family; read from the names when left out.
@@ -120,7 +120,7 @@ def _sizes(count: int) -> list[int]:
 
 
 def _turned(named: NamedMatrix, by: str) -> NamedMatrix:
-    """The matrix with the lines spoken of as rows."""
+    """The matrix with the lines of the families as rows."""
     return named if by == "rows" else NamedMatrix(canonical(named.matrix.T), named.column_names, named.row_names)
 
 

@@ -1,4 +1,4 @@
-"""Submatrices with their place in the whole, and what can be found about them."""
+"""Submatrices with their position in the whole matrix, and proofs or refutations found for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Part:
-    """A submatrix and its place in the whole."""
+    """A submatrix and its position in the whole matrix."""
 
     matrix: sp.csc_array
     rows: Integers

@@ -27,7 +27,7 @@ __all__ = [
 
 Preset = Literal["quincy", "borg", "alsched", "load_spread", "random", "none"]
 
-#: Cost models by name, each in the spirit of the scheduler it is named after (the weights are ours).
+#: Cost models by name, each modelled on the scheduler of its name (the weights are our choice).
 PRESETS: dict[str, tuple[Goal, ...]] = {
     "quincy": (Placement(), DataLocality(), Continuity(base=10, rate=10)),
     "borg": (Priority(mode="strict"), Placement(), Continuity(base=4, rate=2), LoadSpread()),

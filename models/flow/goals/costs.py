@@ -1,4 +1,4 @@
-"""Goals that price machines: data locality, load spreading, continuity, and chance."""
+"""Goals that price machines: data locality, load spreading, continuity and random costs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from flowlex.models.model_base import ModelError
 __all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
 
 
-#: Doublings after which a credit stops growing.
+#: Number of doublings of the running time after which a credit stops growing.
 _OLDEST = 24
 
 
 @dataclass(frozen=True)
 class DataLocality(Goal):
-    """Run tasks near their data: cost per MB read from the same rack, and from another one.
+    """Run tasks near their data: cost per MB read from the same rack (``rack_cost``) or another one (``cluster_cost``).
 
-    Quincy's arcs: a task prefers the machines and racks that hold at least ``threshold`` of its data; through a
-    rack or the whole cluster it pays what it would pay on the worst machine there.
+    As in Quincy, a task has preference arcs to the machines and racks that hold at least ``threshold`` of its data; an
+    arc to a rack or to the whole cluster has the cost of the worst machine there.
     """
 
     rack_cost: float = 1
@@ -39,7 +39,7 @@ class DataLocality(Goal):
         self.require(rack_cost=self.rack_cost, cluster_cost=self.cluster_cost, threshold=self.threshold, most=self.most)
 
     def real_costs(self) -> Iterable[tuple[float, str]]:
-        """What a MB costs."""
+        """Costs per MB."""
         return (self.rack_cost, "rack_cost of DataLocality"), (self.cluster_cost, "cluster_cost of DataLocality")
 
     def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
@@ -47,7 +47,7 @@ class DataLocality(Goal):
         return list(self.arcs(task, cluster, (0, 0, 0)))[1:]
 
     def _enough(self, total: int) -> int:
-        """The least whole MB that is at least ``threshold`` of all."""
+        """``threshold`` of the total size, rounded up to whole MB."""
         top, bottom = self._threshold
         return -(-top * total // bottom)
 
@@ -60,7 +60,7 @@ class DataLocality(Goal):
         return best if len(best) <= self.most else sorted(best, key=lambda m: (-held[m], m))[: self.most]
 
     def per_mb(self, scale: Scale) -> tuple[int, int, int]:
-        """Cost of a MB from afar, and what it takes off to be in the same rack, and on the same machine."""
+        """Cost of a MB from another rack, and the savings per MB in the same rack and, on top, on the same machine."""
         rack, far = (scale.units(value, what) * self.weight for value, what in self.real_costs())
         near = min(rack, far)
         return far, far - near, near
@@ -81,7 +81,7 @@ class DataLocality(Goal):
         return found
 
     def read_elsewhere(self, machines: Sequence[str], rack: str, cluster: ClusterView) -> bool:
-        """Whether none of the machines that hold a task's data is in a rack, and all may be among the best."""
+        """Return whether no machine with a task's data is in ``rack``, and at most ``most`` machines hold data."""
         of = cluster.racks
         for machine in machines:
             if of.get(machine) == rack:
@@ -91,7 +91,7 @@ class DataLocality(Goal):
     def prices(
         self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
     ) -> Sequence[int] | None:
-        """MB times what they cost from the nearest replica, in the worst machine of each spot."""
+        """Cost of reading each MB from its nearest replica, on the worst machine of each spot."""
         if not task.task.data:
             return None
         held, racks, total = _data(task, cluster)
@@ -99,7 +99,7 @@ class DataLocality(Goal):
         far *= total
         found = []
         for spot, machine in places:
-            if machine is not None:  # its rack has all that it has
+            if machine is not None:  # the data of its rack includes its own
                 rack = cluster.racks[machine]
                 found.append(far - nearer * racks.get(rack, 0) - here * held.get(machine, 0))
             else:
@@ -111,7 +111,7 @@ class DataLocality(Goal):
 
 
 def _data(task: TaskView, cluster: ClusterView) -> tuple[dict[str, int], dict[str, int], int]:
-    """MB of a task's data on each machine, in each rack (by its tag), and in all; asked for twice in a row."""
+    """MB of a task's data by machine, by rack tag and in total; the last result is cached, as calls come in pairs."""
     data = task.task.data
     last = cluster.last
     if last is not None and last[0] is data:
@@ -138,9 +138,9 @@ def _data(task: TaskView, cluster: ClusterView) -> tuple[dict[str, int], dict[st
 
 @dataclass(frozen=True)
 class LoadSpread(Goal):
-    """Spread load: the k-th task of a machine costs ``step * (k - 1)``, a convex cost by parallel unit arcs.
+    """Spread load: the k-th task of a machine costs ``step * (k - 1)``, a convex cost modelled by parallel unit arcs.
 
-    This is the lambda-representation of a convex function in a network; the cheap slots fill first by themselves.
+    This is the lambda-representation of a convex function in a network; an optimal flow fills cheap slots first.
     """
 
     step: float = 1
@@ -150,7 +150,7 @@ class LoadSpread(Goal):
         self.require(step=self.step)  # a falling cost would not be convex
 
     def real_costs(self) -> Iterable[tuple[float, str]]:
-        """What each further task costs more."""
+        """Additional cost of each further task."""
         return ((self.step, "step of LoadSpread"),)
 
     def slot_costs(self, machine: Machine, scale: Scale) -> list[int]:
@@ -161,7 +161,7 @@ class LoadSpread(Goal):
 
 @dataclass(frozen=True)
 class RandomCosts(Goal):
-    """A random price per slot, the same for all tasks: random placement, as a baseline."""
+    """A random price per slot, equal for all tasks: random placement as a baseline."""
 
     most: int = 1000
     seed: int = 0
@@ -180,11 +180,11 @@ class RandomCosts(Goal):
 
 @dataclass(frozen=True)
 class Continuity(Goal):
-    """Keep running tasks where they are: moving or stopping one forfeits a credit that grows with its time.
+    """Keep running tasks on their machines: a task that moves or stops loses a credit that grows with its running time.
 
-    The credit is ``base + rate * floor(log2(1 + elapsed / unit_s))``; it grows by steps ever further apart, so
-    that a live network changes seldom, and no more after ``2**24 * unit_s`` (32 years of minutes), so that it has a
-    largest value. Source: reconstructed (Quincy's preemption cost grows with running time).
+    The credit is ``base + rate * floor(log2(1 + elapsed / unit_s))``. It grows at ever longer intervals, so that a live
+    network rarely changes, and stops growing after ``2**24 * unit_s`` (32 years for minutes), so that it is bounded.
+    Source: reconstructed (Quincy's preemption cost grows with running time).
     """
 
     base: float = 1
@@ -204,7 +204,7 @@ class Continuity(Goal):
         return tuple(float(unit * (2**k - 1)) for k in range(_OLDEST + 1))
 
     def age(self, elapsed_s: float) -> int:
-        """Doublings of the unit that a task has run."""
+        """Return ``floor(log2(1 + elapsed_s / unit_s))``, at most 24."""
         return bisect_right(self.ages_s, elapsed_s) - 1
 
     def largest(self, scale: Scale) -> int:
@@ -216,7 +216,7 @@ class Continuity(Goal):
         return (self.base, "base of Continuity"), (self.rate, "rate of Continuity")
 
     def credit(self, elapsed_s: float, scale: Scale) -> int:
-        """What a task forfeits by moving or stopping after so many seconds."""
+        """Credit that a task loses if it moves or stops after ``elapsed_s`` seconds."""
         return _credit_at(self, self.age(elapsed_s), scale)
 
     def _credit(self, age: int, scale: Scale) -> int:

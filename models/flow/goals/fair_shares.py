@@ -1,4 +1,4 @@
-"""How many tasks of each job may run: bounds on the arcs of the unscheduled vertices."""
+"""Fair shares: bounds on the running tasks of each job, as bounds on the arcs of the unscheduled vertices."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["FairShares"]
 class FairShares(Goal):
     """Bound the running tasks of each job.
 
-    ``max_min``: equal shares of the slots, max-min fair within each job's minimum, maximum and size;
-    ``weighted``: in proportion to weights; ``caps``: only the minimum and maximum of each job. The first two share
-    along the tree of queues, and count only places that the tasks may take: see `flowlex.models.flow.queue_shares`.
-    ``dominant``: by the part of the resource that a node takes most of, along the tree of queues and in proportion to
-    weights, where tasks ask for more than a slot: `flowlex.models.flow.dominant_shares`; not in live schedulers.
+    ``max_min``: max-min fair shares of the slots within each job's minimum, maximum and size; ``weighted``: the same in
+    proportion to weights; ``caps``: only the minimum and maximum of each job. The first two follow the tree of queues
+    and count only slots that the tasks may use: see `flowlex.models.flow.queue_shares`. ``dominant``: dominant resource
+    fairness for tasks with resource demands, by weights and the tree of queues: see
+    `flowlex.models.flow.dominant_shares`; a live scheduler needs full solves for it.
 
-    With share A of N tasks the arc from the unscheduled vertex to the sink gets lower = upper = N - A, so at most
-    A run. As tasks that must keep apart may hold a job below its share, an elastic arc of A units beside it lets
-    further tasks wait at a cost above everything else. Source: Sirius, section on fairness. When the guaranteed
-    minima exceed the slots (a machine is lost, say), they are scaled down in proportion, in whole tasks.
+    With share A of N tasks the arc from the unscheduled vertex to the sink gets lower = upper = N - A, so at most A
+    tasks run. A job may fall below its share (different-machines rules), so a parallel elastic arc of A units lets
+    further tasks wait at a cost above everything else. Source: Sirius, section on fairness. If the guaranteed minima
+    exceed the slots (for example after a machine is lost), they are scaled down in proportion, to whole tasks.
     """
 
     kind: Literal["max_min", "weighted", "caps", "dominant"] = "max_min"
@@ -41,7 +41,7 @@ class FairShares(Goal):
             raise ModelError(f"FairShares has no kind {self.kind!r}; one of: max_min, weighted, caps, dominant")
 
     def bounds(self, claims: Claims, queues: Sequence[Queue], places: Places) -> tuple[Integers, Integers]:
-        """(J,) tasks of each job that should run at least and may run at most."""
+        """(J,) least number of tasks of each job that should run, and (J,) most that may run."""
         if self.kind != "caps":
             share = fair_shares(claims, queues, places, weighted=self.kind == "weighted")
             return share, share

@@ -1,4 +1,4 @@
-"""Goals in files: which class, of which module, with which fields; goals of other packages as well as ours."""
+"""Write goals to JSON and read them back by module, class and fields; also goals of other packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["AbsentGoalError", "described", "name_of", "revived"]
 
 
 class AbsentGoalError(ModelError):
-    """The code of a goal is not there; ``goal`` names it."""
+    """The code of a goal is missing; ``goal`` is its name."""
 
     def __init__(self, goal: str, why: str) -> None:
         self.goal = goal
@@ -30,7 +30,7 @@ def name_of(kind: Any) -> str:
 
 
 def described(goal: Goal) -> dict[str, Any]:
-    """A goal as JSON; two goals are the same when their descriptions are."""
+    """Return a goal as JSON data; two goals are equal if and only if their descriptions are."""
     return {"type": name_of(type(goal)), "fields": _fields(goal)}
 
 
@@ -61,9 +61,9 @@ def _plain(value: Any) -> Any:
 
 
 def revived(document: Mapping[str, Any]) -> Goal:
-    """The goal of a description.
+    """Make the goal of a description.
 
-    Raises `AbsentGoalError`: its code is not installed, or it has fields that no file can hold.
+    Raises `AbsentGoalError` if its code is not installed, or if JSON cannot represent one of its fields.
     """
     name = str(document["type"])
     try:

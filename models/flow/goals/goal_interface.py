@@ -1,8 +1,8 @@
-"""What a goal may say about a task, a machine or a job; each goal only edits the network.
+"""The interface of goals: costs and bounds of tasks, machines and jobs.
 
-A goal never sees arcs. It names *spots* where a task might run (a spot is a set of machines given by tags), says
-what a spot costs, what waiting costs, what a machine's slots cost, or bounds how many tasks of a job run. The
-network is a pure function of instance and goals, so leaving a goal out restores it exactly.
+A goal does not see arcs. It names *spots* where a task may run (a spot is a set of machines given by tags), and prices
+spots, waiting or slots of machines, or bounds the running tasks of a job. The network is a pure function of the
+instance and the goals, so removing a goal undoes its effect exactly.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["ANYWHERE", "LARGEST_COST", "ClusterView", "Goal", "Scale", "Spot", "
 class Spot(NamedTuple):
     """All machines that have every tag of ``has`` and none of ``lacks``.
 
-    With ``once``, no machine runs two of the tasks that share this name (`FlowJob.different_machines`), whichever
-    spots with the name they come by.
+    With ``once``, no machine runs two tasks of this different-machines rule (`FlowJob.different_machines`), even if
+    they use different spots of the rule.
     """
 
     has: frozenset[str]
@@ -44,7 +44,7 @@ class Spot(NamedTuple):
         return cls(frozenset(), frozenset(tags))
 
     def both(self, other: Spot) -> Spot | None:
-        """The machines in both spots; None when no machine can be."""
+        """Return the intersection of two spots; None if it is certainly empty."""
         has = self.has | other.has
         lacks = self.lacks | other.lacks
         if has & lacks:
@@ -53,18 +53,18 @@ class Spot(NamedTuple):
         machine = [tag for tag in has if tag.startswith("machine:")]
         if len(rack) > 1 or len(machine) > 1:
             return None
-        if rack:  # a machine stands in one rack, so it lacks the others anyhow
+        if rack:  # a machine is in exactly one rack, so exclusions of others are redundant
             lacks = frozenset(tag for tag in lacks if not tag.startswith("rack:"))
         return Spot(has, lacks, self.once or other.once)
 
     @property
     def base(self) -> Spot | None:
-        """The spot without the machines and racks that it leaves out; None when it leaves none out, or keeps apart."""
+        """Return a spot without its exclusions of machines and racks; None if it has none, or has a rule ``once``."""
         kept = frozenset(tag for tag in self.lacks if not tag.startswith(("machine:", "rack:")))
         return None if self.once or kept == self.lacks else Spot(self.has, kept)
 
     def lacks_for_sure(self, tag: str) -> bool:
-        """Whether no machine of the spot has the tag."""
+        """Return whether no machine of the spot can have the tag."""
         if tag in self.lacks:
             return True
         return tag.startswith("rack:") and tag not in self.has and any(t.startswith("rack:") for t in self.has)
@@ -75,7 +75,7 @@ class Spot(NamedTuple):
         return f"{where}, one {self.once} each" if self.once else where
 
 
-#: Costs of an arc, scaled, stay within this, so that their sums along a path fit 64 bits.
+#: Largest scaled cost of an arc, so that sums along a path fit 64 bits.
 LARGEST_COST = 2**56
 
 #: Every machine.
@@ -83,12 +83,12 @@ ANYWHERE = Spot(frozenset(), frozenset())
 
 
 class Scale(NamedTuple):
-    """Real-valued costs become integers by one factor, exactly or not at all."""
+    """One factor that makes real-valued costs integers; a cost that it does not make an integer is refused."""
 
     factor: int = 1
 
     def units(self, value: float, what: str) -> int:
-        """``value * factor``, which must be whole; decimals are read as they are written."""
+        """Return ``value * factor``, which must be an integer; decimals are read as written."""
         if isinstance(value, int):
             return self._within(value * self.factor, value, what)
         if value != value or value in (float("inf"), float("-inf")):
@@ -119,7 +119,7 @@ class ClusterView:
     spots: dict[str, Spot] = field(default_factory=dict)  # machine: all its tags
     by_tag: dict[str, dict[str, None]] = field(default_factory=dict)  # tag: machines that have it, in order
     layout: Layout = field(default_factory=Layout)
-    last: tuple[object, Any] | None = None  # what a goal worked out last, and of what; forgotten with every change
+    last: tuple[object, Any] | None = None  # a goal's last input and result; cleared by every change
 
     @classmethod
     def of(cls, instance: FlowInstance) -> ClusterView:
@@ -151,12 +151,12 @@ class ClusterView:
         self.layout.remove(name)
 
     def meets(self, name: str, spot: Spot) -> bool:
-        """Whether a machine lies in a spot."""
+        """Return whether a machine belongs to a spot."""
         tags = self.tags[name]
         return spot.has <= tags and not (spot.lacks & tags)
 
     def members(self, spot: Spot) -> Iterator[str]:
-        """The machines that lie in a spot, found among those with its rarest tag."""
+        """Iterate over the machines of a spot, searched among those with its rarest tag."""
         tagged = [self.by_tag.get(tag, {}) for tag in spot.has]
         rarest = min(tagged, key=len) if tagged else None
         pool: Iterable[str] = self.machines if rarest is None else rarest
@@ -172,10 +172,10 @@ class TaskView:
     priority: int
     machine: str | None
     elapsed_s: float
-    apart: str = ""  # no machine runs two tasks with this name
+    apart: str = ""  # name of its different-machines rule
     preempt_cost: float = 0
     limited: bool = False  # its job has a limit of preemptions
-    held: bool = False  # it stays where it runs, or stops
+    held: bool = False  # it may stay or stop, but not move
 
     @property
     def costs(self) -> Mapping[str, float]:
@@ -184,7 +184,7 @@ class TaskView:
 
 
 def task_views(instance: FlowInstance) -> list[TaskView]:
-    """Every task of an instance as goals see it; a task alone with its ``different_machines`` needs no care."""
+    """Every task of an instance as goals see it; a ``different_machines`` rule with one task is dropped."""
     together: Counter[str | None] = Counter()
     for job in instance.jobs:
         together[job.different_machines] += len(job.tasks)
@@ -200,9 +200,9 @@ def task_views(instance: FlowInstance) -> list[TaskView]:
 
 
 class Goal:
-    """Base of all goals: says nothing. A goal overrides what it has an opinion on."""
+    """Base class of goals without any effect; a goal overrides the methods it needs."""
 
-    #: Goals may bear a weight in the sum of costs.
+    #: Weight of the goal in the sum of costs.
     weight: int = 1
 
     def require(self, **values: float) -> None:
@@ -214,15 +214,15 @@ class Goal:
                 raise ModelError(f"{type(self).__name__}: {name} must be a finite number of at least 0, got {value}")
 
     def real_costs(self) -> Iterable[tuple[float, str]]:
-        """The goal's own costs that need not be whole, each with what it is: `Scale` must make them whole."""
+        """The goal's real-valued costs with their names; the `Scale` must make them integers."""
         return ()
 
     def prepare(self, tasks: Iterable[TaskView]) -> Goal:
-        """Fix what depends on the tasks of the whole instance; called once, before anything else."""
+        """Set parameters that depend on all tasks of the instance; called once, before all other methods."""
         return self
 
     def spots(self, task: TaskView, cluster: ClusterView) -> Iterable[str | Spot]:
-        """Spots worth an arc of their own; a single machine by its name."""
+        """Spots to which the task gets its own arc; a single machine is given by its name."""
         return ()
 
     def forbids(self, task: TaskView, machine: Machine) -> bool:
@@ -230,13 +230,13 @@ class Goal:
         return False
 
     def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:
-        """Return the cost guaranteed anywhere in the spot; the spot of one ``machine`` has all its tags."""
+        """Return the largest cost in the spot; if it is one ``machine``, the spot has all its tags."""
         return 0
 
     def prices(
         self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
     ) -> Sequence[int] | None:
-        """`price` at each (spot, machine); None for no opinion. To be overridden where all at once is quicker."""
+        """Return `price` at each (spot, machine); None if the goal sets no price. Override it to vectorize."""
         return [self.price(task, spot, machine, cluster, scale) for spot, machine in places]
 
     def waiting(self, task: TaskView, scale: Scale) -> int:
@@ -244,5 +244,5 @@ class Goal:
         return 0
 
     def slot_costs(self, machine: Machine, scale: Scale) -> list[int] | None:
-        """Return the cost of each further slot of a machine, which must not fall; None for no opinion."""
+        """Return the nondecreasing costs of a machine's slots; None if the goal sets no price."""
         return None

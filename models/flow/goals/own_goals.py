@@ -1,6 +1,6 @@
-"""Goals of other packages: what they return is checked, and a certificate may ask them again without the network.
+"""Goals of other packages: their return values are checked, and a certificate can call them without the network.
 
-A value that makes no sense is refused by goal, task, machine and value.
+Errors name the goal, the task or machine, and the invalid value.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from flowlex.models.model_base import ModelError
 
 __all__ = ["AskedGoal", "ask", "check_prices", "check_slot_costs", "check_waiting", "is_foreign"]
 
-#: Goals that a model treats by more than what their methods return.
+#: Goals that a model handles specially, beyond calling their methods.
 _SPECIAL = (Continuity, FairShares, Placement, Priority)
 
 
 def is_foreign(goal: Goal) -> bool:
-    """Whether a goal is of another package, so that what it returns is checked."""
+    """Return whether a goal is from another package, so that its return values must be checked."""
     return not type(goal).__module__.startswith("flowlex.")
 
 
 def check_prices(
     goal: Goal, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
 ) -> list[int] | None:
-    """Prices of a task, whole, one for each place; see `_check_groups`."""
+    """Return the checked integer prices of a task, one per place; see `_check_groups`."""
     who = f"goal {type(goal).__name__}"
     said = goal.prices(task, places, cluster, scale)
     if said is None:
@@ -58,9 +58,9 @@ def _check_groups(
     cluster: ClusterView,
     scale: Scale,
 ) -> None:
-    """Raise `ModelError` unless every machine costs what the cheapest way to it costs.
+    """Raise `ModelError` unless every machine costs what the cheapest arc to it costs.
 
-    A group may cost more than a machine in it only where the machine, or a smaller group around it, is named.
+    A group may cost more than one of its machines only if the machine, or a cheaper group with it, is named too.
     """
     groups = [(spot, price) for price, (spot, machine) in zip(found, places, strict=True) if machine is None]
     if not groups:
@@ -88,12 +88,12 @@ def _check_groups(
 
 
 def check_waiting(goal: Goal, task: TaskView, scale: Scale) -> int:
-    """Cost of waiting, whole."""
+    """Return the checked integer cost of waiting."""
     return _whole(goal.waiting(task, scale), f"goal {type(goal).__name__}: waiting of task {task.task.name!r}", scale)
 
 
 def check_slot_costs(goal: Goal, machine: Machine, scale: Scale) -> list[int] | None:
-    """Costs of the slots of a machine: whole, one for each, none below the one before."""
+    """Return the checked costs of a machine's slots: integers, one per slot, nondecreasing."""
     who = f"goal {type(goal).__name__}: slot costs of machine {machine.name!r}"
     said = goal.slot_costs(machine, scale)
     if said is None:
@@ -132,9 +132,9 @@ def ask(instance: FlowInstance, goals: Iterable[Goal]) -> tuple[AskedGoal, ...]:
 
 
 class AskedGoal:
-    """What one goal says of an instance; tasks and machines are named.
+    """One goal applied to an instance, with tasks and machines given by name.
 
-    ``name``: class of the goal, as in solution files. ``prices``: whether it puts a price on anything.
+    ``name``: class name of the goal, as in solution files. ``prices``: whether it sets any price.
     """
 
     def __init__(self, goal: Goal, instance: FlowInstance) -> None:
@@ -145,7 +145,7 @@ class AskedGoal:
         self.prices: bool = any(getattr(kind, each) is not getattr(Goal, each) for each in methods)
 
     def is_stated(self, described: object) -> bool:
-        """Whether a solution file means this goal: the same class and fields."""
+        """Return whether a description in a solution file has the class and fields of this goal."""
         goal = self._goal
         if not isinstance(described, dict):
             return self.name in str(described)
@@ -166,7 +166,7 @@ class AskedGoal:
         return ClusterView.of(self._instance)
 
     def price(self, task: str, machine: str, scale: int) -> Any:
-        """What the task costs on the machine."""
+        """Return the cost of the task on the machine."""
         place = ((self._cluster.spots[machine], machine),)
         said = self._goal.prices(self._views[task], place, self._cluster, Scale(scale))
         return 0 if said is None else said[0]
@@ -183,9 +183,9 @@ class AskedGoal:
         return tuple(found)
 
     def waiting(self, task: str, scale: int) -> Any:
-        """What it costs to let the task wait."""
+        """Return the cost of waiting of the task."""
         return self._goal.waiting(self._views[task], Scale(scale))
 
     def slot_costs(self, machine: str, scale: int) -> Any:
-        """Cost of each further slot of the machine; None for no opinion."""
+        """Return the cost of each slot of the machine; None if the goal sets no price."""
         return self._goal.slot_costs(self._cluster.machines[machine], Scale(scale))

@@ -1,4 +1,4 @@
-"""Where tasks must, must not, like to or dislike to run."""
+"""Placement constraints of tasks: required, forbidden, preferred and avoided resources."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Placement"]
 
 @dataclass(frozen=True)
 class Placement(Goal):
-    """Honour the constraints of the tasks, and ``rules`` by name of task or job.
+    """Apply the placement constraints of tasks, and further ``rules`` by name of task or job.
 
-    An arc costs minus the utility of the preferences its machines meet for sure, plus that of those they might
-    violate; required and forbidden resources take arcs away. Utilities of several constraints add up.
+    An arc costs minus the utility of the preferences that all its machines satisfy, plus the utility of avoided
+    resources that some of them may have; required and forbidden resources remove arcs. Utilities are added up.
     Source: Sirius, section on placement (utility as negative cost).
     """
 
@@ -24,7 +24,7 @@ class Placement(Goal):
     weight: int = 1
 
     def constraints(self, task: TaskView) -> tuple[Constraint, ...]:
-        """All constraints that bear on a task."""
+        """All constraints that apply to a task."""
         if not self.rules:
             return task.task.constraints
         return (*task.task.constraints, *self.rules.get(task.task.name, ()), *self.rules.get(task.job, ()))
@@ -38,7 +38,7 @@ class Placement(Goal):
                 yield Spot.without(*constraint.resources)
 
     def required(self, task: TaskView) -> Iterable[tuple[Spot, ...]]:
-        """Any one of the required resources; none of the forbidden ones."""
+        """Spots to choose from, by requirement: one of the required resources, without all forbidden ones."""
         for constraint in self.constraints(task):
             if constraint.kind == "required":
                 yield tuple(Spot.of(tag) for tag in constraint.resources)
@@ -48,7 +48,7 @@ class Placement(Goal):
     def prices(
         self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
     ) -> Sequence[int] | None:
-        """`price` of every place; most tasks have no constraints."""
+        """`price` of every place; None for tasks without constraints."""
         return super().prices(task, places, cluster, scale) if self.constraints(task) else None
 
     def price(self, task: TaskView, spot: Spot, machine: str | None, cluster: ClusterView, scale: Scale) -> int:

@@ -1,4 +1,4 @@
-"""Which tasks go first when not all can run."""
+"""Priorities: which tasks run first if not all can run."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ LOWEST = 1000
 
 @dataclass(frozen=True)
 class Priority(Goal):
-    """Smaller priority numbers first.
+    """Prefer tasks with smaller priority numbers.
 
     Parameters
     ----------
     weights
         Weights of the other dimensions of a task's cost (its ``demands``), each normalised to ``0 .. omega``;
-        the dimension ``placement`` stands for the costs of the other goals, which the user keeps within omega.
+        ``placement`` stands for the costs of the other goals, which the user must keep within omega.
     mode
         ``strict``: fewest waiting tasks in the most important class, then in the next, ..., then least cost.
         ``weighted``: the paper's single weight, ``gap = omega * sum(weights) + 1`` per step of priority. It
-        ranks two tasks on one arc rightly, but not every schedule (see the counter-example in the tests).
+        orders two tasks on one arc correctly, but not all schedules (see the counter-example in the tests).
     omega
         Largest normalised value of a dimension.
     limits
-        Largest demand by dimension, which stands for omega.
+        Largest demand by dimension, normalised to omega.
     lowest
         Largest priority number in use; by default the largest in the instance (``weighted`` only).
     """
@@ -54,7 +54,7 @@ class Priority(Goal):
 
     @property
     def gap(self) -> int:
-        """What one step of priority is worth in the weighted mode."""
+        """Weight of one step of priority in the weighted mode."""
         return self.omega * sum(self.weights.values()) + 1
 
     def prepare(self, tasks: Iterable[TaskView]) -> Priority:
@@ -64,14 +64,14 @@ class Priority(Goal):
         return replace(self, lowest=max((task.priority for task in tasks), default=0))
 
     def level(self, priority: int) -> int:
-        """Importance, 1 for the least important class."""
+        """Importance of a priority; 1 is the least important class."""
         lowest = LOWEST if self.mode == "strict" or self.lowest is None else self.lowest
         if priority > lowest:
             raise ModelError(f"priority {priority} exceeds the lowest, {lowest}; pass Priority(lowest={priority})")
         return lowest - priority + 1
 
     def waiting(self, task: TaskView, scale: Scale) -> int:
-        """The weighted mode's cost of waiting; among equals small demands go first."""
+        """Cost of waiting in the weighted mode; at equal priority, tasks with smaller demands come first."""
         if self.mode == "strict":
             return 0
         total = self.gap * self.level(task.priority)

@@ -13,14 +13,14 @@ from flowlex.models.model_base import ModelError
 
 __all__ = ["common_scale"]
 
-#: Factors beyond this are refused: with them hardly a cost stays within `LARGEST_COST`.
+#: Largest factor; with larger ones most costs would exceed `LARGEST_COST`.
 _MOST = 2**53
 
 
 def common_scale(instance: FlowInstance, goals: Sequence[Goal], wait_cost: float | None) -> int:
-    """The least factor that makes every cost whole (decimals are read as they are written).
+    """Return the least factor that makes every cost an integer (decimals are read as written).
 
-    Raises `ModelError`: a cost is not finite, or the factor would exceed 2^53; the cost and the factor are shown.
+    Raises `ModelError` with cost and factor if a cost is not finite or the factor would exceed 2^53.
     """
     factor = 1
     seen: set[float] = set()

@@ -1,1 +1,1 @@
-"""The live flow scheduler: events in, the new optimum and what moved out."""
+"""The live flow scheduler: it takes events and returns the new optimum and the tasks that moved."""

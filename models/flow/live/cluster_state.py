@@ -1,4 +1,4 @@
-"""The state of a living cluster; every change is passed on to the network."""
+"""The state of a live cluster; every change updates the network."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from flowlex.models.model_base import ModelError
 
 __all__ = ["LiveState"]
 
-#: Slots of all machines; each may be an arc.
+#: Largest total number of slots; the network may have one arc per slot.
 _SLOT_LIMIT = 2**21
 _MACHINE_LIMIT = 2**18
 
 
 class LiveState:
-    """Machines, jobs and tasks; every change goes to the network at once, the optimum waits for a step.
+    """Machines, jobs and tasks; every change updates the network at once, and the next step re-optimizes it.
 
-    ``network``: a view of the state as a network. ``method``: how strict orders are kept. ``costs``: what its arcs
-    cost. ``preemptions``: which tasks may only stay or stop. ``side_constraints``: what the network does not hold.
-    ``steps``, ``events``: decisions so far, and events since the last one. ``decision``: the last decision, where the
-    network could not make it. ``fresh``, ``why``: tasks to be reported if they wait, and why tasks leave their machine,
-    with the next step.
+    ``network``: the min-cost flow network of the state. ``method``: how strict orders of goals are enforced. ``costs``
+    sets the costs of its arcs. ``preemptions``: which tasks may only stay or stop. ``side_constraints``: rules and
+    capacities outside the network. ``steps``, ``events``: decisions so far, and events since the last one.
+    ``decision``: the last decision if a full solve made it, else None. For the next step: ``fresh``, tasks to report if
+    they wait, and ``why``, the reasons why tasks leave their machines.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LiveState:
         self.slots = 0
         self.fresh: dict[str, None] = {}  # tasks to be reported if they wait
         self.side_constraints: SideConstraints = SideConstraints(self.cluster.machines, self.jobs, self.tasks)
-        self.tasks_on: dict[str, dict[str, None]] = {}  # by machine, since the last step
+        self.tasks_on: dict[str, dict[str, None]] = {}  # running tasks by machine, as of the last step
         self.tasks_apart: dict[str, dict[str, None]] = {}  # by `FlowJob.different_machines`
         self.costs: ArcCosts = ArcCosts(self.rules, order, self.cluster, self.network, self.side_constraints)
         self.preemptions: PreemptionLimits = PreemptionLimits(
@@ -73,7 +73,7 @@ class LiveState:
         )
 
     def recompute_claims(self) -> None:
-        """Claims of all jobs under the present goals and queues; the next step hands all bounds on."""
+        """Recompute the claims of all jobs for the present goals and queues; the next step updates the bounds."""
         shares = self.rules.shares
         if shares is None or shares.kind == "dominant":  # full solves compute these shares
             return
@@ -101,11 +101,11 @@ class LiveState:
         return self.cluster.machines[name]
 
     def must_leave(self, machine: str, why: str) -> None:
-        """Note why tasks stop or move that run on a machine now."""
+        """Note the reason why the tasks that run on a machine now will stop or move."""
         self.why.update(dict.fromkeys(self.tasks_on.get(machine, ()), f"machine {machine!r} {why}"))
 
     def refuse_slots(self, machine: str, more: int) -> None:
-        """Raise `EventError` where a machine would bring more slots than all machines may have."""
+        """Raise `EventError` if the cluster would exceed the limit on machines or on slots."""
         if machine not in self.cluster.machines and len(self.cluster.machines) >= _MACHINE_LIMIT:
             raise EventError(f"machine {machine!r}: there may be at most {_MACHINE_LIMIT} machines")
         if more > 0 and self.slots + more > _SLOT_LIMIT:
@@ -128,12 +128,12 @@ class LiveState:
         self.preemptions.doubt(machine.name)
         try:
             self._reprice_around(machine.name)
-        except ModelError:  # what a task costs there exceeds the limit
+        except ModelError:  # the cost of a task on this machine exceeds the limit
             self.take_machine(machine.name)
             raise
 
     def take_machine(self, name: str) -> None:
-        """Take a machine out."""
+        """Remove a machine."""
         rack = self.cluster.racks[name]
         self.slots -= self.cluster.machines[name].slots
         self.side_constraints.take_machine(self.cluster.machines[name])
@@ -150,7 +150,7 @@ class LiveState:
             self.claims.changed_machines()
 
     def _reprice_around(self, machine: str, left: str | None = None) -> None:
-        """Reprice the tasks whose arcs depend on whether a machine is there; ``left``: its rack, if it has gone."""
+        """Reprice the tasks whose arcs depend on a machine; ``left``: its rack if the machine was removed."""
         each = self.rules.asks_each
         for name in self.tasks if each else {**self.costs.mentioning(machine), **self.tasks_on.get(machine, {})}:
             if each or left is None:
@@ -161,7 +161,7 @@ class LiveState:
             self.recompute_claims()
 
     def put_job(self, job: FlowJob) -> None:
-        """Add a job with all its tasks; a refused cost leaves nothing behind."""
+        """Add a job with all its tasks; if a cost is refused, nothing changes."""
         most = self.options["task_limit"]
         if len(self.tasks) + len(job.tasks) > most:
             raise EventError(f"job {job.name!r}: there would be more than {most} tasks; raise task_limit")
@@ -173,7 +173,7 @@ class LiveState:
         cost, limited = job.preempt_cost, job.preemptions_per_hour is not None
         views = [LiveTask(t, job.name, job.priority, None, 0.0, apart, cost, limited) for t in job.tasks]
         priced = [(view, *self.costs.price(view)) for view in views]
-        # How long ago tasks were preempted is a matter of the clock from now on.
+        # From now on the state stores the times of preemptions, not their ages.
         lasting = job.model_copy(update={"preempted_s": ()}) if job.preempted_s else job
         live = LiveJob(lasting, dict.fromkeys(task.name for task in job.tasks), (0, len(views)))
         self.jobs[job.name] = live
@@ -196,7 +196,7 @@ class LiveState:
             self.tasks_apart.setdefault(rule, {}).update(live.tasks)
 
     def take_task(self, name: str) -> None:
-        """Take a task out, and its job with the last one."""
+        """Remove a task, and its job if this was the last task."""
         task = self.tasks.pop(name)
         job = self.jobs[task.job]
         self.network.remove_task(name)
@@ -226,7 +226,7 @@ class LiveState:
             self.preemptions.forget(task.job)
 
     def settle(self, name: str, machine: str | None) -> None:
-        """Note where a task runs from now on."""
+        """Set the machine on which a task runs from now on; None if it waits."""
         task = self.tasks[name]
         left = task.machine
         if task.machine is not None:
@@ -247,7 +247,7 @@ class LiveState:
             self.costs.move(task, left, self.now_s)
 
     def resume(self, name: str, machine: str, started_s: float) -> None:
-        """Let a task count as running on a machine since then; a step moves it only for a gain."""
+        """Record that a task has run on a machine since ``started_s``; a step moves it only if that lowers the cost."""
         self.settle(name, machine)
         task = self.tasks[name]
         task.started_s = started_s
@@ -257,7 +257,7 @@ class LiveState:
         self.network.tasks[name].machine = machine
 
     def prioritise(self, job: LiveJob, priority: int) -> None:
-        """Make a job more or less important; a refused cost leaves all as before."""
+        """Change the priority of a job; if a cost is refused, nothing changes."""
         try:
             self._prioritise(job, priority)
         except ModelError:
@@ -274,7 +274,7 @@ class LiveState:
             self.preemptions.doubt(self.tasks[name].machine)
 
     def replace_machine(self, machine: Machine) -> None:
-        """Give a machine other labels or another rack; a refused cost leaves it as it was. What runs there stays."""
+        """Change a machine's labels, rack or slots; its tasks stay. If a cost is refused, nothing changes."""
         old = self.cluster.machines[machine.name]
         self.take_machine(machine.name)
         try:
@@ -284,7 +284,7 @@ class LiveState:
             raise
 
     def update_bounds(self) -> None:
-        """Bring the bounds of jobs up to the present shares; without shares nothing depends on the others."""
+        """Update the bounds of the jobs whose fair shares have changed; without shares there is nothing to do."""
         if self.rules.shares is None or self.claims is None:
             return
         for name, low, high in self.claims.changed(self.rules.shares, lambda used: places_of(self.cluster, used)):
@@ -293,7 +293,7 @@ class LiveState:
             self.network.set_job(name, self.bounds(live, low, high))
 
     def limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
-        """Set what preempting a job costs and how often it may happen; a refused cost leaves all as before."""
+        """Set the cost and the hourly limit of preempting a job; if a cost is refused, nothing changes."""
         old, times = live.job, live.preempted
         try:
             self.preemptions.set_limit(live, cost, per_hour, self.now_s)
@@ -303,10 +303,10 @@ class LiveState:
             raise
 
     def advance(self, now_s: float | None = None) -> None:
-        """Let time pass and bring the network up to the events, without deciding yet.
+        """Advance the clock and apply all events to the network, without solving it.
 
-        ``now_s``: the new time in seconds, on the scheduler's own clock; None: time stands still. Raises `EventError`:
-        the time is not finite, or it lies before the present one.
+        ``now_s``: the new time in seconds, on the scheduler's own clock; None: unchanged. Raises `EventError` if the
+        time is not finite or before the present time.
         """
         if now_s is not None:
             if not now_s < inf:
@@ -325,7 +325,7 @@ class LiveState:
                 self.network.set_job(live.job.name, self.bounds(live, *live.share))
 
     def reprice(self, task: LiveTask, *, placed: bool = False) -> None:
-        """Give a task the arcs that the goals ask for now; ``placed``: nothing but its place or age is new."""
+        """Update the arcs of a task; ``placed``: only its machine or its age has changed."""
         self.costs.reprice(task, self.now_s, placed=placed)
 
     def bounds(self, job: LiveJob, least: int, most: int) -> JobBounds:
@@ -333,6 +333,6 @@ class LiveState:
         cost = self.costs.weights.level * self.rules.level(job.job.priority)
         if self.rules.shares is None:
             return JobBounds(0, UNBOUND, 0, cost, cost)
-        if job.held:  # what may not stop runs on, beyond the share
+        if job.held:  # tasks that may not stop keep running, even beyond the share
             most = max(most, job.held - (0 if job.ganged else self.preemptions.passes(job, self.now_s)))
         return JobBounds(len(job.tasks) - most, most - least, least, cost, cost + self.costs.weights.shortfall)

@@ -1,7 +1,7 @@
-"""How a step decides: the network's optimum where it keeps all rules and capacities, else a full solve.
+"""A step takes the network's optimum if it satisfies all rules and capacities, and otherwise makes a full solve.
 
-The network knows neither rules across tasks (gangs, spreads, affinities) nor capacities of machines. Its optimum is
-a relaxation: where it keeps them, no schedule is better.
+The network is a relaxation: it ignores rules across tasks (gangs, spreads, affinities) and capacities of machines.
+If its optimum satisfies them, this optimum is the best schedule.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def decide(
     decided: Decided | None,
     prefer: Mapping[str, str | None],
 ) -> Delta:
-    """Find the new optimum and put it in force; see `FlowScheduler.step`."""
+    """Find the new optimum and apply it; see `FlowScheduler.step`."""
     started, check_s, certificate, method = time.perf_counter(), 0.0, None, state.method
     quiet = not state.events and state.decision is not None and state.decision.best
     state.advance(now_s)
@@ -68,7 +68,7 @@ def decide(
 
 
 def _network_decision(state: LiveState, changes: Changes, prefer: Mapping[str, str | None]) -> Changes | None:
-    """The changes of the network's optimum without those that gain nothing; None if they break a side constraint."""
+    """Return the network optimum's changes that lower the cost (or all); None if they break a side constraint."""
     kept = without_idle_changes(state, changes, {t: m for t, m in prefer.items() if t in state.tasks})
     found = next((each for each in (kept, changes) if _keeps_all(state, each)), None)
     if found is kept:
@@ -80,7 +80,7 @@ def _network_decision(state: LiveState, changes: Changes, prefer: Mapping[str, s
 
 
 def _keeps_all(state: LiveState, changes: Changes) -> bool:
-    """Whether changes of the network keep all side constraints."""
+    """Return whether changes of the network satisfy all side constraints."""
     if state.rules.shares is not None and state.rules.shares.kind == "dominant":
         return False
     return not state.side_constraints or state.side_constraints.keeps(changes, state.tasks_on)
@@ -89,7 +89,7 @@ def _keeps_all(state: LiveState, changes: Changes) -> bool:
 def _full_decision(
     state: LiveState, changes: Changes, *, certify: bool, quiet: bool, decided: Decided | None
 ) -> tuple[Changes, float]:
-    """Decide by a full solve; returns the changes, and the seconds of checking."""
+    """Decide by a full solve; return the changes and the seconds spent on the check."""
     check_s = 0.0
     here = {name: state.tasks[name].machine for name in changes}
     next_of: Mapping[str, str | None] = here
@@ -103,7 +103,7 @@ def _full_decision(
             state.decision = FullSolve.of(solution)
             next_of = {name: solution.machine_of.get(name) for name in state.tasks}
             check_s = 0.0 if solution.seconds is None else solution.seconds.check
-    finally:  # also without a schedule: the network's changes are read again at the next step
+    finally:  # even if no schedule was found: the next step reads the network's changes again
         for name, machine in next_of.items():
             if state.network.tasks[name].machine != machine:
                 state.network.displace(name, machine)
@@ -119,7 +119,7 @@ def _put_in_force(
     tuple[tuple[str, str, str], ...],
     tuple[tuple[str, str], ...],
 ]:
-    """Make the changes; returns what was placed, moved, stopped, and waits."""
+    """Apply the changes; return the tasks placed, moved and stopped, and those that wait."""
     placed, moved, stopped = [], [], []
     for name, (old, new) in changes.items():
         if new is None:

@@ -1,8 +1,8 @@
-"""Keeping the present schedule among equal ones: changes of the network's optimum that gain nothing are left out.
+"""Among optimal schedules, keep the present one: drop changes of the network's optimum that do not lower the cost.
 
-The network takes any optimum. Its changes fall into parts that do not touch each other: cycles, which leave the count
-of tasks on every machine and of waiting tasks in every job as it is, and chains that share no machine and no job. A
-part that costs as much as leaving it out is left out, unless more tasks run with it.
+The network returns any optimum. Its changes split into independent parts: cycles, which keep the number of tasks on
+every machine and of waiting tasks in every job, and sets of chains that share no machine and no job. A part is dropped
+if the cost is the same without it, unless more tasks run with it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from flowlex.models.flow.live.side_constraints import Changes
 
 __all__ = ["without_idle_changes"]
 
-#: A machine by name, or the waiting tasks of a job, whose name is in a tuple.
+#: The name of a machine, or (job,) for the waiting tasks of a job.
 _Place = str | tuple[str]
 
 
 def without_idle_changes(state: LiveState, changes: Changes, wanted: Mapping[str, str | None]) -> Changes:
-    """Changes of an optimum with those left out that gain nothing.
+    """Return the changes of an optimum without those that do not lower the cost.
 
-    ``changes``: machine of each task that the optimum changes: (now, next). ``wanted``: where tasks should rather be,
-    at equal cost; the present place of tasks that are not named.
+    ``changes``: machines (now, next) of each task that the optimum changes. ``wanted``: preferred machine by task, at
+    equal cost; other tasks prefer their present machine.
     """
     names = dict.fromkeys((*changes, *wanted))
     present = {name: changes[name] if name in changes else (state.tasks[name].machine,) * 2 for name in names}
@@ -48,7 +48,7 @@ def without_idle_changes(state: LiveState, changes: Changes, wanted: Mapping[str
 
 
 class _Weighing:
-    """What it costs to have tasks where they are wanted instead of where the optimum has them."""
+    """Compares the cost of tasks on their preferred machines (``better``) with that of the optimum (``found``)."""
 
     def __init__(self, state: LiveState, found: Mapping[str, str | None], better: Mapping[str, str | None]) -> None:
         self._state, self._found, self._better = state, found, better
@@ -61,7 +61,7 @@ class _Weighing:
                 self._held[now] -= 1
 
     def parts(self, names: Iterable[str]) -> list[list[str]]:
-        """Cycles, and what is left by common machines and jobs."""
+        """Split changes into cycles, and the rest into components with common machines or jobs."""
         leaving: dict[_Place, list[str]] = defaultdict(list)
         for name in names:
             leaving[self._place(name, self._found[name])].append(name)
@@ -72,7 +72,7 @@ class _Weighing:
         return [*cycles, *self._together(chains)]
 
     def _together(self, chains: Iterable[str]) -> list[list[str]]:
-        """Changes by the places that they have in common."""
+        """Group the changes of chains by connected component of their machines and jobs."""
         names, number = list(chains), dict[_Place, int]()
         ends = [
             [number.setdefault(self._place(name, where[name]), len(number)) for name in names]
@@ -88,7 +88,7 @@ class _Weighing:
     def _walk(
         self, start: _Place, leaving: dict[_Place, list[str]], cycles: list[list[str]], chains: list[str]
     ) -> None:
-        """Go from place to place until there is no way on; cut out the cycles on the way."""
+        """Follow changes from ``start`` until no change leaves the place reached; move closed cycles to ``cycles``."""
         at, way, places = start, list[str](), {start: 0}
         while leaving.get(at):
             name = leaving[at].pop()
@@ -108,7 +108,7 @@ class _Weighing:
         return (self._state.tasks[name].job,) if machine is None else machine
 
     def is_idle(self, names: Iterable[str]) -> bool:
-        """Whether tasks may be where they are wanted, all at once, that costs as much, and no fewer of them run."""
+        """Return whether all tasks can take their preferred places at equal cost, with no fewer of them running."""
         names = list(names)
         if sum((self._better[name] is None) - (self._found[name] is None) for name in names) > 0:
             return False
@@ -130,7 +130,7 @@ class _Weighing:
         return cost == 0 and self._apart(names) and self._gates(names)
 
     def _cost(self, name: str, machine: str | None) -> int | None:
-        """Cost of the arcs of a task to a machine, or of waiting; None where it has none."""
+        """Least arc cost of a task to a machine, or its cost of waiting; None if no arc leads there."""
         node, cluster = self._state.network.tasks[name], self._state.cluster
         if machine is None:
             return node.wait_cost
@@ -144,7 +144,7 @@ class _Weighing:
         return min(fits, default=None)
 
     def _extra(self, place: _Place, more: int) -> int | None:
-        """What so many more tasks on a machine, or waiting in a job, cost there; None if they do not fit."""
+        """Cost of ``more`` further tasks on a machine, or waiting in a job; None if they do not fit."""
         state = self._state
         if isinstance(place, str):
             held = len(state.tasks_on.get(place, ())) + self._held[place]
@@ -159,7 +159,7 @@ class _Weighing:
         return None if before is None or after is None else after - before
 
     def _apart(self, names: list[str]) -> bool:
-        """Whether tasks that must run on different machines do."""
+        """Return whether tasks that must run on different machines do so."""
         state, moved = self._state, {name: self._better[name] for name in names}
         for name, machine in moved.items():
             rule = state.tasks[name].apart
@@ -172,7 +172,7 @@ class _Weighing:
         return True
 
     def _gates(self, names: list[str]) -> bool:
-        """Whether no more held tasks of a job stop than in the optimum, which keeps within the limit."""
+        """Return whether no job has more held tasks stopped than in the optimum, which respects the limits."""
         stops: Counter[str] = Counter()
         for name in names:
             task = self._state.tasks[name]
@@ -182,7 +182,7 @@ class _Weighing:
 
 
 def _filled(steps: list[tuple[int, int]], count: int) -> int | None:
-    """Cost of filling capacities one after the other; None where they do not hold so many."""
+    """Cost of ``count`` units on (capacity, cost) steps, cheapest first; None if ``count`` does not fit."""
     if count < 0:
         return None
     cost = 0

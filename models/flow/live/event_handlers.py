@@ -1,6 +1,6 @@
-"""Events of a living cluster: every function applies one event to the state, or refuses it and changes nothing.
+"""Events of a live cluster: each function applies one event to the state, or raises and changes nothing.
 
-The state changes its network at once; the next step finds the optimum.
+The state updates its network at once; the next step finds the optimum.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ T = TypeVar("T", FlowJob, Machine)
 
 
 def submit(state: LiveState, job: FlowJob, *rules: GroupRule) -> None:
-    """A job arrives, with rules over its tasks; they wait until the next step.
+    """Add a job, with rules over its tasks; the tasks wait until the next step.
 
     Parameters
     ----------
     job
-        With new names, and nothing that runs yet.
+        Its name and task names must be new, and none of its tasks may run.
     rules
-        Over its tasks, and others that are here.
+        Rules over its tasks and tasks that are already present.
     """
     if job.name in state.jobs:
         raise EventError(f"job {job.name!r} is here already; a job is submitted once")
@@ -67,7 +67,7 @@ def submit(state: LiveState, job: FlowJob, *rules: GroupRule) -> None:
 
 
 def tie(state: LiveState, *rules: GroupRule) -> None:
-    """More rules from the next step on, over jobs and tasks that are here.
+    """Add rules over present jobs and tasks; they apply from the next step on.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def tie(state: LiveState, *rules: GroupRule) -> None:
     Raises
     ------
     EventError
-        A rule names what is not here, or contradicts another; nothing has changed.
+        A rule names something that is not present, or contradicts another rule; nothing has changed.
     """
     state.side_constraints.tie(rules)
 
@@ -94,7 +94,7 @@ def untie(state: LiveState, kind: str, name: str) -> None:
 
 
 def finish(state: LiveState, task: str) -> None:
-    """A running task has ended.
+    """Remove a running task that has ended.
 
     Parameters
     ----------
@@ -107,12 +107,12 @@ def finish(state: LiveState, task: str) -> None:
 
 
 def cancel(state: LiveState, *, task: str | None = None, job: str | None = None) -> None:
-    """A task or a whole job is withdrawn.
+    """Withdraw a task or a whole job.
 
     Parameters
     ----------
     task, job
-        The name of one of the two.
+        Exactly one of them must be given.
     """
     if (task is None) == (job is None):
         raise EventError("cancel names a task or a job, one of the two")
@@ -123,12 +123,12 @@ def cancel(state: LiveState, *, task: str | None = None, job: str | None = None)
 
 
 def add_machine(state: LiveState, machine: Machine) -> None:
-    """A machine joins or returns.
+    """Add a machine, new or returning.
 
     Parameters
     ----------
     machine
-        With a new name.
+        Its name must be new.
     """
     if machine.name in state.cluster.machines:
         raise EventError(f"machine {machine.name!r} is here already; use set_slots to change it")
@@ -136,7 +136,7 @@ def add_machine(state: LiveState, machine: Machine) -> None:
 
 
 def remove_machine(state: LiveState, machine: str) -> None:
-    """A machine leaves; its tasks stop or move in the next step.
+    """Remove a machine; its tasks stop or move in the next step.
 
     Parameters
     ----------
@@ -149,21 +149,21 @@ def remove_machine(state: LiveState, machine: str) -> None:
 
 
 def set_slots(state: LiveState, machine: str, slots: int) -> None:
-    """A machine runs more or fewer tasks from now on; what is beyond stops or moves in the next step.
+    """Set the number of slots of a machine; excess tasks stop or move in the next step.
 
     Parameters
     ----------
     machine
         Its name.
     slots
-        All that it has from now on.
+        Its new total number of slots.
     """
     if not isinstance(slots, int) or not 0 <= slots <= MOST_SLOTS:
         raise EventError(f"machine {machine!r}: slots must be a whole number in 0..{MOST_SLOTS}, got {slots!r}")
     old = state.machine(machine)
     new = old.model_copy(update={"slots": slots})
     state.refuse_slots(machine, slots - old.slots)
-    if state.rules.asks_each:  # own goals may ask for the slots
+    if state.rules.asks_each:  # user-defined goals may depend on the slots
         state.replace_machine(new)
     else:
         costs = state.costs.slot_costs(new)
@@ -177,7 +177,7 @@ def set_slots(state: LiveState, machine: str, slots: int) -> None:
 
 
 def set_priority(state: LiveState, job: str, priority: int) -> None:
-    """A job becomes more or less important.
+    """Set the priority of a job.
 
     Parameters
     ----------
@@ -195,16 +195,16 @@ def set_priority(state: LiveState, job: str, priority: int) -> None:
 
 
 def set_cost(state: LiveState, task: str, machine: str, cost: float | None) -> None:
-    """Set what placing a task on a machine costs.
+    """Set the cost of placing a task on a machine.
 
-    `Continuity` is on top as ever: a task that runs there has its credit for staying.
+    `Continuity` still applies: a task that runs there keeps its credit for staying.
 
     Parameters
     ----------
     task, machine
         Their names.
     cost
-        In the unit of the goals; None leaves it to the goals again.
+        In the unit of the goals; None restores the cost given by the goals.
     """
     live = state.task(task)
     state.machine(machine)
@@ -226,7 +226,7 @@ def update_shares(
     min_tasks: int | None = None,
     max_tasks: int | str | None = "keep",
 ) -> None:
-    """Change a job's claim to the cluster; what is not given stays.
+    """Change a job's claim to the cluster; arguments that are not given keep their values.
 
     Parameters
     ----------
@@ -249,18 +249,18 @@ def update_shares(
 def set_preemption(
     state: LiveState, job: str, *, cost: float | None = None, per_hour: int | str | None = "keep"
 ) -> None:
-    """Set what preempting running tasks of a job costs, and how many an hour may be (`FlowJob`).
+    """Set the cost of preempting tasks of a job, and how many may be preempted per hour (see `FlowJob`).
 
-    What is not given stays.
+    Arguments that are not given keep their values.
 
     Parameters
     ----------
     job
         Its name.
     cost
-        Of stopping or moving a running task.
+        Cost of stopping or moving a running task.
     per_hour
-        0 for never, None for no limit.
+        Most preemptions per hour; 0: never, None: no limit.
     """
     live = state.job(job)
     changes: dict[str, Any] = {} if cost is None else {"preempt_cost": cost}
@@ -271,17 +271,17 @@ def set_preemption(
 
 
 def relabel(state: LiveState, machine: str, *, labels: Iterable[str] | None = None, rack: str | None = None) -> None:
-    """A machine has other labels or stands in another rack; what is not given stays.
+    """Change the labels or the rack of a machine; arguments that are not given keep their values.
 
-    Costs what the arcs of this machine cost. A task that must not run there any more stops or moves in the next
-    step.
+    The work is proportional to the arcs of this machine. A task that may no longer run there stops or moves in the
+    next step.
 
     Parameters
     ----------
     machine
         Its name.
     labels, rack
-        All labels, and the rack, from now on.
+        The complete new labels, and the new rack.
     """
     changes = {"labels": None if labels is None else tuple(labels), "rack": rack}
     changes = {name: value for name, value in changes.items() if value is not None}
@@ -290,17 +290,17 @@ def relabel(state: LiveState, machine: str, *, labels: Iterable[str] | None = No
 
 
 def set_queues(state: LiveState, queues: Iterable[Queue]) -> None:
-    """Other quotas from the next step on; every queue that a job is in must be among them.
+    """Replace the queues and their quotas from the next step on; every job's queue must be among them.
 
     Parameters
     ----------
     queues
-        All queues that hold from now on; they replace the present ones. A parent must be among them.
+        All new queues, which replace the present ones; parents must be included.
 
     Raises
     ------
     EventError
-        The queues are no tree, or lack that of a job; nothing has changed.
+        The queues do not form a tree, or the queue of a job is missing; nothing has changed.
     """
     queues = tuple(queues)
     try:
@@ -312,7 +312,7 @@ def set_queues(state: LiveState, queues: Iterable[Queue]) -> None:
 
 
 def _changed(what: str, part: T, changes: dict[str, Any]) -> T:
-    """A job or machine with other fields."""
+    """Return a validated copy of a job or machine with changed fields."""
     try:
         return type(part).model_validate(part.model_dump() | changes)
     except ValidationError as error:

@@ -1,7 +1,7 @@
-"""Groups that leave machines or racks out, by an arc per block.
+"""Groups of all machines except some machines or racks, with one arc per block of machines.
 
-See `flowlex.models.flow.machine_tree`. All groups that leave something out of the same machines share one tree of
-blocks and one roster: what enters the tree is handed out by machine, each task where it may run.
+See `flowlex.models.flow.machine_tree`. All groups that exclude parts of the same set of machines share one tree of
+blocks and one roster, which assigns the flow that enters the tree to tasks, each on a machine where it may run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["BlockTree", "ExclusionGroup"]
 class BlockTree:
     """Blocks of the machines of one spot, and the groups that enter them.
 
-    ``spot``: the machines. ``wiring``: what it shares with the network. ``fits``: whether a task may run on a machine.
+    ``spot``: the machines. ``wiring``: data shared with the network. ``fits``: whether a task may run on a machine.
     """
 
     def __init__(self, spot: Spot, wiring: Wiring, fits: Callable[[str, str], bool]) -> None:
@@ -29,7 +29,7 @@ class BlockTree:
         self.roster = Roster(f"groups without some of {spot}", self._units, fits)
         self.blocks = Blocks()
         self.groups: dict[Spot, ExclusionGroup] = {}
-        self._node: dict[Path, int] = {}  # vertex of each block but the largest, which groups enter themselves
+        self._node: dict[Path, int] = {}  # vertex of each block except the root, which has none
         self._step: dict[Path, int] = {}  # arc by the block or machine it leads to
         self._direct: dict[str, dict[int, None]] = {}  # arcs of groups straight to a machine
         for name in wiring.members(spot):
@@ -40,7 +40,7 @@ class BlockTree:
         return sum(int(flow[k]) for k in self._direct.get(machine, ())) + (0 if step is None else int(flow[step]))
 
     def add(self, machine: str) -> None:
-        """Let the blocks reach a machine of the spot."""
+        """Add a machine of the spot to the blocks."""
         path, wiring = self.wiring.cluster.layout.path(machine), self.wiring
         for block, inner in self.blocks.add(machine, path):
             if not block:
@@ -57,7 +57,7 @@ class BlockTree:
         wiring.assignment.change(self.roster, machine)
 
     def remove(self, machine: str) -> None:
-        """Take a machine out of the blocks, with those that are empty then."""
+        """Remove a machine from the tree, with the blocks that become empty."""
         for _, inner in self.blocks.remove(machine):
             for group in self.groups.values():
                 if inner in group.entries:
@@ -69,18 +69,18 @@ class BlockTree:
         self.wiring.assignment.lose(self.roster, machine)
 
     def machine_changed(self, machine: str) -> None:
-        """A machine, and perhaps its rack, has come or gone: groups that leave it out enter other blocks."""
+        """Update the groups that exclude a machine or its rack after the machine was added or removed."""
         tag = f"machine:{machine}"
         for group in self.groups.values():
             if (tag in group.spot.lacks or group.leaves_racks_out) and group.holes != self.holes(group):
                 self.update(group)
 
     def holes(self, group: ExclusionGroup) -> set[Path]:
-        """Paths of the machines and racks that a group leaves out."""
+        """Paths of the machines and racks that a group excludes."""
         return self.wiring.cluster.layout.holes(group.spot.lacks)
 
     def update(self, group: ExclusionGroup) -> None:
-        """Give a group the arcs that it should have."""
+        """Make the arcs of a group match its present exclusions."""
         group.holes = self.holes(group)
         wanted = dict.fromkeys(self.blocks.cover(group.holes))
         for path in [path for path in group.entries if path not in wanted]:
@@ -101,7 +101,7 @@ class BlockTree:
         wiring.assignment.change(self.roster, name)
 
     def withdraw(self, group: ExclusionGroup, path: Path, gone: str | None = None) -> None:
-        """Drop the arc of a group to a block or machine; ``gone``: the machine that has left the tree just now."""
+        """Drop the arc of a group to a block or machine; ``gone``: the machine that was just removed."""
         arc = group.entries.pop(path)
         self.wiring.arcs.drop(arc)
         direct = gone is not None and arc in self._direct.get(gone, {})
@@ -113,7 +113,7 @@ class BlockTree:
             self.wiring.assignment.change(self.roster, name)
 
     def dissolve(self) -> None:
-        """Take it out; no group enters it."""
+        """Remove this tree; no group enters it."""
         for arc in self._step.values():
             self.wiring.arcs.drop(arc)
         for node in self._node.values():
@@ -122,21 +122,21 @@ class BlockTree:
 
 
 class ExclusionGroup(Group):
-    """The machines of a tree but some: an arc to each block, or machine, of a cover of all but its holes."""
+    """All machines of a tree except some (its holes): one arc to each block or machine of a cover of the others."""
 
     def __init__(self, spot: Spot, tree: BlockTree) -> None:
         self.spot, self.tree, self.node = spot, tree, tree.wiring.new_node()
         self.roster = tree.roster
         self.holes: set[Path] = set()
         self.entries: dict[Path, int] = {}
-        #: Whether it leaves whole racks out.
+        #: Whether it excludes whole racks.
         self.leaves_racks_out = any(tag.startswith("rack:") for tag in spot.lacks)
         tree.groups[spot] = self
         tree.wiring.enter(self)
         tree.update(self)
 
     def dissolve(self) -> None:
-        """Take it out; no task uses it."""
+        """Remove this group; no task uses it."""
         for path in list(self.entries):
             self.tree.withdraw(self, path)
         self.tree.wiring.leave(self)

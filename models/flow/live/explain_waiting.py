@@ -1,12 +1,12 @@
-"""Why a task waits, what would place it, and at what price, read off the residual network of the optimum.
+"""Explain why a task waits, what would place it, and at what price, from the residual network of the optimum.
 
-Let t wait at its job j. Placing it sends its unit along a path from t to j through the residual network (without
-t's own waiting arc), and the cheapest such path, less what waiting costs t, is the reduced cost D >= 0 of placing it:
-who moves and who stops stands on the path. So if waiting costs D + 1 more, every optimum runs t; with D more there
-is still an optimum in which it waits.
+Let task t of job j wait. Placing t sends its unit along a path from t to j through the residual network (without
+t's own waiting arc). The cost of the cheapest such path, minus the cost of waiting of t, is the reduced cost D >= 0 of
+placing t; the arcs of this path show which tasks move or stop. If waiting costs D + 1 more, every optimum runs t; if
+it costs D more, there is still an optimum in which t waits.
 
-When a running task u ends, the optimum changes by the cheapest residual path from the sink to u. Every optimum then
-runs t exactly if all cheapest paths pass t, that is if sink - j - t - u is cheaper than any path without t.
+When a running task u ends, the optimum changes by the cheapest residual path from the sink to u. Then every optimum
+runs t if and only if all cheapest paths pass t, that is if sink - j - t - u is cheaper than any path without t.
 Source: reconstructed (sensitivity of minimum-cost flows; Ahuja, Magnanti, Orlin, 1993, section 9.11).
 """
 
@@ -47,28 +47,28 @@ class Explanation:
     Attributes
     ----------
     rule
-        ``placement`` (labels, racks, tasks kept apart, or no slot at all), ``share`` (the bounds of its job),
-        ``priority`` (a more important class holds the places), ``preemption`` (jobs whose limit of preemptions is used
-        up hold them) or ``worth`` (running it costs more than it brings); also ``gang``, ``spread``, ``affinity`` and
-        ``capacity``.
+        ``placement`` (labels, racks, different machines, or no slot at all), ``share`` (the bounds of its job),
+        ``priority`` (more important jobs use the slots), ``preemption`` (jobs that have reached their preemption
+        limit use the slots) or ``worth`` (running it costs more than it gains); also ``gang``, ``spread``,
+        ``affinity`` and ``capacity``.
     reason, remedy
-        In words: what keeps it out, and what would have to change.
+        Why it waits, and what would have to change, as text.
     machine, rack
-        Where it would run at the least cost; None when nowhere.
+        Where it would run at the least cost; None if it can run nowhere.
     price
-        Least extra cost of its waiting that makes every optimum run it, in the costs of the goals (whole units of
-        1 / scale); with one unit less there is still an optimum without it. Under ``lexicographic``, in the cost of
-        the first goal. None when no cost within ``cost_limit`` does.
+        Smallest increase of its waiting cost with which every optimum runs it, in the unit of the goals (a multiple of
+        1 / scale); with 1 / scale less there is still an optimum without it. Under ``lexicographic``, in the cost of
+        the first goal. None if no increase within ``cost_limit`` suffices.
     cost
-        Explicit cost on ``machine`` that comes to the same: ``set_cost(task, machine, cost)`` places it. None without
+        Explicit cost on ``machine`` with the same effect: ``set_cost(task, machine, cost)`` places it. None without
         a price, under ``lexicographic``, and under rules or capacities.
     stops, moves
-        Tasks that would stop and move for it at that price; under rules or capacities, of one such schedule.
+        Tasks that would stop and move for it at that price; under rules or capacities, in one such schedule.
     blocker
-        A running task with whose end every optimum runs this one; None when no single one is such (another task
-        waits before it, or as well), under `FairShares`, where an end changes the bounds of all jobs, and under rules.
+        A running task such that every optimum runs this task once it ends. None if there is no such task, under
+        `FairShares` (where the end of a task changes the bounds of all jobs), and under rules.
     unpriced
-        Why nothing of what follows ``remedy`` is given; empty where it is.
+        Why the fields after ``remedy`` are not given; empty if they are.
     """
 
     task: str
@@ -92,9 +92,9 @@ class Explanation:
 def explain_task(optimum: Optimum, name: str, said: str, *, pending: bool, tied: bool) -> Explanation:
     """Explain why a task waits.
 
-    ``said``: its reason as of the last step. ``pending``: whether the next step may place it, if the network does.
-    ``tied``: whether rules, capacities or a full solve are in force, so that the network is not all there is. Raises
-    `EventError`: the task runs (or may with the next step).
+    ``said``: the reason in the last step. ``pending``: whether the next step may place it if the network does.
+    ``tied``: whether rules, capacities or a full solve apply, so that the network alone does not decide. Raises
+    `EventError` if the task runs, or may run with the next step.
     """
     state, session = optimum.state, optimum.session
     task, wait_arc = state.tasks[name], state.network.tasks[name].wait_arc
@@ -108,7 +108,7 @@ def explain_task(optimum: Optimum, name: str, said: str, *, pending: bool, tied:
     if unmet is not None:
         return Explanation(name, task.job, "placement", unmet, _REMEDIES["placement"])
     if not session.flow[wait_arc]:
-        least = float(Fraction(1, state.rules.scale.factor))  # what runs costs the same, and it was there first
+        least = float(Fraction(1, state.rules.scale.factor))  # equal cost: the running tasks keep their slots
         return Explanation(name, task.job, "worth", WORTH_MORE, _REMEDIES["worth"], price=least)
     gives_way = _stopped_freely(optimum, name)
     if gives_way:
@@ -137,7 +137,7 @@ def explain_task(optimum: Optimum, name: str, said: str, *, pending: bool, tied:
 
 
 def _unpriced(job: str, name: str, reason: str) -> Explanation:
-    """Under rules across tasks and capacities."""
+    """Explanation without a price, under rules across tasks or capacities."""
     first = reason.partition(" ")[0]
     known: dict[str, Any] = {SHARE_USED: "share", WORTH_MORE: "worth", TOO_LARGE: "capacity", CAPACITY_USED: "capacity"}
     rule: Any = first if first in ("gang", "spread", "affinity") else known.get(reason, "placement")
@@ -145,7 +145,7 @@ def _unpriced(job: str, name: str, reason: str) -> Explanation:
 
 
 def _stopped_freely(optimum: Optimum, name: str) -> tuple[str, ...]:
-    """Held tasks that would stop or move for it if nothing limited preemptions; none where it would wait still."""
+    """Held tasks that would stop or move for it without preemption limits; empty if it would still wait."""
     if not optimum.held:
         return ()
     flow = optimum.without_limits().flow
@@ -155,7 +155,7 @@ def _stopped_freely(optimum: Optimum, name: str) -> tuple[str, ...]:
 
 
 def _held(state: LiveState, name: str, stops: tuple[str, ...]) -> Explanation:
-    """It would run if other tasks could be preempted."""
+    """Explanation for a task that would run if the held tasks ``stops`` could be preempted."""
     jobs = {state.tasks[other].job: state.jobs[state.tasks[other].job] for other in stops}
     said, back = [], []
     for job, live in jobs.items():
@@ -181,7 +181,7 @@ def _trail(residual: Residual, paths: Paths, source: int, node: int) -> list[int
 
 
 def _first_place(optimum: Optimum, residual: Residual, trail: list[int]) -> str | None:
-    """The machine that a path enters first, by itself or in the place of a task of the same group."""
+    """The first machine on a path; a vertex of a running task counts as the machine of this task."""
     places = optimum.machine_of_node
     found = next((places[end] for end in residual.head[trail].tolist() if end in places), None)
     return found if found in optimum.state.cluster.machines else None
@@ -190,7 +190,7 @@ def _first_place(optimum: Optimum, residual: Residual, trail: list[int]) -> str 
 def _displaced(
     state: LiveState, residual: Residual, trail: list[int], name: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Tasks that stop and that move when the unit goes along a path."""
+    """Tasks that stop, and tasks that move, when one unit of flow takes this path."""
     stops: list[str] = []
     moves: list[str] = []
     for arc in trail:
@@ -202,7 +202,7 @@ def _displaced(
 
 
 def _blocker(optimum: Optimum, name: str, out: Paths, waiting: int, stops: tuple[str, ...]) -> str | None:
-    """A running task with whose end every optimum runs ``name``, rather one of ``stops``."""
+    """A running task such that every optimum runs ``name`` once it ends; one of ``stops`` if possible."""
     network = optimum.state.network
     job = network.jobs[network.tasks[name].job].node
     others = optimum.residual.cheapest(NetworkSession.root, network.tasks[name].wait_arc)

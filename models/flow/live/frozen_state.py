@@ -1,7 +1,7 @@
-"""All that a living cluster is, without its network: instance, clocks and schedule at one moment.
+"""An immutable copy of a live cluster without its network: instance, clocks and schedule at one moment.
 
-Full solves, other threads and state files read it. The network is a function of it. A rebuilt network may have
-another optimum of equal cost, so the next step keeps the schedule in force (see `equal_schedules`).
+Full solves, other threads and state files use it. The network can be rebuilt from it. A rebuilt network may have
+another optimum of equal cost, so the next step keeps the present schedule (see `equal_schedules`).
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ _KINDS: dict[str, tuple[type[GroupRule], str]] = {
 
 
 def _read(saved: tuple[str, Any]) -> tuple[str, GroupRule]:
-    """A rule of the kind that stands before it."""
+    """Read a saved pair (kind, rule)."""
     return saved[0], _KINDS[saved[0]][0].model_validate(saved[1])
 
 
 @dataclass(frozen=True)
 class FrozenState:
-    """References to what never changes: cheap to take; the instance is built when it is asked for."""
+    """Cheap to make, as it only refers to immutable objects; the instance is built on first access."""
 
     name: str
     now_s: float
     machines: tuple[Machine, ...]
     queues: tuple[Queue, ...]
-    jobs: tuple[FlowJob, ...]  # with the tasks and explicit costs that they have now
-    preempted: Mapping[str, list[float]]  # by job, when tasks of it were preempted in the last hour
-    # By running task, its machine (which may be gone since the last step) and since when it runs there
+    jobs: tuple[FlowJob, ...]  # with their present tasks and explicit costs
+    preempted: Mapping[str, list[float]]  # by job, the times at which its tasks were preempted in the last hour
+    # by running task, its machine (possibly removed since the last step) and its start time there
     places: Mapping[str, tuple[str, float]]
-    # In force by kind, some perhaps about places that are gone
+    # present rules as (kind, rule); some may refer to machines or racks that were removed
     rules: tuple[Annotated[tuple[str, GroupRule], BeforeValidator(_read)], ...]
-    # As in `LiveState`
+    # as in `LiveState`
     fresh: tuple[str, ...]
     why: Mapping[str, str]
     steps: int
     events: int
     decision: FullSolve | None
-    options: Mapping[str, Any]  # of the scheduler
+    options: Mapping[str, Any]  # options of the scheduler
     goals: InstanceOf[tuple[Goal, ...]]
 
     @classmethod
@@ -88,7 +88,7 @@ class FrozenState:
         )
 
     def refill(self, state: LiveState) -> None:
-        """Bring an empty state there; nothing is checked that events did not check."""
+        """Load this into an empty state, without repeating the checks of events."""
         state.now_s = self.now_s
         for machine in self.machines:
             state.put_machine(machine)
@@ -103,7 +103,7 @@ class FrozenState:
         state.steps, state.events, state.decision = self.steps, self.events, self.decision
 
     def to_dict(self) -> dict[str, Any]:
-        """For a file, without the goals and the certificate of the step."""
+        """Return JSON data, without the goals and the certificate of the decision."""
         found: dict[str, Any] = _ADAPTER.dump_python(
             self, mode="json", exclude={"goals": True, "decision": {"certificate"}}
         )
@@ -111,13 +111,13 @@ class FrozenState:
 
     @classmethod
     def of_dict(cls, found: Mapping[str, Any], goals: tuple[Goal, ...]) -> FrozenState:
-        """What `to_dict` gave, from a file."""
+        """Make a frozen state from the data of `to_dict` and the goals."""
         found = {**found, "goals": goals, "decision": found["whole"]}
         return _ADAPTER.validate_python({each.name: found[each.name] for each in fields(cls)})
 
     @cached_property
     def instance(self) -> FlowInstance:
-        """What runs where, for how long, and what waits."""
+        """The present state as an instance: machines, jobs, running and waiting tasks, and rules."""
         known = {machine.name for machine in self.machines}
         jobs = tuple(
             job.model_copy(
@@ -131,13 +131,13 @@ class FrozenState:
         rules: dict[str, Any] = {
             name: tuple(rule for each, rule in self.rules if each == kind) for kind, (_, name) in _KINDS.items()
         }
-        # Between a loss of slots and the next step a machine may hold more than it has, so nothing is checked here.
+        # No validation: after a loss of slots, a machine may run more tasks than it has slots until the next step.
         return FlowInstance.model_construct(
             name=self.name, machines=self.machines, jobs=jobs, queues=self.queues, **rules
         )
 
     def _task(self, task: FlowTask, known: set[str]) -> FlowTask:
-        """A task with the machines that are still there."""
+        """Return a task without references to removed machines."""
         at, started_s = self.places.get(task.name, ("", 0.0))
         running = RunningOn(machine=at, elapsed_s=elapsed_s(started_s, self.now_s)) if at in known else None
         data = tuple(

@@ -1,4 +1,4 @@
-"""Steps that the network cannot decide: the present instance is solved from scratch, with all rules and capacities."""
+"""Full solves: solve the present instance with all rules and capacities when the network cannot decide."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["audit_schedule", "priced", "solve_fully"]
 
 
 def solve_fully(state: LiveState, *, certify: bool) -> FlowSolution:
-    """The best schedule of the present instance.
+    """Find the best schedule of the present instance.
 
-    Raises `ModelError`: there is none within the limits of the solver; nothing has changed.
+    Raises `ModelError` if the solver finds none within its limits; the state is then unchanged.
     """
     program = bool(state.side_constraints)
     solver = state.options["solver"] if program else {}
@@ -34,9 +34,9 @@ def solve_fully(state: LiveState, *, certify: bool) -> FlowSolution:
 
 
 def priced(why: Explanation, frozen: FrozenState) -> Explanation:
-    """An explanation under rules or capacities, with the price by two full solves: with and without the task running.
+    """Add the price to an explanation under rules or capacities, by two full solves: free, and with the task running.
 
-    Where running it costs D more and leaves everything before the costs as it is, waiting must cost D + 1 more.
+    If running it costs D more and changes neither the shortfall nor the waiting, its waiting must cost D + 1 more.
     """
     model, solver = frozen.model, frozen.options["solver"]
     try:
@@ -64,13 +64,13 @@ def priced(why: Explanation, frozen: FrozenState) -> Explanation:
 
 
 def audit_schedule(state: LiveState, waiting: Mapping[str, str]) -> FlowSolution:
-    """The schedule in force, judged by the proof of a fresh solve of the present instance.
+    """Certify the present schedule with the proof of a new full solve of the present instance.
 
-    What runs has its credit for staying by now, so that an optimum of the last step is one of the present instance.
+    Running tasks now have their credit for staying, so the last step's optimum is also optimal for this instance.
 
-    Raises `ModelError`: the solver stopped at its limit with another schedule. Raises `EventError`: a task stopped
-    within the limit of its job finds another place now. Raises `CertificateError`: the schedule does not stand up to
-    the instance (a defect, never an input error).
+    Raises `ModelError` if the solver stopped at its limit with another schedule, `EventError` if a task that stopped
+    within the preemption limit of its job could run now, and `CertificateError` if the schedule fails verification (a
+    defect, never an input error).
     """
     fresh, instance = solve_fully(state, certify=False), FrozenState.of(state).instance
     running = {name: task.machine for name, task in state.tasks.items() if task.machine is not None}

@@ -1,4 +1,4 @@
-"""What the goals make the arcs of a live network cost now."""
+"""Costs of the arcs of a live network, as given by the goals."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["ArcCosts"]
 
 
 class ArcCosts:
-    """Gives the arcs of tasks and machines the costs of the goals; refuses those beyond the limit of an order.
+    """Set the arc costs of tasks and machines by the goals; refuse costs beyond the limit of the strict order.
 
-    ``constraints``: name the tasks of gangs without enough slots, which need no arcs.
+    ``constraints`` tell which tasks are blocked (gangs without enough slots); these get no arcs.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class ArcCosts:
         self._mentioning: dict[str, dict[str, None]] = {}  # by machine, the tasks whose arcs depend on it
 
     def mentioning(self, machine: str) -> Mapping[str, None]:
-        """Tasks whose arcs change when a machine comes or goes; where they run is not looked at."""
+        """Tasks whose arcs change when a machine is added or removed, without those that merely run there."""
         return self._mentioning.get(machine, {})
 
     def slot_costs(self, machine: Machine) -> list[tuple[int, int]]:
@@ -42,7 +42,7 @@ class ArcCosts:
         return costs
 
     def reprice(self, task: LiveTask, now_s: float, *, placed: bool = False) -> None:
-        """Give a task the arcs that the goals ask for now; ``placed``: nothing but its place or age is new."""
+        """Update the arcs of a task; ``placed``: only its machine or its age has changed."""
         if task.machine is not None:
             task.elapsed_s = elapsed_s(task.started_s, now_s)
         offers, wait = self.price(task, task.moving if placed else None)
@@ -51,7 +51,7 @@ class ArcCosts:
             self.mention(task)
 
     def move(self, task: LiveTask, left: str | None, now_s: float) -> None:
-        """Give a task that left a machine, and may run on another since now, the arcs it has there."""
+        """Update the arcs of a task that has left machine ``left`` (if any) and may have started on another now."""
         if task.limited or task.apart or task.task.name in self._constraints.blocked:
             self.reprice(task, now_s, placed=True)
             return
@@ -66,7 +66,7 @@ class ArcCosts:
         self.network.change_offers(name, changes, self.rules.waiting(task))
 
     def only_leaves(self, task: LiveTask, machine: str, rack: str) -> bool:
-        """Whether a machine that has gone takes its own arc from a task and those to its rack, and changes no other."""
+        """Return whether the removal of a machine only deletes a task's arcs to it and its rack."""
         if task.locality is None or task.apart or task.limited:
             return False
         if task.machine is not None and task.machine != machine and self.cluster.racks.get(task.machine) == rack:
@@ -74,7 +74,7 @@ class ArcCosts:
         return task.locality.read_elsewhere(task.mentions, rack, self.cluster)
 
     def lose(self, task: LiveTask, machine: str, rack: str, now_s: float) -> None:
-        """Take the arcs away that a task had because of a machine that has gone."""
+        """Remove the arcs that a task had because of a machine that was removed."""
         if task.moving is None or not self.only_leaves(task, machine, rack):
             self.reprice(task, now_s)
             return
@@ -89,11 +89,11 @@ class ArcCosts:
         self.network.drop_offers(task.task.name, gone)
 
     def grow_older(self, elapsed_s: float, tasks: Iterable[LiveTask]) -> None:
-        """Give running tasks the credit of their age; their other costs stay."""
+        """Update the credit for staying of running tasks to a new age; their other costs do not change."""
         self.network.cheapen(self._credits(elapsed_s, tasks))
 
     def _credits(self, elapsed_s: float, tasks: Iterable[LiveTask]) -> Iterator[tuple[str, str | Spot, int]]:
-        """What more credit each running task has by now, and the target it is for; notes the new age."""
+        """Yield (task, target, additional credit) of running tasks, and store their new age."""
         now, before = self.rules.credit_at(elapsed_s), dict[float, int]()
         for task in tasks:
             if task.elapsed_s not in before:
@@ -103,12 +103,12 @@ class ArcCosts:
                 yield task.task.name, single_file(task.machine, task.apart) if task.apart else task.machine, more
 
     def price(self, task: LiveTask, moving: dict[str | Spot, int] | None = None) -> tuple[dict[str | Spot, int], int]:
-        """Cost of each arc and of waiting, within the limit; a refusal leaves the task as it was."""
+        """Return the cost of each arc and of waiting; raise `EventError` beyond the limit and change nothing."""
         if moving is None:
             moving = self.rules.moving(task, self.cluster)
         offers, wait = self.rules.staying(task, moving, self.cluster), self.rules.waiting(task)
         if self.rules.order is None:
-            found = moving.values()  # including the largest credit, so that growing older can never fail
+            found = moving.values()  # with the largest possible credit, so that ageing can never fail
             credit = self.rules.credit + self.rules.keeping(task)
             worst = max(wait, -wait, max(found, default=0), credit - min(found, default=0))
             self._check(worst, f"task {task.task.name!r}")
@@ -123,7 +123,7 @@ class ArcCosts:
             )
 
     def mention(self, task: LiveTask) -> None:
-        """Note the machines whose coming or going changes a task's arcs."""
+        """Note the machines whose addition or removal changes a task's arcs."""
         assert task.moving is not None
         task.locality = self.rules.locality(task)
         present = mentioned_machines(self.rules, task, task.moving)
@@ -140,7 +140,7 @@ class ArcCosts:
         task.mentions = present
 
     def forget(self, task: LiveTask) -> None:
-        """A task has gone."""
+        """Forget a removed task."""
         self._unmention(task.task.name, task.mentions)
 
     def _unmention(self, name: str, machines: Iterable[str]) -> None:

@@ -1,7 +1,7 @@
-"""Who runs where after each optimum.
+"""Assign tasks to machines after each optimum.
 
-Tasks that run through a group of machines are told apart by a roster: the group's flow to a machine says how many of
-its tasks run there, and those that ran there before stay there first.
+The group's flow to a machine is the number of its tasks that run there; a roster chooses which tasks, first those
+that already ran on this machine.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class TaskNode:
 class Roster:
     """The tasks of a group, or of several groups that share their blocks, by machine."""
 
-    name: str  # what messages call it
-    units: Callable[[str, Integers], int]  # how many tasks a flow sends to a machine
-    # Whether a task may take a place on a machine; None: any may take any
+    name: str  # name in messages
+    units: Callable[[str, Integers], int]  # returns the number of tasks that a flow sends to a machine
+    # returns whether a task may run on a machine; None: every task may run on every machine
     fits: Callable[[str, str], bool] | None = None
-    only: str | None = None  # the machine of all its tasks, which its flow need not tell
-    held: dict[str, dict[str, None]] = field(default_factory=dict)  # by machine its tasks, in order of arrival
+    only: str | None = None  # the machine of all its tasks, if the group has only one
+    held: dict[str, dict[str, None]] = field(default_factory=dict)  # its tasks by machine, in order of arrival
     loose: dict[str, None] = field(default_factory=dict)  # tasks without a machine
-    changed: set[str] = field(default_factory=set)  # machines to which the flow may send more or fewer than are held
+    changed: set[str] = field(default_factory=set)  # machines whose flow may differ from the number of tasks held
 
     def free_places(self, flow: Integers) -> dict[str, int]:
-        """Places by machine that the flow has beyond the tasks held; tasks beyond the flow become loose."""
+        """Return by machine the flow minus the tasks held, where positive; tasks in excess of the flow become loose."""
         free: dict[str, int] = {}
         for machine in sorted(self.changed):
             held, units = self.held.setdefault(machine, {}), self.units(machine, flow)
@@ -63,19 +63,19 @@ class Roster:
         return free
 
 
-#: What an arc belongs to: a task, or a roster and the machine it leads to.
+#: The owner of an arc: a task, or a roster with the machine to which the arc leads.
 Owner = str | tuple[Roster, str]
 
 
 class Arcs:
-    """The arcs of a session, and what each belongs to."""
+    """The arcs of a session, with the owner of each."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.owners: list[Owner | None] = []
 
     def add(self, tail: int, head: int, capacity: int, cost: int, owner: Owner | None = None) -> int:
-        """Add an arc; its slot."""
+        """Add an arc and return its slot."""
         slot = self.session.add_arc(tail, head, capacity, cost)
         while len(self.owners) <= slot:
             self.owners.append(None)
@@ -89,10 +89,10 @@ class Arcs:
 
 
 class Assignment:
-    """The machine of each task, brought up to each optimum.
+    """The machine of each task, updated after each optimum.
 
-    ``arcs``: the arcs, whose flow says where tasks go. ``tasks``: the tasks by name, as the network adds and removes
-    them.
+    ``arcs``: the arcs, whose flow determines where tasks run. ``tasks``: the tasks by name, as the network adds and
+    removes them.
     """
 
     def __init__(self, arcs: Arcs, tasks: Mapping[str, TaskNode]) -> None:
@@ -111,7 +111,7 @@ class Assignment:
         self._open[roster] = None
 
     def lose(self, roster: Roster, machine: str) -> None:
-        """Note that a machine of a roster has gone."""
+        """Note that a machine of a roster was removed."""
         roster.loose.update(roster.held.pop(machine, {}))
         roster.changed.discard(machine)
         self._open[roster] = None
@@ -121,7 +121,7 @@ class Assignment:
         self._open.pop(roster, None)
 
     def displace(self, name: str, machine: str | None) -> None:
-        """Note that a task runs elsewhere than its unit goes; the next `read_changes` tells what the flow wants."""
+        """Record that a task's machine differs from its flow; the next `read_changes` reports the machine by flow."""
         task = self._tasks[name]
         if isinstance(task.target, Spot):
             self._leave(name, task)
@@ -135,9 +135,9 @@ class Assignment:
         self._touched.pop(name, None)
 
     def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
-        """Tasks whose machine is another than at the last call: (then, now)."""
+        """Return the tasks whose machine has changed since the last call: (then, now)."""
         flow = self._arcs.session.flow
-        units = flow.data  # four times as quick to look into one by one
+        units = flow.data  # reading single entries is four times as fast this way
         touched, self._touched = self._touched, {}
         for slot in self._arcs.session.take_touched()[0].tolist():
             owner = self._arcs.owners[slot]
@@ -185,7 +185,7 @@ class Assignment:
             self.change(roster, task.machine)
 
     def _assign(self, roster: Roster, flow: Integers, before: dict[str, str | None]) -> None:
-        """Hand the tasks of a roster to the machines its flow goes to, moving as few as possible."""
+        """Assign the tasks of a roster to machines by its flow; move as few tasks as possible."""
         free: dict[str, int] = {}
         if roster.only is None:
             free = roster.free_places(flow)
@@ -221,11 +221,11 @@ class Assignment:
 def hand_out(
     tasks: Iterable[str], free: dict[str, int], held: Mapping[str, Iterable[str]], fits: Callable[[str, str], bool]
 ) -> dict[str, str]:
-    """Assign every task to a machine that fits it and has a free slot; augmenting paths move other tasks where needed.
+    """Assign every task to a machine that fits it and has a free slot; augmenting paths move other tasks if needed.
 
-    ``free``: units left by machine; used up. ``held``: tasks that have a machine already. Returns the new machine of
-    each of ``tasks``, and of those of ``held`` that made way. Raises `RuntimeError`: a task cannot be served; the flow
-    says that all can, so this is a defect.
+    ``free``: free slots by machine; updated. ``held``: tasks by machine that are already assigned. Returns the new
+    machine of each of ``tasks`` and of each task of ``held`` that moves. Raises `RuntimeError` if a task cannot be
+    assigned; the flow guarantees an assignment, so this is a defect of the program.
     """
     found: dict[str, str] = {}
     for task in tasks:
@@ -237,7 +237,7 @@ def hand_out(
 
 
 def _now(held: Mapping[str, Iterable[str]], found: Mapping[str, str]) -> dict[str, list[str]]:
-    """Tasks by machine, with what has been found since."""
+    """Tasks by machine, with the new assignments ``found``."""
     there = {machine: [task for task in those if task not in found] for machine, those in held.items()}
     for task, machine in found.items():
         there.setdefault(machine, []).append(task)
@@ -247,8 +247,8 @@ def _now(held: Mapping[str, Iterable[str]], found: Mapping[str, str]) -> dict[st
 def _exchange(
     task: str, free: Mapping[str, int], there: Mapping[str, list[str]], fits: Callable[[str, str], bool]
 ) -> list[tuple[str, str]]:
-    """Who moves where so that a task fits, the mover into a free place first."""
-    came: dict[str, tuple[str, str] | None] = {task: None}  # task: who takes its place, and where that is
+    """Find an augmenting path for a task by breadth-first search: (task, machine) pairs, the free slot first."""
+    came: dict[str, tuple[str, str] | None] = {task: None}  # task: the task that takes its place, and its machine
     queue, seen = deque([task]), set[str]()
     while queue:
         mover = queue.popleft()

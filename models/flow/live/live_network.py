@@ -1,7 +1,7 @@
-"""The live network of the flow scheduler: what its arcs mean. All work here is proportional to what changed.
+"""The live network of the flow scheduler. The work of an update is proportional to the change.
 
-Tasks, jobs and machines are vertices of a session; groups of machines (`machine_groups`, `exclusion_groups`) stand
-between, and `live_assignment` tells who runs where after each optimum.
+Tasks, jobs and machines are vertices of a session. Groups of machines (`machine_groups`, `exclusion_groups`) are
+vertices between tasks and machines; `live_assignment` reads each task's machine from the optimum.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class JobNode:
 
 
 class LiveNetwork:
-    """Tasks, jobs, machines and groups come, change and go.
+    """Adds, changes and removes tasks, jobs, machines and groups.
 
-    ``session``: keeps the network solved. ``cluster``: the machines, which the network hears of after the cluster.
+    ``session`` keeps the network solved. ``cluster``: the machines; update it before the network.
     """
 
     def __init__(self, session: Session, cluster: ClusterView) -> None:
@@ -63,13 +63,13 @@ class LiveNetwork:
         self.owners: list[Owner | None] = self._arcs.owners  # by arc
         self.single_file = SingleFile(self._wiring)
         self.trees: dict[Spot, BlockTree] = {}
-        self._unused: dict[Spot, None] = {}  # groups that the last task may have left
+        self._unused: dict[Spot, None] = {}  # groups that may have no task left
 
     # Machines --------------------------------------------------------------------------------------------------
     def add_machine(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
-        """Add a machine that the cluster knows already; groups that it belongs to reach it."""
+        """Add a machine that is already in the cluster, with arcs from the groups to which it belongs."""
         self.machines[name] = MachineNode(self.session.add_node(), 0, [])
-        for group in list(self.groups.values()):  # reaching it may make further groups
+        for group in list(self.groups.values()):  # `reach` may create further groups
             group.reach(name)
         self.set_slots(name, slot_costs)
         for tree in self.trees.values():
@@ -78,7 +78,7 @@ class LiveNetwork:
             tree.machine_changed(name)
 
     def set_slots(self, name: str, slot_costs: list[tuple[int, int]]) -> None:
-        """Set capacity and cost of a machine's arcs to the sink, and the capacity of the arcs to it."""
+        """Set the capacities and costs of a machine's arcs to the sink, and the capacities of its incoming arcs."""
         machine = self.machines[name]
         for arc, (capacity, cost) in zip(machine.arcs, slot_costs, strict=False):
             if arc[1:] != (capacity, cost):
@@ -96,7 +96,7 @@ class LiveNetwork:
                 group.set_slots(name, slots)
 
     def remove_machine(self, name: str) -> None:
-        """Take a machine out; tasks must not have arcs of their own to it any more."""
+        """Remove a machine; tasks must have no direct arcs to it any more."""
         for tree in self.trees.values():
             if name in tree.blocks.paths:
                 tree.remove(name)
@@ -109,7 +109,7 @@ class LiveNetwork:
         self.session.remove_node(machine.node)
 
     def _group(self, spot: Spot) -> Group:
-        """The group of a spot, made where there is none."""
+        """Return the group of a spot; create it if there is none."""
         if (group := self.groups.get(spot)) is not None:
             return group
         if spot.once:
@@ -125,12 +125,12 @@ class LiveNetwork:
         return isinstance(target, Spot) and self.cluster.meets(machine, target)
 
     def forget(self, once: str) -> None:
-        """Drop the groups of tasks that kept apart and are all out."""
+        """Remove the groups of a different-machines rule whose tasks are all removed."""
         self.single_file.forget(once)
 
     # Jobs ------------------------------------------------------------------------------------------------------
     def set_job(self, name: str, bounds: JobBounds) -> None:
-        """Add a job, or set its bounds anew."""
+        """Add a job, or change its bounds."""
         job = self.jobs.get(name)
         session = self.session
         if job is None:
@@ -152,7 +152,7 @@ class LiveNetwork:
         job.bounds = bounds
 
     def remove_job(self, name: str) -> None:
-        """Take a job out; its tasks must be out already."""
+        """Remove a job; its tasks must be removed already."""
         job = self.jobs.pop(name)
         self._arcs.drop(job.share_arc)
         self._arcs.drop(job.short_arc)
@@ -164,7 +164,7 @@ class LiveNetwork:
         self.session.remove_node(job.node)
 
     def set_gate(self, name: str, passes: int) -> None:
-        """Let so many of a job's held tasks stop."""
+        """Set how many held tasks of a job may stop: the capacity of its gate arc."""
         job = self.jobs[name]
         if job.gate is None:
             node = self.session.add_node()
@@ -174,7 +174,7 @@ class LiveNetwork:
         job.passes = passes
 
     def hold_task(self, name: str, held: bool) -> None:
-        """Let a task stop through the gate of its job only, or freely; the gate must be there."""
+        """Lead a task's waiting arc through the gate of its job if ``held``, else to the job; the gate must exist."""
         task = self.tasks[name]
         if task.held != held:
             task.held = held
@@ -188,7 +188,7 @@ class LiveNetwork:
 
     # Tasks -----------------------------------------------------------------------------------------------------
     def add_task(self, name: str, job: str, offers: dict[Target, int], wait_cost: int) -> None:
-        """Add a waiting task; its job must be in."""
+        """Add a waiting task; its job must exist."""
         node = self.session.add_node()
         wait = self._arcs.add(node, self.jobs[job].node, 1, wait_cost, name)
         self.tasks[name] = TaskNode(node, job, wait, wait_cost, {})
@@ -197,12 +197,12 @@ class LiveNetwork:
         self._assignment.touch(name)
 
     def reprice(self, name: str, offers: dict[Target, int], wait_cost: int) -> None:
-        """Give a task the arcs it should have."""
+        """Replace the arcs and costs of a task."""
         self.drop_offers(name, [target for target in self.tasks[name].arcs if target not in offers])
         self.change_offers(name, offers, wait_cost)
 
     def drop_offers(self, name: str, targets: Iterable[Target]) -> None:
-        """Take arcs of a task away, where it has them."""
+        """Remove a task's arcs to these targets, if it has them."""
         task = self.tasks[name]
         for target in targets:
             if (arc := task.arcs.pop(target, None)) is not None:
@@ -211,7 +211,7 @@ class LiveNetwork:
                     self._assignment.touch(name)
 
     def change_offers(self, name: str, offers: Mapping[Target, int], wait_cost: int) -> None:
-        """Give a task further arcs, or those that it has other costs."""
+        """Add arcs to a task, or change the costs of those it has."""
         task, arcs = self.tasks[name], self.tasks[name].arcs
         for target, cost in offers.items():
             present = arcs.get(target)
@@ -229,7 +229,7 @@ class LiveNetwork:
             self._set_wait(task, wait_cost)
 
     def cheapen(self, arcs: Iterable[tuple[str, Target, int]]) -> None:
-        """Lower the costs of arcs of tasks, where they have them: task, target, and by how much."""
+        """Lower the costs of arcs given as (task, target, amount); missing arcs are ignored."""
         tasks, machines, groups, changes = self.tasks, self.machines, self.groups, list[int]()
         for name, target, less in arcs:
             task = tasks[name]
@@ -240,7 +240,7 @@ class LiveNetwork:
         self.session.change_arcs(changes)
 
     def remove_task(self, name: str) -> None:
-        """Take a task out, wherever it is."""
+        """Remove a running or waiting task."""
         task = self.tasks.pop(name)
         self._assignment.remove(name, task)
         for target, (slot, _) in task.arcs.items():
@@ -250,11 +250,11 @@ class LiveNetwork:
         self.session.remove_node(task.node)
 
     def displace(self, name: str, machine: str | None) -> None:
-        """Note that a task runs elsewhere than its unit goes; the next `read_changes` tells what the flow wants."""
+        """Record that a task's machine differs from its flow; the next `read_changes` reports the machine by flow."""
         self._assignment.displace(name, machine)
 
     def read_changes(self) -> dict[str, tuple[str | None, str | None]]:
-        """Tasks whose machine is another than at the last call: (then, now)."""
+        """Return the tasks whose machine has changed since the last call: (then, now)."""
         changes = self._assignment.read_changes()
         self._remove_unused()
         return changes
@@ -265,12 +265,12 @@ class LiveNetwork:
             return
         group = self.groups[target]
         group.users -= 1
-        # Cluster, racks and labels stay where no task uses them, as others will come.
+        # Groups of the cluster, a rack or a label are kept even when unused: later tasks will use them.
         if not group.users and not target.once and (target.lacks or len(target.has) > 1):
             self._unused[target] = None
 
     def _remove_unused(self) -> None:
-        """Give up the groups that no task uses any more, with their arcs, and the trees that no group enters."""
+        """Remove the groups that no task uses any more, with their arcs, and the trees without groups."""
         unused, self._unused = self._unused, {}
         for spot in unused:
             group = self.groups.get(spot)

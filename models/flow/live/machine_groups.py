@@ -1,10 +1,10 @@
 """Groups of machines that tasks reach by one arc: a group has an arc to each of its machines.
 
-Tasks that must run on different machines (`FlowJob.different_machines`) have groups of their own (`Spot.once`), which
-reach a machine by an arc of capacity 1. As soon as two groups with one name reach the same machine, a vertex goes
-between, so that all pass it in single file. This is exact, whatever each task costs on each machine; it takes an arc
-per group and machine of the cluster, and a vertex per machine that some of the tasks reach by an arc of their own
-(data, explicit costs, or because they run there).
+Tasks that must run on different machines (`FlowJob.different_machines`) have their own groups (`Spot.once`), which
+reach a machine by an arc of capacity 1. If several groups of one rule reach the same machine, their arcs lead through
+a common vertex (the single file), whose arc to the machine has capacity 1. This is exact for all costs. It takes one
+arc per group and machine, and one vertex per machine to which some of these tasks have their own arc (data, explicit
+costs, or because they run there).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ __all__ = ["Group", "MachineGroup", "MachineNode", "SingleFile", "Wiring"]
 
 
 class Group:
-    """What tasks may have an arc to: a vertex whose units go on to machines."""
+    """A vertex between tasks and machines."""
 
-    # What it stands for, and its vertex
+    # the set of machines that it represents, and its vertex
     spot: Spot
     node: int
-    roster: Roster  # which of its tasks run on which machine
-    users: int = 0  # tasks with an arc to it
+    roster: Roster  # assigns its tasks to machines
+    users: int = 0  # number of tasks with an arc to it
 
     def reach(self, machine: str) -> None:
-        """Let it reach a machine that has come."""
+        """Add an arc to a new machine, if the group needs one."""
 
     def dissolve(self) -> None:
-        """Take it out; no task uses it."""
+        """Remove the group; no task uses it."""
         raise NotImplementedError
 
 
@@ -48,7 +48,7 @@ class MachineNode:
 
 @dataclass(frozen=True)
 class Wiring:
-    """What groups and the network share."""
+    """The state that groups and the network share."""
 
     cluster: ClusterView
     arcs: Arcs
@@ -57,16 +57,16 @@ class Wiring:
     groups: dict[Spot, Group] = field(default_factory=dict)
 
     def new_node(self) -> int:
-        """A vertex."""
+        """Add a vertex."""
         return self.arcs.session.add_node()
 
     def enter(self, group: Group) -> None:
-        """Make a group known."""
+        """Register a group and its roster."""
         self.groups[group.spot] = group
         self.assignment.rosters[group.spot] = group.roster
 
     def leave(self, group: Group) -> None:
-        """Forget a group and remove its vertex; its arcs are gone."""
+        """Remove a group and its vertex; its arcs must be removed already."""
         self.arcs.session.remove_node(group.node)
         del self.groups[group.spot], self.assignment.rosters[group.spot]
 
@@ -76,7 +76,7 @@ class Wiring:
 
 
 class MachineGroup(Group):
-    """The machines of a spot, each reached by an arc as wide as its slots."""
+    """The machines of a spot; the arc to each has the number of its slots as capacity."""
 
     def __init__(self, spot: Spot, wiring: Wiring) -> None:
         self.spot, self.node, self.wiring = spot, wiring.new_node(), wiring
@@ -91,7 +91,7 @@ class MachineGroup(Group):
         return 0 if arc is None else int(flow[arc])
 
     def reach(self, machine: str) -> None:
-        """Let it reach a machine that has come, if that is of its spot."""
+        """Add an arc to a new machine if it belongs to the spot."""
         if machine not in self.arcs and self.wiring.cluster.meets(machine, self.spot):
             self.link(machine)
 
@@ -106,18 +106,18 @@ class MachineGroup(Group):
         self.wiring.assignment.change(self.roster, machine)
 
     def set_slots(self, machine: str, slots: int) -> None:
-        """Give the arc to a machine another capacity."""
+        """Change the capacity of the arc to a machine."""
         head = self.wiring.machines[machine].node
         self.wiring.arcs.session.change_arc(self.arcs[machine], self.node, head, slots, 0)
         self.wiring.assignment.change(self.roster, machine)
 
     def unlink(self, machine: str) -> None:
-        """Drop the arc to a machine that goes."""
+        """Remove the arc to a machine that leaves."""
         self.wiring.arcs.drop(self.arcs.pop(machine))
         self.wiring.assignment.lose(self.roster, machine)
 
     def dissolve(self) -> None:
-        """Take it out; no task uses it."""
+        """Remove the group; no task uses it."""
         for machine, arc in self.arcs.items():
             self.wiring.arcs.drop(arc)
             del self.wiring.machines[machine].groups[self.spot]
@@ -126,7 +126,7 @@ class MachineGroup(Group):
 
 
 class _SingleFileGroup(MachineGroup):
-    """A group of tasks that keep apart: a machine takes one of them, in single file with the groups of their name."""
+    """A group of tasks of a different-machines rule: a machine runs one task of all groups of the rule."""
 
     def __init__(self, spot: Spot, wiring: Wiring, file: SingleFile) -> None:
         self.file = file
@@ -134,7 +134,7 @@ class _SingleFileGroup(MachineGroup):
         self.roster.only = only_machine(spot)
 
     def link(self, machine: str) -> None:
-        """Add the arc to a machine, through the vertex of its single file where several groups reach it."""
+        """Add the arc to a machine, through the single file's vertex if several groups reach the machine."""
         single = single_file(machine, self.spot.once)
         others = self.file.reach.setdefault((self.spot.once, machine), {})
         if others and self.spot != single and single not in self.wiring.groups:
@@ -151,40 +151,40 @@ class _SingleFileGroup(MachineGroup):
         return self.wiring.machines[machine].node if through is None else through.node
 
     def route(self, machine: str) -> None:
-        """Lead the arc to a machine through its single file."""
+        """Redirect the arc to a machine through its single file."""
         self.wiring.arcs.session.change_arc(self.arcs[machine], self.node, self._head(machine), 1, 0)
 
     def set_slots(self, machine: str, slots: int) -> None:
-        """A machine takes one of its tasks, however many slots it has."""
+        """Do nothing: a machine takes one task of the rule, independent of its number of slots."""
 
     def unlink(self, machine: str) -> None:
-        """Drop the arc to a machine that goes."""
+        """Remove the arc to a machine that leaves."""
         super().unlink(machine)
         self.file.reach.pop((self.spot.once, machine), None)
 
     def dissolve(self) -> None:
-        """Take it out; no task uses it."""
+        """Remove the group; no task uses it."""
         for machine in self.arcs:
             self.file.reach.pop((self.spot.once, machine), None)
         super().dissolve()
 
 
 class SingleFile:
-    """The groups of tasks that keep apart, by the name of their rule."""
+    """The groups of different-machines rules, by name of the rule."""
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
         self.groups: dict[str, list[_SingleFileGroup]] = {}
-        #: Groups by the name of their rule and a machine that they reach.
+        #: Groups by (rule, machine) that they reach.
         self.reach: dict[tuple[str, str], dict[Spot, _SingleFileGroup]] = {}
 
     def group(self, spot: Spot) -> Group:
-        """A new group."""
+        """Make a new group for a spot."""
         made = _SingleFileGroup(spot, self._wiring, self)
         self.groups.setdefault(spot.once, []).append(made)
         return made
 
     def forget(self, once: str) -> None:
-        """Drop the groups of a name whose tasks are all out."""
+        """Remove the groups of a rule whose tasks are all removed."""
         for group in self.groups.pop(once, ()):
             group.dissolve()

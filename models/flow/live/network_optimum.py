@@ -1,4 +1,4 @@
-"""The network's optimum as of now, and cheapest paths in its residual network: what explanations are read from."""
+"""The present optimum of the network, and cheapest paths in its residual network, from which explanations follow."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ __all__ = ["Optimum", "Paths", "Residual"]
 class Paths:
     """Cheapest paths from a vertex to all others."""
 
-    distance: NDArray[Any]  # (N,), where reached
-    link: Integers  # (N,) arc by which a node is reached
+    distance: NDArray[Any]  # (N,), valid where reached
+    link: Integers  # (N,) last arc of the path
     reached: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Residual:
-    """Arcs with capacity left (A,), by tail: those of node n stand at ``start[n]`` to ``start[n + 1]``."""
+    """Residual arcs (A,) sorted by tail: those of node n are ``start[n]`` up to ``start[n + 1]``."""
 
     slot: Integers
     tail: Integers
     head: Integers
-    cost: NDArray[Any]  # int64, or Python integers where the order needs more
+    cost: NDArray[Any]  # int64, or Python integers if costs exceed 64 bits
     forward: NDArray[np.bool_]
     start: Integers
 
     @classmethod
     def of(cls, session: Session) -> Residual:
-        """All arcs of a solved session, with their flow taken into account."""
+        """Return the residual network of a solved session."""
         tail, head, capacity, _ = session.arcs()
         cost: NDArray[Any] = session.costs(np.arange(len(tail)))
         there, back = np.flatnonzero(session.flow < capacity), np.flatnonzero(session.flow > 0)
         tails = np.concatenate((tail[there], head[back]))
-        count = len(tails)  # sorted by counting, in a tenth of the time of `argsort`
+        count = len(tails)  # counting sort, ten times as fast as `argsort`
         sorted_ = coo_array((np.ones(count, np.int8), (tails, np.arange(count))), (session.node_count, count)).tocsr()
         by_tail = sorted_.indices.astype(np.int64)
         return cls(
@@ -63,13 +63,13 @@ class Residual:
 
     @property
     def _far(self) -> float:
-        """More than any path costs."""
+        """An upper bound on the cost of any path."""
         return FAR if self.cost.dtype == np.int64 else inf
 
     def cheapest(self, source: int, without: int) -> Paths:
-        """Cheapest paths but through one arc of the session (Bellman and Ford, a round at a time).
+        """Cheapest paths that avoid the session's arc ``without`` (Bellman-Ford, vectorized by round).
 
-        No cycle is negative at an optimum.
+        An optimum has no negative residual cycle.
         """
         nodes = len(self.start) - 1
         found = Paths(np.zeros(nodes, self.cost.dtype), np.full(nodes, -1), np.zeros(nodes, bool))
@@ -85,7 +85,7 @@ class Residual:
             fresh = ends[~found.reached[ends]]
             found.distance[fresh] = self._far
             np.minimum.at(found.distance, ends, new)
-            best = np.flatnonzero(new == found.distance[ends])[::-1]  # of equal arcs the first stands at last
+            best = np.flatnonzero(new == found.distance[ends])[::-1]  # reversed: among equal arcs, the first is kept
             found.link[ends[best]], found.reached[ends] = arcs[best], True
             is_active = np.zeros(nodes, bool)
             is_active[ends] = True
@@ -94,22 +94,22 @@ class Residual:
 
 
 def _ranges(starts: Integers, ends: Integers) -> Integers:
-    """All integers from each start up to its end, one range after the other."""
+    """Concatenate the ranges ``starts[k]`` to ``ends[k] - 1``."""
     count = ends - starts
     return np.arange(count.sum()) + np.repeat(ends - np.cumsum(count), count)
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """See the module; holds until the state changes."""
+    """The present optimum; valid until the state changes."""
 
     state: LiveState
-    # Solved; a copy where events have come since the last step, as the next step chooses among equal optima itself
+    # solved session; a copy if there were events since the last step, so that the next step starts from the original
     session: Session
 
     @classmethod
     def of(cls, state: LiveState) -> Optimum:
-        """The optimum with all events so far."""
+        """Solve the network with all events so far."""
         session = deepcopy(state.session) if state.session.changes else state.session
         session.solve()
         return cls(state, session)
@@ -128,7 +128,7 @@ class Optimum:
 
     @cached_property
     def task_arrays(self) -> tuple[list[str], Integers, Integers]:
-        """Names of all tasks, their vertices and the arcs by which they wait."""
+        """Names, vertices and waiting arcs of all tasks."""
         tasks = self.state.network.tasks
         nodes = np.fromiter((task.node for task in tasks.values()), np.int64, len(tasks))
         arcs = np.fromiter((task.wait_arc for task in tasks.values()), np.int64, len(tasks))
@@ -136,13 +136,13 @@ class Optimum:
 
     @cached_property
     def held(self) -> dict[str, int]:
-        """The tasks that may only stay or stop, with their arcs to stay."""
+        """Held tasks, which may not move, with their arcs to their present machines."""
         state, tasks = self.state, self.state.network.tasks
         names = (name for job in state.preemptions.jobs for name in state.jobs[job].tasks if state.tasks[name].held)
         return {name: next(iter(tasks[name].arcs.values()))[0] for name in names}
 
     def without_limits(self) -> Session:
-        """A copy of the optimum where held tasks may stop and move freely, solved."""
+        """Return a solved copy of the session in which held tasks may stop and move freely."""
         session, state, network = deepcopy(self.session), self.state, self.state.network
         for job in {state.tasks[name].job for name in self.held}:
             its = network.jobs[job]

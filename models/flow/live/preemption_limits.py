@@ -1,6 +1,6 @@
-"""Limits of preemption in a live cluster: which tasks are held, and how many of them may stop now.
+"""Preemption limits in a live cluster: which tasks are held, and how many of them may stop now.
 
-See `flowlex.models.flow.preemption`. Events note the machines that may have changed; a step looks at these only.
+See `flowlex.models.flow.preemption`. Events mark machines that may have changed; a step checks only these.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["PreemptionLimits"]
 
 
 class PreemptionLimits:
-    """The limits of all jobs.
+    """The preemption limits of all jobs.
 
-    ``jobs``, ``tasks``, ``tasks_on``: of the state; the last by machine. ``jobs``: those that limit preemptions, or
-    did.
+    Parameters ``jobs``, ``tasks``, ``tasks_on``: those of the state, the last by machine. Attribute ``jobs``: names of
+    the jobs that limit preemptions now or did before.
     """
 
     def __init__(
@@ -29,19 +29,19 @@ class PreemptionLimits:
         jobs: Mapping[str, LiveJob],
         tasks: Mapping[str, LiveTask],
         tasks_on: Mapping[str, Mapping[str, None]],
-        costs: ArcCosts,  # of the arcs, which change when a task is held
-        side_constraints: SideConstraints,  # release tasks that break a rule
+        costs: ArcCosts,  # sets the costs of arcs, which change when a task is held
+        side_constraints: SideConstraints,  # releases held tasks that break a rule
     ) -> None:
         self.jobs: dict[str, None] = {}
         self._jobs, self._tasks, self._tasks_on, self._costs = jobs, tasks, tasks_on, costs
         self._side_constraints = side_constraints
-        self._unsure: dict[str, None] = {}  # machines whose held tasks may be others
-        self._ruled: dict[str, None] = {}  # machines whose tasks rules released, or may have
-        self._gates: dict[str, None] = {}  # jobs whose gates and bounds may be others
-        self._spent: dict[str, None] = {}  # jobs with preemptions of the last hour
+        self._unsure: dict[str, None] = {}  # machines whose set of held tasks may have changed
+        self._ruled: dict[str, None] = {}  # machines whose tasks may have been released by rules
+        self._gates: dict[str, None] = {}  # jobs whose gates and bounds may have changed
+        self._spent: dict[str, None] = {}  # jobs with preemptions in the last hour
 
     def set_limit(self, live: LiveJob, cost: float, per_hour: int | None, now_s: float) -> None:
-        """Set what preempting a job costs and how often it may happen; raises where a cost is refused."""
+        """Set the cost and the hourly limit of preempting a job; raise `EventError` if a cost is refused."""
         name = live.job.name
         live.job = live.job.model_copy(update={"preempt_cost": cost, "preemptions_per_hour": per_hour})
         self.note(live, [] if per_hour is None else live.preempted)
@@ -54,29 +54,29 @@ class PreemptionLimits:
             del self.jobs[name]
 
     def note(self, live: LiveJob, times_s: list[float]) -> None:
-        """Note when tasks of a job were preempted."""
+        """Set the times at which tasks of a job were preempted."""
         name, live.preempted = live.job.name, times_s
         self.jobs[name] = self._gates[name] = None
         if times_s:
             self._spent[name] = None
 
     def forget(self, job: str) -> None:
-        """A job has gone."""
+        """Forget a removed job."""
         for names in (self.jobs, self._gates, self._spent):
             names.pop(job, None)
 
     def passes(self, job: LiveJob, now_s: float) -> int:
-        """Held tasks of a job that may stop now."""
+        """Return how many held tasks of a job may stop now."""
         limited = job.job.preemptions_per_hour is not None
         return left(job.job, (elapsed_s(at, now_s) for at in job.preempted)) if limited else 0
 
     def doubt(self, machine: str | None) -> None:
-        """Other tasks of a machine may be held than before."""
+        """Mark a machine whose set of held tasks may have changed."""
         if machine is not None and self.jobs:
             self._unsure[machine] = None
 
     def hold(self, now_s: float) -> None:
-        """Find the tasks that may only stay or stop by now."""
+        """Update which tasks are held, and which preemptions are older than an hour."""
         rules = self._side_constraints.task_rules
         ruled, self._ruled = self._ruled, dict.fromkeys(self._tasks_on) if rules and self.jobs else {}
         ruled |= self._ruled
@@ -118,7 +118,7 @@ class PreemptionLimits:
         return rules.may_stay(task, rules.moving(task, cluster), cluster)
 
     def release(self, task: LiveTask, now_s: float) -> bool:
-        """Hold a task no more; whether it was held."""
+        """Release a task if it is held; return whether it was."""
         if not task.held:
             return False
         live = self._jobs[task.job]
@@ -130,7 +130,7 @@ class PreemptionLimits:
         return True
 
     def open_gates(self, now_s: float) -> list[LiveJob]:
-        """Let as many held tasks stop as may by now; the jobs whose bounds may be others."""
+        """Open the gates for the preemptions that are allowed now; return the jobs whose bounds may have changed."""
         gates, self._gates = self._gates, {}
         network = self._costs.network
         for name in gates:

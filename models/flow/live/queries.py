@@ -1,4 +1,4 @@
-"""Questions about the state of a flow scheduler: places, reasons, figures and proofs. Nothing here decides."""
+"""Queries of a flow scheduler: placements, reasons, scores and proofs. Queries change no decision."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Queries"]
 
 
 class Queries:
-    """Questions about a state; the network's optimum is read once for all of them between two steps."""
+    """Queries of a state; between two steps, all queries share one solved optimum of the network."""
 
     def __init__(self, state: LiveState) -> None:
         self.state = state
-        self._last_optimum: tuple[object, Optimum] | None = None  # with when it was read
+        self._last_optimum: tuple[object, Optimum] | None = None  # with the key of its state
 
     def machine_of(self, task: str) -> str | None:
-        """Where a task runs; None when it waits.
+        """Return the machine of a task; None if it waits.
 
         Parameters
         ----------
@@ -44,7 +44,7 @@ class Queries:
         return {name: self.reason(name) for name, task in self.state.tasks.items() if task.machine is None}
 
     def reason(self, task: str) -> str:
-        """Why a task waits, as of the last step.
+        """Return why a task waits, as of the last step.
 
         Parameters
         ----------
@@ -61,27 +61,27 @@ class Queries:
         return plain_reason(state.rules, view, state.cluster, taken, share_used=used)
 
     def _side_constraint_reason(self, task: str) -> str | None:
-        """Why a task waits, where the network does not say so."""
+        """Reason of a waiting task from rules, capacities or the last full solve; None if there is none."""
         rules, decision = self.state.side_constraints, self.state.decision
         solved = None if decision is None else decision.waiting.get(task)
         return rules.task_rules.missing_domains.get(task) or solved or rules.blocked_reason(task)
 
     def explain(self, task: str, *, full_solves: bool = True) -> Explanation:
-        """Why a task waits, what would have to change, and at what price; see `Explanation`.
+        """Explain why a task waits, what would have to change, and at what price; see `Explanation`.
 
-        Changes since the last step count: the optimum is brought up to them, but nothing is decided.
+        The optimum includes all events since the last step, but nothing is decided.
 
         Parameters
         ----------
         task
             Its name.
         full_solves
-            Whether to find the price under rules across tasks or capacities too, which takes two full solves.
+            Whether to find the price also under rules across tasks or capacities, by two full solves.
 
         Raises
         ------
         EventError
-            No task has the name, or it runs (or will with the next step).
+            No task has this name, or it runs (or may run from the next step on).
         """
         state = self.state
         state.task(task)
@@ -107,7 +107,7 @@ class Queries:
         return self.frozen().instance
 
     def score(self) -> Score:
-        """What the last step minimised; where a full solve still holds, the figures of that solve.
+        """Return the objective of the last step; while the decision of a full solve holds, that solve's score.
 
         Raises
         ------
@@ -122,20 +122,20 @@ class Queries:
         return decision.score
 
     def audit(self) -> FlowSolution:
-        """The schedule of the last step as a solution, certified from the instance instead of the network.
+        """Return the schedule of the last step as a solution, certified from the instance instead of the network.
 
-        Takes a solve of the present instance, whose prices judge the schedule in force (a step proves its flow on the
-        network only). The solution can be saved, and judged again by ``flowlex verify`` with the saved `instance`.
+        This solves the present instance and certifies the schedule with the duals of this solve (a step proves its flow
+        only on the network). Save the solution and `instance` to verify it again by ``flowlex verify``.
 
         Raises
         ------
         EventError
-            Something has happened since the last step, or a task stopped within the limit of its job
-            (`FlowJob.preemptions_per_hour`) finds another place now.
+            There were events since the last step, or a task that was stopped within the limit of its job
+            (`FlowJob.preemptions_per_hour`) could run now.
         ModelError
             A full solve stopped at its limit.
         CertificateError
-            The schedule does not stand up to the instance (a defect, never an input error).
+            The check of the schedule failed (a defect of the program, never an input error).
         """
         if self.state.events or not self.state.steps:
             raise EventError("events have come since the last step; step first")
@@ -143,7 +143,7 @@ class Queries:
 
 
 def _present_score(state: LiveState) -> Score:
-    """What the schedule of the last step minimises, recomputed (work in proportion to the cluster)."""
+    """Recompute the objective of the last step (work proportional to the cluster)."""
     waiting = [sum(state.tasks[task].machine is None for task in job.tasks) for job in state.jobs.values()]
     shortfall = weighted = 0
     for name, waits in zip(state.jobs, waiting, strict=True):
@@ -160,7 +160,7 @@ def _present_score(state: LiveState) -> Score:
 
 
 def _cost_by_goal(state: LiveState) -> list[int]:
-    """Cost of each goal, arc by arc, because a sum over many arcs cannot be split by goal."""
+    """Cost of each goal, summed arc by arc: a total over many arcs cannot be split by goal."""
     flow = state.session.flow
     slots = np.flatnonzero(flow)
     total = [0] * len(state.costs.order.names)

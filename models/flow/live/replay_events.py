@@ -1,4 +1,4 @@
-"""Replay an event log through the flow scheduler and note how long every step took."""
+"""Replay an event log through the flow scheduler and record the time of every step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ReplayReport", "replay_events"]
 
 @dataclass
 class ReplayReport(Replayed):
-    """What a replay did; the time of a step is end to end, its events included."""
+    """Counts and times of a replay; the time of a step includes its events."""
 
     scheduler: FlowScheduler
     placed: int = 0
@@ -46,7 +46,7 @@ class ReplayReport(Replayed):
 
 
 def replay_events(
-    events: Iterable[Part],  # a log; a ``cluster`` event must come first, or the cluster begins empty
+    events: Iterable[Part],  # a log; without a ``cluster`` event first, the cluster starts empty
     goals: Iterable[Goal],
     *,
     batch: int | None = None,  # step after this many events instead of at the log's ``step`` events
@@ -57,10 +57,10 @@ def replay_events(
 ) -> ReplayReport:
     """Feed a log to a scheduler.
 
-    ``scheduler``: go on with this one (`load_scheduler`); the log must then hold no cluster. A new one otherwise.
-    ``options``: of a new `FlowScheduler`. Raises `ModelError`: a cluster in the log of a scheduler that has one, or
-    options for it. A task that the log ends while it waits here (the log's own scheduler had placed it) is withdrawn
-    and counted.
+    ``scheduler``: continue with this one (`load_scheduler`), for logs without a cluster; None: a new `FlowScheduler`
+    with ``options``. Raises `ModelError` if a scheduler is given together with a cluster in the log or with options.
+    If the log finishes a task that waits here (the scheduler of the log had placed it), the task is cancelled and
+    counted.
     """
     stream = iter(events)
     first = next(stream, None)
@@ -82,7 +82,7 @@ def replay_events(
 def _run(
     report: ReplayReport, events: Iterable[tuple[int, Part]], batch: int | None, on_step: Callable[[Delta], None] | None
 ) -> None:
-    """Take numbered events and step where the log, or the size of a batch, says so."""
+    """Handle numbered events; step at the log's ``step`` events or after each batch."""
     pending, at = 0, report.scheduler.state.now_s
     for number, event in events:
         time_s = float(getattr(event, "at_s", at)) if "at_s" in event.model_fields_set else at

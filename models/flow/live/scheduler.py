@@ -1,4 +1,4 @@
-"""One scheduler over a living cluster: events in, the new global optimum and what moved out.
+"""The live flow scheduler: it takes events; each step returns what the new global optimum changes.
 
     scheduler = FlowScheduler(cluster, goals=(Priority(), Placement(), Continuity()))
     scheduler.submit(job)
@@ -6,10 +6,10 @@
     delta = scheduler.step(now_s=12.0)      # placed, moved, stopped, waiting - with reasons
 
 After every step the schedule is an optimum of `FlowScheduling` on the same state (`FlowScheduler.instance`), proven
-by an exact check of the flow and its potentials. Python's work per step grows with the events, not the cluster.
+by an exact check of the flow and its potentials. The Python work of a step depends on its events, not on the cluster.
 
-Events (`event_handlers`) change the state (`LiveState`), whose network follows every change; a step decides
-(`decision`); `Queries` read.
+Events (`event_handlers`) change the state (`LiveState`) and its network, a step decides (`decision`), and `Queries`
+only read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["Delta", "EventError", "FlowScheduler"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Events whose fields are the arguments of the method of their name.
+#: Events that call the method of the same name with their fields as arguments.
 _PLAIN = (
     *(ev.Finish, ev.Cancel, ev.AddMachine, ev.RemoveMachine, ev.SetSlots, ev.SetPriority, ev.SetCost, ev.UpdateShares),
     *(ev.SetPreemption, ev.Untie, ev.Relabel, ev.SetQueues),
@@ -48,7 +48,7 @@ _PLAIN = (
 
 
 def _event(change: Callable[Concatenate[LiveState, P], None]) -> Callable[Concatenate[FlowScheduler, P], None]:
-    """A method that changes the state by an event, and counts the event if it was taken."""
+    """Make a method that applies an event to the state, and counts the event if it was not refused."""
 
     @wraps(change)
     def take(self: FlowScheduler, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -60,7 +60,7 @@ def _event(change: Callable[Concatenate[LiveState, P], None]) -> Callable[Concat
 
 
 def _query(ask: Callable[Concatenate[Queries, P], R]) -> Callable[Concatenate[FlowScheduler, P], R]:
-    """A method that asks the state."""
+    """Make a method that calls a query of the state."""
 
     @wraps(ask)
     def answer(self: FlowScheduler, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -75,23 +75,23 @@ class FlowScheduler:
     Parameters
     ----------
     cluster
-        Machines, and jobs present from the start; where tasks run already is kept as their place.
+        Machines, and jobs present from the start; running tasks keep their machines until a step moves them.
     goals
         As for `FlowScheduling`.
     wait_cost, scale, lexicographic, method
-        As for `FlowScheduling`. The scale is fixed at the start, by default the least that makes all costs of the goals
-        and the cluster's jobs integers; a later cost that is no multiple of 1 / scale is refused. ``auto`` keeps strict
-        orders by weights if these stay exact for every cluster within the limits below, and otherwise by as few phases
-        as fit; the attribute ``method`` says why.
+        As for `FlowScheduling`. The scale is fixed at the start; by default it is the smallest for which all costs of
+        the goals and jobs are integers. Later costs that are no multiple of 1 / scale are refused. ``auto`` enforces
+        strict orders by weights if these are exact for every cluster within the limits below, and otherwise by as few
+        phases as possible; the attribute ``method`` gives the reason.
     certify
         Check every step in exact integers.
     cost_limit
         Largest cost of one arc (of each goal, under ``lexicographic``).
     task_limit
-        Most tasks at a time; the proof that strict orders are kept rests on both limits.
+        Largest number of tasks at a time; the proof that strict orders are kept depends on both limits.
     solver
-        Options of full solves, such as ``max_steps`` or ``time_limit_s``. A step that reaches such a limit takes the
-        best schedule found, and its certificate claims only what is proven.
+        Options of full solves, such as ``max_steps`` or ``time_limit_s``. A step that reaches such a limit uses the
+        best schedule found; its certificate then states only what is proven.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class FlowScheduler:
 
     @property
     def method(self) -> str:
-        """How strict orders are kept, and why by phases."""
+        """How strict orders are enforced: by weights, or by phases with the reason."""
         return self.state.method
 
     # Events ----------------------------------------------------------------------------------------------------
@@ -170,19 +170,19 @@ class FlowScheduler:
     def set_goals(self, goals: Iterable[Goal]) -> None:
         """Replace the goals, or their weights and parameters, from the next step on.
 
-        The network is rebuilt with every task in its place; among equal schedules the next step keeps the present
-        one. A saved state is then loaded with the new goals. Scale, limits and ``wait_cost`` stay.
+        The network is rebuilt and every task keeps its machine; among equal schedules the next step keeps the present
+        one. Saved states contain the new goals from now on. Scale, limits and ``wait_cost`` do not change.
 
         Parameters
         ----------
         goals
-            All goals that hold from now on, in their order under ``lexicographic``. `Priority` with ``mode="weighted"``
-            needs ``lowest``, because jobs come later.
+            All new goals, in their order under ``lexicographic``. `Priority` with ``mode="weighted"`` needs ``lowest``,
+            because later jobs are not known yet.
 
         Raises
         ------
         ModelError
-            The goals cannot be used, or a cost is no multiple of 1 / scale or beyond the limit; nothing has changed.
+            A goal is invalid, or a cost is no multiple of 1 / scale or exceeds the limit; nothing has changed.
         """
         started, state = time.perf_counter(), self.state
         empty = FlowInstance(name=state.name, machines=(), queues=state.queues)
@@ -197,7 +197,7 @@ class FlowScheduler:
         self._event_seconds += time.perf_counter() - started
 
     def handle(self, event: Part) -> None:
-        """Take one event of a log (all but ``cluster`` and ``step``, which say what to do, not what happened).
+        """Apply one event of a log (all except ``cluster`` and ``step``, which are handled by the replay).
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class FlowScheduler:
         Raises
         ------
         EventError
-            The event is not one of these, or cannot be: a name unknown or there twice.
+            The event has another type, or is impossible, such as an unknown name or one that exists already.
         """
         if isinstance(event, ev.Submit):
             self.submit(event.job, *event.rules)
@@ -223,7 +223,7 @@ class FlowScheduler:
 
     # Deciding --------------------------------------------------------------------------------------------------
     def prepare(self, now_s: float | None = None) -> None:
-        """Let time pass and bring the network up to the events, without deciding yet; see `LiveState.advance`.
+        """Advance the clock and apply all events to the network, without deciding; see `LiveState.advance`.
 
         Parameters
         ----------
@@ -239,26 +239,26 @@ class FlowScheduler:
         decided: Decided | None = None,
         prefer: Mapping[str, str | None] | None = None,
     ) -> Delta:
-        """Decide: the new optimum, and what it changes.
+        """Find the new optimum and return what it changes.
 
-        If the network's optimum keeps all rules and capacities, it is the best schedule. Otherwise the present instance
-        is solved from scratch (`solve_fully`); that decision stays in force while nothing but time passes.
+        If the network's optimum satisfies all rules and capacities, it is the best schedule. Otherwise the present
+        instance is solved from scratch (`solve_fully`); an optimal decision is kept until the next event.
 
         Parameters
         ----------
         now_s
             As in `prepare`.
         decided
-            What this step changed when it was made first, by a full solve; it is applied without solving again.
+            A recorded decision of a full solve, which is applied without solving again.
         prefer
-            Where tasks should rather be than where they are, among schedules that are equally good.
+            Preferred machine by task, among equally good schedules; by default the present machine.
 
         Raises
         ------
         ModelError
             A full solve found no schedule within its limits; nothing is decided, and the step can be repeated.
         CertificateError
-            The check refuses the optimum (a defect, never an input error).
+            The check of the optimum failed (a defect of the program, never an input error).
         """
         delta = decide(
             self.state, now_s, self._event_seconds, certify=self.certify, decided=decided, prefer=prefer or {}
@@ -286,7 +286,7 @@ def _preset(name: str) -> tuple[Goal, ...]:
 
 
 def _lasting(goals: Iterable[Goal]) -> tuple[Goal, ...]:
-    """Goals that do not depend on the jobs of the start."""
+    """Check that goals do not depend on the initial jobs, and return them as a tuple."""
     goals = (goals,) if isinstance(goals, str) else tuple(goals)
     for goal in goals:
         if not isinstance(goal, Goal):

@@ -1,4 +1,4 @@
-"""The session that keeps the live network solved, and in how many stages."""
+"""Choose the solver session of the live network and its number of stages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Session = NetworkSession | PhasedSession
 
 
 def plan_stages(order: StrictOrder, method: str) -> tuple[tuple[int, ...], str]:
-    """Divisors of the stages in which a strict order is kept, and what to say of it."""
+    """Return the divisors of the stages that enforce a strict order, and a description of the method."""
     if method not in ("auto", "weights", "phases"):
         raise ModelError(f"no method is called {method!r}; one of: auto, weights, phases")
     divisors = order.divisors(PATH_COST_LIMIT, one_each=method == "phases")
@@ -34,13 +34,13 @@ def plan_stages(order: StrictOrder, method: str) -> tuple[tuple[int, ...], str]:
 
 
 def make_session(divisors: tuple[int, ...], nodes: int, arcs: int) -> Session:
-    """A session with room for that many nodes and arcs."""
+    """Make a session with initial capacity for these numbers of nodes and arcs."""
     load_kernels()
     return NetworkSession(nodes, arcs) if len(divisors) == 1 else PhasedSession(divisors, nodes, arcs)
 
 
 def prove(session: Session, where: str) -> Certificate:
-    """Check flow and potentials in exact integers; raises `CertificateError` where they do not prove an optimum."""
+    """Check flow and potentials in exact integers; raise `CertificateError` if they do not prove optimality."""
     found = session.violations()
     stages = found.by_stage or (found.reduced_costs,)
     names = [f"stage {k}: " for k in range(1, len(stages) + 1)] if len(stages) > 1 else [""]

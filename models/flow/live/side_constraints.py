@@ -1,7 +1,7 @@
 """Side constraints of the network: rules across tasks, and capacities of machines.
 
-The network without them is a relaxation: if its optimum keeps them, no schedule is better. The check passes over the
-tasks of rules and over the machines that receive tasks.
+The network without them is a relaxation: if its optimum satisfies them, no schedule is better. The work of the check
+is proportional to the tasks of rules and the machines that receive tasks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _exact = lru_cache(maxsize=4096)(rational)
 
 
 class SideConstraints:
-    """Rules and capacities in force; ``machines``, ``jobs`` and ``tasks`` are those of the living cluster."""
+    """Present rules and capacities; ``machines``, ``jobs`` and ``tasks`` are those of the live cluster."""
 
     def __init__(
         self, machines: Mapping[str, Machine], jobs: Mapping[str, LiveJob], tasks: Mapping[str, LiveTask]
@@ -35,20 +35,20 @@ class SideConstraints:
         self.rules: dict[tuple[str, str], GroupRule] = {}
         self._members: dict[tuple[str, str], dict[str, None]] = {}
         self._rules_of: dict[str, dict[tuple[str, str], None]] = {}
-        self._stale = False  # whether other tasks may be blocked
-        self._task_rules: TaskRules | None = None  # until a rule, its tasks or machines change
-        self._tags: dict[str, dict[str, str]] = {}  # of domains by machine and key, until a machine comes or goes
-        self._most_slots: dict[str | None, tuple[int, str]] = {}  # in one domain, by key
+        self._stale = False  # whether the blocked tasks may have changed
+        self._task_rules: TaskRules | None = None  # cached until a rule, its tasks or a machine changes
+        self._tags: dict[str, dict[str, str]] = {}  # domain by key and machine, cached until the machines change
+        self._most_slots: dict[str | None, tuple[int, str]] = {}  # by key: most slots in one domain, and its tag
         self.blocked: dict[str, None] = {}  # tasks of gangs for which no domain has enough slots
-        self._resources: Counter[str] = Counter()  # machines that state each resource
-        self.unchecked: dict[str, None] = {}  # machines that may hold more than they have
+        self._resources: Counter[str] = Counter()  # number of machines with each resource
+        self.unchecked: dict[str, None] = {}  # machines whose capacity may be exceeded
 
     def __bool__(self) -> bool:
         return bool(self.rules or self._resources)
 
     @property
     def task_rules(self) -> TaskRules:
-        """The rules over the tasks and machines that are here."""
+        """The rules over the present tasks and machines."""
         if self._task_rules is None:
             jobs = {name: tuple(self._jobs[name].tasks) for rule in self.rules.values() for name in rule.jobs}
             self._task_rules = TaskRules.read(self.rules.values(), jobs, self._tags_of)
@@ -56,9 +56,9 @@ class SideConstraints:
 
     # Rules -----------------------------------------------------------------------------------------------------
     def tie(self, rules: Iterable[GroupRule], *, known: bool = False) -> None:
-        """Add rules, all or none of them; ``known``: they were in force before, so nothing is checked.
+        """Add all rules, or none if one is invalid; ``known``: they were checked before.
 
-        Raises `EventError`: a rule names what is not here, or contradicts another.
+        Raises `EventError` if a rule names something that is not present, or contradicts another rule.
         """
         rules = tuple(rules)
         new = [(_kind(rule), rule.name) for rule in rules]
@@ -99,7 +99,7 @@ class SideConstraints:
             self._loosen(task, (kind, name))
 
     def forget(self, task: str, job: str) -> None:
-        """A task ends: rules keep what is left of their tasks, and go with the last of them."""
+        """Remove a task from its rules; rules without tasks are dropped."""
         self.blocked.pop(task, None)
         for key in list(self._rules_of.get(task, ())):
             self._stale, self._task_rules = True, None
@@ -122,7 +122,7 @@ class SideConstraints:
 
     # Machines --------------------------------------------------------------------------------------------------
     def check_machine(self, machine: Machine) -> None:
-        """Raise `EventError` where a machine is in two domains of one key."""
+        """Raise `EventError` if a machine is in two domains of one key."""
         for key in {rule.key for rule in self.rules.values()} - {None}:
             try:
                 domain_tags((machine,), str(key))
@@ -130,7 +130,7 @@ class SideConstraints:
                 raise EventError(str(error)) from error
 
     def put_machine(self, machine: Machine) -> None:
-        """A machine comes; what counted for nothing before may be a resource now."""
+        """Add a machine; if it brings a new resource, mark all machines as unchecked."""
         self._tags.clear()
         self._task_rules = None
         fresh = machine.capacity.keys() - self._resources.keys()
@@ -138,7 +138,7 @@ class SideConstraints:
         self.unchecked |= dict.fromkeys(self._machines) if fresh else {machine.name: None}
 
     def take_machine(self, machine: Machine) -> None:
-        """A machine goes."""
+        """Remove a machine."""
         self._tags.clear()
         self._task_rules = None
         self.unchecked.pop(machine.name, None)
@@ -146,12 +146,12 @@ class SideConstraints:
 
     # Gangs without slots ---------------------------------------------------------------------------------------
     def changed_slots(self) -> None:
-        """Machines came, went, or have other slots."""
+        """Note that machines were added or removed, or that their slots have changed."""
         self._most_slots.clear()
         self._stale = bool(self.rules or self.blocked)
 
     def update_blocked(self) -> list[str]:
-        """Find the tasks of gangs without enough slots; returns those for which this has changed."""
+        """Update the blocked tasks (of gangs without enough slots); return those whose state has changed."""
         if not self._stale:
             return []
         self._stale = False
@@ -170,7 +170,7 @@ class SideConstraints:
         return f"{team.needs}; the machines have at most {most}{f' on {tag}' if tag else ''}"
 
     def _most(self, key: str | None) -> tuple[int, str]:
-        """Most slots in one domain, and its tag."""
+        """Return the largest number of slots in one domain, and its tag."""
         if key not in self._most_slots:
             slots: Counter[str] = Counter()
             tags = dict.fromkeys(self._machines, "") if key is None else self._tags_of(key)
@@ -186,7 +186,7 @@ class SideConstraints:
 
     # Judging ---------------------------------------------------------------------------------------------------
     def keeps(self, changes: Changes, on: Mapping[str, Iterable[str]]) -> bool:
-        """Whether a schedule keeps all rules and capacities; ``on``: tasks by machine before the changes."""
+        """Return whether a schedule satisfies all rules and capacities; ``on``: tasks by machine before ``changes``."""
         next_of = ((t, changes[t][1] if t in changes else self._tasks[t].machine) for t in self._rules_of)
         if any(self.task_rules.broken({task: at for task, at in next_of if at is not None})):
             return False

@@ -1,8 +1,8 @@
-"""Save a flow scheduler and make it again: the same cluster and clocks, and the schedule that is in force.
+"""Save and load a flow scheduler, with its cluster, clock and present schedule.
 
-The file is compressed JSON, written atomically: what `FrozenState` holds, and the goals by module,
-name and fields. The network is rebuilt and solved with the next step, which keeps the present schedule among equal
-ones. A file that names a goal lets the module of that goal be imported, so load only files of your own.
+The file is compressed JSON with the fields of `FrozenState` and the goals by module, name and fields. Loading
+rebuilds the network; the next step keeps the present schedule among equal ones. Loading a file imports the modules of
+its goals, so load only files that you trust.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
 def load_scheduler(
     path: str | Path, goals: Iterable[Goal] | None = None, *, certify: bool = True, without: Collection[str] = ()
 ) -> FlowScheduler:
-    """Make the scheduler that was saved.
+    """Load a saved scheduler.
 
-    ``goals``: those it was saved with, where files cannot hold them; None makes them again from the file. ``without``:
-    goals to go on without, as ``module:name``; others are made again. Raises `InstanceError`: the file cannot be read,
-    is damaged, was saved with other goals, or the code of a goal is not there.
+    ``goals``: the goals with which it was saved, if a file cannot store them; None: read them from the file.
+    ``without``: goals to drop, as ``module:name``. Raises `InstanceError` if the file cannot be read, is damaged, was
+    saved with other goals, or if the code of a goal is missing.
     """
     try:
         with collector_paused():
@@ -66,7 +66,7 @@ def load_scheduler(
 def _goals(
     saved: list[Mapping[str, Any]], given: tuple[Goal, ...] | None, without: Collection[str], path: str | Path
 ) -> tuple[Goal, ...]:
-    """The goals that a state was saved with, but those it is to go on without."""
+    """Return the goals with which a state was saved, except those in ``without``."""
     names = [str(each["type"]) for each in saved]
     kept = [each for each, name in zip(saved, names, strict=True) if name not in without]
     if given is None:
@@ -84,7 +84,7 @@ def _made(document: Mapping[str, Any], goals: tuple[Goal, ...], certify: bool) -
     empty = FlowInstance(name=frozen.name, machines=(), queues=frozen.queues)
     scheduler = FlowScheduler(empty, goals, certify=certify, **frozen.options)
     frozen.refill(scheduler.state)
-    with contextlib.suppress(NoFlowError):  # the next step says so
+    with contextlib.suppress(NoFlowError):  # the next step raises it
         scheduler.prepare()
-        scheduler.state.session.solve()  # so that questions are answered from now on
+        scheduler.state.session.solve()  # so that queries work before the next step
     return scheduler

@@ -1,4 +1,4 @@
-"""Times at which the credit of running tasks grows, so that a live network changes only then."""
+"""Times at which the credit for staying of running tasks grows; a live network changes costs only then."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from flowlex.models.flow.goals.goal_interface import Goal
 __all__ = ["TaskAges", "elapsed_s"]
 
 
-@lru_cache(maxsize=2**10)  # many tasks start, and grow older, at the same time
+@lru_cache(maxsize=2**10)  # many tasks start and age at the same times
 def elapsed_s(started_s: float, now_s: float) -> float:
-    """Seconds between two times, exact in the decimals they are written in: 128.2 is 60 s after 68.2."""
+    """Return the seconds between two times, computed exactly from their decimals: 128.2 is 60 s after 68.2."""
     return float(rational(now_s) - rational(started_s))
 
 
 class TaskAges:
-    """Knows when the credit of each running task grows next (`Continuity`); tasks that start together grow together."""
+    """Schedules the next growth of each running task's credit (`Continuity`); tasks with equal start form a cohort."""
 
     def __init__(self, goal: Continuity | None) -> None:
         self._goal = goal
-        self._cohort_of: dict[str, tuple[float, int]] = {}  # since when it runs, next age
+        self._cohort_of: dict[str, tuple[float, int]] = {}  # start time, next age
         self._cohorts: dict[tuple[float, int], dict[str, None]] = {}
-        self._queue: list[tuple[float, float, int]] = []  # not before, and a cohort, which may be gone
+        self._queue: list[tuple[float, float, int]] = []  # lower bound on the time, and a cohort that may be removed
 
     @classmethod
     def of(cls, goals: Iterable[Goal]) -> TaskAges:
-        """The clock that a set of goals needs."""
+        """Make the clock for a set of goals."""
         return cls(next((goal for goal in goals if isinstance(goal, Continuity)), None))
 
     @property
     def matters(self) -> bool:
-        """Whether costs depend on time or place at all."""
+        """Whether costs depend on the time or place of running tasks (`Continuity` is among the goals)."""
         return self._goal is not None
 
     def start(self, task: str, at_s: float) -> None:
-        """A task begins to run where it is."""
+        """Note that a task starts at ``at_s``."""
         if self._goal is not None:
             self._await((task,), at_s, 1)
 
     def _await(self, tasks: Iterable[str], started_s: float, age: int) -> None:
-        """Note when tasks reach an age; never later than they do, so that `due` may have to look again."""
+        """Note a lower bound on the time when tasks reach an age; `due` checks the exact age."""
         assert self._goal is not None
         if age >= len(self._goal.ages_s):
             return
@@ -59,7 +59,7 @@ class TaskAges:
             self._cohort_of[task] = key
 
     def stop(self, task: str) -> None:
-        """A task runs no more."""
+        """Note that a task has stopped."""
         key = self._cohort_of.pop(task, None)
         if key is not None:
             cohort = self._cohorts[key]
@@ -68,7 +68,7 @@ class TaskAges:
                 del self._cohorts[key]
 
     def due(self, now_s: float) -> Iterator[tuple[float, list[str]]]:
-        """Since when, and which tasks run whose credit has grown by now; each is named once per call."""
+        """Yield (start time, tasks) of the tasks whose credit has grown by now; each task occurs once per call."""
         early = []
         while self._queue and self._queue[0][0] <= now_s:
             entry = heappop(self._queue)

@@ -1,4 +1,4 @@
-"""Records of the flow scheduler: tasks and jobs, full solves, and what one of its steps changed."""
+"""Records of the flow scheduler: tasks, jobs, full solves and the changes of one step."""
 
 from __future__ import annotations
 
@@ -17,58 +17,58 @@ __all__ = ["Decided", "Delta", "EventError", "FullSolve", "LiveJob", "LiveTask"]
 
 
 class EventError(ModelError):
-    """An event does not fit the state of the cluster; the state is as before."""
+    """An event does not fit the state of the cluster; the state has not changed."""
 
 
 @dataclass(slots=True)
 class LiveTask(TaskView):
-    """A task that is here, since when it runs, and the machines its arcs depend on."""
+    """A present task, its start time, and the machines on which its arcs depend."""
 
     started_s: float = 0.0
     mentions: tuple[str, ...] = ()
-    moving: dict[str | Spot, int] | None = None  # `Rules.moving`, kept while it holds
-    locality: DataLocality | None = None  # where it depends on the machines with its data alone: those mentioned
+    moving: dict[str | Spot, int] | None = None  # cached result of `Rules.moving`
+    locality: DataLocality | None = None  # set if its arcs depend only on the machines with its data
 
 
 @dataclass(slots=True)
 class LiveJob:
-    """A job as submitted (its claims may have changed since) and its tasks that are still here."""
+    """A job as submitted (its claims may have changed since) and its remaining tasks."""
 
     job: FlowJob
     tasks: dict[str, None]
-    share: tuple[int, int] = (0, 0)  # fewest and most running tasks, of meaning with `FairShares`
-    preempted: list[float] = field(default_factory=list)  # when, of the last hour
-    held: int = 0  # running tasks that may only stay or stop
-    ganged: bool = False  # some of these are of gangs
+    share: tuple[int, int] = (0, 0)  # fewest and most running tasks; used only with `FairShares`
+    preempted: list[float] = field(default_factory=list)  # times of preemptions in the last hour
+    held: int = 0  # number of running tasks that may not move
+    ganged: bool = False  # whether some of these belong to gangs
 
 
 @dataclass(frozen=True)
 class FullSolve:
-    """What is kept of a decision made by a full solve."""
+    """The decision of a full solve."""
 
     method: str  # how it was solved
     # Whether it is the optimum. It then stays so while nothing but time passes, as credits for staying only grow
     best: bool = False
     waiting: Mapping[str, str] = field(default_factory=dict)  # reason by waiting task
-    score: Score | None = None  # what was minimised; None where the decision was taken over from a log
+    score: Score | None = None  # objective values; None if the decision was read from a log
     certificate: Certificate | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, solution: FlowSolution) -> FullSolve:
-        """What a solution leaves."""
+        """Keep the decision of a solution."""
         best = solution.status is Status.OPTIMAL
         return cls(solution.method, best, dict(solution.waiting), solution.score, solution.certificate)
 
 
 @dataclass(frozen=True)
 class Decided:
-    """A decision of a log: machine (None: none) of each task that changed, and reasons of tasks that waited then."""
+    """A decision read from a log: machine of each changed task (None: it waits), and reasons of waiting tasks."""
 
     places: Mapping[str, str | None]
     waiting: Mapping[str, str]
 
     def as_full_solve(self, before: FullSolve | None) -> FullSolve:
-        """What is known of it."""
+        """Return it as a full solve, with the reasons of the decision before for tasks without a new one."""
         known = {} if before is None else before.waiting
         return FullSolve("as decided before", waiting={**known, **self.waiting})
 
@@ -88,11 +88,11 @@ class Delta:
     seconds
         ``events`` (since the last step), ``solve``, ``read``, ``check`` and their ``total``.
     certificate
-        Exact proof of optimality; None when not asked for.
+        Exact proof of optimality; None if not requested.
     method
-        How strict orders were kept, see `FlowScheduler.method`, or how a full solve was made.
+        How strict orders were enforced (see `FlowScheduler.method`), or the method of the full solve.
     whole
-        Whether rules or capacities required a full solve, at this step or at an earlier one that still holds.
+        Whether the decision comes from a full solve, at this step or at an earlier one that still holds.
     """
 
     number: int

@@ -1,1 +1,1 @@
-"""Large rounds with a user's rules: tasks and GPUs that the rules treat equally are counted together."""
+"""Large rounds with user-written rules: tasks and GPUs that all rules treat equally are aggregated."""

@@ -1,4 +1,4 @@
-"""The compact network of a changed round, and the way back from its flow to placements."""
+"""The compact network of a changed round, and the conversion of its flow to placements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Network"]
 
 
 class Network:
-    """Tasks, the cluster and racks of each class of tasks, groups of GPUs (rack, memory, code), places (node, ...)."""
+    """Nodes: tasks, cluster and racks by task class, GPU groups (rack, memory, code), places (node, memory, code)."""
 
     def __init__(self, model: Refined) -> None:
         view = model.view
@@ -32,9 +32,9 @@ class Network:
         self.row[self.start] = np.arange(len(self.start))
 
     def build(self, kept: Mapping[str, float]) -> tuple[Program, Floats, Floats, Fraction]:
-        """The program with the stages of fair shares and running tasks kept at their (minimised) values.
+        """Build the program; ``kept`` are the minimised values of earlier stages (fair shares, running tasks).
 
-        Returns it with the costs of transfer and of stops, and what one unit of the first is in seconds.
+        Returns the program, its costs of transfer and of stops, and the seconds of a unit of transfer cost.
         """
         p, view, costs, model = Program("network"), self.view, self.costs, self.model
         racks, kinds = len(view.rack_names), len(self.kind_size)
@@ -54,7 +54,7 @@ class Network:
         ok = model.fits(self.kind_task[k2], self.group_gpu[g2])
         self.k2, self.g2 = k2, g2 = k2[ok], g2[ok]
         self.to_group = Landing(p.columns(self.kind_size[k2]), self.kind_task[k2], self.group_gpu[g2])
-        # Bounds that no task sets would take duals that belong to the rows of GPUs.
+        # A loose upper bound: a tight bound would take part of the duals of the GPU rows.
         self.to_place = p.columns(np.full(len(self.capacity), len(self.start)))
         row = self.row
         p.require("task", len(self.start), "<=", 1, (row[self.on_node.task], self.on_node.columns, 1),
@@ -81,7 +81,7 @@ class Network:
         return p, transfer, cost_of(p, (self.held, -1)), unit
 
     def _pairs(self, task: Integers, node: Integers, cost: Floats) -> Iterator[tuple[Integers, Integers, Floats]]:
-        """Tasks and the places of their nodes, place after place of a node."""
+        """Yield tasks with the GPU and cost of the k-th place of their node, for k = 0, 1, ..."""
         order = np.argsort(self.view.gpu_node[self.place_gpu], kind="stable")
         nodes = self.view.gpu_node[self.place_gpu][order]
         first, last = np.searchsorted(nodes, node), np.searchsorted(nodes, node, side="right")
@@ -92,7 +92,7 @@ class Network:
             yield task[there][ok], gpu[ok], cost[there][ok]
 
     def _transfer(self, p: Program, parts: Sequence[tuple[Integers, Floats]]) -> tuple[Fraction, Floats]:
-        """Seconds of one unit, and whole costs of all columns: data, waiting, lost work, own costs."""
+        """Return the seconds per cost unit and the integer cost of each column: data, waiting, lost work, own costs."""
         model, costs = self.model, self.costs
         waiting = costs.waiting if model.plan.policy.fair else 0
         added = [term.coefficient / costs.unit_s for term in model.rules.costs]
@@ -107,7 +107,7 @@ class Network:
         return costs.unit_s / factor, cost
 
     def placements(self, values: Floats) -> Integers:
-        """(T,) GPU of each task, -1 where it does not run."""
+        """Return the GPU of each task, (T,), -1 if it does not run."""
         x, view = np.rint(values).astype(np.int64), self.view
         gpu = np.full(len(view.task_job), -1)
         stays = self.model.held[x[self.held] > 0]

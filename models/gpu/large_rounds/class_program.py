@@ -1,11 +1,11 @@
-"""Large changed rounds: two small programs with the optimum of the statement, and multipliers that prove it there.
+"""Large changed rounds: two small programs with the optimum of the statement, and multipliers that prove it.
 
-Tasks and GPUs that every rule treats equally are counted together (`rules`). Fair shares and the number of running
-tasks need no data: a program over classes of tasks (job, need of memory, codes) and of GPUs (memory, codes) finds them,
-stage by stage. Transfer needs the compact network: a task enters a node that holds its data, a rack that does, or the
-cluster; vertices of cluster and racks exist once for each class of tasks, so that the coefficients of rules sit on the
-arcs from there to GPUs of one code. Multipliers of GPUs, shares and rules prove each stage for the statement itself,
-because a bound over all pairs needs no more: each task takes the GPU that is best at these prices.
+Tasks and GPUs that every rule treats equally are aggregated (`rules`). Fair shares and the number of running tasks do
+not depend on data: a program over classes of tasks (job, memory, codes) and of GPUs (memory, codes) computes them,
+stage by stage. Transfer uses the compact network: a task enters a node with its data, a rack with its data, or the
+cluster. Cluster and rack vertices exist once per class of tasks, so that the arcs from there to GPUs of one code carry
+the coefficients of rules. Multipliers of GPUs, shares and rules prove each stage for the statement: the Lagrangian
+bound assigns each task to the GPU with the best reduced cost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Landing", "Program", "Refined", "classes", "cost_of"]
 
 
 class Landing(NamedTuple):
-    """Columns that put tasks on GPUs, each with a task and a GPU that stand for all of them."""
+    """Columns that assign tasks to GPUs, each with a representative task and GPU."""
 
     columns: Integers
     task: Integers
@@ -42,7 +42,7 @@ class Program(LinearProgram):
         return self.variables(str(len(self.variable_blocks)), len(upper), upper=upper, integer=True).column
 
     def require(self, name: str, count: int, relation: Relation, side: Any, *entries: tuple[Any, Any, Any]) -> None:
-        """New rows; ``entries`` are row, column and value."""
+        """Add a block of rows; ``entries`` are row, column and value."""
         parts = zip(*(np.broadcast_arrays(*each) for each in entries), strict=True)
         row, column, value = (np.concatenate(each) for each in parts)
         self.constrain(name, Expression(row, column, value.astype(np.float64), np.zeros(count)), relation, side)
@@ -68,7 +68,7 @@ class Refined:
         self.step = np.arange(len(self.step_job)) - np.repeat(np.cumsum(most) - most, most) + 1
 
     def fits(self, task: Integers, gpu: Integers) -> Any:
-        """Which pairs may run: memory suffices, and no bound forbids it."""
+        """Return which pairs may run: the memory suffices and no bound forbids it."""
         codes = self.rules.codes
         enough = self.view.task_memory[task] <= self.view.gpu_memory[gpu]
         return enough & (codes.upper[codes.task[task], codes.gpu[gpu]] > 0)
@@ -97,10 +97,10 @@ class Refined:
         into: Sequence[Landing],
         places: tuple[Integers, Integers],
     ) -> tuple[Integers, Integers]:
-        """Running tasks and steps of shares (their columns are returned), and the rows that both programs have.
+        """Add what both programs share: columns of running tasks and of share steps (returned), and their rows.
 
-        ``ruled`` columns carry the coefficients of rules, ``starts`` those of jobs, ``into`` use up ``places``: the
-        place of each GPU, and the capacity of each place.
+        ``ruled`` columns have coefficients in rules, ``starts`` in the rows of jobs, ``into`` in those of ``places``:
+        the place of each GPU, and the capacity of each place.
         """
         view, plan, held, jobs = self.view, self.plan, self.held, len(self.view.job_names)
         own, (place, capacity) = view.task_running_gpu[held], places
@@ -141,7 +141,7 @@ class Refined:
             p.require(f"forced {number}", 1, ">=", self._pairs(one, other), *entries)
 
     def _pairs(self, a: int, b: int) -> int:
-        """How many variables there are of tasks and GPUs of these codes."""
+        """Count the variables with this task code and this GPU code."""
         codes, view = self.rules.codes, self.view
         task, gpu = self.start[codes.task[self.start] == a], np.flatnonzero(codes.gpu == b)
         waiting = np.searchsorted(np.sort(view.gpu_memory[gpu]), view.task_memory[task])
@@ -157,7 +157,7 @@ def cost_of(p: Program, *parts: tuple[Integers, Any]) -> Floats:
 
 
 def classes(*keys: Integers) -> tuple[Integers, Integers, Integers, Integers]:
-    """Distinct combinations: a code of each, its first member, the class of each member, and how many are in it."""
+    """Classify by equal keys: code and first member of each class, class of each member, size of each class."""
     key = np.zeros(len(keys[0]), np.int64)
     for each in keys:
         _, key = np.unique(key * (int(each.max(initial=0)) + 1) + each, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Solve a large changed round by its two programs, and write what proves the stages in names of the statement."""
+"""Solve a large changed round by its two programs, and write the proofs of the stages with the statement's names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METHOD = "compact network, classes refined by the rules"
 
 @dataclass(frozen=True, eq=False)
 class RefinedRun:
-    """The result, like `flowlex.models.statement.solve_statement.StatementRun`; ``gpu`` is None without an answer."""
+    """The result, like `flowlex.models.statement.solve_statement.StatementRun`; ``gpu`` is None without a solution."""
 
     outcome: Outcome
     gpu: Integers | None
@@ -42,28 +42,28 @@ class RefinedRun:
 
     @property
     def answered(self) -> bool:
-        """Whether there is an answer."""
+        """Whether there is a solution."""
         return self.gpu is not None
 
     @property
     def values(self) -> dict[str, Integers]:
-        """Placements by the name ``gpu``."""
+        """The placements, under the key ``gpu``."""
         assert self.gpu is not None
         return {"gpu": self.gpu}
 
     def document(self) -> Mapping[str, Mapping[str, Any]]:
-        """All values that are not 0, by variable and label."""
+        """Nonzero values by variable and label."""
         return self.placed
 
     def slack(self) -> Mapping[str, Dual]:
-        """Distance of every own row from its side."""
+        """Slack of every user-written constraint."""
         return self.slacks
 
 
 def run_refined(
     plan: Round, costs: TransferCosts, rules: Rules, options: SolveOptions, *, restarted: bool = False
 ) -> RefinedRun:
-    """Fair shares and the number of running tasks first, then transfer with these kept, then stops."""
+    """Solve fair shares and the number of running tasks first; with these fixed, minimise transfer, then stops."""
     started = processor_seconds()
     model = Refined(plan, costs, rules)
     program, stages = model.fair()
@@ -108,7 +108,7 @@ def run_refined(
 
 
 def _no_answer(found: StagesOutcome, write: _Writer, program: Program, place: Integers, rules: Rules) -> RefinedRun:
-    """Rules that conflict with each other or with the round, and multipliers that show it."""
+    """Return the infeasible result: the conflicting rules and the multipliers that prove the conflict."""
     outcome = Outcome(found.status, "highs", message=found.message)
     proof: dict[str, Any] = {}
     if found.status is Status.INFEASIBLE:
@@ -124,7 +124,7 @@ def _no_answer(found: StagesOutcome, write: _Writer, program: Program, place: In
 
 
 def _stage_values(model: Refined, gpu: Integers) -> dict[str, Fraction]:
-    """Value of every stage of placements, exact."""
+    """Compute the exact value of every stage for given placements."""
     view, policy = model.view, model.plan.policy
     placed = Placement(view, model.costs, gpu)
     counts, values = placed.running_by_job, {}
@@ -146,7 +146,7 @@ def _counted(term: Any, gpu: Integers) -> int:
 
 
 def _values(model: Refined, gpu: Integers) -> dict[str, dict[str, int]]:
-    """Values of the statement's variables that are not 0."""
+    """Return the nonzero values of the statement's variables."""
     view = model.view
     at = np.flatnonzero(gpu >= 0).tolist()
     document = {"x": {f"{view.task_names[t]},{view.gpu_names[gpu[t]]}": 1 for t in at}}
@@ -168,7 +168,7 @@ def _slack(program: Program, values: Floats, rules: Rules) -> dict[str, Dual]:
 
 
 class _Writer:
-    """Multipliers in names and labels of the statement."""
+    """Write multipliers with the names and labels of the statement."""
 
     def __init__(self, model: Refined, units: Mapping[str, Fraction]) -> None:
         self.model, self.units = model, units
@@ -176,7 +176,7 @@ class _Writer:
     def leaf(
         self, leaf: Leaf, program: Program, place: Integers, unit: Fraction = Fraction(1), before: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """The multipliers of a root, as whole multiples of a fraction that is as large as can be."""
+        """Write the multipliers of a leaf as integer multiples of a fraction with a small denominator."""
         grain = _grain(np.concatenate([leaf.rows, leaf.earlier]))
         rows = {}
         for name, (values, labels, scale) in self._named(leaf.rows, program, place).items():
@@ -196,7 +196,7 @@ class _Writer:
     def _named(
         self, rows: Floats, program: Program, place: Integers
     ) -> dict[str, tuple[Floats, Sequence[str], Fraction]]:
-        """Multipliers of GPUs, jobs, orders and own rules with their labels, and what they are scaled by."""
+        """Return multipliers of GPUs, jobs, orders and user-written rules, with their labels and scale factors."""
         view, one, given = self.model.view, Fraction(1), program.split_rows(rows)
         labels = {"share": view.job_names, "stops": view.job_names, "order": self.model.orders}
         found: dict[str, tuple[Floats, Sequence[str], Fraction]] = {
@@ -208,13 +208,13 @@ class _Writer:
         return found
 
     def duals(self, result: StageResult, program: Program, place: Integers, unit: float) -> dict[str, Dual]:
-        """Duals of the main stage, in seconds."""
+        """Return the duals of the main stage, in seconds."""
         named = self._named(result.leaves[0].rows, program, place)
         return {name: Dual(v * unit * float(scale), labels) for name, (v, labels, scale) in named.items()}
 
 
 def _grain(values: Floats) -> int:
-    """The smallest of some denominators that writes all values; a large one where none does."""
+    """Return the smallest listed denominator that represents all values exactly, or a large one."""
     for grain in (1, 2, 3, 4, 6, 12, 60):
         if np.abs(values * grain - np.rint(values * grain)).max(initial=0) < 1e-6:
             return grain

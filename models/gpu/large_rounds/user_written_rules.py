@@ -1,7 +1,7 @@
-"""Changes of a round as codes: which tasks and which GPUs a rule distinguishes.
+"""Changes of a round as codes: classes of tasks and of GPUs that no rule distinguishes.
 
-A rule over ``x`` selects tasks (by task, job) and GPUs (by gpu, node, rack) independently, so that a coefficient
-depends on a code of the task and one of the GPU. All rules treat tasks of one code equally, and GPUs of one code.
+A rule over ``x`` selects tasks (by task, job) and GPUs (by gpu, node, rack) independently, so each coefficient depends
+only on a code of the task and a code of the GPU. All rules treat tasks of one code equally, and GPUs of one code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Codes", "Rule", "Rules", "Selection", "unsupported"]
 
 _TASK, _GPU = ("task", "job"), ("gpu", "node", "rack")
 _EXACT = 2**53
-#: Changes that need the statement pair by pair, and what to do instead.
+#: Changes that need one variable per pair of task and GPU, with the message that suggests an alternative.
 _WITHOUT_PAIRS = {
     "drop": "`without` drops rows; for rounds without fair shares use policy='FSU'",
     "relaxed": "`relaxed` drops integrality; ask for the linear program of a smaller round",
@@ -37,7 +37,7 @@ _WORD = {Fix: "fixed", Bounds: "bounds"}
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """(T,) and (G,) codes of tasks and GPUs, -1 where they are not selected, and what a selected pair counts."""
+    """(T,) and (G,) codes of tasks and GPUs, -1 if not selected, and the coefficient of selected pairs."""
 
     task: Integers
     gpu: Integers
@@ -46,22 +46,22 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """Rows of one's own."""
+    """A block of user-written constraints."""
 
     name: str
     relation: Relation
-    # What each pair counts; ``row[a, b]`` is the row of task code a and GPU code b, -1 where there is none
+    # coefficients of pairs; ``row[a, b]`` is the row of task code a and GPU code b, -1 if there is none
     terms: tuple[Selection, ...]
     row: Integers
-    # labels, rhs: (n,) of the rows
+    # (n,) labels and right-hand sides of the rows
     labels: list[str]
     rhs: Floats
-    scale: Fraction  # the factor that made the numbers integer
+    scale: Fraction  # factor that makes all numbers integer
 
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """Tasks and GPUs that all rules treat equally: (T,) and (G,) codes, and bounds of pairs by both."""
+    """(T,) and (G,) codes of tasks and GPUs, equal if all rules treat them equally, and bounds of pairs by code."""
 
     task: Integers
     gpu: Integers
@@ -70,9 +70,9 @@ class Codes:
 
 
 class Rules:
-    """The changes of a round, read into codes.
+    """The changes of a round, encoded by classes of tasks and GPUs.
 
-    ``view``: the instance. ``may_start``: (T,) waiting tasks that may start. ``taken``: names that rules cannot have.
+    ``view``: the instance. ``may_start``: (T,) waiting tasks that may start. ``taken``: reserved names of constraints.
     """
 
     def __init__(self, view: GpuArrays, may_start: Booleans, changes: Changes, taken: Collection[str] = ()) -> None:
@@ -97,7 +97,7 @@ class Rules:
         self.codes = self._codes()
 
     def _selection(self, term: Term, what: str = "", empty: bool = False) -> Selection:
-        """All tasks and GPUs of a term under code 0."""
+        """Select the tasks and GPUs of a term, all with code 0."""
         sides = []
         for index, levels in ((self.tasks, _TASK), (self.gpus, _GPU)):
             where = {level: wanted for level, wanted in term.where.items() if level in levels}
@@ -145,7 +145,7 @@ class Rules:
         )
 
     def _there(self, chosen: Selection, tasks: int, gpus: int) -> Booleans:
-        """(A, B) whether some pair of a task of code a and a GPU of code b may run."""
+        """Return, (A, B), whether some task of code a may run on some GPU of code b."""
         view, a, b = self.view, chosen.task, chosen.gpu
         need, memory = np.full(tasks + 1, np.inf), np.full(gpus + 1, -np.inf)
         waiting = self.may_start & (a >= 0)
@@ -180,7 +180,7 @@ class Rules:
 
 
 def _together(codes: list[Integers], count: int) -> Integers:
-    """(count,) one code for equal codes in all of the lists."""
+    """Return joint codes, (count,): equal if and only if the codes in all lists are equal."""
     found = np.zeros(count, np.int64)
     for each in codes:
         _, found = np.unique(found * (int(each.max(initial=0)) + 2) + each + 1, return_inverse=True)
@@ -193,7 +193,7 @@ def _sides(change: Fix | Bounds) -> tuple[int | None, int | None]:
 
 
 def unsupported(changes: Changes) -> str:
-    """Why the refined network cannot take the changes; empty where it can."""
+    """Return the reason why the network over classes cannot model the changes; empty if it can."""
     for each in changes:
         terms: tuple[Term, ...] = ()
         if isinstance(each, (Constraint, Cost)):

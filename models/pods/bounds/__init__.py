@@ -1,1 +1,1 @@
-"""Bounds on the balance from below: patterns of what a node can hold."""
+"""Bounds on admission and balance: dual multipliers and node patterns (feasible sets of pods on a node)."""

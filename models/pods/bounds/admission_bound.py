@@ -1,11 +1,11 @@
-r"""The most of a level that nodes can hold as a whole: column generation over node patterns (Dantzig-Wolfe).
+r"""Upper bound on the admission of a level by column generation over node patterns (Dantzig-Wolfe).
 
-Prices of resources let pods lie on nodes in parts; prices e_g of pods do not. Whatever they are, with p a price of the
-worth kept of each more important level, no placement that keeps what these have admits more of a level than
+With multipliers of resources, pods may be split over nodes; multipliers e_g of pods use integer patterns. For any e
+and multipliers p of the value kept at each more important level, a placement that keeps these values admits at most
 
-    sum_g n_g max(0, w_g - e_g) - sum p kept + sum over nodes (most that the pods of one pattern are worth at e),
+    sum_g n_g max(0, w_g - e_g) - sum p kept + sum over nodes (largest sum of e over the pods of one pattern),
 
-where w_g is the worth of a pod of the level itself, and p times its worth for those above. The certificate searches
+where w_g is the value of a pod of the level itself, and p times its value for levels above. The certificate computes
 the best pattern of every node itself.
 """
 
@@ -29,20 +29,20 @@ from flowlex.models.pods.problem.node_fill_state import Cluster
 
 __all__ = ["most_by_patterns"]
 
-#: Steps of all enumerations for one level, and of one of them: little first, which mostly gives the patterns of an
-#: optimum, then more, for the bound; and where a bound is not to be hoped for, but patterns are.
+#: Steps of all enumerations for one level, and of one of them: first few, which usually suffices for the patterns of an
+#: optimum, then more for the bound; and for large programs, which give patterns but no useful bound.
 _STEPS = (20_000_000, 1_000_000), (150_000_000, 20_000_000)
 _LARGE = ((20_000_000, 100_000),)
 
 
 @dataclass(eq=False)
 class _Worths(Columns):
-    """The program whose patterns are worth what they hold of one level; loads cost nothing."""
+    """The master program in which a pattern's profit is the value of its pods of one level; loads have no cost."""
 
     worth: Floats = field(init=False)
 
     def _sides(self, low: float, high: float) -> tuple[Floats, Floats]:
-        """Of more important levels at least what is kept, so that its price has a sign."""
+        """Keep at least the value of more important levels (not exactly), so that its multiplier has a known sign."""
         lower, upper = super()._sides(low, high)
         groups = len(self.demand.pod)
         upper[groups : groups + len(self.demand.quota)] = INFINITY
@@ -73,14 +73,14 @@ def most_by_patterns(
     large: bool = False,
     until: float | None = None,
 ) -> tuple[Prices | None, Cluster | None]:
-    """The bound of a level given ``kept`` of those above, with its proof, and a placement made of the patterns.
+    """Bound a level given the values ``kept`` of the levels above, with proof, and build a placement from patterns.
 
-    The placement is sought where the bound is above ``enough``; either is None where there is none.
+    A placement is searched only if the bound exceeds ``enough``; bound and placement are None if not found.
 
-    - ``node``: a placement, whose patterns are a start.
-    - ``enough``: units of the level below which no bound is sought.
-    - ``large``: whether a placement is sought alone, as patterns are too many for a bound.
-    - ``until``: when processor time is over.
+    - ``node``: (P,) node of each pod in a placement whose patterns are the first columns.
+    - ``enough``: value of the level that is already reached.
+    - ``large``: whether to search only a placement, because there are too many patterns for a bound.
+    - ``until``: processor time at which to stop.
     """
     levels = builder.levels
     only = [*kept, *[0] * (len(levels.keys) - level)]
@@ -111,7 +111,7 @@ def most_by_patterns(
     stated = columns.stated(proof, -np.inf, np.inf)
     price = dict(zip([int(of[members[0]]) for members, _, _ in quota], proof.prices[len(demand.pod) :], strict=False))
     pod_price = stated.pod + columns.worth
-    for k in set(range(level)) - set(price):  # all of it is placed: a unit costs what the most expensive pod pays
+    for k in set(range(level)) - set(price):  # all pods of the level are placed: use its largest multiplier
         pods = np.flatnonzero((levels.of == k) & (demand.of >= 0))
         price[k] = float((pod_price[demand.of[pods]] / levels.worth[pods]).max(initial=0.0))
     paid = tuple(float(price[k]) for k in range(level))

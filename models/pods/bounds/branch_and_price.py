@@ -1,6 +1,6 @@
-"""Closing the gap of phase 2 with node patterns: branch and bound on the mean load, or on the largest load.
+"""Close the gap of phase 2 with node patterns, by branch and bound on the mean load or on the largest load.
 
-See `flowlex.models.pods.bounds.column_generation` for the bounds. Whatever stops the work, the bound is proven.
+See `flowlex.models.pods.bounds.column_generation` for the bounds. The bound is proven even if the search stops early.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from flowlex.models.pods.problem.node_fill_state import Cluster
 
 __all__ = ["PROVEN", "GapSearch"]
 
-#: Answer and bound this close, as fractions of a node's capacity, count as met.
+#: Largest difference of value and bound, as a fraction of a node's capacity, that counts as zero.
 PROVEN = 1e-6
 #: Half-width of the first interval of the mean, in units of the balance.
 _FIRST = 0.15
 #: Steps of the search for the largest provable target.
 _BISECTIONS = 8
-#: Patterns that known answers give at first, and up to which they are put together in whole numbers.
+#: Most initial patterns from known placements, and most patterns for which the integer master program is solved.
 _KNOWN, _WHOLE = 1_000, 3_000
-#: An infeasibility below this may be rounding.
+#: A smaller infeasibility may be due to rounding.
 _REFUTED = 1e-4
-#: Programs over whole patterns in turn that gave no better answer (later ones take the longest and hardly ever do).
+#: Number of consecutive integer master programs without a better placement after which no more are tried.
 _FRUITLESS = 2
 
 
 @dataclass(frozen=True)
 class _Leaf:
-    """An interval of the mean, in scaled units, and what bounds the balance there."""
+    """An interval of the mean, in scaled units, and the multipliers that bound the balance there."""
 
     low: float
     high: float
@@ -46,14 +46,14 @@ class _Leaf:
 
 @dataclass(eq=False)
 class GapSearch:
-    """Bounds the balance from below and improves the answer until they are within ``gap`` (a share of the answer).
+    """Improves lower bound and placement until their relative gap is at most ``gap``.
 
-    - ``clusters``: known answers, the best first; a source of patterns.
-    - ``bound``: a bound that is known already, and then the best that is proven.
-    - ``means``: what is at least as even as the best answer has a mean load between these.
-    - ``steps``: so many steps of bounding.
-    - ``polish``: anneals an answer.
-    - ``best``, ``proof``: the best answer; what proves the bound, empty where it was known before.
+    - ``clusters``: known placements, the best first; a source of patterns.
+    - ``bound``: the best proven lower bound, initially a known one.
+    - ``means``: interval of the mean load of all placements at least as balanced as the best.
+    - ``steps``: limit of the steps of bounding.
+    - ``polish``: improves a placement by annealing.
+    - ``best``, ``proof``: the best placement; the proof of the bound, empty if the bound was known before.
     """
 
     instance: PodInstance
@@ -99,16 +99,16 @@ class GapSearch:
 
     @property
     def value(self) -> float:
-        """The balance of the best answer."""
+        """The balance of the best placement."""
         return self.measure.value(self.best.loads)
 
     @property
     def enough(self) -> float:
-        """A bound that suffices."""
+        """The smallest bound that closes the gap."""
         return max(0.0, min(self.value * (1 - self.gap) + 1e-12, self.value - PROVEN))
 
     def run(self) -> None:
-        """Work until the gap is closed, time is over, or nothing more can be had."""
+        """Search until the gap is closed, a limit is reached, or no further progress is possible."""
         if self.measure.centred:
             self._by_mean()
         else:
@@ -118,20 +118,20 @@ class GapSearch:
     # Deviation and mean absolute deviation: intervals of the mean.
 
     def _scaled(self, value: float) -> float:
-        """A balance as the sum that the programs bound."""
+        """Convert a balance to the scaled sum that the programs bound."""
         return self.measure.total(value / self.scale, self.size)
 
     def _unscaled(self, total: float) -> float:
         return self.scale * self.measure.of_total(max(0.0, total), self.size)
 
     def _by_mean(self) -> None:
-        """Take the interval with the least bound; prove more or halve it, until that is all there is."""
+        """Improve the bound of the interval with the least bound, or split it, until the gap is closed."""
         low, high = ((mean - self.mean) / self.scale for mean in self.means)
         cuts = [low, *(c for c in (-_FIRST, _FIRST) if low < c < high), high]
         leaves = [_Leaf(a, b, None) for a, b in pairwise(cuts)]
         queue = [(-math.inf, abs(leaf.low + leaf.high), k) for k, leaf in enumerate(leaves)]
         heapq.heapify(queue)
-        final: list[tuple[float, int]] = []  # intervals that cannot be helped
+        final: list[tuple[float, int]] = []  # intervals whose bound cannot be improved
         narrow = self.measure.narrow(self.gap)
         for _ in range(self.intervals):
             target = self._scaled(self.enough)
@@ -165,7 +165,7 @@ class GapSearch:
     # Largest load: targets.
 
     def _largest(self) -> None:
-        """Refute targets below the best answer, until that is all there is."""
+        """Refute targets below the best placement by bisection."""
         low, high = self.bound, self.value
         target = self.enough
         for _ in range(_BISECTIONS * 4):
@@ -181,13 +181,13 @@ class GapSearch:
             elif self._answer(0.0, cap):
                 high = min(high, self.value)
             else:
-                high = min(high, target)  # patterns in parts exist, whole ones were not found
+                high = min(high, target)  # a fractional solution exists, but no integer one was found
             target = self.enough if low < self.enough < high else 0.5 * (low + high)
 
     # Answers
 
     def _answer(self, mean: float, cap: float) -> bool:
-        """Look for a better answer among the patterns at hand, if there are new ones; say whether one was found."""
+        """Search a better placement among the known patterns, if there are new ones; return whether one was found."""
         known = len(self.columns.pool)
         if (known == self.tried and self.measure.centred) or known > _WHOLE or self.fruitless == _FRUITLESS:
             return False

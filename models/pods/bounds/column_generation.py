@@ -1,20 +1,20 @@
-r"""Bounds and answers of phase 2 by column generation over node patterns (Dantzig-Wolfe decomposition).
+r"""Bounds and placements of phase 2 by column generation over node patterns (Dantzig-Wolfe decomposition).
 
-The master program takes so many patterns of each node class that every pod has its place; patterns are priced by
-`flowlex.models.pods.bounds.node_patterns`. Any prices y give the proven bound
+The master program chooses one pattern per node such that every pod is placed; the pricing problem is solved by
+`flowlex.models.pods.bounds.node_patterns`. Any multipliers y give the proven bound
 
     L(y) = sum_r y_r side_r + sum_k n_k (least priced cost of a pattern of class k),
 
-which is as strong as if each node were described by the convex hull of what it can hold. The patterns at hand, taken
-in whole numbers, give answers.
+which is as strong as the relaxation with the convex hull of the patterns of each node. The integer program over the
+known patterns gives placements.
 
-The mean of the loads is not known beforehand. Over an interval a <= mean <= b
+The mean of the loads is not known in advance. On an interval a <= mean <= b
 
     sum_i (u_i - mean)**2  >=  sum_i (u_i - a)(u_i - b),
     sum_i |u_i - mean|     >=  sum_i max(0, u_i - b, a - u_i),
 
-both with equality at the ends' coincidence, so intervals are halved until the bound suffices (branch and bound on
-the mean). For the largest load, a target is refuted when no patterns below it can place all pods.
+both with equality if a = b, so intervals are split until the bound suffices (branch and bound on the mean). For the
+largest load, a target is refuted if the patterns below it cannot place all pods.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ from flowlex.models.pods.problem.node_fill_state import Cluster
 
 __all__ = ["Columns", "PodPrices", "Proof", "filled"]
 
-#: Cost of breaking rows other than those of groups, in units of the scaled objective per node.
+#: Penalty for violating rows other than those of groups, in units of the scaled objective per node.
 _PENALTY = 1e3
 _ROUNDS = 80
-#: Steps that a master program counts as, and nodes of the search tree of one program over whole patterns.
+#: Steps charged for one master program, and nodes of the search tree of one integer master program.
 _MASTER, _NODES = 20_000, 500
-#: Reduced costs above minus this are none.
+#: Reduced costs above minus this count as zero.
 _NONE = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """What one master program proved over an interval."""
+    """The bound proven by one master program over an interval."""
 
-    bound: float  # proven, in scaled units; minus infinity when time ran out before anything was
-    relaxed: float  # optimum over the patterns at hand
+    bound: float  # proven lower bound in scaled units; minus infinity if nothing was proven in time
+    relaxed: float  # optimum over the known patterns
     mean: float  # mean load of that optimum
     prices: Floats = field(repr=False)  # (rows,) the multipliers that prove the bound
-    settled: bool  # whether no pattern would improve it
+    settled: bool  # whether pricing found no improving pattern
 
 
 @dataclass(frozen=True, eq=False)
 class PodPrices:
-    """Multipliers that bound the balance's sum where the mean load lies between two (largest load: up to ``high``)."""
+    """Multipliers that bound the balance's sum for mean loads in [``low``, ``high``] (largest load: up to ``high``)."""
 
     low: float
     high: float
-    pod: Floats = field(repr=False)  # (G,) price of a pod of each group
-    # mean, move: price of the sum of all loads, and of a unit of the move budget
+    pod: Floats = field(repr=False)  # (G,) multiplier of a pod of each group
+    # mean, move: multipliers of the sum of all loads, and of the move budget
     mean: float
     move: float
 
@@ -77,12 +77,12 @@ class Columns:
     cards: bool
     measure: Measure
     move_budget: float
-    # centre, scale: loads are stated as (u - centre) / scale
+    # centre, scale: loads are scaled as (u - centre) / scale
     centre: float = 0.0
     scale: float = 1.0
-    tolerance: float = 1e-4  # how far from proven a pattern's cost may be
-    # steps, pricing_steps: steps of the enumeration of patterns in all, where solving a master program counts as
-    # `_MASTER`; and of one class at one set of prices
+    tolerance: float = 1e-4  # tolerance of the proven cost of a best pattern
+    # steps, pricing_steps: limits of the steps of the enumeration of patterns: in total (a master program counts
+    # `_MASTER`), and for one class at one set of multipliers
     steps: int = 0
     until: float | None = None
     seed: int = 0
@@ -99,11 +99,11 @@ class Columns:
         quota = np.zeros((len(demand.quota), groups))
         for row, (members, worth, _) in zip(quota, demand.quota, strict=True):
             row[members] = worth
-        self.placing: Floats = np.concatenate([np.eye(groups), quota])  # groups and quotas by group
+        self.placing: Floats = np.concatenate([np.eye(groups), quota])  # coefficients of group and quota rows
 
     @property
     def late(self) -> bool:
-        """Whether the steps are used, or time is over where it is limited."""
+        """Whether the limit of steps or of time is reached."""
         return self.steps <= 0 or (self.until is not None and processor_seconds() >= self.until)
 
     @property
@@ -112,7 +112,7 @@ class Columns:
         return None if self.until is None else max(0.02, self.until - processor_seconds())
 
     def learn(self, node: Integers) -> None:
-        """Take the patterns of a placement."""
+        """Add the patterns of a placement."""
         for kind, counts in self.demand.patterns(node):
             pattern = self.pricing[kind].pattern(counts)
             self.pool.setdefault(pattern.key, pattern)
@@ -130,7 +130,7 @@ class Columns:
         return np.append(lower, classes), np.append(upper, classes)
 
     def _coupling(self, kind: int) -> Floats:
-        """(rows, G) what a pod of each group on a class counts in the rows of groups, quotas and the budget."""
+        """Return the coefficients of a pod of each group on a class, (rows, G), in group, quota and budget rows."""
         cost = self.demand.move_cost
         return np.concatenate([self.placing, cost[:, kind][None]]) if cost.any() else self.placing
 
@@ -147,12 +147,12 @@ class Columns:
         return self.measure.centred or (pattern.load - self.centre) / self.scale <= high + 1e-9
 
     def priced(self, duals: Floats, kind: int) -> tuple[Floats, float]:
-        """Price of each group on a class, and of the scaled load."""
+        """Return the multipliers of each group on a class, and of the scaled load."""
         coupling = self._coupling(kind)
         return duals[: len(coupling)] @ coupling, float(duals[len(coupling)]) if self.measure.centred else 0.0
 
     def stated(self, proof: Proof, low: float, high: float) -> PodPrices:
-        """What proves a bound, in units of loads."""
+        """Return the multipliers of a proof in units of loads."""
         unit, paid = self.measure.total(self.scale, 1), len(self.placing)
         pod, rest = proof.prices[:paid] @ self.placing, proof.prices[paid:]
         budget = bool(self.demand.move_cost.any())
@@ -164,7 +164,7 @@ class Columns:
     def prove(self, low: float, high: float, target: float) -> Proof:
         """Bound the balance over an interval of the mean, in scaled units (largest load: with the cap ``high``).
 
-        It ends when the bound reaches ``target``, when no pattern improves it, or when time is over.
+        It ends if the bound reaches ``target``, if no pattern improves it, or at a limit.
         """
         lower, upper = self._sides(low, high)
         master = GrowingProgram(seed=self.seed)
@@ -208,7 +208,7 @@ class Columns:
         return Proof(best, relaxed, mean, centre, settled)
 
     def _penalties(self, rows: int) -> Floats:
-        """What breaking each row costs; for groups in the order of what a pod can be worth, which keeps prices calm."""
+        """Penalty for violating each row; for groups of the order of a pod's cost, which stabilizes the duals."""
         if not self.measure.centred:
             return np.ones(rows)
         penalties = np.full(rows, _PENALTY)
@@ -218,7 +218,7 @@ class Columns:
         return penalties
 
     def _hopeless(self, relaxed: float, target: float, low: float, high: float) -> bool:
-        """Whether the interval has to be split anyway, so that its bound is not worth the time."""
+        """Return whether the interval must be split anyway, so that its bound need not be improved."""
         return self.measure.centred and relaxed < target and high - low > 0.02
 
     def _enter(
@@ -244,7 +244,7 @@ class Columns:
         return self._cost(pattern, low, high) - float(duals[rows] @ np.array(values))
 
     def _lagrangian(self, duals: Floats, lower: Floats, upper: Floats, tolerance: float) -> tuple[float, list[Pattern]]:
-        """The bound that these prices prove, and the patterns that are best at them."""
+        """Return the Lagrangian bound of these multipliers, and the best patterns of the pricing problems."""
         counts = self.demand.classes.count
         coupling = len(lower) - len(counts)
         y = duals[:coupling]
@@ -263,10 +263,10 @@ class Columns:
                 found.append(pattern)
         return bound, found
 
-    # Answers
+    # Placements
 
     def packs(self, pattern: Pattern) -> bool:
-        """Whether the pattern's pods fit the cards of a node, the largest first on the fullest card."""
+        """Return whether best-fit decreasing packs the pattern's pods on the cards of a node."""
         known = self._packs.get(pattern.key)
         if known is None:
             node = int(self.demand.classes.first[pattern.kind])
@@ -278,7 +278,7 @@ class Columns:
         return known
 
     def whole(self, mean: float, high: float, gap: float) -> dict[int, list[Integers]] | None:
-        """The best answer made of the patterns at hand: class to counts of its nodes; None when none was found."""
+        """Solve the integer master program; return the counts of each node by class, or None if none was found."""
         patterns = [p for p in self.pool.values() if self._usable(p, high) and self.packs(p)]
         lower, upper = self._sides(-INFINITY, INFINITY)
         program = GrowingProgram(seed=self.seed)
@@ -299,12 +299,12 @@ class Columns:
         return chosen
 
     def _taken(self, pattern: Pattern, mean: float) -> float:
-        """Cost of a pattern taken in whole numbers."""
+        """Cost of a pattern in the integer master program."""
         load = (pattern.load - self.centre) / self.scale - mean
         return self.measure.cost(load, 0.0, 0.0) if self.measure.centred else load * load
 
 
 def filled(view: PodArrays, node: Integers, *, cards: bool) -> Cluster | None:
-    """The placement of pods on nodes ((P,), -1: waits); None where cards do not take it or it breaks a rule."""
+    """Return the placement of pods on nodes ((P,), -1: waits); None if cards do not fit or a rule is broken."""
     cluster, placed = Cluster(view, cards=cards), np.flatnonzero(node >= 0)
     return cluster if cluster.pack(placed, node[placed]) and not broken_rules(view, cluster.node) else None

@@ -1,14 +1,13 @@
-r"""What gangs and spreads leave of a bound: gangs that no domain holds, how many pods a spread places, numbers of pods
-that whole gangs add up to.
+r"""Stronger admission bounds by gangs and spreads.
 
-The pods of a set S that a node holds are at most as many as of the smallest fit by cores, memory, GPU memory, or cards
-for more than half of one; c_d is the sum over the nodes of domain d. Then
+A node holds at most as many pods of a set S as of its smallest ones fit by cores, by memory, by GPU memory, or by cards
+for pods with more than half a card; c_d is the sum of these bounds over the nodes of domain d. Then
 
-    a gang is out where no domain has c_d >= |S| and room for the sum of what its pods ask,
+    a gang is infeasible if no domain has c_d >= |S| and enough resources for the total demand of its pods,
     a spread places at most sum_d min(c_d, most, skew + min_d c_d) pods,
-    a level counts sums of whole gangs and of single pods: a bound falls to the largest such number.
+    the value of a level is a sum of whole gangs and of single pods: a bound is rounded down to the largest such sum.
 
-Pods that run already may break a rule (`flowlex.instances.pod_rule_arrays`); their sets are left alone.
+Running pods may break a rule (`flowlex.instances.pod_rule_arrays`), so rules with running pods are ignored.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from flowlex.instances.pods import PodArrays
 
 __all__ = ["gangs_out", "largest_sum", "most_of_spreads"]
 
-#: Sums are told apart up to so many, over all kinds of parts.
+#: Largest (bound x number of distinct summands) for which sums are enumerated.
 _SUMS = 5_000_000
-#: What rounding may do to a sum.
+#: Relative tolerance of sums.
 _ROUNDING = 1e-12
 
 
 def _members(view: PodArrays, rule: int) -> Integers:
-    """Pods of a rule; none where one of them runs."""
+    """Pods of a rule; empty if one of them runs."""
     pods: Integers = np.repeat(np.arange(len(view.cpu)), np.diff(view.rules.start))[view.rules.rule == rule]
     return pods if (view.running[pods] < 0).all() else pods[:0]
 
 
 def _held(view: PodArrays, pods: Integers, *, cards: bool) -> tuple[Integers, Floats]:
-    """(N,) most of these pods on each node; (N, 3) cores, memory and GPU memory of nodes that may have any."""
+    """(N,) upper bound on these pods by node; (N, 3) cores, memory and GPU memory of nodes that can hold any."""
     size, kind = view.exact, view.load.column
     _, first, of = np.unique(kind, return_index=True, return_inverse=True)
     most, room = np.zeros(len(first), np.int64), np.zeros((len(first), 3))
@@ -54,7 +53,7 @@ def _held(view: PodArrays, pods: Integers, *, cards: bool) -> tuple[Integers, Fl
 
 
 def gangs_out(view: PodArrays, *, cards: bool) -> Booleans:
-    """(P,) pods of gangs that fit in no domain, even if it is empty."""
+    """(P,) whether each pod belongs to a gang that fits no domain, even an empty one."""
     rules, out = view.rules, np.zeros(len(view.cpu), np.bool_)
     for r in np.flatnonzero(rules.what == GANG).tolist():
         pods, domain = _members(view, r), rules.domain[rules.topology[r]]
@@ -72,7 +71,7 @@ def gangs_out(view: PodArrays, *, cards: bool) -> Booleans:
 
 
 def most_of_spreads(view: PodArrays, *, cards: bool) -> Floats:
-    """(R,) most pods of a spread in all domains together, at each of its rules; infinite of other rules."""
+    """(R,) upper bound on the pods of a spread in all domains, at each of its rules; infinite for other rules."""
     rules, found = view.rules, np.full(len(view.rules.what), np.inf)
     for name in {rules.names[r] for r in np.flatnonzero(np.isin(rules.what, (MOST, SKEW)))}:
         mine = [r for r in range(len(rules.what)) if rules.names[r] == name]
@@ -81,7 +80,7 @@ def most_of_spreads(view: PodArrays, *, cards: bool) -> Floats:
             continue
         most, _ = _held(view, pods, cards=cards)
         each = np.bincount(domain[domain >= 0], most[domain >= 0])
-        for r in sorted(mine, key=lambda r: int(rules.what[r])):  # the most first, then the skew
+        for r in sorted(mine, key=lambda r: int(rules.what[r])):  # MOST first, then SKEW
             limit = int(rules.limit[r])
             if rules.what[r] == SKEW:
                 usable = rules.counted[rules.offset[r] : rules.offset[r] + len(each)]
@@ -92,13 +91,13 @@ def most_of_spreads(view: PodArrays, *, cards: bool) -> Floats:
 
 
 def largest_sum(gang: Integers, worth: Integers, bound: int) -> int:
-    """The largest number up to ``bound`` that whole gangs ((n,), -1: none) and single pods of this worth add up to."""
+    """Largest sum up to ``bound`` of the values of whole gangs ((n,), -1: none) and single pods."""
     _, of = np.unique(gang[gang >= 0], return_inverse=True)
     whole = [sum(worth[gang >= 0][of == g].tolist()) for g in range(of.max(initial=-1) + 1)]
     parts = np.unique([*whole, *worth[gang < 0].tolist()], return_counts=True)
     if not whole or bound * len(parts[0]) > _SUMS:
         return bound
-    sums, mask = 1, (1 << (bound + 1)) - 1  # bit n: some of them add up to n
+    sums, mask = 1, (1 << (bound + 1)) - 1  # bit n: n is a sum of some of them
     for each, many in zip(*parts, strict=True):
         left, step = int(many), 1
         while left > 0 and each > 0:

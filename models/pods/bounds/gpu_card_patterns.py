@@ -1,4 +1,4 @@
-"""The cards of a class of nodes in a bound: ways to fill one, told apart where they are few."""
+"""Card constraints of a node class in a bound, by patterns of a card if these are few."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from flowlex.formulations.program_arrays import Floats, Integers
 
 __all__ = ["CardRows", "Slots", "fillings"]
 
-#: Ways to fill a card that are told apart; beyond, memory is counted and pods of more than half a card.
+#: Largest number of card patterns; beyond it, only total memory and pods with more than half a card are constrained.
 _WAYS = 4_000
 
 
 class Slots(NamedTuple):
-    """What pods take: (n,) of each card, exactly, and (n,) of how many cards."""
+    """Card demands of pods: (n,) exact share of each card, and (n,) number of cards."""
 
     need: Integers
     many: Integers
@@ -27,17 +27,17 @@ class Slots(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CardRows:
-    """Rows ``size`` and ``card`` of one class (``gpu`` and ``large`` where ways are too many), and what they price."""
+    """Rows ``size`` and ``card`` of one class (``gpu`` and ``large`` with too many patterns), and their duals."""
 
     number: int
-    # whole, nodes, cards: what a card holds, the nodes of the class, and the cards of each
+    # whole, nodes, cards: memory of a card, number of nodes of the class, and cards per node
     whole: int
     nodes: float
     cards: float
-    # placed, held: by the pods of the columns, and by those that each node holds
+    # placed, held: demands of the pods of the columns, and of those that each node already holds
     placed: Slots
     held: Slots
-    # sizes, ways: (S,) needs, falling; maximal ways to fill a card, as counts by size; None where they are too many
+    # sizes, ways: (S,) needs, descending; maximal card patterns as counts by size, None if they are too many
     sizes: Integers
     ways: list[list[int]] | None
 
@@ -45,7 +45,7 @@ class CardRows:
     def of(
         cls, number: int, whole: int, cards: tuple[float, float], placed: Slots, held: Slots, *, filled: bool
     ) -> CardRows:
-        """The rows of a class of so many nodes, with so many cards each; ``filled`` tells ways to fill them apart."""
+        """Make the rows of a class, given ``cards`` (nodes, cards per node); ``filled``: use card patterns."""
         sizes = np.unique(np.concatenate([placed.need, held.need[held.need > 0]]))[::-1]
         ways = fillings(sizes.tolist(), whole) if filled and len(sizes) < 200 else None
         return cls(number, whole, *cards, placed, held, sizes, ways)
@@ -72,7 +72,7 @@ class CardRows:
         program.constrain(f"size_{c}", used - offered, "<=", -taken)
 
     def prices(self, of: Callable[[str], Floats]) -> dict[float, float]:
-        """Memory as a share of a card to the price of one such slot; ``of`` gives the dual of a row."""
+        """Return price by memory (share of a card) of a pod on one card; ``of`` gives the duals of a row."""
         c, share = self.number, self.sizes / self.whole
         if self.ways is not None:
             price = of(f"size_{c}")[: len(self.sizes)]
@@ -81,13 +81,13 @@ class CardRows:
         return dict(zip(share.tolist(), price.tolist(), strict=True))
 
     def _place(self, need: Integers) -> Integers:
-        """Where each need stands among the sizes."""
+        """Index of each need in the sizes."""
         place: Integers = len(self.sizes) - 1 - np.searchsorted(self.sizes[::-1], need)
         return place
 
 
 def fillings(sizes: list[int], room: int, most: int = _WAYS) -> list[list[int]] | None:
-    """All maximal ways to fill a card, as counts by size (descending); None when there are more than ``most``."""
+    """All maximal patterns of a card, as counts by size (descending); None if there are more than ``most``."""
     found: list[list[int]] = []
     tried = 0
 

@@ -1,6 +1,6 @@
-r"""The best pattern of one node class at given prices.
+r"""The pricing problem: the best pattern of one node class at given multipliers.
 
-A pattern says how many pods n_g of each group lie on one node. With the scaled load w = (u - centre) / scale::
+A pattern is the number n_g of pods of each group on one node. With the scaled load w = (u - centre) / scale::
 
     minimise   f(w) + slope w - sum_g price_g n_g
     subject to cores, memory, cards of the node
@@ -21,21 +21,21 @@ from flowlex.models.pods.problem.node_and_pod_classes import Demand
 
 __all__ = ["Pattern", "Pricing"]
 
-#: Rounding of sums of shares of a node.
+#: Tolerance of sums of shares of a node.
 EPSILON = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """What one node holds."""
+    """A feasible set of pods on one node."""
 
     kind: int  # the node class
     counts: Integers  # (G,) pods by group
-    load: float  # the node's load, pods that cannot move included
+    load: float  # the node's load, including pods that cannot move
 
     @property
     def key(self) -> tuple[int, bytes]:
-        """Equal for equal patterns."""
+        """Hashable key, equal for equal patterns."""
         return self.kind, self.counts.tobytes()
 
 
@@ -48,10 +48,10 @@ class Pricing:
     kind: int
     cards: bool
     measure: Measure
-    # centre, scale: of the scaled load
+    # centre, scale: parameters of the scaled load
     centre: float
     scale: float
-    # low, high: what the cost depends on: the interval of the mean, or the cap of the load (``high``)
+    # low, high: parameters of the cost: the interval of the mean, or the cap of the load (``high``)
     low: float = 0.0
     high: float = 0.0
 
@@ -62,7 +62,7 @@ class Pricing:
         node, base, pods = int(demand.classes.first[kind]), demand.base[kind], demand.pod[groups]
         many = view.gpu_cards if cards else np.minimum(view.gpu_cards, 1)
         self.node_cards: int = int(view.cards[node]) if cards else 0
-        # Shares of what the node has, so that tolerances are relative.
+        # Demands as shares of the node's capacity, so that tolerances are relative.
         unit = np.where(view.capacity[node] > 0, view.capacity[node], 1.0) / (max(1, self.node_cards), 1, 1)
         gpu = view.gpu[np.arange(len(view.cpu)), node] * (1 if cards else view.gpu_cards)
         cpu, memory, need = view.cpu / unit[1], view.memory / unit[2], gpu / unit[0]
@@ -84,14 +84,14 @@ class Pricing:
         self.empty: float = (float(demand.base_load[kind]) - self.centre) / self.scale
 
     def law(self, slope: float) -> tuple[float, ...]:
-        """Mode, interval, slope, load of the empty node and largest load, as kernels read the cost."""
+        """Parameters of the cost for the kernels: mode, interval, slope, load of the empty node, largest load."""
         return self.measure.mode, self.low, self.high, slope, self.empty, (1.0 - self.centre) / self.scale
 
     def best(self, prices: Floats, slope: float, *, tolerance: float, limit: int) -> tuple[float, Pattern | None]:
-        """Proven least cost of a pattern at these prices ((G,)), and the best pattern found.
+        """Return a lower bound on the cost of a pattern at multipliers ``prices``, (G,), and the best pattern found.
 
-        The bound is weaker than the pattern where ``limit`` steps did not suffice, and plus infinity when the class has
-        no pattern. ``steps`` counts those used.
+        The bound is less than the pattern's cost if ``limit`` steps did not suffice, and plus infinity if the class has
+        no pattern. ``others`` are earlier incumbents; ``steps`` is the number of steps used.
         """
         from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
 
@@ -114,7 +114,7 @@ class Pricing:
         return -bound, self._pattern_of(counts, chosen) if np.isfinite(value) else None
 
     def _profit(self, prices: Floats) -> tuple[Floats, list[Integers]]:
-        """(H, M) profit of so many pods of a shape, the dearest first; and which groups these are of."""
+        """(H, M) profit of the m most profitable pods of each shape, and the groups of these pods in this order."""
         width = int(self.shape[:, 5].max(initial=0)) + 2
         profit, chosen = np.zeros((len(self.members), width)), []
         for h, members in enumerate(self.members):
@@ -132,6 +132,6 @@ class Pricing:
         return self.pattern(groups)
 
     def pattern(self, counts: Integers) -> Pattern:
-        """The pattern of these counts."""
+        """Return the pattern with these counts."""
         load = float(self.demand.base_load[self.kind] + self.demand.load[:, self.kind] @ counts)
         return Pattern(self.kind, counts, load)

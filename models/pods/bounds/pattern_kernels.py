@@ -1,11 +1,11 @@
 """The best pattern of a node by depth-first enumeration with bounds (numba, cached on disk).
 
-Pods of equal size are one *shape*; taking n of them earns a concave profit. Shapes are entered by falling profit per
-load, so that what the shapes still to come can add to a pattern of load w is at most ``ratio`` times the load that
-they add, which bounds it in closed form for every convex cost of the load.
+Pods of equal size are one *shape*; n of them have a concave profit. Shapes are enumerated by decreasing profit per
+load. So the remaining shapes add at most ``ratio`` times their load to the profit, which gives a bound in closed form
+for every convex cost of the load.
 """
 
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types, so these functions have no annotations.
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["enumerate_patterns"]
 
 EPSILON = 1e-9
 DEVIATION, MEAN_ABSOLUTE, LARGEST = 0, 1, 2
-#: Steps after which a packing of cards counts as possible, and steps towards the best prices of resources.
+#: Largest number of steps to pack cards (then a packing counts as possible), and of the subgradient method.
 _PACKING, _PRICING = 2_000, 300
 
 
@@ -34,7 +34,7 @@ def node_cost(mode, low, high, slope, load):
 
 @njit(cache=True)
 def potential(mode, low, high, slope, load, ratio, most):
-    """The most that ``ratio * added - cost(load + added)`` can be, for added >= 0 and loads up to ``most``."""
+    """Maximum of ``ratio * added - cost(load + added)`` over added >= 0 and loads up to ``most``."""
     if mode == DEVIATION:
         best = 0.5 * (ratio + low + high - slope)
     elif mode == MEAN_ABSOLUTE:
@@ -48,10 +48,10 @@ def potential(mode, low, high, slope, load, ratio, most):
 
 @njit(cache=True)
 def pack(need, many, counts, held, held_many, order, cards, size):
-    """Whether the pods fit the cards: 1 yes, 0 no, -1 not known after `_PACKING` steps of a search, first fit first.
+    """Return whether the pods fit the cards: 1 yes, 0 no, -1 unknown after `_PACKING` steps; first fit is tried first.
 
-    ``order`` lists shapes, then (as numbers from len(counts) on) pods that cannot move, by falling memory. Each of a
-    pod's slots goes to another card, by rising number.
+    ``order`` lists shapes and (with indices from len(counts) on) pods that cannot move, by descending memory. The slots
+    of a pod use different cards, in ascending order.
     """
     shapes, slots = len(counts), 0
     for item in order:
@@ -96,7 +96,7 @@ def pack(need, many, counts, held, held_many, order, cards, size):
 
 @njit(cache=True)
 def fit_into(shape, left):
-    """How many pods of a shape ((6,), of which the last is the most) fit into cores, memory and GPU memory ``left``."""
+    """Number of pods of a shape (6,) that fit into ``left`` (cores, memory, GPU memory); at most its last entry."""
     many = shape[5]
     for r in range(3):
         used = shape[r] * (shape[3] if r == 2 else 1.0)
@@ -107,7 +107,7 @@ def fit_into(shape, left):
 
 @njit(cache=True)
 def _ratios(shape, profit, rank):
-    """(H + 1,) largest first profit per load of the shapes that are entered from one on."""
+    """(H + 1,) largest profit per load of a first pod, over the shapes from each position in ``rank`` on."""
     ratio = np.full(len(rank) + 1, -np.inf)
     for d in range(len(rank) - 1, -1, -1):
         h = rank[d]
@@ -119,7 +119,7 @@ def _ratios(shape, profit, rank):
 
 @njit(cache=True)
 def _used(shape, large):
-    """(H, 4) cores, memory, GPU memory, and cards of more than half that a pod of each shape uses."""
+    """(H, 4) cores, memory, GPU memory, and cards used by more than half, of a pod of each shape."""
     used = shape[:, :4].copy()
     used[:, 2] *= shape[:, 3]
     used[:, 3] *= large
@@ -128,7 +128,7 @@ def _used(shape, large):
 
 @njit(cache=True)
 def _surplus(used, most, profit, u, counts):
-    """The most that pods earn above what they pay for resources at prices ``u``, by shape; how many, in ``counts``."""
+    """Largest profit minus resource cost at multipliers ``u``, by shape; writes the number of pods to ``counts``."""
     surplus = np.zeros(len(used))
     for h in range(len(used)):
         each, counts[h] = used[h] @ u, 0
@@ -141,7 +141,7 @@ def _surplus(used, most, profit, u, counts):
 
 @njit(cache=True)
 def resource_prices(used, most, profit, room):
-    """(4,) prices of resources at which room and surplus cost little: any prove a bound (subgradient method)."""
+    """(4,) resource multipliers with a small Lagrangian bound (subgradient method); all multipliers are valid."""
     scale, u = np.where(room > 0, room, 1.0), np.zeros(4)
     best, price, counts, step, stale = np.inf, np.zeros(4), np.zeros(len(used)), 1.0, 0
     for _ in range(_PRICING):
@@ -165,14 +165,14 @@ def resource_prices(used, most, profit, room):
 
 @njit(cache=True)
 def _most(shape, here, large):
-    """How many pods of a shape are tried first: what fits, by cards as well where each wants more than half of one."""
+    """Largest number of pods of a shape to try: what fits, also by cards if each needs more than half of a card."""
     many = fit_into(shape, here)
     return min(many, max(0, int(np.floor((here[3] + EPSILON) / shape[3])))) if large else many
 
 
 @njit(cache=True)
 def _take(shape, here, after, n, earned, large):
-    """Write to ``after`` what is left, the load, and the profit with ``n`` more pods of a shape that earn so much."""
+    """Write resources left, load and profit to ``after``, with ``n`` more pods of a shape with profit ``earned``."""
     after[0], after[1] = here[0] - n * shape[0], here[1] - n * shape[1]
     after[2] = here[2] - n * shape[2] * shape[3]
     after[3] = here[3] - (n * shape[3] if large else 0.0)
@@ -181,19 +181,19 @@ def _take(shape, here, after, n, earned, large):
 
 @njit(cache=True)
 def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit):
-    """Find the pattern of most profit less cost.
+    """Find the pattern with the largest profit minus cost.
 
-    - ``shape``: (H, 6) cores, memory, memory per card, cards, scaled load and most pods of each shape.
+    - ``shape``: (H, 6) cores, memory, memory per card, cards, scaled load and most pods, of each shape.
     - ``room``: (4,) cores, memory, GPU memory, cards for pods of more than half a card.
-    - ``held``, ``held_many``, ``order``: card needs of pods that cannot move; see `pack`. ``cards`` is 0 when memory is
+    - ``held``, ``held_many``, ``order``: card needs of pods that cannot move; see `pack`. ``cards`` is 0 if memory is
       counted per node.
     - ``profit``: (H, M) profit of 0, 1, .. pods.
-    - ``rank``: (H,) shapes in the order in which they are entered.
+    - ``rank``: (H,) shapes in the order of enumeration.
     - ``law``: (6,) mode, low, high, slope, scaled load of the empty node, the largest scaled load.
-    - ``tolerance``, ``limit``: patterns that are better by less are left out; so many steps at most.
-    - Returns ``bound``: no pattern earns more; that of the first step when the limit came first.
-    - Returns ``value, counts``: the best pattern found that packs; minus infinity when there is none.
-    - Returns ``steps``: steps used.
+    - ``tolerance``, ``limit``: smallest improvement that is searched for; largest number of steps.
+    - Returns ``bound``: upper bound for all patterns; the bound of the root if the limit was reached.
+    - Returns ``value, counts``: the best pattern found that packs; minus infinity if there is none.
+    - Returns ``steps``: number of steps used.
     """
     mode, low, high, slope, start, most = int(law[0]), law[1], law[2], law[3], law[4], law[5]
     kinds = len(rank)
@@ -204,7 +204,7 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     price = resource_prices(used, shape[:, 5], profit, room)
     surplus = _surplus(used, shape[:, 5], profit, price, counts)
     counts[:] = 0
-    if mode == LARGEST:  # no cost of the load: the most profit per price of resources first
+    if mode == LARGEST:  # no cost of the load: order by profit per cost of resources
         rank = np.argsort(-profit[:, 1] / (used @ price + 1e-9))
     ratio, gain = _ratios(shape, profit, rank), np.zeros(kinds + 1)
     for d in range(kinds - 1, -1, -1):
@@ -228,14 +228,14 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
                 if packs != 0:
                     relaxed = found
                 if packs != 1:
-                    steps += _PACKING  # trying all packings counts as so many steps
+                    steps += _PACKING  # cost of the complete packing search
             depth, descend = depth - 1, False
             continue
         h = rank[depth]
         here = left[depth]
         if descend:
             above = here[5] + potential(mode, low, high, slope, here[4], ratio[depth], most)
-            paid = gain[depth] + here[:4] @ price + EPSILON  # rounding may leave a little less than nothing
+            paid = gain[depth] + here[:4] @ price + EPSILON  # rounding may give slightly negative values
             above = min(above, here[5] + paid + potential(mode, low, high, slope, here[4], 0.0, most))
             if depth == 0:
                 first = above

@@ -1,21 +1,20 @@
-r"""Bounds by prices: nodes of a class taken together, cards filled exactly, pods in parts as well.
+r"""Bounds by linear programs over node classes, with patterns of cards and fractional pods.
 
-x_gc pods of group g on nodes of class c and z_cf cards of class c filled in way f::
+x_gc pods of group g on nodes of class c and z_cf cards of class c with pattern f::
 
-    sum_c x_gc <= n_g,  = n_g for what runs and may move       (group, running)
+    sum_c x_gc <= n_g,  = n_g for running pods that may move   (group, running)
     sum_g a_gr x_gc <= n_c free_cr      for cores and memory   (cpu, memory)
     sum_{g of size s} m_g x_gc <= sum_f f_s z_cf - held_cs     (size)
     sum_f z_cf <= n_c cards_c                                  (card)
-    worth of x of each level >= (admission), = (balance) kept  (kept)
+    value of x of each level >= (admission), = (balance) kept  (kept)
     sum of moves <= budget                                     (move_budget)
     shares of quotas, and of spreads' domains together, <= 1   (rules; of phase 1)
 
-Phase 1 maximises the worth of a level; phase 2 minimises the balance of the classes' mean loads, with squares seen by
-tangents, and the least and largest mean load of what is at least as even as an answer. The optimum over classes is
-that over single nodes, since equal nodes may share evenly.
+Phase 1 maximises the value of a level. Phase 2 minimises the balance of the classes' mean loads, with squares
+approximated by tangents, and finds the least and largest mean load of all placements at least as balanced as a given
+one. The optimum over classes equals that over single nodes, because equal nodes can share fractional pods evenly.
 
-The duals of these rows are what `flowlex.validation.certificates.pods` needs: it finds the most that a card can be
-worth at these prices itself, so it takes no list of fillings on trust.
+The certificate (`flowlex.validation.certificates.pods`) needs only their duals: it finds the best card patterns itself.
 """
 
 from __future__ import annotations
@@ -43,37 +42,37 @@ from flowlex.models.pods.problem.node_and_pod_classes import NodeClasses
 
 __all__ = ["Prices", "Relaxation"]
 
-#: Columns that one program may have, and groups of pods beyond which it is solved over cells of them.
+#: Largest number of columns of a program, and largest number of groups without aggregation into cells.
 _COLUMNS, _GROUPS = 3_000_000, 200
 
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """What proves that no more than ``most`` units of a level can be placed, or that loads are at least so uneven."""
+    """Dual multipliers that prove an upper bound on the value of a level, or a lower bound on the balance's sum."""
 
-    bound: float  # of the worth of a level, in units; of the sum that measures the balance
-    # cpu, memory: (C,) price of one core and of one GB on the nodes of a class, in units of what is bounded
+    bound: float  # the proven bound: units of the level, or the sum of the balance
+    # cpu, memory: (C,) multiplier of one core and of one GB on the nodes of a class
     cpu: Floats = field(repr=False)
     memory: Floats = field(repr=False)
-    # By class, memory as a share of a card to the price of one such slot
+    # By class: multiplier by memory (share of a card) of a slot of this size
     size: tuple[dict[float, float], ...] = field(repr=False)
-    kept: tuple[float, ...] = field(repr=False)  # by more important level, the price of a unit of it
-    move: float  # price of a unit of the move budget
-    # slope, mean: (C,) what a unit of a node's load costs, and of the sum of all loads besides; of the balance only
+    kept: tuple[float, ...] = field(repr=False)  # multiplier of one unit of each more important level
+    move: float  # multiplier of one unit of the move budget
+    # slope, mean: (C,) multiplier of a node's load, and multiplier of the sum of all loads; for the balance only
     slope: Floats | None = field(default=None, repr=False)
     mean: float = 0.0
-    # Price of all that a quota or a spread allows, by its name; of the worth of a level only
+    # Multiplier of the whole limit of a quota or a spread, by name; for admission only
     rules: dict[str, float] = field(default_factory=dict)
-    # Instead of prices of resources: (G,) what a pod of each group pays, and (P,) the groups
+    # (G,) multiplier of a pod of each group and (P,) groups, in place of multipliers of resources
     pods: tuple[Floats, Integers] | None = field(default=None, repr=False)
 
     @property
     def most(self) -> int:
-        """The most units of a level."""
+        """Upper bound on the units of a level."""
         return int(np.floor(self.bound + 1e-6))
 
     def document(self, names: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """As the certificate reads it; ``names`` are the nodes of each class."""
+        """Return the proof document of the certificate; ``names`` are the nodes of each class."""
         slope = np.zeros(len(names)) if self.slope is None else self.slope
         classes = []
         for k, nodes in enumerate(names):
@@ -85,7 +84,7 @@ class Prices:
 
 
 class _Built(NamedTuple):
-    """A program, its columns (group on class), and the rows of each class's cards."""
+    """A program, its columns (group on class), and the card rows of each class."""
 
     program: LinearProgram
     x: Variables
@@ -114,7 +113,7 @@ class Relaxation:
         may[self.fixed[groups.first] >= 0] = False
         self.group, self.kind = np.nonzero(may)
         _, cell = np.unique(np.column_stack([may, self.level]), axis=0, return_inverse=True)
-        self.cell: Integers = cell.astype(np.int64)  # of groups that choose alike, as far as is known
+        self.cell: Integers = cell.astype(np.int64)  # cell of each group; cells are refined by `_solved`
         self.pod, self.node = groups.first[self.group], classes.first[self.kind]
         held = np.flatnonzero(self.fixed >= 0)
         self.held = [held[self.fixed[held] == n] for n in classes.first.tolist()]
@@ -127,10 +126,10 @@ class Relaxation:
     # Phase 1
 
     def most(self, level: int, kept: Sequence[int], options: SolveOptions) -> Prices | None:
-        """The bound of a level, given ``kept`` of those above, with its proof; None when there is none."""
+        """Bound a level, given the values ``kept`` of the levels above, with proof; None if not solved."""
         if len(self.group) > _COLUMNS or not len(self.group):
             return None
-        use = (self.level[self.group] <= level) & ~self._out[self.pod]  # pods of later levels stay out
+        use = (self.level[self.group] <= level) & ~self._out[self.pod]  # without pods of later levels
         built = self._program(use, filled=True)
         program, x = built.program, built.x
         for k, number in enumerate(kept):
@@ -167,9 +166,9 @@ class Relaxation:
     def _even(
         self, measure: Measure, admitted: Sequence[int], points: list[Floats]
     ) -> tuple[_Built, Expression, Expression]:
-        """The constraints with what phase 1 admitted, the (C,) mean loads of the classes in percent, the measure."""
+        """Return the program with the admitted values fixed, the (C,) mean loads in percent, and the measure."""
         use = np.ones(len(self.group), bool)
-        built = self._program(use, filled=False)  # loads hardly depend on how cards are filled
+        built = self._program(use, filled=False)  # card patterns hardly affect the loads
         program, x = built.program, built.x
         for k, number in enumerate(admitted):
             program.constrain(f"kept_{k}", self._worth(x, use, k), "==", float(number))
@@ -182,7 +181,7 @@ class Relaxation:
     def even(
         self, measure: Measure, admitted: Sequence[int], points: list[Floats], options: SolveOptions
     ) -> tuple[Prices, Floats] | None:
-        """The bound of the balance's sum, with its proof, and the (C,) loads in percent where it lies."""
+        """Return the bound of the balance's sum with its proof, and the optimal (C,) loads in percent, or None."""
         if len(self.group) > _COLUMNS:
             return None
         built, loads, total = self._even(measure, admitted, points)
@@ -202,9 +201,9 @@ class Relaxation:
         *,
         largest: bool,
     ) -> tuple[float, Prices] | None:
-        """The least or largest mean load, in percent, of what is at least as even as ``at_most``, and its proof.
+        """Least or largest mean load in percent of placements whose balance's sum is at most ``at_most``, with proof.
 
-        The proof shows of every mean beyond that the sum is more than ``at_most`` there.
+        The proof shows that the sum exceeds ``at_most`` for every mean beyond.
         """
         if len(self.group) > _COLUMNS:
             return None
@@ -216,13 +215,13 @@ class Relaxation:
         found = self._solved(program, np.ones(len(self.group), bool), options)
         if found is None:
             return None
-        # A unit of the sum is worth so much of the mean; stated per unit of the sum.
+        # Normalise the multipliers to a unit of the sum.
         unit = max(1e-9, abs(float(found.duals[program.constraint_blocks["at_most"].rows][0])))
         mean = sign / (unit * float(self.classes.count.sum()))
         return sign * found.objective, self._prices(built, found.duals / unit, at_most, measure=measure, mean=mean)
 
     def _solved(self, program: LinearProgram, use: Booleans, options: SolveOptions) -> _Optimum | None:
-        """The optimum, or what row aggregation proves where there are many groups; None where nothing is proven."""
+        """Solve a program, by row aggregation if there are many groups; None if neither gives a proven bound."""
         found = self._outcome(program, use, options)
         if found.status is not Status.OPTIMAL or found.duals is None or found.values is None:
             return None
@@ -247,7 +246,7 @@ class Relaxation:
     # Rows
 
     def _program(self, use: Booleans, *, filled: bool) -> _Built:
-        """The rows that both phases have; ``filled`` tells ways to fill a card apart."""
+        """The rows of both phases; ``filled``: with card patterns."""
         view, classes = self.view, self.classes
         group, kind, pod = self.group[use], self.kind[use], self.pod[use]
         size, count = len(classes.count), classes.count.astype(np.float64)
@@ -276,7 +275,7 @@ class Relaxation:
         return _Built(program, x, cards)
 
     def _cards(self, c: int, use: Booleans, mine: Integers, *, filled: bool) -> CardRows:
-        """Those of one class, for the pods of some columns of those in use."""
+        """Card rows of one class, for the columns ``mine`` among those in use."""
         view, held = self.view, self.held[c][self.view.gpu_cards[self.held[c]] > 0]
         need = view.exact.gpu[held, self.classes.first[c]] * (1 if self.cards else view.gpu_cards[held])
         slots = view.gpu_cards[held] if self.cards else np.ones(len(held), np.int64)
@@ -294,7 +293,7 @@ class Relaxation:
         measure: Measure | None = None,
         mean: float = 0.0,
     ) -> Prices:
-        """The duals over the instance's own units; signs that rounding gave are dropped."""
+        """Return the duals in units of the instance, as absolute values because rounding may give wrong signs."""
         blocks, scale = built.program.constraint_blocks, 1.0 if measure is None else measure.total(SCALE, 1)
 
         def of(name: str) -> Floats:

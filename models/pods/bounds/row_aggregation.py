@@ -1,13 +1,13 @@
-r"""Programs in which thousands of groups of pods choose a class of nodes, over cells of groups that choose alike.
+r"""Linear programs in which thousands of groups of pods choose a node class, solved over cells of similar groups.
 
-With rows that couple few things, at prices y, and a row for the n_g pods of each group, such a program is
+With few coupling rows (duals y) and one row for the n_g pods of each group, such a program is
 
     min sum_gc k_gc x_gc + k z    with    sum_gc a_gc x_gc + A z in b,    sum_c x_gc <= n_g (or = n_g).
 
-Groups of one cell get the same shares of the classes, which leaves a small program; its optimum is no less than that
-of all. Its prices y prove a bound of all: each group pays y_g = min_c (k_gc - y a_gc), or 0 where it may wait. What
-lies between is sum_g n_g (what its cell pays - y_g): cells where it is most are split by where each group is cheapest,
-until next to nothing is left (dynamic aggregation of rows; Elhallaoui et al., 2005, do so for crews).
+If all groups of a cell get the same shares of the classes, the program is small, and its optimum is an upper bound. Its
+duals y give a lower bound of the full program, with y_g = min_c (k_gc - y a_gc), or at most 0 if the group may wait.
+The gap is sum_g n_g (dual of its cell - y_g). Cells with a large gap are split by the cheapest class of each group,
+until the gap is negligible (dynamic constraint aggregation; Elhallaoui et al., 2005, for crew scheduling).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flowlex.formulations.solver_outcome import Outcome, SolveOptions, Status
 
 __all__ = ["Choices", "solve_by_cells"]
 
-#: What may lie between the optimum over cells and the bound of all, as a share of it; rounds of splitting.
+#: Largest relative gap between the optimum over cells and the bound; rounds of splitting.
 _APART, _ROUNDS = 1e-6, 40
 #: Cells that lose more than this share of the average are split.
 _SPLIT = 0.1
@@ -32,13 +32,13 @@ _SPLIT = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What chooses in a program."""
+    """Groups and their choices in a program."""
 
-    # column, group, kind: (X,) columns, with the group (each has one) and the class of nodes of each
+    # column, group, kind: (X,) columns, with the group and the node class of each
     column: Integers
     group: Integers
     kind: Integers
-    # row, count, waits: (G,) row that sums a group's columns, its pods, and whether they may also be left out
+    # row, count, waits: (G,) row that sums the columns of a group, number of its pods, and whether these may wait
     row: Integers
     count: Floats
     waits: Booleans
@@ -47,10 +47,10 @@ class Choices:
 def solve_by_cells(
     arrays: LinearProgramArrays, choices: Choices, cell: Integers, size: Floats, options: SolveOptions
 ) -> tuple[Outcome, Integers]:
-    """Duals and bound of the program of all groups, an answer over cells, and the cells.
+    """Solve by aggregation; return duals and bound of the full program, with values over cells, and the cells.
 
-    ``cell``: (G,) the cell of each group; those of one have the same classes, and may all wait or all not. ``size``:
-    (G,) by which cells are halved where no answer over them exists.
+    ``cell``: (G,) initial cell of each group; groups of a cell have the same classes, and either all or none may wait.
+    ``size``: (G,) sizes by which cells are halved if the program over cells is infeasible.
     """
     best: Outcome | None = None
     for _ in range(_ROUNDS):
@@ -75,7 +75,7 @@ def solve_by_cells(
 
 
 class _Small:
-    """The program over cells, and what its prices say of all groups."""
+    """The program over cells, and the bound that its duals prove for all groups."""
 
     def __init__(self, arrays: LinearProgramArrays, choices: Choices, cell: Integers) -> None:
         self.of: LinearProgramArrays
@@ -112,7 +112,7 @@ class _Small:
         )
 
     def priced(self, outcome: Outcome, prices: Floats, x: Floats) -> tuple[Outcome, Floats, Integers]:
-        """Duals, bound and answer of all; (G,) what each group pays less than its cell; where it is cheapest."""
+        """Return duals, bound and values of the full program; (G,) gap of each group; (G,) its cheapest class."""
         choices, sign = self.choices, -1.0 if self.of.maximize else 1.0
         rows, columns = self.of.matrix.shape
         duals, values = np.zeros(rows), np.zeros(columns)
@@ -129,7 +129,7 @@ class _Small:
 
 
 def _least(cost: Floats, of: Integers, waits: Booleans) -> tuple[Floats, Integers]:
-    """By owner, the least cost of its entries, or 0 where it may wait; and the entry (-1: it waits)."""
+    """By owner: the least cost of its entries, at most 0 if it may wait, and this entry (-1: it waits)."""
     order = np.lexsort((cost, of))
     at = order[np.searchsorted(of[order], np.arange(len(waits)))]
     idle = waits & (cost[at] > 0)
@@ -137,7 +137,7 @@ def _least(cost: Floats, of: Integers, waits: Booleans) -> tuple[Floats, Integer
 
 
 def _halves(cell: Integers, size: Floats) -> Integers:
-    """Every cell in two, by size."""
+    """Split every cell into two halves by size."""
     order = np.lexsort((size, cell))
     rank = np.empty(len(cell), np.int64)
     rank[order] = np.arange(len(cell)) - np.searchsorted(cell[order], cell[order])

@@ -1,1 +1,1 @@
-"""What pod placement works on: nodes as they fill up, classes of equal pods and nodes, the programs."""
+"""Data structures of pod placement: cluster state, classes of equal pods and nodes, and integer programs."""

@@ -1,4 +1,4 @@
-"""What phase 1 counts: levels of pods, the most important first, and what a pod of a level is worth there."""
+"""Levels of pods in phase 1, the most important first, and the value of each pod in its level."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ Ranking: TypeAlias = Literal["lexicographic", "weighted", "fair"]
 #: A priority; ``"3 running"``: pods of priority 3 that run and may be stopped; ``"worth"`` and ``"rest"``: weighted;
 #: ``"queue q"``: fair.
 Key: TypeAlias = int | str
-#: Programs hold sums up to here (HiGHS refuses coefficients beyond), and floats hold them exactly.
+#: Largest sum in a program: HiGHS refuses larger coefficients, and floats represent it exactly.
 _EXACT = 10**15
 
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Levels of the pods that phase 1 may leave out. Sizes: P pods, L levels.
+    """Levels of the pods that phase 1 may leave waiting. Sizes: P pods, L levels.
 
-    Lexicographic: by priority; pods that run and may be stopped come before those of their priority that wait, so that
-    only more important pods displace them, and keeping one is worth what stopping it costs. Weighted: all pods of some
-    worth, then the rest. Fair: the pods of each queue, which no order ranks (`flowlex.models.pods.fair_admission`),
-    then the rest.
+    Lexicographic: by priority; running pods that may be stopped precede waiting pods of the same priority, so that only
+    more important pods displace them; their value is their preempt_cost. Weighted: all pods with a value, then the
+    others. Fair: one level per queue, without order (`flowlex.models.pods.fair_admission`), then the others.
     """
 
     keys: tuple[Key, ...]  # names of the levels, the most important first
-    of: Integers  # (P,) level, -1 for pods that run and go on
-    worth: Integers  # (P,) in whole units
-    unit: tuple[Fraction, ...]  # by level, what one unit is
-    # start, weight: of each queue, where admission is fair: the worth of what runs and goes on, and its weight
+    of: Integers  # (P,) level, -1 for pods that must keep running
+    worth: Integers  # (P,) value in integer units
+    unit: tuple[Fraction, ...]  # size of one unit, by level
+    # start, weight: for fair admission, by queue: value of the pods that must keep running, and weight
     start: tuple[Fraction, ...] = ()
     weight: tuple[Fraction, ...] = ()
 
@@ -48,7 +47,7 @@ class Levels:
     def of_instance(
         cls, instance: PodInstance, ranking: Ranking = "lexicographic", by: ValueMeasure = "value"
     ) -> Levels:
-        """Rank the pods of an instance; ``by`` says what they are worth where ranking is weighted."""
+        """Rank the pods of an instance; ``by``: measure of their values for weighted and fair ranking."""
         queue = {each.name: k for k, each in enumerate(instance.queues)}
         every = pod_values(instance, by)
         place: list[tuple[tuple[float, int, Key], Fraction] | None] = []
@@ -84,25 +83,25 @@ class Levels:
         return cls(keys, of, np.array(whole, np.int64), units, tuple(start[rank[1]] for rank in fair), weight)
 
     def shares(self, units: Sequence[int]) -> tuple[Fraction, ...]:
-        """Of each queue that is treated fairly, the worth of its pods over its weight; ``units`` placed by level."""
+        """Shares of the fair queues: value of their pods divided by weight; ``units``: placed value by level."""
         return tuple(
             (start + number * unit) / weight
             for start, number, unit, weight in zip(self.start, units, self.unit, self.weight, strict=False)
         )
 
     def total(self, chosen: Booleans) -> tuple[int, ...]:
-        """By level, the worth of the chosen pods ((P,) booleans), in units."""
+        """Total value of the chosen pods ((P,) booleans) by level, in units."""
         on = chosen & (self.of >= 0)
         return tuple(int(self.worth[on & (self.of == k)].sum()) for k in range(len(self.keys)))
 
     def stated(self, level: int, units: int) -> int | float:
-        """Units of a level as a number of pods, or of what they are worth."""
+        """Convert units of a level to a number of pods, or to their value."""
         value = units * self.unit[level]
         return int(value) if value.denominator == 1 else float(value)
 
 
 def _refuse_fine(instance: PodInstance, of: Integers, whole: list[int]) -> None:
-    """Raise `ModelError` where sums of what pods are worth are beyond exact floats."""
+    """Raise `ModelError` if sums of values exceed exact floats."""
     for level in range(int(of.max(initial=-1)) + 1):
         mine = np.flatnonzero(of == level).tolist()
         if sum(whole[p] for p in mine) > _EXACT:

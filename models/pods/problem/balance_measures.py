@@ -1,6 +1,6 @@
-"""Measures of balance: what each makes of the loads, and how programs, patterns and kernels see it.
+"""Measures of balance, with their forms in programs, patterns and kernels.
 
-Programs minimise a `Measure.total`: the largest load, or a sum over nodes of squares or of absolute deviations.
+Programs minimise `Measure.total`: the largest load, or a sum over nodes of squares or of absolute deviations.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from flowlex.formulations.program_arrays import Floats, Integers
 
 __all__ = ["MEASURES", "SCALE", "Balance", "Measure", "squares", "to_measure", "to_objective"]
 
-#: Loads are stated in percent, so that their squares stay well above the solver's tolerances.
+#: Loads are in percent, so that their squares are well above the solver's tolerances.
 SCALE = 100.0
 
 Balance: TypeAlias = Literal["deviation", "max_load", "mean_absolute"]
 
 
 class Measure(ABC):
-    """A measure of (N,) loads; small is even."""
+    """A measure of the balance of (N,) loads; smaller is better."""
 
-    mode: ClassVar[int]  # its number in compiled loops
-    centred: ClassVar[bool] = True  # whether loads are compared with their mean, which bounds then branch on
-    curved: ClassVar[bool] = False  # whether it is a sum of squares, which linear programs see by tangents
-    #: Rows in which loads stand with the sign +; less their duals, per node, is what a unit of load costs.
+    mode: ClassVar[int]  # its code in compiled loops
+    centred: ClassVar[bool] = True  # whether loads are compared with their mean; bounds then branch on it
+    curved: ClassVar[bool] = False  # whether it is a sum of squares, approximated by tangents
+    #: Rows with positive load terms; minus their duals per node is the cost of a unit of load.
     loaded: ClassVar[tuple[str, ...]]
 
     @abstractmethod
@@ -39,32 +39,32 @@ class Measure(ABC):
 
     @abstractmethod
     def total(self, value: float, size: int) -> float:
-        """What programs minimise, of ``size`` nodes whose measure is ``value``."""
+        """Convert the measure ``value`` of ``size`` nodes to the total that programs minimise."""
 
     @abstractmethod
     def of_total(self, total: float, size: int) -> float:
-        """The other way round."""
+        """Convert a total to the measure (inverse of `total`)."""
 
     @abstractmethod
     def expression(
         self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
     ) -> Expression:
-        """The total as an expression, with the rows that it needs.
+        """Return the total as an expression, and add the rows that it needs.
 
-        ``loads``, ``weight``: (C,) loads, and how many nodes each stands for. ``points``: (C,) each: where squares have
-        tangents. ``unit``: how many units of ``loads`` are one of the total.
+        ``loads``, ``weight``: (C,) loads, and the number of nodes that each represents. ``points``: tangent points of
+        the squares, (C,) each. ``unit``: number of units of ``loads`` per unit of the total.
         """
 
     def cost(self, load: float, low: float, high: float) -> float:
-        """What one load adds to the total, at least, when the mean lies between ``low`` and ``high``."""
+        """Lower bound on the contribution of one load to the total if the mean lies between ``low`` and ``high``."""
         return 0.0
 
     def penalty(self, loads: Floats) -> Floats:
-        """More than it can be worth to a total to leave out pods of these (scaled) loads."""
+        """Penalties that exceed the gain in the total from not placing pods of these (scaled) loads."""
         return np.ones(len(loads))
 
     def narrow(self, gap: float) -> float:
-        """Width of an interval of the mean that is not worth halving."""
+        """Width below which an interval of the mean is not split."""
         return max(1e-3, 0.2 * gap)
 
 
@@ -166,10 +166,10 @@ MEASURES: dict[Balance, Measure] = {"deviation": Deviation(), "max_load": MaxLoa
 
 
 def to_measure(total: float, measure: Measure, size: int) -> float:
-    """Turn a program's objective (percent) into the balance measure (a fraction)."""
+    """Convert a program's objective (percent) to the balance measure (a fraction)."""
     return measure.of_total(max(0.0, total), size) / SCALE
 
 
 def to_objective(value: float, measure: Measure, size: int) -> float:
-    """The other way round."""
+    """Convert a balance measure (a fraction) to a program's objective (percent)."""
     return measure.total(value * SCALE, size)

@@ -1,7 +1,7 @@
-"""Gangs, spreads and quotas as one thing: how many pods of a rule each domain holds, and how many more it may take.
+"""Gangs, spreads and quotas in one form: the amount of each rule in each domain, and its limit.
 
-They only restrict, so bounds that leave them out stay valid. Programs take `add_rules`, searches `room` (what a domain
-may still take while nothing leaves it; gangs are closed until a search opens them), and every answer passes `holds`.
+Rules only restrict placements, so bounds without them are valid. Programs use `add_rules`; searches use `room`, what a
+domain may still take while no pod leaves it (0 for closed gangs); `broken_rules` checks every placement.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _counts(view: PodArrays, node: Integers) -> tuple[Integers, Integers, Intege
 
 
 def _least(view: PodArrays, held: Integers) -> Integers:
-    """(R,) what the emptiest domain that counts holds."""
+    """(R,) least amount over the domains that count for a rule."""
     rules = view.rules
     least = np.full(len(rules.what), np.iinfo(np.int64).max)
     np.minimum.at(least, rules.of[rules.counted], held[rules.counted])
@@ -41,7 +41,7 @@ def _least(view: PodArrays, held: Integers) -> Integers:
 
 
 def _slack(view: PodArrays) -> Integers:
-    """(F,) the limit of a domain, or what runs there already where that is more; a skew's is above its emptiest."""
+    """(F,) limit of each domain, or the amount of its running pods if larger; for a skew, above the emptiest domain."""
     rules = view.rules
     base = rules.base - np.where(rules.what == SKEW, _least(view, rules.base), 0)[rules.of]
     slack: Integers = np.maximum(rules.capacity, base)  # a gang never has more pods than its size
@@ -49,30 +49,30 @@ def _slack(view: PodArrays) -> Integers:
 
 
 def shares(view: PodArrays, fixed: Integers, most: Floats) -> tuple[list[str], Floats, Floats]:
-    """What no placement exceeds: names of quotas and of spreads, (R, P) shares of them, (R,) what is free.
+    """Valid inequalities of quotas and spreads: names, (R, P) share of each pod, and (R,) right-hand sides.
 
-    A spread's domains are taken together, ``most`` ((R,), infinite where unknown) is what they hold; pods in ``fixed``
-    ((P,) nodes, -1: none) have their share already.
+    The domains of a spread are summed; ``most`` ((R,), infinite if unknown) bounds this sum. Pods in ``fixed`` ((P,)
+    nodes, -1: none) are already subtracted from the right-hand sides.
     """
     rules, total = view.rules, np.zeros(len(view.rules.what))
     np.add.at(total, rules.of, _slack(view).astype(np.float64))
     total = np.where(rules.what == SKEW, most, np.minimum(total, most))
     pod = np.repeat(np.arange(len(fixed)), np.diff(rules.start))
     home = view.running[pod]
-    there = (home < 0) | (rules.domain[rules.topology[rules.rule], home] >= 0)  # who runs outside counts for nothing
+    there = (home < 0) | (rules.domain[rules.topology[rules.rule], home] >= 0)  # running outside does not count
     table = np.zeros((len(total), len(fixed)))
     table[rules.rule[there], pod[there]] = rules.amount[there]
     kept = np.flatnonzero(np.isin(rules.what, (MOST, SKEW, QUOTA)) & (total > 0) & np.isfinite(total))
-    _, one = np.unique(np.array(rules.names)[kept], return_index=True)  # a spread's most and skew have one price
+    _, one = np.unique(np.array(rules.names)[kept], return_index=True)  # most and skew of a spread share one inequality
     kept = kept[np.sort(one)]
     table = table[kept] / total[kept][:, None]
     return [rules.names[r] for r in kept], table, 1.0 - table[:, fixed >= 0].sum(axis=1)
 
 
 def room(view: PodArrays, node: Integers) -> Integers:
-    """(F,) how much more each domain may take, whatever else comes and while nothing of the rule leaves.
+    """(F,) amount that each domain may still take, while no pod of the rule leaves.
 
-    A gang of which nothing is placed may take nothing anywhere.
+    It is 0 in all domains of a gang without placed pods.
     """
     rules = view.rules
     held, most, _ = _counts(view, node)
@@ -96,7 +96,7 @@ def broken_rules(view: PodArrays, node: Integers) -> tuple[str, ...]:
 
 
 def may_use(view: PodArrays, pods: Integers) -> Booleans:
-    """(n, N) whether the domains of their rules let pods run on a node at all."""
+    """(n, N) whether each pod may run on a node by the domains of its rules."""
     rules = view.rules
     allowed = np.ones((len(pods), len(view.cards)), np.bool_)
     for k, p in enumerate(pods.tolist()):
@@ -109,7 +109,7 @@ def may_use(view: PodArrays, pods: Integers) -> Booleans:
 
 
 def rule_reason(view: PodArrays, node: Integers, pod: int) -> str | None:
-    """Which rule keeps a waiting pod out now, None when none does."""
+    """Return the rule that prevents a waiting pod from running now; None if none does."""
     rules = view.rules
     mine = slice(rules.start[pod], rules.start[pod + 1])
     left = room(view, node)
@@ -131,11 +131,11 @@ def add_rules(
     *,
     whole: bool = False,
 ) -> None:
-    """Rows ``gang``, ``gang_whole``, ``spread``, ``skew``, ``emptiest``, ``quota`` and ``resource``; new columns last.
+    """Add rows ``gang``, ``gang_whole``, ``spread``, ``skew``, ``emptiest``, ``quota``, ``resource``, and columns.
 
-    ``x``, ``at``: columns, each a group on a node, and the (columns, 2) group and node. ``first``, ``count``: (K,) one
-    pod of each group, and how many pods it has. ``whole``: rows of domains are in whole units, not in shares of their
-    limits.
+    ``x``, ``at``: columns (a group on a node), and their (columns, 2) group and node. ``first``, ``count``: (K,) one
+    pod of each group, and its number of pods. ``whole``: rows of domains are in integer units instead of shares of
+    their limits.
     """
     rules = view.rules
     if not len(rules.what):
@@ -185,7 +185,7 @@ def add_rules(
         gangs = np.flatnonzero(rules.what == GANG)
         labels = gangs if whole else None
         lp.constrain("gang", z.sum_by(rules.of[of_gang], len(rules.what))[gangs], "<=", 1.0, labels=labels)
-        # Every group of the gang, in every domain of it, whether or not it fits there.
+        # One row per group and domain of a gang, even if the group does not fit there.
         gang_of = rules.gang[first]
         pairs = [(g, int(f)) for g in np.flatnonzero(gang_of >= 0) for f in np.flatnonzero(rules.of == gang_of[g])]
         row = {pair: k for k, pair in enumerate(pairs)}

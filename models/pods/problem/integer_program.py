@@ -1,4 +1,4 @@
-"""The integer program of pod placement, with equal pods taken together."""
+"""The integer program of pod placement, with one column for equal pods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Groups", "PlacementProgram", "partition", "pinned", "stays"]
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Pods that nothing tells apart but their names (column aggregation). Sizes: P pods, K groups."""
+    """Groups of pods that are equal except for their names (column aggregation). Sizes: P pods, K groups."""
 
     of: Integers  # (P,) group of each pod
     first: Integers  # (K,) one pod of each group
@@ -32,7 +32,7 @@ class Groups:
 
     @classmethod
     def of_instance(cls, instance: PodInstance, levels: Levels, *, apart: bool = False) -> Groups:
-        """Group the pods; ``apart`` keeps each on its own."""
+        """Group the pods; ``apart``: one group per pod."""
         view = instance.arrays
         if apart:
             return cls(*partition(range(len(instance.pods))))
@@ -42,7 +42,7 @@ class Groups:
 
 
 def partition(keys: Iterable[Hashable]) -> tuple[Integers, Integers, Integers]:
-    """Number things by equal keys: the number of each; of each number one thing, and how many there are."""
+    """Number items by key: return the number of each item, the first item of each number, and the counts."""
     number: dict[Hashable, int] = {}
     of = np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
     first = np.unique(of, return_index=True)[1].astype(np.int64)
@@ -50,20 +50,20 @@ def partition(keys: Iterable[Hashable]) -> tuple[Integers, Integers, Integers]:
 
 
 def pinned(view: PodArrays, move_budget: float) -> Integers:
-    """(P,) node of each pod that runs and cannot move, -1 otherwise; it may have to be stopped."""
+    """(P,) node of each running pod that cannot move, -1 otherwise; it may still be stopped."""
     return np.where((view.running >= 0) & (view.move_cost > move_budget), view.running, -1)
 
 
 def stays(view: PodArrays, move_budget: float) -> Integers:
-    """(P,) node of each pod that runs, cannot move and must go on, -1 otherwise."""
+    """(P,) node of each running pod that can neither move nor be stopped, -1 otherwise."""
     return np.where(view.stays, pinned(view, move_budget), -1)
 
 
 @dataclass(frozen=True, eq=False)
 class PlacementProgram:
-    """Builds the constraints every phase shares (names as in `flowlex.models.pods.model`).
+    """Builds the common constraints of all phases (names as in `flowlex.models.pods.model`).
 
-    ``whole``: rows of sizes are in whole units, not in shares of what the node has.
+    ``whole``: rows of sizes are in integer units instead of shares of the node's capacity.
     """
 
     view: PodArrays
@@ -76,7 +76,7 @@ class PlacementProgram:
 
     @cached_property
     def pairs(self) -> tuple[Integers, Integers]:
-        """Group and node of every x: pairs that labels, taints and sizes allow."""
+        """Group and node of every x: the pairs that labels, taints and sizes allow."""
         view, first, exact = self.view, self.groups.first, self.view.exact
         allowed = view.allowed[first] & (exact.cpu[first][:, None] <= exact.node[:, 0])
         allowed &= exact.memory[first][:, None] <= exact.node[:, 1]
@@ -94,14 +94,14 @@ class PlacementProgram:
 
     @property
     def columns(self) -> int:
-        """Columns x and y of the program, which need not be made for this."""
+        """Number of columns x and y, without building the program."""
         group, node = self.pairs
         on_card = self.view.gpu_cards[self.groups.first[group]] > 0
         return len(group) + (int(self.view.cards[node[on_card]].sum()) if self.cards else 0)
 
     @cached_property
     def card_slots(self) -> tuple[Integers, Integers]:
-        """X and card (numbered over the cluster) of every y."""
+        """Column x and card (numbered over the cluster) of every y."""
         group, node = self.pairs
         if not self.cards:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -117,7 +117,7 @@ class PlacementProgram:
 
     @property
     def several(self) -> Booleans:
-        """(columns y,) whether the pod wants several cards."""
+        """(columns y,) whether the pod needs several cards."""
         return self.view.gpu_cards[self.groups.first[self.pairs[0][self.card_slots[0]]]] > 1
 
     @property
@@ -130,12 +130,12 @@ class PlacementProgram:
 
     @property
     def move_unit(self) -> int:
-        """By this, costs of moves and their budget are whole."""
+        """Factor that makes the costs of moves and their budget integers."""
         costs = self.view.move_cost[self.groups.first[self.pairs[0][self.moved]]]
         return math.lcm(*(rational(c).denominator for c in {*costs.tolist(), self.move_budget}))
 
     def program(self, name: str) -> tuple[LinearProgram, Variables]:
-        """The constraints without an objective, and x."""
+        """Return the program without an objective, and its columns x."""
         lp = LinearProgram(name, self.rows)
         view, groups = self.view, self.groups
         group, node = self.pairs
@@ -178,9 +178,9 @@ class PlacementProgram:
         shared: tuple[Floats, Floats],
         exact: tuple[Integers, Integers],
     ) -> None:
-        """Rows of a size: needs by column and what each row has, as floats or in whole units.
+        """Add capacity rows: need of each column and capacity of each row, as floats or in integer units.
 
-        As shares of what there is, the solver's tolerance is relative to it.
+        Floats are converted to shares of the capacity, so that the solver's tolerance is relative.
         """
         if self.whole:
             need, has = exact[0].astype(np.float64), exact[1].astype(np.float64)
@@ -205,12 +205,12 @@ class PlacementProgram:
         wanted = view.gpu_cards[self.groups.first[group[linked]]]
         lp.constrain("card_link", y.sum_by(of_link, len(linked)) - x[linked] * wanted, "==", 0.0)
         several = np.flatnonzero(self.several)
-        if len(several):  # no pod takes one card twice: at most one y per card and pod
+        if len(several):  # a pod uses each card at most once
             spread = y[several] - x[pair[several]]
             lp.constrain("card_distinct", spread, "<=", 0.0)
 
     def by_level(self, x: Variables) -> Expression:
-        """(L,) worth of the pods of each level that have a node, in units."""
+        """(L,) value of the placed pods of each level, in units."""
         pod, levels = self.groups.first[self.pairs[0]], self.levels
         use = levels.of[pod] >= 0
         if not use.any():
@@ -221,7 +221,7 @@ class PlacementProgram:
         return worth
 
     def keep(self, program: LinearProgram, x: Variables, admitted: Sequence[int]) -> None:
-        """Require what phase 1 has admitted, of the first levels."""
+        """Fix the first levels to the values that phase 1 has admitted."""
         rows, labels = self.by_level(x)[: len(admitted)], list(self.levels.keys[: len(admitted)])
         program.constrain("admitted", rows, "==", list(admitted), labels=labels)
 
@@ -241,10 +241,10 @@ class PlacementProgram:
         *,
         at_most: float | None = None,
     ) -> LinearProgram:
-        """The program of phase 2, in percent; for ``deviation`` its objective is the sum of squares seen by tangents.
+        """The program of phase 2 in percent; for ``deviation``, tangents approximate the sum of squares.
 
-        ``admitted``: by level, the worth of the pods that have to be placed, in units. ``points``: tangent points: (N,)
-        each. ``at_most``: the objective of a known answer, to cut off what is worse.
+        ``admitted``: value of the pods to place by level, in units. ``points``: tangent points, (N,) each. ``at_most``:
+        objective of a known placement, as a cutoff.
         """
         program, x = self.program(name)
         if admitted:
@@ -256,7 +256,7 @@ class PlacementProgram:
         return program
 
     def expand(self, values: Floats) -> Cluster | None:
-        """Turn values of the columns (x, then y) into pods on nodes and cards; None where rounding let too much in."""
+        """Convert values of the columns (x, then y) to a placement; None if it violates exact capacities."""
         view, node = self.view, np.full(len(self.view.cpu), -1)
         counts = np.zeros((len(self.groups.count), len(view.cards)), np.int64)
         counts[self.pairs] = np.rint(values[: len(self.pairs[0])])
@@ -274,7 +274,7 @@ class PlacementProgram:
         return cluster if fits else None
 
     def _chosen_cards(self, values: Floats, node: Integers) -> dict[int, Integers]:
-        """Deal the cards of each group and node to its pods, always those that are left most often."""
+        """Assign the cards of each group and node to its pods, always those with the most remaining uses."""
         view, (group, of_pair), (pair, card) = self.view, self.pairs, self.card_slots
         amount = np.rint(values[len(group) : len(group) + len(pair)]).astype(np.int64)
         start = np.cumsum(view.cards) - view.cards

@@ -1,9 +1,9 @@
-"""Equal nodes and equal pods taken together, for bounds and patterns (exact; see `NodeClasses`).
+"""Classes of equal nodes and groups of equal pods, for bounds and patterns (exact; see `NodeClasses`).
 
-What a node may hold depends on its capacity, labels, taints and cards and on the pods that cannot leave it, so
-nodes that agree in these are one class. Nodes from which a pod may move away are told apart, since staying there is
-free. A placement over classes says how many pods of each group lie on each *pattern* of a class; any two nodes of a
-class may exchange their patterns, so nothing is lost.
+The feasible patterns of a node depend on its capacity, labels, taints, cards and the pods that cannot leave it, so
+nodes with the same data form one class. A node from which a pod may move away is its own class, because staying is
+free only there. A placement over classes assigns a *pattern* (counts of pods by group) to each node of a class; nodes
+of a class can exchange their patterns, so the aggregation is exact.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Demand", "NodeClasses"]
 
 @dataclass(frozen=True, eq=False)
 class NodeClasses:
-    """Nodes that nothing tells apart but their names. Sizes: N nodes, C classes."""
+    """Classes of nodes that are equal except for their names. Sizes: N nodes, C classes."""
 
     of: Integers  # (N,) class of each node
     first: Integers  # (C,) one node of each class
@@ -31,13 +31,13 @@ class NodeClasses:
 
     @classmethod
     def of_instance(cls, instance: PodInstance, move_budget: float = 0.0) -> NodeClasses:
-        """Group the nodes."""
+        """Partition the nodes into classes of equal nodes."""
         view = instance.arrays
         fixed = stays(view, move_budget)
         holds: dict[int, list[tuple[int, int]]] = {}
         for p in np.flatnonzero(view.running >= 0).tolist():
             at = int(view.running[p])
-            # A pod that may leave ties the class to this very node.
+            # A pod that may leave makes this node its own class.
             here = (int(view.load.row[p]), int(view.home_cards[p])) if fixed[p] >= 0 else (-1 - at, 0)
             holds.setdefault(at, []).append(here)
         kinds = enumerate(view.load.column.tolist())
@@ -46,31 +46,31 @@ class NodeClasses:
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """What phase 2 has to place, in groups of pods that it need not tell apart. Sizes: G groups, C classes.
+    """The pods that phase 2 has to place, in groups of equal pods. Sizes: G groups, C classes.
 
-    Pods that cannot move are no part of it: they are ``base`` of their class. Where phase 1 admitted a whole
-    priority class, priorities do not matter any more and equal pods of several priorities are one group.
+    Pods that cannot move are not included: they are the ``base`` of their class. If phase 1 admitted all pods of a
+    level, the level does not matter any more, and equal pods of several such levels form one group.
     """
 
-    classes: NodeClasses  # the nodes
-    of: Integers  # (P,) group of each pod; -1 for pods that cannot move and those that fit nowhere
+    classes: NodeClasses  # the node classes
+    of: Integers  # (P,) group of each pod; -1 for pods that cannot move or fit nowhere
     pod: Integers  # (G,) one pod of each group
-    # least, most: (G,) how many of them have to and may be placed
+    # least, most: (G,) least and largest number of pods to place
     least: Integers
     most: Integers
-    # Triples (groups, worth of one pod of each, number): together they are to be worth that
+    # Triples (groups, value of one pod of each, total value that must be placed)
     quota: tuple[tuple[Integers, Floats, int], ...]
-    may: NDArray[np.bool_]  # (G, C) whether the group may use the class
-    # load, move_cost: (G, C) what one pod adds to a node's load; what it costs there
+    may: NDArray[np.bool_]  # (G, C) whether a group may use a class
+    # load, move_cost: (G, C) load of one pod on a node, and its move cost there
     load: Floats
     move_cost: Floats
-    # By class, the pods that cannot leave its first node; those of its other nodes are equal to them
+    # By class: the pods that cannot leave its first node; those of its other nodes are equal
     base: tuple[Integers, ...]
-    base_load: Floats  # (C,) their load
+    base_load: Floats  # (C,) load of ``base``
 
     @classmethod
     def of_program(cls, instance: PodInstance, builder: PlacementProgram, admitted: Sequence[int]) -> Demand:
-        """Group what is to be placed; ``admitted`` is what phase 1 fixed, by level."""
+        """Group the pods to place; ``admitted``: values fixed by phase 1, by level."""
         view, groups, levels = instance.arrays, builder.groups, builder.levels
         classes = NodeClasses.of_instance(instance, builder.move_budget)
         fixed = stays(view, builder.move_budget)
@@ -114,17 +114,17 @@ class Demand:
         )
 
     def patterns(self, node: Integers) -> list[tuple[int, Integers]]:
-        """Class and counts by group, of every node of a placement ((P,) nodes)."""
+        """Return (class, counts by group) of every node of a placement ((P,) nodes)."""
         table = np.zeros((len(self.classes.of), len(self.pod)), np.int64)
         placed = (node >= 0) & (self.of >= 0)
         np.add.at(table, (node[placed], self.of[placed]), 1)
         return list(zip(self.classes.of.tolist(), table, strict=True))
 
     def assign(self, chosen: dict[int, list[Integers]], fixed: Integers) -> Integers:
-        """Give patterns to nodes and pods to patterns.
+        """Assign patterns to nodes, and pods to patterns.
 
-        ``chosen``: class to the patterns of its nodes, one each. ``fixed``: (P,) node of the pods that cannot move, -1
-        for the others. Returns (P,) nodes; pods beyond the patterns' counts stay at -1.
+        ``chosen``: patterns by class, one for each node of the class. ``fixed``: (P,) node of the pods that cannot
+        move, -1 for the others. Returns (P,) nodes, -1 for pods that exceed the counts of the patterns.
         """
         node = fixed.copy()
         waits = [np.flatnonzero(self.of == g).tolist()[::-1] for g in range(len(self.pod))]

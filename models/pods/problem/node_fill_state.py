@@ -1,4 +1,4 @@
-"""Nodes as they fill up: what fits where, in exact integers."""
+"""State of a cluster while pods are placed: free resources of nodes and cards, in exact integers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def deviation(loads: Floats) -> float:
 
 
 class Cluster:
-    """Free resources of every node and card, and where each pod is.
+    """Free resources of every node and card, and the node of each pod.
 
     - ``view``: the instance's arrays.
-    - ``cards``: false counts GPU memory per node, as the paper does.
-    - ``free``, ``card_free``: (N, 2) cores and memory, (N, K) memory of cards, as whole multiples of `ExactSizes`'
-      units; -1 for no card.
-    - ``compute_free``: (N, K) compute of cards, likewise.
-    - ``home``: (P,) whether the cards that it uses on the node where it runs are known, and cards are told apart.
+    - ``cards``: if False, GPU memory is counted per node, as in the paper.
+    - ``free``, ``card_free``: (N, 2) cores and memory, (N, K) memory of cards, in integer units of `ExactSizes`; -1:
+      no card.
+    - ``compute_free``: (N, K) compute of cards, in integer units.
+    - ``home``: (P,) whether the cards of a running pod are known (always False without ``cards``).
     """
 
     def __init__(self, view: PodArrays, *, cards: bool = True) -> None:
@@ -51,16 +51,16 @@ class Cluster:
         return loads.astype(np.float64)
 
     def need(self, pod: int) -> tuple[Integers, int]:
-        """(N,) memory on each card, and how many cards."""
+        """(N,) memory need on each card, and number of cards, of a pod."""
         view, many = self.view, int(self.view.gpu_cards[pod])
         return (view.exact.gpu[pod], many) if self.cards else (view.exact.gpu[pod] * many, min(1, many))
 
     def compute(self, pod: int) -> int:
-        """Compute on each card, or on the node where cards are not told apart."""
+        """Compute need on each card, or on the node without ``cards``."""
         return int(self.view.exact.compute[pod]) * (1 if self.cards else int(self.view.gpu_cards[pod]))
 
     def fits_node(self, pod: int, node: int) -> bool:
-        """Whether the pod may go to one node and fits into what is free there now."""
+        """Return whether a pod is allowed on a node and fits its free resources."""
         exact, allowed = self.view.exact, self.view.allowed[pod, node]
         if not allowed or self.free[node, 0] < exact.cpu[pod] or self.free[node, 1] < exact.memory[pod]:
             return False
@@ -78,7 +78,7 @@ class Cluster:
         return takes
 
     def copy(self) -> Cluster:
-        """The same pods on the same cards, to be changed freely."""
+        """Return an independent copy."""
         other = Cluster.__new__(Cluster)
         other.view, other.cards, other.home = self.view, self.cards, self.home
         other.free, other.node, other.card_free = self.free.copy(), self.node.copy(), self.card_free.copy()
@@ -103,7 +103,7 @@ class Cluster:
         self.node[pod] = node
 
     def pack(self, pods: Integers, nodes: Integers) -> bool:
-        """Add pods to nodes, first those on known cards, then those with the most memory per card; False: one fails."""
+        """Add pods to nodes: those on known cards first, then by descending memory per card; False if one fails."""
         view, home = self.view, self.home[pods] & (self.view.running[pods] == nodes)
         for k in np.lexsort((pods, -view.gpu_cards[pods], -view.gpu[pods, nodes], ~home)).tolist():
             if not self.fits_node(int(pods[k]), int(nodes[k])):
@@ -113,7 +113,7 @@ class Cluster:
 
     @classmethod
     def of(cls, view: PodArrays, node: Integers, on: dict[int, Integers], *, cards: bool = True) -> Cluster:
-        """The placement of pods on nodes ((P,), -1: waits) and cards, whether or not it fits."""
+        """Return the placement of pods on nodes ((P,), -1: waits) and cards, even if it does not fit."""
         cluster, exact, placed = cls(view, cards=cards), view.exact, node >= 0
         known = np.zeros(len(node), bool)
         known[list(on)] = True

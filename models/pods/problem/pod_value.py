@@ -1,8 +1,8 @@
-"""What a pod is worth where admission is weighted or fair: its value, its GPUs, or its GPUs less what they strand.
+"""Value of a pod in weighted or fair admission: its own value, its GPUs, or its GPUs minus fragmentation.
 
 Fragmentation as in Weng et al., *Beware of Fragmentation*, section 3: on a node, the expected free GPU that a pod drawn
-from the workload cannot use. A pod is worth the GPUs that it asks for, less the growth of fragmentation that it causes
-on the empty node where it causes least, in thousandths of a GPU, rounded down, and never less than 0 (our definition).
+from the workload cannot use. The value is the number of requested GPUs minus the least growth of fragmentation on an
+empty node, rounded down to thousandths of a GPU and at least 0 (our definition).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ValueMeasure: TypeAlias = Literal["value", "gpu", "fragmentation"]
 
 
 def pod_values(instance: PodInstance, by: ValueMeasure) -> list[Fraction]:
-    """What each pod is worth, exactly."""
+    """Return the exact value of each pod."""
     if by == "value":
         return [rational(pod.value) for pod in instance.pods]
     if by == "fragmentation":
@@ -35,14 +35,14 @@ def pod_values(instance: PodInstance, by: ValueMeasure) -> list[Fraction]:
 
 
 def _gpus(pod: Pod, card: Fraction) -> Fraction:
-    """GPUs that a pod asks for, of cards of this size."""
+    """Number of GPUs of this card size that a pod requests."""
     if not pod.wants_gpu:
         return Fraction(0)
     return (rational(pod.gpu_share) or rational(pod.gpu_memory_gb) / card) * pod.gpu_cards
 
 
 def _less_stranded(instance: PodInstance, row: int) -> Fraction:
-    """The worth of a kind of pods; 0 where it fits no empty node."""
+    """Value of a kind of pods with ``fragmentation``; 0 if it fits no empty node."""
     view, exact = instance.arrays, instance.arrays.exact
     of, first = view.load.row, np.unique(view.load.row, return_index=True)[1]
     count = np.bincount(of).astype(object)
@@ -55,7 +55,7 @@ def _less_stranded(instance: PodInstance, row: int) -> Fraction:
         alone = view.allowed.table[:, c] & (cpu <= exact.node[n, 0]) & (memory <= exact.node[n, 1])
         if not on or not cards or not alone[row] or mine > size or on > cards:
             continue
-        # Free GPU that each kind of pods cannot use: before, all or nothing; after, what is left of the used cards too.
+        # Free GPU that each kind cannot use: before, all or nothing; after, also the remainders of the used cards.
         usable = alone & (many > 0) & (many <= cards) & (need <= size)
         left = size - mine
         rest = usable & (cpu + cpu[row] <= exact.node[n, 0]) & (memory + memory[row] <= exact.node[n, 1])

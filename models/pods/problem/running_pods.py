@@ -1,4 +1,4 @@
-"""Pods that run already: whether they fit where they are."""
+"""Checks of running pods: whether they fit their nodes and cards."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["check_running", "packed_running", "running_cluster"]
 
 
 def running_cluster(view: PodArrays, *, cards: bool, all_of_it: bool = True) -> Cluster | None:
-    """What runs already; None when it does not pack (`Cluster.pack`).
+    """Return the cluster of running pods; None if `Cluster.pack` fails.
 
-    ``all_of_it``: with what may be stopped.
+    ``all_of_it``: include pods that may be stopped.
     """
     cluster = Cluster(view, cards=cards)
     running = np.flatnonzero(view.running >= 0 if all_of_it else view.stays)
@@ -32,7 +32,7 @@ def packed_running(view: PodArrays) -> Cluster:
 
 
 def check_running(instance: PodInstance, move_budget: float) -> None:
-    """Raise `ModelError` where running pods overfill their node or may not be there."""
+    """Raise `ModelError` if running pods overfill their nodes or are not allowed there."""
     view, nodes, exact = instance.arrays, instance.nodes, instance.arrays.exact
     fixed = stays(view, move_budget)
     pods = np.flatnonzero(fixed >= 0)
@@ -56,7 +56,7 @@ def check_running(instance: PodInstance, move_budget: float) -> None:
 
 
 def _check_cards(instance: PodInstance, pods: Integers) -> None:
-    """Raise `ModelError` where running pods (numbers) overfill the cards that they are said to use."""
+    """Raise `ModelError` if running pods (indices) overfill their stated cards."""
     view, exact = instance.arrays, instance.arrays.exact
     left: dict[tuple[int, int], list[int]] = {}
     for p in pods.tolist():

@@ -1,1 +1,1 @@
-"""Searches for even placements from above, compiled."""
+"""Compiled heuristics: placement policies, ruin and recreate, and annealing."""

@@ -1,4 +1,4 @@
-"""The search for even loads from above: seeded annealing by moves and exchanges of pods, compiled."""
+"""Simulated annealing for balanced loads, by moves and exchanges of pods (seeded, compiled)."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from flowlex.models.pods.search.search_state import SearchState
 
 __all__ = ["Annealing"]
 
-#: Steps of one call into the compiled loop, so that a time limit is kept.
+#: Steps of one call of the compiled loop; time limits are checked between calls.
 _BATCH = 500_000
-#: Lengths of runs: the second only where the first did not suffice, and longer, which finds more than other seeds do.
+#: Relative lengths of runs: the second, if needed, is longer, which helps more than another seed.
 _LENGTHS = (1, 3)
-#: Runs towards smaller largest loads.
+#: Number of runs with decreasing targets of the largest load.
 _TARGETS = 6
-#: First temperature of runs that start from a good answer.
+#: Initial temperature of runs that start from a good placement.
 _MILD = 0.003
-#: Temperatures fall from the first to the last share of the typical cost of a move.
+#: First and last temperature, as shares of the typical cost of a move.
 _HOT, _COLD = 0.3, 3e-5
 
 
 @dataclass(frozen=True)
 class Annealing:
-    """Seeded runs of the search."""
+    """Seeded runs of simulated annealing."""
 
-    seed: int  # the same seed, cluster and steps give the same answer, unless time runs out
-    steps: int  # of a run
-    move_budget: float = 0.0  # running pods may move up to this total cost, what the cluster moves already included
+    seed: int  # equal seeds, clusters and steps give equal results, unless the time limit is reached
+    steps: int  # number of steps of one run
+    move_budget: float = 0.0  # largest total cost of moves, including those of the initial cluster
     until: float | None = None  # stop at this `processor_seconds`
 
     def once(
         self, cluster: Cluster, measure: Measure, *, times: float = 1, target: float | None = None, heat: float = _HOT
     ) -> Cluster:
-        """One run; the answer may be worse than what it started from.
+        """Make one run; the result may be worse than the initial placement.
 
-        ``times``: how many times the usual steps. ``target``: for ``max_load``: the largest load sought (by default a
-        little below that of the cluster). ``heat``: first temperature, as a share of the typical cost of a move.
+        ``times``: factor of the number of steps. ``target``: for ``max_load``: target of the largest load (by default
+        slightly below that of the cluster). ``heat``: first temperature, as a share of the typical cost of a move.
         """
         from flowlex.models.pods.search.annealing_kernels import anneal
 
@@ -69,7 +69,7 @@ class Annealing:
         return state.cluster(cluster)
 
     def _movable(self, cluster: Cluster) -> tuple[SearchState, Integers, Floats]:
-        """The state in which what may move at a cost is free, where it runs, and the costs with what is left to pay."""
+        """Return the state with running pods movable, their (P,) nodes, and their costs, last the budget left."""
         view, state = cluster.view, SearchState.of(cluster)
         free = (pinned(view, self.move_budget) < 0) & (cluster.node >= 0) & ~view.rules.members(SKEW)
         home = np.where(free, view.running, -1)
@@ -81,11 +81,11 @@ class Annealing:
     def several(
         self, start: Cluster, measure: Measure, *, least: float, enough: float, longer: bool = True
     ) -> list[Cluster]:
-        """Several good answers, the best first, the start among them; no more once one is as even as ``enough``;
-        ``longer`` runs for the deviation where the first did not suffice.
+        """Return several good placements including ``start``, the best first; stop once one reaches ``enough``.
 
-        The deviation is annealed from ``start``. Other measures go on from there: the mean absolute deviation at a low
-        temperature, the largest load towards targets between the best so far and ``least``, its lower bound.
+        The deviation is annealed from ``start``, with a longer second run if ``longer``. Other measures continue from
+        its result: the mean absolute deviation at a low temperature, the largest load with targets between the best
+        value and its lower bound ``least``.
         """
         found = [start]
 
@@ -103,5 +103,5 @@ class Annealing:
             target = 0.5 * (least + measure.value(found[0].loads))
             run(found[0], measure, target=target, heat=_MILD)
             if measure.value(found[0].loads) > target + 1e-9:
-                least = target  # not met: aim less high
+                least = target  # not reached: use a weaker target next
         return found

@@ -1,4 +1,4 @@
-"""The compiled loop of the search for even loads: annealing by moves and exchanges of pods (numba, cached on disk).
+"""The compiled loop of simulated annealing by moves and exchanges of pods (numba, cached on disk).
 
 Arrays as in `flowlex.models.pods.search.search_state.SearchState`. A node's cost is a function of its load:
 
@@ -11,7 +11,7 @@ mode  cost
 ====  ==================================================================================
 """
 
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types, so these functions have no annotations.
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flowlex.models.pods.search.ruin_and_recreate import link, place, take
 
 __all__ = ["anneal"]
 
-#: Pods of a node among which the companion of an exchange is drawn.
+#: Number of pods of a node among which the second pod of an exchange is drawn.
 _WALK = 32
 
 
@@ -82,7 +82,7 @@ def _draw(rng, s, pods, out):
 
 @njit(cache=True)
 def _exchange(s, out, a, b):
-    """Carry an exchange out if everything fits; otherwise leave all as it was."""
+    """Make an exchange if all pods fit; otherwise change nothing. Return whether it was made."""
     used = np.zeros(4, np.uint64)
     for k in range(4):
         if out[k] >= 0:
@@ -106,13 +106,13 @@ def _exchange(s, out, a, b):
 
 @njit(cache=True)
 def anneal(s, pods, home, move, mode, target, hot, cold, steps, rng):
-    """Exchange pods at a falling temperature; the state is changed in place and its cost returned.
+    """Exchange pods at a decreasing temperature; change the state in place and return its cost.
 
-    Exchanges that raise the cost by d are accepted with probability exp(-d / temperature); the temperature falls
-    from ``hot`` to ``cold`` over the steps, geometrically. In mode 2 it stops when no load is above the target.
+    An exchange that raises the cost by d is accepted with probability exp(-d / temperature). The temperature decreases
+    geometrically from ``hot`` to ``cold``. Mode 2 stops once no load exceeds the target.
 
-    ``home``, ``move``: (P,) node that a pod may leave at a cost, else -1; (P + 1,) the costs, and last what is left of
-    the budget.
+    ``home``, ``move``: (P,) node that a pod may leave at a cost, else -1; (P + 1,) the costs, and last the remaining
+    budget.
     """
     out, size = np.full(4, -1), len(s.head)
     cost = _total(mode, target, s.loads)

@@ -1,6 +1,6 @@
 """Pods placed one after another by a policy, with room for one that fits nowhere by a chain of moves (numba)."""
 
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types, so these functions have no annotations.
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["arrive", "depart"]
 
 @njit(cache=True)
 def _chain(s, t, policy, pod, moves, path, dead, rng):
-    """Place a pod, moving at most so many others, each to where the policy says; return the moves, or -1.
+    """Place a pod with at most ``moves`` moves of others, to nodes chosen by the policy; return the moves, or -1.
 
-    ``path``: nodes of this chain so far, which it does not use again. ``dead``: (M, R) whether no chain of so many
-    moves places a kind of pod, as found since the last change.
+    ``path``: nodes of this chain, which are not used again. ``dead``: (M, R) whether a kind of pods is known to have
+    no chain with this many moves since the last change.
     """
     row, ruled = s.row[pod], s.rule_start[pod + 1] > s.rule_start[pod]
     if not ruled and dead[moves, row]:
@@ -70,7 +70,7 @@ def arrive(s, t, policy, pods, moves, dead, rng, movable):
         made = _chain(s, t, policy, pod, moves, path, dead, rng)
         s.movable[pod] = movable and made >= 0
         if made >= 0:
-            if made:  # without moves there is only less room than before
+            if made:  # without moves, free resources have only decreased
                 dead[:] = False
             total += made
     return total
@@ -78,7 +78,7 @@ def arrive(s, t, policy, pods, moves, dead, rng, movable):
 
 @njit(cache=True)
 def depart(s, t, pods, dead):
-    """Take pods off their nodes, if they have one; they are done."""
+    """Remove pods that have ended from their nodes."""
     for pod in pods:
         node = s.node[pod]
         if node >= 0:

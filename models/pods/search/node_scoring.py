@@ -2,24 +2,24 @@
 
 ==  ===================================================================================================
 0   first fit: the first node
-1   best fit: the node with the least cores and GPU memory left, each as a share of the largest node's
-2   dot product (Tetris): the node whose free cores and GPU memory have the least product with the request
-3   GPU clustering: beside pods of the same GPU request only, then mixed, idle and other nodes; CPU pods: best fit
+1   best fit: the node with the least remaining cores and GPU memory, as shares of the largest node's
+2   dot product (Tetris): the node whose free cores and GPU memory have the least dot product with the request
+3   GPU clustering: nodes with only equal GPU requests, then mixed, idle and other nodes; CPU pods: best fit
 4   GPU packing: cards in use before idle cards before idle nodes; CPU pods: best fit
 5   FGD: the node and cards on which expected fragmentation grows least
 6   Kubernetes: LeastAllocated and BalancedAllocation in integers, with its default requests
 7   random: any node, any cards
-8   even: the node after which the weighted loads differ least
+8   even: the node with the least deviation of the weighted loads afterwards
 ==  ===================================================================================================
 
-Scores of 1 to 6 are integers of 0 to 100 and equal nodes are drawn from, as in Kubernetes' framework, in which the
-published comparison ran: fine scores without ties place worse (FGD 94.5 instead of 95.2 % of all GPUs).
+Scores of 1 to 6 are integers from 0 to 100, and ties are broken at random, as in the Kubernetes framework of the
+published comparison. Finer scores without ties give worse results (FGD 94.5 instead of 95.2 % of all GPUs).
 
 Source of 1-5: Weng et al., *Beware of Fragmentation*, section 6, its definitions of section 3 and the scores of its
 published simulator (in our words).
 """
 
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types, so these functions have no annotations.
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _gpu_left(s, node):
 
 @njit(cache=True)
 def _left(s, pod, node, top):
-    """What is left of cores and GPU memory, each as a share of the largest node's, in the mean."""
+    """Mean of the remaining cores and GPU memory, each as a share of the largest node's."""
     left = (s.free[node, 0] - s.cpu[pod]) / top[0]
     if top[2] > 0:
         left += (_gpu_left(s, node) - s.many[pod] * s.gpu[s.row[pod], s.column[node]]) / top[2]
@@ -70,7 +70,7 @@ def _request(s, pod, node, size):
 
 @njit(cache=True)
 def _clustered(s, pod, node, size, top):
-    """Integer score: nodes of the same request only, of it and others, idle nodes, others; the fuller the better."""
+    """Integer score: nodes with this request only, with it and others, idle nodes, other nodes; fuller is better."""
     mine = _request(s, pod, node, size)
     if mine == 0:
         return int(100.0 * (1.0 - _left(s, pod, node, top)))
@@ -86,7 +86,7 @@ def _clustered(s, pod, node, size, top):
 
 @njit(cache=True)
 def _packed(s, pod, node, size, top):
-    """Integer score: cards in use, the fuller the better, before idle cards before idle nodes."""
+    """Integer score: used cards (fuller is better), then idle cards, then idle nodes."""
     if s.many[pod] == 0:
         return int(100.0 * (1.0 - _left(s, pod, node, top)))
     need, idle, cards = s.gpu[s.row[pod], s.column[node]], 0, 0
@@ -110,9 +110,9 @@ def _packed(s, pod, node, size, top):
 
 @njit(cache=True)
 def _fragments(s, kinds, node, cpu, memory, free, order):
-    """Expected GPU memory, in cards, that a pod drawn from the workload cannot use on a node with this much free.
+    """Expected free GPU memory that a pod drawn from the workload cannot use, on a node with these free resources.
 
-    ``kinds`` lists (row, share of the workload, cores, memory, cards); ``order`` holds the cards by rising free.
+    ``kinds`` lists (row, share of the workload, cores, memory, cards); ``order`` lists the cards by free memory.
     """
     total, c = 0.0, s.column[node]
     for card in range(len(free)):
@@ -138,14 +138,14 @@ def _fragments(s, kinds, node, cpu, memory, free, order):
 
 @njit(cache=True)
 def _growth(s, kinds, pod, node, size):
-    """By how much fragmentation grows, in cards, and the cards (bits) on which it grows least."""
+    """Least growth of fragmentation in cards, and the cards (bits) with this growth."""
     need, many = s.gpu[s.row[pod], s.column[node]], s.many[pod]
     free = s.card_free[node].copy()
     order = np.argsort(free)
     before = _fragments(s, kinds, node, s.free[node, 0], s.free[node, 1], free, order)
     cpu, memory = s.free[node, 0] - s.cpu[pod], s.free[node, 1] - s.memory[pod]
     scale = max(1, size[node])
-    if many != 1:  # whole cards are alike
+    if many != 1:  # whole cards are interchangeable
         chosen, left = np.uint64(0), many
         for card in order:
             if left and takes(s, pod, node, card):
@@ -168,7 +168,7 @@ def _growth(s, kinds, pod, node, size):
 
 @njit(cache=True)
 def _kubernetes(s, pod, node, whole, default):
-    """Integer scores of 0 to 100: mean free share of cores and memory, and 100 less their spread."""
+    """Sum of two integer scores (0 to 100): mean free share of cores and memory, and their balance."""
     points, used = 0, np.zeros(2)
     for r in range(2):
         asked = (s.cpu[pod] if r == 0 else s.memory[pod]) or default[r]
@@ -180,7 +180,7 @@ def _kubernetes(s, pod, node, whole, default):
 
 @njit(cache=True)
 def _score(s, t, policy, pod, node):
-    """Smaller is better. Under EVEN without what the sum of all loads takes off, which `choose` adds."""
+    """Score of a node, smaller is better; for EVEN without the term of the total load, which `choose` subtracts."""
     if policy == FIRST:
         return float(node)
     if policy == BEST:
@@ -203,7 +203,7 @@ def _score(s, t, policy, pod, node):
 
 @njit(cache=True)
 def _random_cards(s, pod, node, rng):
-    """Cards (bits) drawn from those that take the pod."""
+    """Random cards (bits) among those that fit the pod."""
     chosen, left = np.uint64(0), s.many[pod]
     for card in rng.permutation(s.card_free.shape[1]):
         if left and takes(s, pod, node, card):
@@ -214,9 +214,9 @@ def _random_cards(s, pod, node, rng):
 
 @njit(cache=True)
 def choose(s, t, policy, pod, but, rng):
-    """The node with the least score that the pod fits (one of the equals, drawn), none of ``but``; or -1."""
+    """Return the feasible node with the least score, not in ``but``, with random tie-breaking; -1 if none."""
     row, best, spot, met = s.row[pod], _INFINITE, -1, 0
-    ruled = s.rule_start[pod + 1] > s.rule_start[pod]  # what it may use changes without its nodes
+    ruled = s.rule_start[pod + 1] > s.rule_start[pod]  # feasibility may change without a change of the node
     kept = t.cost.shape[0] > 1 and not ruled
     taken_off = 2.0 * t.total[0] / len(s.head) if policy == EVEN else 0.0
     for n in range(len(s.head)):
@@ -245,7 +245,7 @@ def choose(s, t, policy, pod, but, rng):
 
 @njit(cache=True)
 def settle(s, t, policy, pod, node, rng):
-    """Put a pod on a node where it fits, on the cards that the policy says."""
+    """Place a pod on a node where it fits, on cards chosen by the policy."""
     if policy == FGD and s.many[pod]:
         link(s, pod, node, _growth(s, t.kinds, pod, node, t.size)[1])
     elif policy == RANDOM and s.many[pod]:
@@ -257,7 +257,7 @@ def settle(s, t, policy, pod, node, rng):
 
 @njit(cache=True)
 def changed(s, t, pod, node, sign):
-    """Note that a pod came to a node (sign 1) or left it (-1)."""
+    """Update loads and versions after a pod was added to a node (sign 1) or removed (-1)."""
     added = sign * s.load[s.row[pod], s.column[node]]
     s.loads[node] += added
     t.total[0] += added

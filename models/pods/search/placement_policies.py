@@ -1,4 +1,4 @@
-"""Policies that place pods one by one, by name; what each does stands in `flowlex.models.pods.search.node_scoring`."""
+"""Names of the policies that place pods one by one; `flowlex.models.pods.search.node_scoring` describes them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ POLICIES = {
     "kubernetes": 6,
     "random": 7,
 }
-#: Places where loads become least uneven; no baseline, but a start for the balance.
+#: Policy with the least deviation of loads; not a baseline, but the initial placement of the balance.
 EVEN = 8
-#: Requests that Kubernetes scores where a pod makes none: 0.1 cores, 200 MB.
+#: Default requests of Kubernetes in scores: 0.1 cores, 200 MB.
 _DEFAULT = (0.1, 200 / 1024)
-#: Scores (kinds of pods times nodes) that are remembered at most.
+#: Largest number of cached scores (kinds of pods times nodes).
 _TABLE = 20_000_000
 
 
@@ -42,29 +42,29 @@ def workload(view: PodArrays) -> Floats:
 
 
 def in_order(level: Integers, *keys: Floats | Integers) -> Integers:
-    """The pods that have a level, the first level first, then by falling keys, then as listed."""
+    """Pods with a level, sorted by level, then by descending keys, then as listed."""
     pods = np.flatnonzero(level >= 0)
     order: Integers = pods[np.lexsort((pods, *(-key[pods] for key in keys[::-1]), level[pods]))]
     return order
 
 
 def by_priority(view: PodArrays) -> Integers:
-    """The pods that wait to be placed, the most important first, then as listed."""
+    """Waiting pods, the most important first, then as listed."""
     _, level = np.unique(-view.priority, return_inverse=True)
     return in_order(np.where(view.running < 0, level, -1))
 
 
 class Scores(NamedTuple):
-    """What scores of nodes depend on beside the placement, and those known so far. Sizes as in `SearchState`."""
+    """Parameters of scores besides the placement, and cached scores. Sizes as in `SearchState`."""
 
     # whole, size: (N, 2) cores and memory of the empty nodes, (N,) memory of a card; exact
     whole: Integers
     size: Integers
     top: Floats  # (3,) the largest node's cores, memory and GPU memory
     kinds: Floats  # (T, 5) the workload, see `workload`
-    default: Integers  # (2,) requests that Kubernetes scores when none is made
-    # cost, known, version: (R, N) scores, the version of the node that they are of, (N,) that is counted up when a node
-    # changes
+    default: Integers  # (2,) default requests of Kubernetes
+    # cost, known, version: (R, N) cached scores, (R, N) node versions they belong to, (N,) present version of each
+    # node, which every change increases
     cost: Floats
     known: NDArray[np.int32]
     version: NDArray[np.int32]
@@ -72,7 +72,7 @@ class Scores(NamedTuple):
 
     @classmethod
     def of(cls, cluster: Cluster) -> Scores:
-        """Nothing known yet; scores are remembered where the table is not too large."""
+        """Make an empty cache; scores are cached only if the table is small enough."""
         view, exact = cluster.view, cluster.view.exact
         units = [_unit(sizes, held) for sizes, held in zip(exact.node.T, view.capacity.T[1:], strict=True)]
         rows, nodes = exact.gpu.table.shape[0], len(view.cards)

@@ -1,4 +1,4 @@
-"""Placement one after another by a policy; gangs go whole or not at all, skewed spreads fill their emptiest domains."""
+"""Sequential placement by a policy; gangs are placed completely or not, skewed spreads fill their emptiest domains."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ __all__ = ["Placing", "place_by", "tied", "with_waiting"]
 
 
 def tied(view: PodArrays) -> Booleans:
-    """(P,) pods that searches must not take out one by one: of gangs and of spreads with a skew."""
+    """(P,) whether searches must not remove a pod alone: pods of gangs and of spreads with a skew."""
     return view.rules.members(GANG, SKEW)
 
 
 def place_by(policy: int, start: Cluster, pods: Sequence[int] | Integers, *, seed: int = 0) -> Cluster:
-    """Place pods in this order, gangs whole; those that fit nowhere wait."""
+    """Place pods in this order, gangs as a whole; pods that fit nowhere wait."""
     placing = Placing(start, policy, seed)
     placing.place(np.asarray(pods, np.int64))
     return placing.cluster()
 
 
 def with_waiting(cluster: Cluster, level: Integers) -> Cluster:
-    """With what waits of each level and fits, again until nothing does (under rules, others make room); else the same.
+    """Add waiting pods by level, repeatedly until none fits (with rules, placed pods may make others feasible).
 
-    ``level``: (P,) the pods to place, the least first; -1: not this one.
+    ``level``: (P,) level of each pod to place, the smallest first; -1: do not place.
     """
     while True:
         more = place_by(POLICIES["fgd"], cluster, in_order(np.where(cluster.node < 0, level, -1)))
@@ -58,11 +58,11 @@ class Placing:
         self.alone, self.skewed = tied(start.view), start.view.rules.members(SKEW)
 
     def cluster(self) -> Cluster:
-        """What is placed now."""
+        """Return the present placement."""
         return self.state.cluster(self.start)
 
     def offer(self, pod: int) -> list[int]:
-        """Place one pod that waits, or its whole gang; return what was placed."""
+        """Place one waiting pod, or its whole gang; return the placed pods."""
         gang = int(self.view.rules.gang[pod])
         pods = np.flatnonzero(self.view.rules.gang == gang) if gang >= 0 else np.array([pod], np.int64)
         pods = pods[self.state.node[pods] < 0]
@@ -84,13 +84,13 @@ class Placing:
         self._arrive(pods[begin:], self.moves, movable=True)
 
     def freed(self, pods: Integers) -> None:
-        """Note that these pods came or went: what spreads with a skew may take follows their emptiest domain."""
+        """Update the room of skewed spreads after these pods were added or removed."""
         if self.skewed[pods].any():
             skew = (self.view.rules.what == SKEW)[self.view.rules.of]
             self.state.room[skew] = room(self.view, self.state.node)[skew]
 
     def _one(self, pods: Integers) -> int:
-        """Place pods in this order, none of which others move for; return how many were placed."""
+        """Place pods in this order without moves of others; return the number of placed pods."""
         self._arrive(pods, 0, movable=False)
         return int((self.state.node[pods] >= 0).sum())
 
@@ -102,7 +102,7 @@ class Placing:
             self.moved += int(arrive(*known))
 
     def _gang(self, gang: int, wanted: Integers) -> None:
-        """Place all pods of a gang in the tightest domain that takes them, or none."""
+        """Place all pods of a gang in the domain with the least free resources that fits, or none of them."""
         from flowlex.models.pods.search.ejection_chains import depart
 
         view, state, rules = self.view, self.state, self.view.rules
@@ -125,7 +125,7 @@ class Placing:
 
 
 def _domains(view: PodArrays, state: SearchState, gang: int, members: Integers) -> list[int]:
-    """Domains whose free cores and memory suffice in sum, the one with the least free first."""
+    """Domains with enough total free cores and memory, those with the least free GPU memory first."""
     rules, exact = view.rules, view.exact
     of_node = rules.domain[rules.topology[gang]]
     there = of_node >= 0

@@ -1,9 +1,9 @@
-"""Compiled placement of pods one after another by a score, and ruin and recreate (numba, cached on disk).
+"""Ruin and recreate, and the compiled operations on a placement (numba, cached on disk).
 
 Arrays as in `flowlex.models.pods.search.search_state.SearchState`.
 """
 
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types, so these functions have no annotations.
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["fits", "link", "place", "recreate", "take", "takes", "unplace"]
 
 @njit(cache=True)
 def obeys(s, pod, node):
-    """Whether the pod's rules let the node's domains take it; where it runs already they always do."""
+    """Return whether the pod's rules allow it in the node's domains; outside domains only where it already runs."""
     for k in range(s.rule_start[pod], s.rule_start[pod + 1]):
         r = s.rule[k]
         d = s.domain[s.topology[r], node]
@@ -31,7 +31,7 @@ def obeys(s, pod, node):
 
 @njit(cache=True)
 def _count(s, pod, node, sign):
-    """Note for the pod's rules that it came to a node (sign 1) or left it (-1)."""
+    """Update the room of the pod's rules after it was added to a node (sign 1) or removed (-1)."""
     for k in range(s.rule_start[pod], s.rule_start[pod + 1]):
         r = s.rule[k]
         d = s.domain[s.topology[r], node]
@@ -41,7 +41,7 @@ def _count(s, pod, node, sign):
 
 @njit(cache=True)
 def fits(s, pod, node):
-    """Whether the pod may go to the node and fits into what is free there now."""
+    """Return whether the pod is allowed on the node and fits its free resources."""
     r, c = s.row[pod], s.column[node]
     if s.pin[pod] >= 0 and s.pin[pod] != node:
         return False
@@ -60,7 +60,7 @@ def fits(s, pod, node):
 
 @njit(cache=True)
 def takes(s, pod, node, card):
-    """Whether a card takes the pod; at home only the cards that it uses there do, where these are known."""
+    """Return whether the pod fits a card; on its home node only its own cards, if these are known."""
     if s.home[pod] == node and s.home_cards[pod] and not (s.home_cards[pod] >> np.uint64(card)) & np.uint64(1):
         return False
     enough = s.card_free[node, card] >= s.gpu[s.row[pod], s.column[node]]
@@ -69,7 +69,7 @@ def takes(s, pod, node, card):
 
 @njit(cache=True)
 def place(s, pod, node):
-    """Put a pod on a node if it fits, on the fullest cards that take it; say whether it did."""
+    """Place a pod on a node if it fits, on the fullest cards that fit; return whether it was placed."""
     if not fits(s, pod, node):
         return False
     chosen = np.uint64(0)
@@ -87,7 +87,7 @@ def place(s, pod, node):
 
 @njit(cache=True)
 def link(s, pod, node, chosen):
-    """Put a pod on a node and its cards (bits), whether or not it fits."""
+    """Place a pod on a node and its cards (bits) without checks."""
     if s.many[pod]:
         need = s.gpu[s.row[pod], s.column[node]]
         for card in range(s.card_free.shape[1]):
@@ -109,7 +109,7 @@ def link(s, pod, node, chosen):
 
 @njit(cache=True)
 def take(s, pod):
-    """Take a pod off its node; ``used`` and ``node`` keep what they were."""
+    """Remove a pod from its node; ``used`` and ``node`` keep their values."""
     node = s.node[pod]
     chosen = s.used[pod]
     if s.many[pod]:
@@ -133,7 +133,7 @@ def take(s, pod):
 
 @njit(cache=True)
 def unplace(s, pod, group, waiting, first):
-    """Take a pod off its node and let it wait with its group (``after`` links those that wait)."""
+    """Remove a pod from its node and add it to the waiting list of its group (linked by ``after``)."""
     take(s, pod)
     s.node[pod] = -1
     g = group[pod]
@@ -144,7 +144,7 @@ def unplace(s, pod, group, waiting, first):
 
 @njit(cache=True)
 def _draw_nodes(rng, s, chosen):
-    """Draw distinct nodes to empty: any, or all of the first one's kind; return how many."""
+    """Draw distinct nodes to empty, of any kind or all of the same kind; return their number."""
     nodes = len(s.head)
     wanted = min(nodes, rng.integers(1, len(chosen) + 1))
     chosen[0] = rng.integers(0, nodes)
@@ -164,7 +164,7 @@ def _draw_nodes(rng, s, chosen):
 
 @njit(cache=True)
 def _widest(s, node):
-    """The most that is free on a card."""
+    """Largest free memory of a card."""
     most = 0
     for card in range(s.card_free.shape[1]):
         most = max(most, s.card_free[node, card])
@@ -173,7 +173,7 @@ def _widest(s, node):
 
 @njit(cache=True)
 def _refill(rng, s, level, worth, size, waiting, first, chosen, k, least):
-    """Fill k nodes from what waits; return the worth placed by level, cut off once that is less than ``least``."""
+    """Fill k nodes with waiting pods; return the placed value by level; stop early once it is below ``least``."""
     placed = np.zeros(len(least), np.int64)
     active = np.flatnonzero(waiting)
     noise = 0.05 + 0.6 * rng.random()
@@ -199,7 +199,7 @@ def _refill(rng, s, level, worth, size, waiting, first, chosen, k, least):
                 spot, least_left = -1, np.inf
                 for j in range(k):
                     n = chosen[j]
-                    if s.free[n, 0] < s.cpu[pod] or s.free[n, 1] < s.memory[pod]:  # most fail here: no call
+                    if s.free[n, 0] < s.cpu[pod] or s.free[n, 1] < s.memory[pod]:  # fast test: most fail here
                         continue
                     if s.many[pod] and widest[j] < s.gpu[s.row[pod], s.column[n]]:
                         continue
@@ -233,7 +233,7 @@ def _worse(placed, before):
 
 @njit(cache=True)
 def _empty(s, nodes, group, waiting, first, fixed, pods, where, used):
-    """Take what may move off the nodes; the pods, their nodes and what they used there are noted: how many."""
+    """Remove movable pods from nodes; record pods, nodes and used cards; return the number of removed pods."""
     many = 0
     for node in nodes:
         pod = s.head[node]
@@ -249,14 +249,14 @@ def _empty(s, nodes, group, waiting, first, fixed, pods, where, used):
 
 @njit(cache=True)
 def recreate(s, group, level, worth, size, waiting, first, fixed, steps, rng, enough):
-    """Empty a few nodes and fill them anew, ``steps`` times; keep what is lexicographically no worse.
+    """Empty and refill a few nodes, at most ``steps`` times; accept results that are lexicographically no worse.
 
     - ``group``: (P,) group of each pod; pods of a group are interchangeable.
-    - ``level``, ``worth``, ``size``: (G,) level, 0 the most important; what one pod is worth there; how much of the
-      cluster it takes.
-    - ``waiting``, ``first``: (G,) how many pods of the group wait, and the first of them.
+    - ``level``, ``worth``, ``size``: (G,) level, 0 is the most important; value of one pod; largest share of a node
+      that it uses.
+    - ``waiting``, ``first``: (G,) number of waiting pods of the group, and the first of them.
     - ``fixed``: (P,) pods that must not move.
-    - ``enough``: (L,) waiting worth of each level with which to be content.
+    - ``enough``: (L,) value of the waiting pods of each level at which to stop.
     """
     levels, chosen = len(enough), np.zeros(3, np.int64)
     waits = np.zeros(levels, np.int64)
@@ -276,7 +276,7 @@ def recreate(s, group, level, worth, size, waiting, first, fixed, steps, rng, en
             waits += before - placed
             continue
         _empty(s, chosen[:k], group, waiting, first, fixed, *unread)
-        # The pods of a group are alike, so whichever waits first takes the old place.
+        # The pods of a group are interchangeable, so the first waiting one takes the old place.
         for m in range(many):
             g = group[old[m]]
             pod = first[g]

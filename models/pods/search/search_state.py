@@ -1,4 +1,4 @@
-"""A placement as the compiled searches change it."""
+"""The state of a placement in the compiled searches."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["SearchState"]
 
 
 class SearchState(NamedTuple):
-    """What the compiled loops change. Sizes: P pods, N nodes, R kinds of pods, C of nodes, K cards of a node."""
+    """A placement for compiled loops. Sizes: P pods, N nodes, R kinds of pods, C of nodes, K cards of a node."""
 
     # row, column: (P,), (N,) kind of each pod and node
     row: Integers
     column: Integers
-    # load, allowed, gpu: (R, C) as in `PodArrays`; ``gpu`` exact, and per node when cards are not told apart
+    # load, allowed, gpu: (R, C) as in `PodArrays`; ``gpu`` in exact units, per node if cards are not modelled
     load: Floats
     allowed: NDArray[np.bool_]
     gpu: Integers
-    # cpu, memory, many, pin, movable: (P,); sizes exact; the node of a pod that runs, to which searches leave it, else
-    # -1. What runs already is not movable, nor is what waits.
+    # cpu, memory, many, pin, movable: (P,) exact sizes, number of cards, node to which a running pod is fixed (else
+    # -1), and whether a search may move a pod (False for running and for waiting pods)
     cpu: Integers
     memory: Integers
     many: Integers
     pin: Integers
-    # home, home_cards: (P,) where it runs, else -1, and the cards that it uses there as bits; 0 where it may use any
+    # home, home_cards: (P,) node of a running pod, else -1, and its cards there as bits; 0 if it may use any
     home: Integers
     home_cards: NDArray[np.uint64]
     movable: NDArray[np.bool_]
@@ -42,7 +42,7 @@ class SearchState(NamedTuple):
     free: Integers
     card_free: Integers
     used: NDArray[np.uint64]
-    # compute, compute_free: (P,) compute on each card, (N, K) what is free of it
+    # compute, compute_free: (P,) compute need on each card, (N, K) free compute
     compute: Integers
     compute_free: Integers
     # head, after, before, many_on: linked lists of the pods of each node
@@ -57,7 +57,7 @@ class SearchState(NamedTuple):
     domain: Integers
     topology: Integers
     offset: Integers
-    room: Integers  # what each domain of a rule may still take, see `flowlex.models.pods.problem.group_rules.room`
+    room: Integers  # amount that each domain may still take, see `flowlex.models.pods.problem.group_rules.room`
 
     @classmethod
     def of(cls, cluster: Cluster) -> SearchState:
@@ -67,7 +67,7 @@ class SearchState(NamedTuple):
         for pod, chosen in cluster.used_cards.items():
             used[pod] = sum(1 << int(card) for card in chosen)
         many, with_gpu = _by_kind(view)
-        # Read-only whichever way: to the compiler a writable array is another type, and all loops compile once more.
+        # Always read-only: numba treats a writable array as another type and would compile all loops again.
         return cls(
             exact.gpu.row,
             exact.gpu.column,
@@ -99,7 +99,7 @@ class SearchState(NamedTuple):
         )
 
     def cluster(self, start: Cluster) -> Cluster:
-        """The placement as a cluster like the one it came from."""
+        """Return the placement as a cluster of the same kind as ``start``."""
         bits = np.arange(self.card_free.shape[1], dtype=np.uint64)
         placed = np.flatnonzero((self.node >= 0) & (self.many > 0))
         of, card = np.nonzero((self.used[placed, None] >> bits) & np.uint64(1))
@@ -108,7 +108,7 @@ class SearchState(NamedTuple):
 
 
 def _by_kind(view: PodArrays) -> tuple[Integers, NDArray[np.bool_]]:
-    """(R,) how many cards each kind of pods uses, and (C,) which kinds of nodes have any."""
+    """(R,) number of cards of each kind of pods, and (C,) whether each kind of nodes has cards."""
     gpu = view.exact.gpu
     kinds, first = np.unique(gpu.row, return_index=True)
     many, with_gpu = np.zeros(gpu.table.shape[0], np.int64), np.zeros(gpu.table.shape[1], np.bool_)
@@ -118,7 +118,7 @@ def _by_kind(view: PodArrays) -> tuple[Integers, NDArray[np.bool_]]:
 
 
 def _linked(node: Integers, nodes: int) -> tuple[Integers, Integers, Integers, Integers]:
-    """Each node's first pod, each pod's next and previous one there, and how many are on each node."""
+    """Linked lists: first pod of each node, next and previous pod of each pod, and number of pods of each node."""
     head, after, before = np.full(nodes, -1), np.full(len(node), -1), np.full(len(node), -1)
     for pod in np.flatnonzero(node >= 0).tolist():
         first = head[node[pod]]

@@ -1,12 +1,11 @@
-"""Shares of GPU time as a policy: an `Allocation`, kept by rounds with a proven lag (`schedule_rounds`).
+"""Policy with shares of GPU time from an `Allocation`, realised by rounds with a proven lag (`schedule_rounds`).
 
-The first label of a node says its type of GPU. Each GPU task is a job of the allocation: it takes so many GPUs at once
-and computes so fast on each type. Whoever is not of a round's configuration is stopped; tasks should keep what they
-have computed (``keeps``), as training with checkpoints does. Tasks without GPU start where their data are cheapest.
+The first label of a node is its type of GPU. Each GPU task is a job of the allocation, with its number of GPUs and its
+speed on each type. Tasks outside of a round's configuration are stopped; tasks should keep their progress (``keeps``),
+as training with checkpoints does. Tasks without GPU start where access to their data is cheapest.
 
-New shares are found when GPU tasks have come or ended or nodes have failed or returned, at the next round. Every plan
-begins at a random one of its rounds: each configuration then has its share of the first rounds in expectation, however
-often plans change.
+Shares are recomputed at the next round after GPU tasks arrive or end, or nodes fail or return. Every plan begins at a
+random round, so that in expectation each configuration gets its share of the first rounds, however often plans change.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from flowlex.simulation.policy_registry import policy
 
 __all__ = ["Shares", "allocation_round", "gpu_type"]
 
-#: Rounds of a plan, and how many of its first may be the beginning.
+#: Rounds of a plan, and the number of its first rounds at which it may begin.
 _ROUNDS, _BEGINNINGS = 200, 100
 
 Chosen = Literal[
@@ -53,7 +52,7 @@ class Shares(Policy):
 
     shares: Chosen = "max_min"  # a policy of `Allocation`, or a baseline; with ``hierarchical``, users are the entities
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0  # length of a round
-    fill: bool = True  # whether GPUs that a round leaves free go to waiting tasks, the earliest first
+    fill: bool = True  # whether waiting tasks, the earliest first, get the GPUs that a round leaves free
     certify: Each = 1  # certify every n-th allocation; 0: none
 
     rotates = True
@@ -65,7 +64,7 @@ class Shares(Policy):
         self._next, self._round_s = 0, 0.0
 
     def decide(self, state: State) -> Iterable[Action]:
-        """Stop and start what the round says; between rounds only fill what is free."""
+        """Stop and start tasks as the round requires; between rounds, only fill free GPUs."""
         self.proven = None
         yield from start_where_cheapest(state, (task for task in state.waiting() if not on_gpu(task)))
         tasks = [task for job in state.jobs.values() for task in (*job.running, *job.waiting) if on_gpu(task)]
@@ -79,7 +78,7 @@ class Shares(Policy):
             yield from start_where_cheapest(state, (task for task in waiting if task not in tried))
 
     def _turn_over(self, state: State, tasks: list[LiveTask]) -> Iterator[Action]:
-        """One round of the plan, made anew where it no longer holds."""
+        """Apply one round of the plan; recompute the plan if tasks or nodes have changed."""
         up = [node for node in state.nodes if node.up]
         known = frozenset([*(task.name for task in tasks), *(node.name for node in up)])
         if known != self._known or self._next >= len(self._plan):
@@ -90,7 +89,7 @@ class Shares(Policy):
         for task in tasks:
             if task.place is not None and wanted.get(task.name) != gpu_type(task.place.node):
                 yield state.stop(task)
-        for task in sorted(tasks, key=lambda task: -task.task.demand[GPU]):  # large ones first, so that small ones fill
+        for task in sorted(tasks, key=lambda task: -task.task.demand[GPU]):  # large first, so that small ones fill gaps
             if task.place is not None and wanted.get(task.name) == gpu_type(task.place.node):
                 continue
             place = _fullest(state, task, wanted.get(task.name))
@@ -98,7 +97,7 @@ class Shares(Policy):
                 yield state.start(task, place)
 
     def _planned(self, state: State, tasks: list[LiveTask]) -> list[dict[str, str]]:
-        """For every round of a new plan, who runs on which type."""
+        """Return, for every round of a new plan, the GPU type of each running task."""
         instance = allocation_round(state, tasks, hierarchical=self.shares == "hierarchical")
         if instance is None:
             return []
@@ -115,9 +114,9 @@ class Shares(Policy):
 
 
 def allocation_round(state: State, tasks: list[LiveTask], *, hierarchical: bool = False) -> AllocationInstance | None:
-    """What is up and what wants GPUs as an instance; tasks that fit nothing that is up are left out.
+    """Return the nodes that are up and the GPU tasks as an instance; tasks that fit no such node are left out.
 
-    Speeds are parts of the task's own ``compute_s`` per second, steps what is left of it.
+    A step is one second of the task's ``compute_s``; speeds are steps per second.
     """
     count: Counter[str] = Counter()
     first: dict[str, LiveNode] = {}
@@ -153,17 +152,17 @@ def allocation_round(state: State, tasks: list[LiveTask], *, hierarchical: bool 
 
 
 def gpu_type(node: LiveNode) -> str:
-    """Its first label; ``gpu`` without any."""
+    """Return the first label of a node; ``gpu`` if it has none."""
     return node.node.labels[0] if node.node.labels else GPU
 
 
 def _speed(task: LiveTask, node: LiveNode) -> float:
-    """Part of `max(compute_s, 1)` that a second does."""
+    """Return the steps per second of a task on a node, with at least 1 s of computing."""
     return max(task.task.compute_s, 1.0) / max(task.seconds_on(node), 1.0)
 
 
 def _fullest(state: State, task: LiveTask, kind: str | None) -> LivePlace | None:
-    """The place of a type with the least free GPUs that fits."""
+    """Return the place of a type that fits with the fewest free GPUs (best fit)."""
     if kind is None:
         return None
     places = (place for place in state.open_places() if gpu_type(place.node) == kind and place.fits(task))

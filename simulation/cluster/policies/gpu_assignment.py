@@ -18,15 +18,15 @@ from flowlex.simulation.policy_registry import policy
 
 __all__ = ["GPU", "MEMORY", "Assignment", "RoundParts", "round_instance"]
 
-#: The resource whose places are GPUs; tasks of other places start where their data are cheapest, first come first.
+#: The resource of GPU places; other tasks start in order of arrival where their data are cheapest to read.
 GPU = "gpu"
-#: The resource that is a GPU's memory in GB, where the cluster tells it: a task goes to a GPU that has as much.
+#: The optional resource for a GPU's memory in GB; a task needs a GPU with enough of it.
 MEMORY = "gpu_gb"
 _Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def on_gpu(task: LiveTask) -> bool:
-    """Whether a task wants a GPU."""
+    """Whether a task needs a GPU."""
     return GPU in task.task.demand
 
 
@@ -46,7 +46,7 @@ class Assignment(Policy):
         self.parts: RoundParts = RoundParts()
 
     def decide(self, state: State) -> Iterable[Action]:
-        """The optimum of this moment."""
+        """Return the actions of the current round's optimum."""
         self.proven = None
         self.parts.renew(state)
         yield from start_where_cheapest(state, (task for task in state.waiting() if not on_gpu(task)))
@@ -75,24 +75,24 @@ class Assignment(Policy):
 
 
 class RoundParts:
-    """Nodes and tasks as a round describes them, kept from round to round until a node fails or returns."""
+    """Nodes and tasks of a round's instance, reused until a node fails or returns."""
 
     def __init__(self) -> None:
         self.nodes: tuple[Node, ...] = ()
         self.tasks: dict[LiveTask, Task | None] = {}
 
     def renew(self, state: State) -> None:
-        """Forget what no longer holds."""
+        """Discard outdated entries."""
         if not self.nodes or any(kind in ("down", "up") for kind, _ in state.news):
             self.nodes = tuple(Node(name=node.name, rack=node.node.rack, gpus=_gpus(node)) for node in state.nodes)
             self.tasks.clear()
         for _, what in state.news:
             changed = what.needed_by if isinstance(what, LiveTask) else what.tasks if isinstance(what, LiveJob) else ()
-            for task in changed:  # what they read has been made; or their job has ended
+            for task in changed:  # their input is available now, or their job has ended
                 self.tasks.pop(task, None)
 
     def of(self, state: State, task: LiveTask) -> Task | None:
-        """A task with the shards that can be read now; None when one cannot, and the task does not run."""
+        """Return a task with the shards that can be read now; None if one cannot and the task does not run."""
         if task in self.tasks:
             found = self.tasks[task]
         else:
@@ -105,9 +105,9 @@ class RoundParts:
 
 
 def round_instance(state: State, parts: RoundParts | None = None) -> tuple[GpuInstance | None, list[LiveTask]]:
-    """The round as an instance, and its tasks in order; None when there is nothing to assign.
+    """Return the round as an instance (None if there is nothing to assign), and its tasks in order.
 
-    ``parts`` are kept from round to round by whoever renews them each time; made anew when not given.
+    A caller may reuse ``parts`` between rounds if it calls their ``renew`` each time.
     """
     work = state.workload
     if parts is None:
@@ -140,7 +140,7 @@ def _gpus(node: LiveNode) -> tuple[Gpu, ...]:
 
 
 def _task(state: State, task: LiveTask) -> Task | None:
-    """A GPU task; one whose data are on nodes that are down cannot start, but may run on."""
+    """Return a GPU task; None if it waits and its data are only on nodes that are down."""
     shards = []
     for read, made in reads_of(task):
         sources = made if made is not None else state.holders(read.replicas)

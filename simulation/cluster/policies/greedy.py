@@ -1,6 +1,6 @@
 """GS, GSP, GSD: greedy baselines of the GPU-assignment paper, over time; and Alsched's greedy by utility.
 
-Source: Tang et al. 2022 (algorithm 1: all free GPUs are offered to the job that uses the fewest, which answers its
+Source: Tang et al. 2022 (algorithm 1: all free GPUs are offered to the job that uses the fewest, which takes its
 cheapest pair of task and GPU); delay scheduling after Zaharia et al., EuroSys 2010.
 """
 
@@ -28,7 +28,7 @@ class Greedy(Policy):
     """While a GPU is free, the job that uses the fewest starts its cheapest task that may start there."""
 
     def decide(self, state: State) -> Iterable[Action]:
-        """Offer until nobody takes."""
+        """Offer GPUs until no job takes one."""
         yield from start_where_cheapest(state, (task for task in state.waiting() if not on_gpu(task)))
         yield from self._offer(state, frozenset())
 
@@ -58,7 +58,7 @@ class Greedy(Policy):
     def _choose(
         self, state: State, job: LiveJob, wanting: dict[LiveTask, list[float]], free: list[LivePlace], held: int
     ) -> tuple[LiveTask, LivePlace] | None:
-        """The job's cheapest pair of task and free GPU; the first of equals."""
+        """Return the job's cheapest pair of task and free GPU; ties go to the first."""
         pairs = (
             (seconds[place.node.number], task, place)
             for task, seconds in wanting.items()
@@ -78,7 +78,7 @@ def base_share(state: State, job: LiveJob) -> int:
 
 @policy("cluster", "GSP")
 class PreemptiveGreedy(Greedy):
-    """GS; but first, jobs above their base share lose shortest-running tasks to those below, as many as these lack."""
+    """GS, after jobs above their base share lose shortest-running tasks, as many as the jobs below it lack."""
 
     def decide(self, state: State) -> Iterable[Action]:
         """Stop, then offer."""
@@ -101,13 +101,13 @@ class PreemptiveGreedy(Greedy):
 @policy("cluster", "GSD")
 @dataclass(eq=False)
 class Delay(Greedy):
-    """Delay scheduling: a job that cannot get its cheapest level (node, rack, any) skips the offer, and so often.
+    """Delay scheduling: a job that cannot get its cheapest locality level (node, rack, any) skips offers for a while.
 
-    Its patience starts at ``base share - running`` and grows by one with each skipped offer; past ``first`` it takes
-    the second level, past ``second`` anything. It starts anew when the job got what it wanted.
+    Its counter starts at ``base share - running`` and grows by one with each skipped offer. Above ``first`` the job
+    accepts the second level, above ``second`` any. The counter is reset when the job gets its preferred level.
     """
 
-    # the thresholds (not printed in the paper); in offers
+    # the thresholds, in offers (not given in the paper)
     first: _Limit = 5.0
     second: _Limit = 10.0
     again_s: Annotated[float, Field(gt=0)] = 1.0  # seconds between offers while tasks wait
@@ -119,7 +119,7 @@ class Delay(Greedy):
         self._asked: set[str] = set()
 
     def decide(self, state: State) -> Iterable[Action]:
-        """As GS; a job skips at most once a round."""
+        """Decide as GS; a job skips at most once per round."""
         self._asked.clear()
         yield from super().decide(state)
 
@@ -150,9 +150,9 @@ class Delay(Greedy):
 
 @policy("cluster", "Alsched")
 class Alsched(Policy):
-    """Greedy by utility of soft constraints: in order of arrival, each task takes the free place it likes best.
+    """Greedy by utility of soft constraints: in order of arrival, each task takes the free place of highest utility.
 
-    A place has the greater utility, the fewer labels it lacks without which the task computes slowly.
+    Utility decreases with the number of labels in the task's ``slow`` that the place lacks.
     """
 
     def decide(self, state: State) -> Iterable[Action]:

@@ -1,8 +1,8 @@
-"""Queues of batch schedulers on Kubernetes: one queue per user, whose shares and quotas decide who runs.
+"""Queues of batch schedulers on Kubernetes: one queue per user; shares and quotas determine which tasks run.
 
 Volcano's *proportion* and *priority* plugins with its actions allocate, preempt and reclaim; Kueue's cluster queues of
-one cohort, with borrowing, reclaiming and whole jobs. Both are written after their documentation (volcano.sh/docs,
-kueue.sigs.k8s.io/docs/concepts), without their code, and are as blind to the cost of a place as they are there.
+one cohort, with borrowing, reclaiming and admission of complete jobs. Both follow their documentation (volcano.sh/docs,
+kueue.sigs.k8s.io/docs/concepts) without using their code and, like them, ignore the cost of a place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Kueue", "Volcano"]
 
 
 def _units(task: LiveTask) -> int:
-    """What a task takes, all resources together; workloads of one resource are meant."""
+    """Return the sum of a task's demands; intended for workloads with one resource."""
     return sum(task.task.demand.values())
 
 
@@ -40,11 +40,11 @@ def _order(task: LiveTask) -> tuple[int, float, int]:
 
 @policy("cluster", "Volcano")
 class Volcano(Policy):
-    """The queue that holds least of what it deserves is served next, its most important task first.
+    """The queue with the lowest fraction of its deserved share is served next, its most important task first.
 
-    A queue deserves its max-min fair share of the cluster, by what it asks for. A task for which nothing is free may
-    stop less important ones of its own queue (preempt), and, while its queue holds less than it deserves, tasks of
-    queues that hold more (reclaim).
+    A queue deserves its max-min fair share of the cluster, given its demand. A task that fits nowhere may stop less
+    important ones of its own queue (preempt) and, while its queue is below its deserved share, tasks of queues above
+    theirs (reclaim).
     """
 
     def decide(self, state: State) -> Iterable[Action]:
@@ -69,7 +69,7 @@ class Volcano(Policy):
             if place is None:
                 victims = self._victims(state, task, held, deserved, spared)
                 if victims is None:
-                    queues.pop(user, None)  # what comes after it in its queue finds no place either
+                    queues.pop(user, None)  # later tasks of the queue find no place either
                     continue
                 place, stops = victims
                 spared.update(stops)
@@ -85,7 +85,7 @@ class Volcano(Policy):
     def _victims(
         state: State, task: LiveTask, held: Counter[str], deserved: dict[str, float], spared: set[LiveTask]
     ) -> tuple[LivePlace, list[LiveTask]] | None:
-        """A place, and who stops there: less important tasks of the queue, or tasks of queues that hold too much."""
+        """Return a place and the tasks to stop there: less important ones of the queue, or of queues above share."""
         mine = task.job.job.user
         below = held[mine] + _units(task) <= deserved[mine]
 
@@ -103,14 +103,14 @@ class Volcano(Policy):
 
 @dataclass
 class _Quota:
-    """What the admitted jobs of each queue hold, counted in full until their tasks end."""
+    """Quota use of the admitted jobs of each queue; their full demand counts until their tasks end."""
 
     total: int
     nominal: float
     used: Counter[str] = field(default_factory=Counter)
 
     def fits(self, user: str, need: int) -> bool:
-        """Whether the cohort has as much left."""
+        """Return whether the cohort has enough quota left."""
         return self.used.total() + need <= self.total
 
     def own(self, user: str, need: int) -> bool:
@@ -120,11 +120,11 @@ class _Quota:
 
 @policy("cluster", "Kueue")
 class Kueue(Policy):
-    """Jobs are admitted whole, by quota; what is admitted goes to the emptiest places.
+    """Complete jobs are admitted by quota; their tasks go to the emptiest places.
 
-    All queues are of one cohort and have equal nominal quotas; what one does not use, others borrow. A job within the
-    nominal quota of its queue evicts jobs of queues that borrow (reclaim within the cohort: any), and less important
-    jobs of its own queue: the least important, youngest first. Jobs that do not fit are passed over (best effort).
+    All queues are in one cohort with equal nominal quotas, and borrow unused quota. A job within the nominal quota of
+    its queue evicts jobs of borrowing queues (reclaimWithinCohort: Any) and less important jobs of its own queue, the
+    least important and youngest first. Jobs that do not fit are skipped (best-effort FIFO).
     """
 
     def __init__(self) -> None:
@@ -167,12 +167,12 @@ class Kueue(Policy):
         return sum(_units(task) for task in (*job.running, *job.waiting))
 
     def _rank(self, job: LiveJob, quota: _Quota) -> tuple[bool, int, float, int]:
-        """Who does not borrow goes first, then by importance and arrival."""
+        """Rank jobs that do not borrow first, then by importance and arrival."""
         borrows = not quota.own(job.job.user, self._need(job))
         return borrows, job.job.priority, job.job.arrival_s, job.number
 
     def _evictions(self, job: LiveJob, quota: _Quota) -> list[LiveJob] | None:
-        """Jobs to evict so that this one fits; None where it needs none, or none suffice."""
+        """Return jobs to evict so that this one fits; None if none are needed or none suffice."""
         user, need = job.job.user, self._need(job)
         if quota.fits(user, need):
             return None

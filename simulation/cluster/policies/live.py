@@ -1,4 +1,4 @@
-"""The live flow scheduler as a policy: events go in, changes come out as actions."""
+"""The live flow scheduler as a policy: it receives events and returns changes as actions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flowlex.simulation.policy_registry import policy
 
 __all__ = ["Flow", "flow_task", "machine_of"]
 
-#: What a place that a task's computing is slow without is worth to it, for each time that it is slower.
+#: Utility of a label without which a task is slower, per unit of its slowdown factor.
 _UTILITY = 10
 
 
@@ -25,7 +25,7 @@ _UTILITY = 10
 class Flow(Policy):
     """`FlowScheduler` with any goals. A place is a machine; every task takes one unit of its one resource.
 
-    Tasks of one resource never compete for places of another, so that each resource has a scheduler of its own.
+    Tasks of different resources never compete for places, so each resource has its own scheduler.
     """
 
     goals: tuple[Goal, ...]  # of the scheduler
@@ -39,7 +39,7 @@ class Flow(Policy):
         self.parts: dict[str, _OfResource] = {}
 
     def decide(self, state: State) -> Iterable[Action]:
-        """One step of every scheduler."""
+        """Perform one step of every scheduler."""
         if not self.parts:
             places: dict[str, list[LivePlace]] = {}
             for place in state.places:
@@ -69,12 +69,12 @@ class _OfResource:
         self.events = 0
         self._known: dict[str, LiveTask] = {}
         self._expected: list[tuple[LiveTask, LivePlace]] = []
-        self._halted: set[LiveTask] = set()  # by the last step
+        self._halted: set[LiveTask] = set()  # tasks stopped by the last step
         self._machines = {place.name for place in self.places.values() if place.node.up}
         self._waves = 0
 
     def step(self, state: State) -> Iterator[Action]:
-        """Send the events, and carry out the changes of the scheduler."""
+        """Send the events to the scheduler, and return its changes as actions."""
         scheduler = self.scheduler
         self._correct(scheduler)
         self._tell(state, scheduler)
@@ -95,7 +95,7 @@ class _OfResource:
             yield state.start(task, place)
 
     def _correct(self, scheduler: FlowScheduler) -> None:
-        """Starts that came too late, because the scheduler thought too long, did not happen: forget and ask anew."""
+        """Withdraw tasks whose start came too late because of the decision time; they are submitted again."""
         for task, place in self._expected:
             if task.place is not place and task.made_on is None and task.name in self._known:
                 self._forget(scheduler, task)
@@ -105,11 +105,11 @@ class _OfResource:
             scheduler.cancel(task=task.name)
 
     def _tell(self, state: State, scheduler: FlowScheduler) -> None:
-        """All that happened since the last step."""
+        """Report all events since the last step."""
         for what, thing in state.news:
             if what == "ended":
                 assert isinstance(thing, LiveTask)
-                if thing in self._halted:  # it ended while the scheduler thought, which takes it for one that waits
+                if thing in self._halted:  # it ended during the decision time; the scheduler believes that it waits
                     self._forget(scheduler, thing)
                 elif self._known.pop(thing.name, None) is not None:
                     scheduler.finish(thing.name)
@@ -165,7 +165,7 @@ def machine_of(place: LivePlace) -> Machine:
 
 
 def flow_task(task: LiveTask, state: State) -> FlowTask:
-    """A task as the flow model sees it: data on machines, labels it prefers."""
+    """Convert a task to the flow model: data on machines, preferred labels."""
     if list(task.task.demand.values()) != [1]:
         raise SimulationError(f"task {task.name!r} does not take one slot; the flow scheduler knows no other demand")
     (resource,) = task.task.demand
@@ -195,5 +195,5 @@ def flow(goals: Preset = "borg", lexicographic: bool = False, certify: Each = 1,
 
 @policy("cluster", "Quincy")
 def quincy(certify: Each = 1) -> Flow:
-    """Quincy's cost model: data locality, and credit for going on (SOSP 2009)."""
+    """Quincy's cost model: data locality, and a credit for tasks that keep running (SOSP 2009)."""
     return Flow(preset("quincy"), certify=certify)

@@ -1,7 +1,7 @@
-"""Pods on places with vectors of resources: rules that place one after another, and the model, round by round.
+"""Pods on places with several resources: rules that place pods one by one, and the model, round by round.
 
 A place is a node of the pod model: ``core`` or ``slot`` are its cores, ``gb`` its memory, ``gpu_gb`` or ``gpu`` its GPU
-memory, counted per place as the paper does (one card). What a place has none of, nobody may ask of it.
+memory, counted per place as in the paper (one card). A task cannot use a place that lacks one of its resources.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Rule = Literal[
     "first-fit", "best-fit", "dot-product", "gpu-clustering", "gpu-packing", "fgd", "kubernetes", "random",
     "priority-queue", "whole-cards", "genetic",
 ]  # fmt: skip
-#: What the pod model calls each resource of a place.
+#: Name in the pod model of each resource of a place.
 _FIELDS = {"core": "cpu", "slot": "cpu", "gb": "memory", "gpu_gb": "gpu", "gpu": "gpu"}
-#: Of each round; where nearly all chromosomes overflow, it gives up and first fit stands.
+#: Settings of each round; if nearly all chromosomes exceed capacities, it gives up and first fit is used.
 _GENETIC = GeneticSettings(generations=20, attempts=400)
 _Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @policy("cluster", "pods")
 class PodRule(Policy):
-    """Waiting tasks, the most important first, each on the place that a rule says (see `flowlex.models.pods`).
+    """Place waiting tasks, the most important first, by a rule (see `flowlex.models.pods`).
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ class PodModel(Policy):
     """Each round is a `PodPlacement`: the most pods of each priority in turn, then the least uneven loads."""
 
     balance: Literal["deviation", "max_load", "mean_absolute"] = "deviation"  # as for `PodPlacement`
-    # so many waiting tasks are looked at, the most important first, then the earliest: what bounds a round's work
+    # most waiting tasks considered in a round, the most important first, then the earliest; bounds the work
     window: Annotated[int, Field(ge=1)] = 12
-    # running tasks may be stopped for more important ones, each at this price; None: they may not
+    # cost of each preemption of a running task for more important ones; None: no preemption
     preempt_cost: _Price | None = None
-    # where a round's balance may stop, see `PodPlacement` and `SolveOptions`
+    # stopping criteria of a round's balance, see `PodPlacement` and `SolveOptions`
     absolute_gap: Annotated[float, Field(ge=0, lt=1)] = 0.01
     max_steps: Annotated[int, Field(ge=1)] = 500
     certify: Each = 1  # certify every n-th round; 0: none
@@ -82,7 +82,7 @@ class PodModel(Policy):
         self.turn = EveryNth(self.certify)
 
     def decide(self, state: State) -> Iterable[Action]:
-        """The optimum of this moment, to within the gap."""
+        """Return the actions of the current round's optimum, to within the gap."""
         self.proven = None
         waiting = sorted(state.waiting(), key=lambda task: task.job.job.priority)[: self.window]
         if not waiting or (self.preempt_cost is None and not _some_fit(state)):
@@ -99,7 +99,7 @@ class PodModel(Policy):
 def pod_round(
     state: State, waiting: Iterable[LiveTask], preempt_cost: float | None = None
 ) -> tuple[PodInstance, list[LiveTask]]:
-    """A moment as an instance: what runs, and some of what waits; and its tasks in the order of the pods.
+    """Return an instance of the running tasks and the given waiting ones, and its tasks in the order of the pods.
 
     Raises `SimulationError`: a place has a resource that the pod model does not know.
     """
@@ -116,7 +116,7 @@ def _some_fit(state: State) -> bool:
 
 
 def _actions(state: State, instance: PodInstance, tasks: list[LiveTask], chosen: Iterable[int]) -> Iterable[Action]:
-    """From the placement of pods to what changes: stops first."""
+    """Convert a placement of pods to actions, stops first."""
     places = {each.name: each for each in state.places}
     to = [places[instance.nodes[node].name] if node >= 0 else None for node in np.asarray(chosen).tolist()]
     for task, target in zip(tasks, to, strict=True):
@@ -128,7 +128,7 @@ def _actions(state: State, instance: PodInstance, tasks: list[LiveTask], chosen:
 
 
 def _amounts(of: Mapping[str, int], owner: str) -> dict[str, int]:
-    """Cores, memory and GPU memory, as the pod model names them."""
+    """Return cores, memory and GPU memory by their names in the pod model."""
     for name in of:
         if name not in _FIELDS:
             known = ", ".join(_FIELDS)

@@ -1,6 +1,6 @@
 """Queue schedulers: first come first served, by priority, YARN's fair and capacity queues, GPU count, random, spread.
 
-They look at one task at a time; the network models are compared with them.
+They consider one task at a time; they are the baselines of the network models.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ __all__ = [
     "victims_rank",
 ]
 
-#: Where a task goes: to the cheapest free place for its data, to the node with the least that runs, to the one with
-#: the most that is free, to the first, or anywhere.
+#: Rule for a task's place: the free place with the cheapest data access, the node with the fewest running tasks, the
+#: node with the most free, the first place, or a random one.
 Where = Literal["data", "spread", "most-free", "first", "random"]
 
 
 def cheapest_place(state: State, task: LiveTask, places: Iterable[LivePlace]) -> LivePlace | None:
-    """The place that fits and to which the task's data come soonest; the first of equals; None when none fits."""
+    """Return the place that fits with the fastest access to the task's data, the first of ties; None if none fits."""
     if not task.task.reads:
         return next((place for place in places if place.fits(task)), None)
     fitting = [place for place in places if place.fits(task)]
@@ -51,7 +51,7 @@ def cheapest_place(state: State, task: LiveTask, places: Iterable[LivePlace]) ->
 
 
 def start_where_cheapest(state: State, tasks: Iterable[LiveTask]) -> Iterator[Action]:
-    """Start tasks in order, each where its data come soonest."""
+    """Start tasks in order, each at the place with the fastest access to its data."""
     places = None
     for task in tasks:
         places = state.open_places() if places is None else places
@@ -67,11 +67,11 @@ class Queue(Policy):
     where: Where = "first"
 
     def tasks(self, state: State) -> Iterable[LiveTask]:
-        """The waiting tasks in the order in which they get places; asked for one by one as places are given."""
+        """Yield the waiting tasks in the order in which they get places, one by one as places are assigned."""
         return state.waiting()
 
     def decide(self, state: State) -> Iterable[Action]:
-        """Go through the queue once; what does not fit is passed over."""
+        """Go through the queue once; skip tasks that do not fit."""
         self.work = 0.0
         if not state.waiting_count:
             return
@@ -83,7 +83,7 @@ class Queue(Policy):
                 return
             demand = tuple(sorted(task.task.demand.items()))
             choice = choices[demand] if demand in choices else self._choice(state, task, places)
-            if choice is None:  # what did not fit once does not fit later in this round
+            if choice is None:  # a demand that did not fit does not fit later in this round
                 continue
             self.work += 1.0
             place = choice(task)
@@ -105,8 +105,8 @@ class Queue(Policy):
         return state.memory[kind]  # type: ignore[no-any-return]
 
 
-#: Gives the tasks of one demand their places, one after another. While a policy decides, places only fill up: one that
-#: is passed over need not be looked at again.
+#: Assigns places to tasks of one demand, one by one. Within a decision, places only fill up, so a rejected place need
+#: not be considered again.
 _Choice = Callable[[LiveTask], LivePlace | None]
 
 
@@ -137,10 +137,10 @@ def _any_that_fits(state: State, places: list[LivePlace]) -> _Choice:
 
 
 class _LeastBusy:
-    """The place whose node has the most that is free on places that fit, less the tasks that it runs if these count.
+    """Chooses a place whose node has the most free on fitting places, minus its running tasks if they count.
 
-    A heap of all places by rank is kept from decision to decision. A place whose node has changed is entered anew;
-    entries with an older rank are dropped when they come up.
+    A heap of all places by rank persists between decisions. A place whose node has changed is inserted again; entries
+    with an outdated rank are dropped when they reach the top.
     """
 
     def __init__(self, state: State, like: LiveTask, *, count_tasks: bool) -> None:
@@ -175,7 +175,7 @@ class _LeastBusy:
 
 @policy("cluster", "FIFO")
 class Fifo(Queue):
-    """First come, first served; later tasks that fit fill what is left."""
+    """First come, first served; later tasks that fit use what is left (backfilling)."""
 
 
 @policy("cluster", "GPU-count")
@@ -202,7 +202,7 @@ class Random(Queue):
 @policy("cluster", "spread")
 @dataclass(eq=False)
 class Spread(Queue):
-    """Docker Swarm's: first come, first served, onto the node that runs least."""
+    """Docker Swarm's spread: first come, first served, onto the node with the fewest running tasks."""
 
     where: Where = field(default="spread", init=False)
 
@@ -210,7 +210,7 @@ class Spread(Queue):
 @policy("cluster", "priority")
 @dataclass(eq=False)
 class PriorityQueue(Queue):
-    """A queue by priority, then by arrival, onto the node that runs least, as Kubernetes has it."""
+    """A queue by priority, then arrival, onto the node with the fewest running tasks, as in Kubernetes."""
 
     where: Where = "spread"
     # whether a task that fits nowhere stops less important ones: on the place where the most important of them is
@@ -223,7 +223,7 @@ class PriorityQueue(Queue):
         return (task for job in jobs for task in list(job.waiting))
 
     def decide(self, state: State) -> Iterable[Action]:
-        """Go through the queue once; then, if it may, make room for the tasks that found none."""
+        """Go through the queue once; then, if allowed, preempt for tasks that found no place."""
         yield from super().decide(state)
         if not self.preempts:
             return
@@ -249,14 +249,14 @@ class PriorityQueue(Queue):
 
 
 def victims_rank(victims: list[LiveTask]) -> int:
-    """The most important of those to be stopped, negated: the smaller, the less important they all are."""
+    """Return the negated priority number of the most important victim; smaller means less important victims."""
     return -min(other.job.job.priority for other in victims)
 
 
 def places_after_stops(
     state: State, task: LiveTask, may_stop: Callable[[LiveTask], bool]
 ) -> Iterator[tuple[LivePlace, list[LiveTask]]]:
-    """Places on which a task fits when others stop, and these: the least important, youngest, first."""
+    """Yield places where a task fits if others stop, with these: the least important, then youngest, first."""
     for place in state.places:
         if not place.node.up or any(name not in place.place.capacity for name in task.task.demand):
             continue
@@ -274,17 +274,17 @@ def places_after_stops(
 
 @dataclass(eq=False)
 class _UserQueues(Queue):
-    """A queue per user; whichever is worst off is served next."""
+    """One queue per user; the user with the smallest rank is served next."""
 
     where: Where = "data"
     inside: Literal["fifo", "fair"] = "fifo"
 
     def rank(self, wanted: Mapping[str, int], total: int) -> Callable[[str, int], float]:
-        """``rank(user, held)``: the smaller, the sooner a user is served; from what all want (and hold) together."""
+        """Return ``rank(user, held)``; smaller is served sooner. ``wanted`` includes what users hold."""
         raise NotImplementedError
 
     def tasks(self, state: State) -> Iterator[LiveTask]:
-        """Ask again after every task that got a place, since shares have changed."""
+        """Choose the next user after every placed task, because shares have changed."""
         held: Counter[LiveJob] = Counter({job: len(job.running) for job in state.jobs.values()})
         queues: _Queues = {}
         used, wanted = Counter[str](), Counter[str]()
@@ -302,7 +302,7 @@ class _UserQueues(Queue):
             task = jobs[job].pop()
             before = len(state.tried)
             yield task
-            if len(state.tried) == before:  # it fits nowhere, so none like it does
+            if len(state.tried) == before:  # it fits nowhere, and neither do tasks of the same demand
                 queues = _without(queues, task)
                 continue
             held[job] += 1
@@ -317,7 +317,7 @@ _Queues = dict[str, dict[LiveJob, list[LiveTask]]]
 
 
 def _without(queues: _Queues, like: LiveTask) -> _Queues:
-    """The queues without tasks of that demand; no user and no job without tasks."""
+    """Return the queues without tasks of this demand, and without users and jobs that have no tasks left."""
     left: _Queues = {}
     for user, jobs in queues.items():
         for job, tasks in jobs.items():
@@ -332,7 +332,7 @@ class YarnFair(_UserQueues):
     """The queue furthest below its max-min fair share is served first."""
 
     def rank(self, wanted: Mapping[str, int], total: int) -> Callable[[str, int], float]:
-        """What a user holds less its fair share of the places."""
+        """Return the rank: tasks held minus the user's fair share."""
         shares = fair_shares(np.array(list(wanted.values()), np.int64), total)
         share = dict(zip(wanted, shares.tolist(), strict=True))
         return lambda user, held: held - share[user]
@@ -341,13 +341,13 @@ class YarnFair(_UserQueues):
 @policy("cluster", "YARN-capacity")
 @dataclass(eq=False)
 class YarnCapacity(_UserQueues):
-    """Each queue is guaranteed a part of the cluster; idle capacity is lent. Least used of its guarantee goes first."""
+    """Each queue has a guaranteed share; idle capacity is lent. The lowest use relative to the guarantee goes first."""
 
     # part of the cluster by user, in any unit; users that are not named share equally (1 each)
     guarantees: Mapping[str, Annotated[float, Field(gt=0)]] | None = None
 
     def rank(self, wanted: Mapping[str, int], total: int) -> Callable[[str, int], float]:
-        """Held over guaranteed."""
+        """Return the rank: tasks held divided by the guarantee."""
         return lambda user, held: held / (self.guarantees or {}).get(user, 1.0)
 
 

@@ -1,7 +1,7 @@
 """The filters of the default scheduler, written from the Kubernetes documentation, on plain dicts.
 
-Shares no code with the importer. `Scheduler.refusals` names the filters that refuse a pod on a node, given what has
-been bound so far; `judge` binds a List of objects one by one and returns what the scheduler would have refused.
+Shares no code with the importer. `Scheduler.refusals` names the filters that refuse a pod on a node, given the bindings
+so far; `judge` applies a List of objects one by one and returns those that the scheduler would have refused.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def tolerated(pod: Json, taint: Json) -> bool:
 
 
 class Scheduler:
-    """A snapshot of a cluster; pods that have ended hold nothing, nodes that are not listed count for nothing."""
+    """A snapshot of a cluster; pods that have ended and pods on nodes that are not listed use nothing."""
 
     def __init__(self, items: list[Json]) -> None:
         self.of_kind: dict[str, list[Json]] = defaultdict(list)
@@ -139,7 +139,7 @@ class Scheduler:
         return not self.nodes[node].get("spec", {}).get("unschedulable") or tolerated(pod, key)
 
     def NodeReady(self, pod: Json, node: str) -> bool:
-        """The taint that the node controller sets on nodes that are not ready, or that it does not hear from."""
+        """The taint that the node controller sets on nodes that are not ready or do not report."""
         taints = {"True": None, "False": "not-ready", "Unknown": "unreachable"}
         states = [c["status"] for c in self.nodes[node]["status"].get("conditions", []) if c["type"] == "Ready"]
         found = [{"key": f"node.kubernetes.io/{taints[s]}", "effect": "NoSchedule"} for s in states if taints[s]]
@@ -194,7 +194,7 @@ class Scheduler:
         return True
 
     def has_room(self, claim: Json, made: Json, node: str) -> bool:
-        """Whether a driver that says its storage capacity has room on a node."""
+        """Whether a driver that publishes its storage capacity has enough on a node."""
         tracked = [d for d in self.of_kind["CSIDriver"] if d["metadata"]["name"] == made.get("provisioner")]
         if not any(driver["spec"].get("storageCapacity") for driver in tracked):
             return True
@@ -209,7 +209,7 @@ class Scheduler:
 
     @staticmethod
     def claim_is_whole(claim: Json, owner: Json | None) -> bool:
-        """Not being deleted, not without its volume, and, where it was made for a pod, for this one."""
+        """Whether a claim is usable: not being deleted, its volume exists, and it was made for no other pod."""
         meta, phase = claim["metadata"], claim.get("status", {}).get("phase")
         prebound = phase == "Pending" and claim["spec"].get("volumeName")
         if meta.get("deletionTimestamp") or phase == "Lost" or prebound:
@@ -236,7 +236,7 @@ class Scheduler:
 
     @staticmethod
     def disks_meet(a: Json, b: Json) -> bool:
-        """Whether two volumes name one disk that not both only read (of EBS: one disk)."""
+        """Whether two volumes name the same disk and not both are read-only (EBS: the same disk)."""
         same = {"gcePersistentDisk": ("pdName",), "iscsi": ("iqn",), "rbd": ("pool", "image")}
         for kind, parts in {**same, "awsElasticBlockStore": ("volumeID",)}.items():
             same_disk = kind in a and kind in b and all(a[kind].get(part) == b[kind].get(part) for part in parts)
@@ -332,14 +332,14 @@ class Scheduler:
     )  # fmt: skip
 
     def refusals(self, pod: Json, node: str) -> list[str]:
-        """Filters that refuse the pod; ``SchedulingGates`` and the like for pods that nobody shall place."""
+        """Filters that refuse the pod; for pods that must not be placed, ``SchedulingGates`` and the like."""
         if pod["spec"].get("schedulingGates") or pod["metadata"].get("deletionTimestamp"):
             return ["SchedulingGates"]
         if (pod["spec"].get("schedulerName") or "default-scheduler") not in ("default-scheduler", "volcano"):
             return ["SchedulerName"]
         found = [name for name in self.FILTERS if not getattr(self, name)(pod, node)]
         kept, rank = self.on, pod["spec"].get("priority", 0)
-        nominated = {  # as if those ran for which preemption has made room here
+        nominated = {  # nominated pods count as running on their node
             key: node
             for key, other in self.pods.items()
             if key not in kept and key != key_of(pod) and other["spec"].get("priority", 0) >= rank
@@ -352,7 +352,7 @@ class Scheduler:
         return found
 
     def open_nodes(self, pod: Json) -> list[str]:
-        """Nodes that all filters let a pod go to now."""
+        """Nodes on which all filters now allow a pod."""
         return [name for name in self.nodes if not self.refusals(pod, name)]
 
 

@@ -1,4 +1,4 @@
-"""Small clusters at random: every rule that the scheduler's filters know, often several on one pod."""
+"""Small random clusters with every rule of the scheduler's filters, often several on one pod."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def volumes(rng: random.Random, nodes: list[Json], pods: list[Json]) -> list[Jso
 
 
 def disks_and_rooms(rng: random.Random, pods: list[Json], *, rooms: bool) -> None:
-    """Give some pods a disk by its name, and, with ``rooms``, some that wait a node where room is made for them."""
+    """Give some pods a named disk, and with ``rooms`` some waiting pods a nominated node."""
     for pod in pods:
         if rng.random() < 0.3:
             kind, part = rng.choice(

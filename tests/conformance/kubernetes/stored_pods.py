@@ -1,4 +1,4 @@
-"""Pods as an API server keeps them, and what they ask for in the units that the scheduler counts with."""
+"""Pods as an API server stores them, and their requests in the scheduler's units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNITS |= {"m": Decimal("1e-3"), "u": Decimal("1e-6"), "n": Decimal("1e-9")}
 
 
 def amount(text: Any) -> int:
-    """Thousandths, rounded up, as the API server keeps them."""
+    """Return a quantity in thousandths, rounded up, as the API server stores it."""
     number, unit = re.fullmatch(r"([-+.\d]+(?:[eE]-?\d+)?)([A-Za-z]*)", str(text)).groups()  # type: ignore[union-attr]
     return math.ceil(Decimal(number) * UNITS[unit] * 1000)
 
@@ -26,7 +26,7 @@ def amounts(texts: Json | None) -> Json:
 
 
 def counted(thousandths: Json) -> Json:
-    """Thousandths of a core, whole units of all else, rounded up: what the scheduler counts with."""
+    """Return a quantity in the scheduler's units: thousandths of a core, else integers, rounded up."""
     return {name: much if name == "cpu" else math.ceil(Decimal(much) / 1000) for name, much in thousandths.items()}
 
 
@@ -66,7 +66,7 @@ def requested(pod: Json) -> Json:
 
 
 def stored(pod: Json, minor: int) -> Json:
-    """A pod as an API server of 1.``minor`` keeps it: fields of features that are off by default there are dropped.
+    """Return a pod as an API server of 1.``minor`` stores it, without fields of features that are off by default there.
 
     SidecarContainers are on since 1.29, MatchLabelKeysInPodAffinity since 1.31, InPlacePodVerticalScaling since 1.33,
     PodLevelResources since 1.34.

@@ -1,10 +1,10 @@
 """Clusters by rule (`clusters.json`), each with the nodes that Kubernetes allows its waiting pods.
 
 A node has 4 cores, 8Gi and 110 pods unless it says otherwise; a pod asks for 100m and lives in namespace ``s``.
-``allows`` are the nodes for each waiting pod while the others wait; ``bound`` how many go together where not all do.
+``allows`` are the nodes for each waiting pod while the others wait; ``bound``: how many fit together if not all.
 
-`tables.json` has clusters with one waiting pod: in each row, what stands for ``$`` in the pod, and where it may go, by
-minor version of Kubernetes where versions differ.
+`tables.json` has clusters with one waiting pod. Each row has the value of ``$`` in the pod and the allowed nodes, by
+minor version of Kubernetes if versions differ.
 """
 
 from __future__ import annotations

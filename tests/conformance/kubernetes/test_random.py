@@ -1,4 +1,4 @@
-"""Every binding of random clusters, judged by the checker as the default scheduler would; none may be refused."""
+"""Bindings of random clusters, verified by the checker of the default scheduler's filters; none may be refused."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_most_pods_that_could_go_are_bound(tmp_path: Path) -> None:
 
 
 def test_the_checker_refuses_bindings_at_random() -> None:
-    """Each filter refuses some of the bindings that nobody thought about."""
+    """Each filter refuses some of the bindings chosen at random."""
     seen: set[str] = set()
     for seed in range(150):
         items, rng = clusters.random_cluster(seed), random.Random(seed)
@@ -104,7 +104,7 @@ def test_the_checker_refuses_bindings_at_random() -> None:
 
 
 def test_later_placements_bind_what_counts_on_earlier_ones(tmp_path: Path) -> None:
-    """`flowlex place` in rounds: none of its bindings is refused, and few pods that could go are left."""
+    """`flowlex place` in rounds: no binding is refused, and few pods that would fit stay pending."""
     bound, could = 0, 0
     for seed in range(3):
         items = clusters.random_cluster(seed)

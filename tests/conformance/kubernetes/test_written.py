@@ -1,4 +1,4 @@
-"""What is written, read by others: `kubectl`, the official Python client's models, a real server where there is one.
+"""Written objects, read by `kubectl`, the official Python client's models, and a real server if there is one.
 
 `FLOWLEX_KUBERNETES` names a folder with ``kwokctl`` (and ``kubectl``); tests that need it are skipped elsewhere.
 """
@@ -68,7 +68,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
 
 
 class _Server(BaseHTTPRequestHandler):
-    """As much of an API server as `kubectl create --dry-run=client` asks for: which kinds there are."""
+    """Serve the part of an API server that `kubectl create --dry-run=client` needs: the list of kinds."""
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -89,7 +89,7 @@ class _Server(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 KINDS = (("bindings", "Binding"), ("pods", "Pod"), ("pods/eviction", "Eviction"))
@@ -97,7 +97,7 @@ KINDS = (("bindings", "Binding"), ("pods", "Pod"), ("pods/eviction", "Eviction")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """Address of an API server that knows kinds and nothing else."""
+    """Return the address of an API server that serves only the list of kinds."""
     made = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
     threading.Thread(target=made.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{made.server_address[1]}"
@@ -138,7 +138,7 @@ def test_the_models_of_the_official_client_take_every_object(written: Any) -> No
 
 @pytest.mark.skipif(FOLDER is None, reason="FLOWLEX_KUBERNETES names no folder with kwokctl")
 def test_beside_the_real_scheduler(tmp_path: Path, written: Any) -> None:
-    """With kwokctl: bind what we say on a simulated cluster; every binding is accepted."""
+    """With kwokctl: apply our bindings on a simulated cluster; every binding is accepted."""
     kwokctl = Path(str(FOLDER)) / "kwokctl"
     if not kwokctl.is_file():
         pytest.skip(f"{kwokctl} is not there")

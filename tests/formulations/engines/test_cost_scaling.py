@@ -1,4 +1,4 @@
-"""Cost scaling against the network simplex; its potentials must prove its flow."""
+"""Cost scaling compared with the network simplex; its potentials must prove its flow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 
 
 def random_network(seed, nodes=30, arcs=150, dearest=50):
-    """Random arcs; every node also has a dear outlet, so a flow exists. Some nodes are dead ends."""
+    """Random arcs; every node also has an expensive arc to the sink, so a flow exists. Some nodes are dead ends."""
     rng = np.random.default_rng(seed)
     supply = rng.integers(0, 4, nodes)
     supply[0] = -supply[1:].sum()

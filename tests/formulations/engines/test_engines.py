@@ -1,4 +1,4 @@
-"""What an engine declares is what it does: `check_engine` is the suite that a foreign engine has to pass."""
+"""Engines do what they declare; `check_engine` is the test suite for engines of other packages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def formulations() -> dict[str, tuple[FlowNetwork | LinearProgram, float]]:
 
 
 def check_engine(name: str) -> None:
-    """Solve and refuse what the engine says it does."""
+    """Check that the engine solves and refuses what it declares."""
     engine = ENGINES[name]
     for kind, (formulation, best) in formulations().items():
         if kind not in engine.solves:

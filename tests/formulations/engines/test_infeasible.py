@@ -1,4 +1,4 @@
-"""Infeasible programs explain themselves in their own names, with a set that is truly irreducible."""
+"""Explanations of infeasible programs: an irreducible infeasible subset, by the program's names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGINES = ("pulp", "highs")
 
 
 def feasible(lp: LinearProgram, rows: set[str], *, keep_bounds: set[str] | None = None) -> bool:
-    """Solve a subset of the rows by scipy (continuous), optionally with only some columns' bounds."""
+    """Solve a subset of the rows by scipy (continuous), optionally with the bounds of some columns only."""
     arrays = lp.arrays()
     chosen = [i for i, name in enumerate(lp.row_names()) if name in rows]
     matrix, low, high = arrays.matrix.toarray()[chosen], arrays.row_lower[chosen], arrays.row_upper[chosen]

@@ -111,7 +111,7 @@ def test_same_input_gives_the_same_answer() -> None:
 
 
 def test_a_free_cycle_without_capacity_is_not_run_for_nothing() -> None:
-    """The stand-in capacity of an arc without one never shows in the answer."""
+    """The finite capacity substituted for an uncapacitated arc never appears in the answer."""
     network = FlowNetwork.from_arrays([0, 1, 1], [1, 0, 2], upper=UNBOUNDED, cost=[-1, 1, 5], supply=[2, 0, -2])
     outcome = solve(network, "network")
     assert outcome.values.tolist() == [2, 0, 2]
@@ -120,7 +120,7 @@ def test_a_free_cycle_without_capacity_is_not_run_for_nothing() -> None:
 
 
 def test_a_run_stopped_away_from_a_vertex_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interior point that the time limit leaves behind is neither a flow nor an error."""
+    """An interior point at the time limit is neither reported as a flow nor an error."""
     network = FlowNetwork.from_arrays([0, 0], [1, 1], upper=3, cost=[1, 2], supply=[3, -3])
     answer = {"values": np.array([1.4, 1.6])}
 

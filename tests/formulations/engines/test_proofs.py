@@ -1,4 +1,4 @@
-"""What proves that there is no answer, or no best one, judged in fractions from the formulation's own data."""
+"""Proofs of infeasibility and unboundedness, verified in fractions from the formulation's data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGINES = ("pulp", "highs", "network")
 
 
 def contradicts(lp: LinearProgram, farkas: np.ndarray) -> bool:
-    """Whether the rows times their multipliers ask for more than the column bounds allow, exactly."""
+    """Whether the multipliers are a Farkas proof: rows times multipliers exceed what column bounds allow, exactly."""
     a = lp.arrays()
     asked = Fraction(0)
     for y, low, high in zip(farkas.tolist(), a.row_lower.tolist(), a.row_upper.tolist(), strict=True):
@@ -34,7 +34,7 @@ def contradicts(lp: LinearProgram, farkas: np.ndarray) -> bool:
 
 
 def falls_for_ever(lp: LinearProgram, ray: np.ndarray) -> bool:
-    """Whether a ray keeps all rows and bounds and betters the objective."""
+    """Whether a ray satisfies all rows and bounds and improves the objective."""
     a = lp.arrays()
     moved = a.matrix.toarray() @ ray
     rows = (moved[np.isfinite(a.row_lower)] >= -1e-9).all() and (moved[np.isfinite(a.row_upper)] <= 1e-9).all()
@@ -87,7 +87,7 @@ def test_proofs_by_hand(engine: str) -> None:
     single = LinearProgram("single")
     single.constrain("least", single.variables("x", 1, upper=1), ">=", 2)
     assert contradicts(single, solve(single, engine).infeasibility.farkas)
-    whole = LinearProgram("whole")  # infeasible in integers only: no multipliers prove that
+    whole = LinearProgram("whole")  # infeasible only in integers, so there are no multipliers
     whole.constrain("half", whole.variables("x", 1, integer=True) * 2, "==", 1)
     assert solve(whole, engine).infeasibility.farkas is None
     free = LinearProgram("free")
@@ -125,7 +125,7 @@ def test_networks_without_an_optimum_carry_a_proof(networks: Any, data: st.DataO
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_long_cycle_is_found(engine: str) -> None:
-    """A ring of a hundred arcs that gains one in all, beside a ring that costs nothing."""
+    """A cycle of a hundred arcs with total cost -1, and another cycle of cost 0."""
     nodes = np.arange(100)
     ring = np.roll(nodes, -1)
     cost = np.zeros(200, np.int64)

@@ -1,4 +1,4 @@
-"""Each trap of PuLP and HiGHS that stops at the adapter (see the architecture), with a test of its own."""
+"""One test for each pitfall of PuLP and HiGHS that the adapter works around."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOLVERS = [name for name in (None, "PULP_CBC_CMD") if name is None or name in pu
 
 
 def market_split(rows: int = 5, columns: int = 40, seed: int = 1) -> LinearProgram:
-    """Cornuejols and Dawande's market split: far beyond branch and bound at this size, yet slacks make it feasible."""
+    """Cornuejols and Dawande's market split: too hard for branch and bound at this size, but feasible by slacks."""
     rng = np.random.default_rng(seed)
     weights = rng.integers(0, 100, (rows, columns))
     lp = LinearProgram("market split")

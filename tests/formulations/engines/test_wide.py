@@ -1,4 +1,4 @@
-"""Costs beyond 64 bits: the optimum proven in Python's integers, arc by arc."""
+"""Costs beyond 64 bits: the optimum is proven in Python integers, arc by arc."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_known_lower_bound() -> None:
 
 
 def test_fractional_optimum_is_not_called_whole() -> None:
-    """Three loads, any two of which share a unit: fractional 1/2 each, whole answers need one load of 1 more."""
+    """Three loads, each pair of which sums to at least 1: 1/2 each if fractional, (1, 1, 0) in integers."""
     base = LinearProgram("odd cycle")
     x = base.variables("x", 3, upper=1)
     base.constrain("edge", x[np.array([0, 1, 2])] + x[np.array([1, 2, 0])], ">=", 1.0)

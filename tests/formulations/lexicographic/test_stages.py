@@ -13,7 +13,7 @@ from flowlex.formulations.solver_outcome import SolveOptions, Status
 
 
 def random_program(seed, integer=True):
-    """A small program with bounds -2..4, rows of all relations, and two or three stages of whole costs."""
+    """A small program with bounds -2..4, rows of all relations, and two or three stages with integer costs."""
     rng = np.random.default_rng(seed)
     n, m = int(rng.integers(2, 7)), int(rng.integers(1, 5))
     matrix = rng.integers(-2, 4, (m, n))
@@ -35,7 +35,7 @@ def random_program(seed, integer=True):
 
 
 def stage_by_stage(arrays, costs):
-    """The same by scipy, one program after the other; None where there is no answer."""
+    """Return the stages' optima by scipy, one program after the other; None if infeasible."""
     rows = [(arrays.matrix.toarray(), arrays.row_lower, arrays.row_upper)]
     values = []
     for cost in costs:
@@ -51,7 +51,7 @@ def stage_by_stage(arrays, costs):
 
 
 def least_of(arrays, leaf, cost, kept):
-    """What a leaf proves, by loops over columns."""
+    """Return the bound that a leaf proves, by loops over columns."""
     low, high = arrays.column_lower.copy(), arrays.column_upper.copy()
     for branch in leaf.branches:
         if branch.upper:
@@ -88,7 +88,7 @@ def test_stages_equal_programs_of_scipy(seed):
 
 
 def knapsack():
-    """Even weights that must sum to an odd number nearly: its linear program says nothing."""
+    """Items of weight 2 and capacity 7: the linear relaxation packs 3.5 items."""
     n = 7
     matrix = scipy.sparse.csc_array(np.full((1, n), 2.0))
     sides = np.array([-np.inf]), np.array([7.0])

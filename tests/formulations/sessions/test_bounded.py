@@ -1,4 +1,4 @@
-"""A program that HiGHS keeps gives what the same program gives anew, whatever bounds and costs change."""
+"""A kept HiGHS program has the same optimum as a new one after any change of bounds and costs."""
 
 from __future__ import annotations
 

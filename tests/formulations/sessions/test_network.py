@@ -1,4 +1,4 @@
-"""The live network against solving from scratch, over random changes of every kind."""
+"""The live network compared with solves from scratch, over random changes of every kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NONE = Violations(0, 0, 0)
 
 
 class Life:
-    """Random nodes and arcs; every node has a dear outlet, so a flow always exists."""
+    """Random nodes and arcs; every node has an expensive arc to the sink, so a flow always exists."""
 
     outlet = 2**60, 50
 
@@ -71,7 +71,7 @@ def test_every_step_equals_a_solve_from_scratch(seed):
 
 
 class Market:
-    """Tasks that compete for machines of one slot: prices move far, and so do the tasks."""
+    """Tasks that compete for machines of one slot: potentials and assignments change a lot."""
 
     def __init__(self, session, seed, machines=150):
         self.session, self.rng = session, np.random.default_rng(seed)
@@ -99,7 +99,7 @@ class Market:
         self.session.remove_node(node)
 
 
-@pytest.mark.parametrize("patience", [60, 0])  # none at all: every step starts cold
+@pytest.mark.parametrize("patience", [60, 0])  # no warm start: every step starts cold
 @pytest.mark.parametrize("seed", range(2))
 def test_full_markets_equal_a_solve_from_scratch(seed, patience):
     session = NetworkSession(patience=patience)

@@ -1,4 +1,4 @@
-"""From a placement to objects that can be applied: grace, budgets, replacements, and what has changed since."""
+"""Objects that apply a placement: grace periods, budgets, replacements, and changes since it was computed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def told(found: Plan) -> list[str]:
 
 
 def away(app: str) -> dict[str, Any]:
-    """Anti-affinity of any kind of domain; the label is the first letter of a pod's name."""
+    """Anti-affinity over any domain; the label is the first letter of a pod's name."""
     term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "zone"}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
@@ -113,7 +113,7 @@ def test_a_budget_allows_so_many_evictions(tmp_path: Path, spec: dict[str, Any],
     budgets = Budgets(cluster)
     taken = [budgets.take(pod) is None for pod in cluster.running]
     assert sum(taken) == allowed
-    # What counts on an eviction that is forbidden waits; what does not goes.
+    # Pods that need a forbidden eviction wait; the others are bound.
     found = planned(cluster, {"s/w": "n1", "s/r2": "n1"} if allowed < 2 else {"s/w": "n1"})
     assert told(found) == ([] if not allowed else ["Eviction r1", *["Eviction r2"] * (allowed - 1), "Binding w"])
     if not allowed:
@@ -187,7 +187,7 @@ def test_what_changed_since_is_refused_by_name(tmp_path: Path, change: Any, wron
 
 
 def test_the_script_is_one_that_a_shell_takes(tmp_path: Path) -> None:
-    """Run with a `kubectl` that writes down what it is called with."""
+    """Run with a `kubectl` that records its arguments."""
     found = planned(cluster_of(tmp_path, RUNNING), {"s/w": "n1", "s/r2": "n1"})
     log, path = tmp_path / "log", tmp_path / "apply.sh"
     path.write_text(script(found), encoding="utf-8")

@@ -97,7 +97,7 @@ def test_patched_manifests_can_be_created_anew(tmp_path: Path) -> None:
     items: Any = OBJECTS["items"]
     original = next(item for item in items if item["metadata"]["name"] == "train")
     assert train["spec"]["containers"] == original["spec"]["containers"] and "nodeName" not in original["spec"]
-    # The patched objects are read as what the placement says: the pod runs there.
+    # Importing the patched objects gives the placement: the pod runs there.
     nodes = [item for item in items if item["kind"] == "Node"]
     again = read_kubernetes(write(tmp_path, {"items": [*nodes, train]}))
     assert [(each.name, each.node) for each in again.pods] == [("team-a/train", "gpu-1")]
@@ -227,7 +227,7 @@ ONE, TWO, FOUR = [container("1")], container("2", sidecar=True), container("4")
 def test_limits_are_added_up_as_quotas_count_them(
     tmp_path: Path, spec: Any, resized: str, cores: float, mebibytes: int
 ) -> None:
-    """A quota of just the limits lets the pod run; one of a thousandth of a core, or a KiB, less does not."""
+    """A quota equal to the pod's limits admits it; a quota smaller by 1/1000 core or one KiB does not."""
     one, asks = node("n"), pod("p", {}, **spec)
     if resized:
         asks["status"]["containerStatuses"] = [{"name": "c", "resources": {"limits": {"cpu": "4"}}}]
@@ -243,7 +243,7 @@ def test_limits_are_added_up_as_quotas_count_them(
 
 
 def test_limits_of_pods_compete_for_a_quota(tmp_path: Path) -> None:
-    """Of two pods with limits of 3 cores and 1 GiB one may run, beside those without; none where such a pod runs."""
+    """Of two pods with limits of 3 cores and 1 GiB one may run, with those without limits; none if one runs."""
     large = [pod(name, {}, containers=[container("3", "1Gi")]) for name in "ab"]
     none = [pod(name, {}, containers=[container()]) for name in "cd"]
     for hard in ({"limits.cpu": "5"}, {"limits.memory": "1500Mi"}):
@@ -255,7 +255,7 @@ def test_limits_of_pods_compete_for_a_quota(tmp_path: Path) -> None:
 
 
 def test_pods_of_other_schedulers_are_placed_where_they_are_named(tmp_path: Path) -> None:
-    """Without names: of the default scheduler and of those whose pod groups are read, which is counted."""
+    """Without names: pods of the default scheduler and of schedulers whose pod groups are read, with their counts."""
     names = {"a": "volcano", "b": "volcano", "c": "default-scheduler", "d": "", "e": "yunikorn"}
     pods = [pod(name, {"cpu": "1"}, schedulerName=scheduler) for name, scheduler in names.items()]
     pods[1]["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g"}
@@ -302,7 +302,7 @@ def test_a_claim_of_one_pod_goes_to_the_more_important_one(tmp_path: Path) -> No
 
 
 def test_a_further_node_attaches_as_many_volumes(tmp_path: Path) -> None:
-    """Nodes attach two volumes of a driver; five pods with one each wait, and one volume is of another driver."""
+    """Nodes attach two volumes of a driver; five pods with one volume each wait, one of them of another driver."""
     pods = [pod(f"p{k}", {}, **claims(f"c{k}")) for k in range(6)]
     volumes: list[dict[str, Any]] = [
         {

@@ -10,7 +10,7 @@ from flowlex.instances import AllocationInstance
 
 
 def random_instance(seed: int, *, jobs: int = 6, limits: bool = True, tight: float = 0.0) -> AllocationInstance:
-    """``tight`` above 0 gives half of the jobs deadlines that need such a part of their best speed."""
+    """``tight`` above 0 gives half of the jobs deadlines that need this fraction of their best speed."""
     rng = np.random.default_rng(seed)
     types = [f"gpu{j}" for j in range(int(rng.integers(1, 4)))]
     kinds: list[dict[str, Any]] = []

@@ -1,8 +1,8 @@
-"""Allocations by other means, in a process of its own: knows nothing of flowlex but the JSON of instances.
+"""Allocations by independent methods, in a separate process that reads only the JSON of instances.
 
 Reads a list of ``{"instance": ..., "policy": ..., "aware": ...}``, writes the list of optima. Policies are stated as
 Gavel states them, convex programs for Clarabel through cvxpy (makespan and finish-time fairness as maxima of
-``n / thr``); water filling is bisection with scipy, one job after the other asked whether it can rise.
+``n / thr``); water filling is bisection with scipy, with one program per job to test whether it can rise.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Problem:
         return float(program.value)
 
     def fill(self, aware):
-        """Levels of water filling: bisect the common level, then ask each job alone whether it can rise."""
+        """Return levels of water filling: bisect the common level, then test each job alone whether it can rise."""
         a, b = self.rows(False)
         gain = (self.speed / self.equal[:, None] if aware else self.time) * (self.gpus / self.weight)[:, None]
         n = len(self.jobs)
@@ -137,7 +137,7 @@ class Problem:
             can = np.array([possible(level, m) for m in range(n)])
             room = np.where(fixed, np.inf, can - level)
             fixed |= room <= 3e-5 * (1 + level)
-            fixed[room.argmin()] = True  # the least room is that of a full job: the loop ends
+            fixed[room.argmin()] = True  # the job with the least slack is full, so the loop ends
         return level.tolist()
 
 

@@ -1,4 +1,4 @@
-"""Changes of an allocation: equal to an independent program, proven, and refused by name where they make no sense."""
+"""Changes of an allocation: equal to an independent program, proven; invalid ones are refused by name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Oracle(Problem):
             self.gain = self.speed * ((self.steps / self.table.max(axis=1)).max() / self.steps)[:, None]
         self.cost = np.array([t["usd_per_hour"] for t in self.types]) @ self.on
         self.total = self.speed.sum(axis=0)
-        self.counted = set(range(len(self.jobs)))  # jobs of which the level counts
+        self.counted = set(range(len(self.jobs)))  # jobs whose level is in the objective
         self.low, self.high, self.extra = np.zeros(self.size), np.ones(self.size), np.zeros(self.size)
         self.whole = np.zeros(self.size)
 
@@ -46,7 +46,7 @@ class Oracle(Problem):
         return np.array([float(value(c)) for c in self.columns])
 
     def runs(self, job=None, gpu_type=None, entity=None):
-        """How often a column counts in the time of such jobs on such types."""
+        """Return the coefficient of a column in the time of these jobs on these types."""
         mine = [job in (None, o["name"]) and entity in (None, o["entity"]) for o in self.jobs]
         return np.array(mine, float) @ self.time * self.row(lambda c: gpu_type in (None, c[1]))
 
@@ -108,7 +108,7 @@ def changed(model, oracle, rng):
                 oracle.rows += [
                     (oracle.runs(entity=entity, gpu_type=t["name"]), -np.inf, 1 + side) for t in oracle.types
                 ]
-        elif kind == "pairs":  # nobody beside anybody on a type
+        elif kind == "pairs":  # no pairs on a type
             share = model.variables["share"]
             chosen = share.sel(partner=[n for n in share.labels.levels["partner"] if n], gpu_type=column[1])
             if len(chosen):
@@ -133,7 +133,7 @@ def changed(model, oracle, rng):
         elif kind == "drop" and "level" in model.constraints and job in oracle.counted and len(oracle.counted) > 1:
             model = model.without("level", names[job])
             oracle.counted.discard(job)
-        elif kind in ("variable", "whole"):  # at most `side` beside what is paid for
+        elif kind in ("variable", "whole"):  # at most `side` plus the units paid by the new variable
             own = model.with_variable(f"v{k}", upper=3, integer=kind == "whole")
             over = own.variables[f"v{k}"].sum()
             rule = own.variables["runs"].sel(**picked).sum() - over <= side / 2
@@ -152,7 +152,7 @@ def test_random_changes_equal_an_independent_program(seed):
     instance = random_instance(seed, tight=0.05, limits=seed % 3 > 0)
     try:
         model = Allocation(instance, policy=policy)
-    except ModelError:  # nothing has to run under min_cost
+    except ModelError:  # under min_cost no job has to run
         return
     oracle = Oracle(instance, policy)
     if not oracle.limits:

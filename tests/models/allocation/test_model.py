@@ -63,7 +63,7 @@ def test_inside_a_fifo_entity_the_first_job_comes_first() -> None:
 def test_makespan_finish_time_and_cost_by_hand() -> None:
     jobs = [{"name": "a", "steps_left": 10.0}, {"name": "b", "steps_left": 5.0}]
     assert Allocation(one_type(1, jobs), policy="makespan").solve().objective == pytest.approx(15.0)
-    # Alone each has half of the GPU: 20 s and 10 s; with it all time is shared in proportion to nothing else.
+    # With half of the GPU each takes 20 s and 10 s.
     assert Allocation(one_type(1, jobs), policy="finish_time").solve().objective == pytest.approx(1.0)
     owed = one_type(1, [{"name": "a", "steps_left": 10.0, "deadline_s": 20.0}])
     assert Allocation(owed, policy="min_cost").solve().objective == pytest.approx(1.0)  # half a GPU at 2 USD/h
@@ -229,7 +229,7 @@ def test_the_picture_and_the_file() -> None:
     "policy", ["max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput"]
 )
 def test_an_answer_is_there_before_the_first_program_is_solved(policy: str) -> None:
-    """Equal shares, with a proven bound where the policy is one program or starts with one."""
+    """Equal shares, with a proven bound if the policy is one program or starts with one."""
     instance: Any = generate("gavel-like", seed=1, jobs=8)
     met: list[Any] = []
     best = Allocation(instance, policy=policy).solve("highs", report=met.append)

@@ -1,4 +1,4 @@
-"""Allocations by parts: feasible for the whole, bounded by it, refused where they cannot be, faults found."""
+"""Allocations by parts: feasible and bounded for the complete instance, refused if not separable, faults found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_equal_parts_by_hand() -> None:
     )
     parted = Allocation(instance, parts=3).solve("highs")
     assert parted.status is Status.FEASIBLE and np.allclose(parted.time, 0.5)
-    assert parted.objective == pytest.approx(0.5) and parted.bound == pytest.approx(0.5)  # as good as the whole
+    assert parted.objective == pytest.approx(0.5) and parted.bound == pytest.approx(0.5)  # as good as without parts
     uneven = Allocation(instance, parts=2).solve("highs")  # 2 GPUs for three jobs, 1 for the others
     assert uneven.objective == pytest.approx(1 / 3) and sorted(uneven.time.round(6)) == [0.333333] * 3 + [0.666667] * 3
     assert uneven.bound == pytest.approx(0.5)
@@ -44,7 +44,7 @@ def test_a_large_job_is_split_by_hand() -> None:
     document = {"gpu_types": [{"name": "g", "count": 6}], "job_types": kinds, "jobs": jobs}
     instance = AllocationInstance.model_validate(document)
     parted = Allocation(instance, parts=2).solve("highs")
-    # Equal GPUs for equal weights: 1 each, which is a quarter of the time for the large ones.
+    # Equal weights give equal GPUs, 1 each: a quarter of the time for the large jobs.
     assert np.allclose(parted.time, [0.25, 0.25, 1, 1, 1, 1])
     assert parted.objective == pytest.approx(parted.bound) and parted.certificate.ok  # type: ignore[union-attr]
     assert len(parted.share) == 6  # no job twice on one GPU type
@@ -119,7 +119,7 @@ def test_limits_of_many_jobs_and_few_jobs_are_refused() -> None:
 
 
 def _tighter(document: dict[str, Any]) -> None:
-    """A consistent file with a bound that its prices do not prove."""
+    """Return a consistent file with a bound that its dual values do not prove."""
     objective = document["objective"]
     document["bound"] = objective + 0.5 * (document["bound"] - objective)
     document["gap"] = abs(objective - document["bound"]) / max(1.0, abs(objective))

@@ -1,4 +1,4 @@
-"""Pairs as columns only where prices ask for them: the same optimum, and no pair forgotten."""
+"""Column generation of pairs: the same optimum, and no pair with a positive reduced cost remains."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_deadlines_that_jobs_alone_miss_are_kept_by_pairs():
                 if whole.objective is not None:
                     assert priced.objective == pytest.approx(whole.objective, rel=1e-6)
                 found.append(whole.status)
-    assert len(set(found)) == 2  # some can be kept, some cannot
+    assert len(set(found)) == 2  # some deadlines can be met, some cannot
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_prices_look_at_every_pair(seed):
-    """Each pair by itself: none earns more than its jobs' time costs at the end, and those found are worth it."""
+    """Check every pair alone: at the end none has a positive reduced cost, and the columns found have one."""
     rng = np.random.default_rng(seed)
     instance = random_instance(seed, jobs=9, limits=False, tight=0.6)
     view, n = instance.arrays, len(instance.jobs)
@@ -88,7 +88,7 @@ def key(columns, c):
 
 
 def test_pairs_never_all_exist(monkeypatch):
-    """A solve of many pairs states no program with all of them."""
+    """A solve with many pairs builds no program with all of them."""
     made = generate("gavel-like", jobs=160, gpus=16, sharing=True, seed=3)
     jobs = [job.model_copy(update={"weight": 1 + k / 1000}) for k, job in enumerate(made.jobs)]  # no two are identical
     instance = made.model_copy(update={"jobs": tuple(jobs)})
@@ -106,7 +106,7 @@ def test_pairs_never_all_exist(monkeypatch):
 
 
 def test_with_pairs_forgotten_no_optimum_is_claimed(monkeypatch):
-    """Pricing that overlooks all pairs ends below the optimum, and no optimum is claimed."""
+    """If pricing finds no pairs, the objective stays below the optimum, and no optimality is claimed."""
     instance = generate("gavel-like", jobs=30, sharing=True, seed=2)
     honest = Allocation(instance, pricing=True).solve("highs")
     look = PairPrices.look

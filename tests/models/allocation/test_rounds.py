@@ -1,4 +1,4 @@
-"""Rounds: by hand, against every configuration there is, within the lag for any instance, and faults refused."""
+"""Rounds: cases by hand, comparison with all configurations, lags within the bound, and faults refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.models.allocation.cases import random_instance
 
 
 def cluster(gpus: int, scales: dict[str, int], **more: Any) -> AllocationInstance:
-    """A job of each name, which uses so many GPUs of the one type."""
+    """Return jobs with these names and numbers of GPUs of a single type."""
     kinds = [{"name": f"k{s}", "gpus": s, "steps_per_s": {"g": 1.0}} for s in sorted(set(scales.values()))]
     jobs = [{"name": name, "job_type": f"k{scale}"} for name, scale in scales.items()]
     types = [{"name": "g", "count": gpus}]
@@ -35,7 +35,7 @@ def cluster(gpus: int, scales: dict[str, int], **more: Any) -> AllocationInstanc
 
 
 def worst_lag(schedule: RoundSchedule) -> float:
-    """The most rounds, over all that there are, by which a lag is exceeded: counted from the table alone."""
+    """Return the largest excess over the lag, in rounds, counted from the table alone."""
     source, frame = schedule.solution.source, schedule.to_frame()
     over = -np.inf
     for m, job in enumerate(source.jobs):
@@ -95,7 +95,7 @@ def test_the_search_ends_at_its_bound_and_the_lag_holds_all_the_same(monkeypatch
 
 
 def most_by_all_configurations(solution: Any) -> float:
-    """theta over every configuration there is, by scipy."""
+    """Return theta over all configurations, by scipy."""
     c, view = solution.columns, solution.source.arrays
     kept = np.flatnonzero(solution.share > 1e-9)
     sets = []
@@ -200,7 +200,7 @@ def test_what_is_no_schedule_says_so() -> None:
     ("jobs", "gpus", "sharing", "part"), [(64, 13, False, 1.0), (256, 50, False, 1.0), (48, 12, True, 2 / 3)]
 )
 def test_many_jobs_of_mixed_scales(jobs: int, gpus: int, sharing: bool, part: float) -> None:
-    """Few configurations, the lag proven by the certificate, also where pairs leave two thirds of the fractions."""
+    """Few configurations, with the lag proven by the certificate, also if only two thirds of the fractions fit."""
     seed = 5 if sharing else 0
     solution = Allocation(generate("gavel-like", jobs=jobs, gpus=gpus, sharing=sharing, seed=seed)).solve("highs")
     schedule = schedule_rounds(solution, 360.0, rounds=30, shrink=sharing)

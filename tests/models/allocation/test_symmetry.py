@@ -1,4 +1,4 @@
-"""Identical jobs as one: the optimum of the program with a column per job, spread so that all members have the same."""
+"""Identical jobs as one class: the optimum of the program with a column per job, with equal shares for all members."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICIES = ("max_min", "water_filling", "makespan", "finish_time", "max_throughp
 
 
 def doubled(seed: int) -> AllocationInstance:
-    """Every job of a random instance twice or three times, and limits of users, of one job and of all."""
+    """A random instance with two or three copies of every job, and limits of users, of one job and of all jobs."""
     made = random_instance(seed, jobs=4, tight=0.3)
     jobs = [
         job.model_copy(update={"name": f"{job.name}{k}"})
@@ -65,7 +65,7 @@ def test_which_jobs_are_identical() -> None:
 
 @pytest.mark.parametrize("many", [(2, 3), (3, 3), (4, 1)])
 def test_pairs_are_spread_evenly(many: tuple[int, int]) -> None:
-    """Classes of a and b members beside each other for 0.6 in all, and the first beside itself for 0.5."""
+    """Classes with a and b members: pairs between them for 0.6 in total, pairs within the first for 0.5."""
     size = np.array(many)
     classes = JobClasses(np.repeat([0, 1], size), np.cumsum([0, many[0]]), size)
     columns = Columns(np.array([0, 0, 0]), np.array([-1, 1, 0]), np.zeros(3, int), np.ones((3, 2)))

@@ -1,4 +1,4 @@
-"""Every policy equals a formulation that shares no code with it, solved by another solver in a process of its own."""
+"""Every policy equals an independent formulation, solved by another solver in a separate process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def instances_of(case: Case) -> list[AllocationInstance]:
 
 @pytest.fixture(scope="module")
 def truth() -> dict[Case, list[tuple[AllocationInstance, Any]]]:
-    """All optima by the other way, from one process (importing cvxpy takes longer than solving)."""
+    """All optima by the independent method, from one process (importing cvxpy takes longer than solving)."""
     if importlib.util.find_spec("cvxpy") is None:
         pytest.skip("cvxpy is not installed (extra bench): nothing to compare with")
     made = {case: instances_of(case) for case in (*POLICY_CASES, *FILLING)}

@@ -1,4 +1,4 @@
-"""Random clusters whose tasks ask for CPU and memory."""
+"""Random clusters whose tasks need CPU and memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, 
 
 
 def cluster(seed: int, tasks: int = 5, machines: int = 3) -> FlowInstance:
-    """A random cluster that is short of something."""
+    """A random cluster with too little of some resource."""
     rng = np.random.default_rng(seed)
     boxes = tuple(
         Machine(
@@ -55,7 +55,7 @@ def cluster(seed: int, tasks: int = 5, machines: int = 3) -> FlowInstance:
 
 
 def settle(instance: FlowInstance) -> FlowInstance:
-    """The same with the first task that fits the first machine running there."""
+    """Return the cluster with the first fitting task running on the first machine."""
     jobs = [job.model_dump() for job in instance.jobs]
     box = instance.machines[0]
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Flow scheduling, changed or not, as a plain program by HiGHS, from the instance; knows no code of models.
+"""Flow scheduling, changed or not, as a plain program by HiGHS, from the instance; uses no code of models.
 
 It knows the goals of `tests.models.flow.ties`: shares by guarantees and limits, strict priority, required and
 forbidden resources, utilities, spread load (2 a task), and a credit of 3 for staying; capacities, and limits of
@@ -14,7 +14,7 @@ __all__ = ["Program", "best", "stated"]
 
 
 def best(instance):
-    """The least (shortfall, waiting by class, cost) of all schedules under `tests.models.flow.ties.GOALS`."""
+    """Return the least (shortfall, waiting by class, cost) of all schedules under `tests.models.flow.ties.GOALS`."""
     values = {name: round(value) for name, value in Program(instance).solve().items()}
     return values.pop("shortfall", 0), *values.values()
 
@@ -124,12 +124,12 @@ class Program:
 
     @staticmethod
     def keys(task, members):
-        """Of the domains that a task must run in."""
+        """Return the domains in which a task must run."""
         ties = (rule for rule, those in members.values() if task in those)
         return [key for rule in ties if (key := getattr(rule, "within", getattr(rule, "over", None)))]
 
     def held(self, members):
-        """Running tasks that may only stay or stop, by machine: of no rule that these alone, staying, would break."""
+        """Running tasks that may only stay or stop, by machine: those whose rules hold if exactly they stay."""
         held = {
             name: task.running.machine
             for name, (job, task) in self.tasks.items()

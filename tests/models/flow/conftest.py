@@ -1,4 +1,4 @@
-"""Random lives of flow-scheduling clusters, shared by the tests of this room."""
+"""Random event sequences of flow-scheduling clusters, shared by the tests of this package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flowlex.models.flow.model import FlowScheduling
 
 
 class Cluster:
-    """A random life of a small cluster."""
+    """A random event sequence of a small cluster."""
 
     def __init__(self, seed, goals, *, apart=0.3, limited=0.0, **options):
         self.rng, self.count, self.now = np.random.default_rng(seed), 0, 0.0
@@ -96,7 +96,7 @@ class Cluster:
         return instance, before, self.scheduler.step()
 
     def check_step(self):
-        """Step, and compare with the static model on the same state; the difference must lead there."""
+        """Step and compare with the static model on the same state; the delta must lead to it."""
         instance, before, delta = self.step()
         scheduler = self.scheduler
         reference = FlowScheduling(instance, goals=self.goals, **self.alike).solve("network")
@@ -123,5 +123,5 @@ class Cluster:
 
 @pytest.fixture
 def flow_life():
-    """Make a random life: ``flow_life(seed, goals, **options of FlowScheduler)``."""
+    """Return the factory ``flow_life(seed, goals, **options of FlowScheduler)`` of random event sequences."""
     return Cluster

@@ -1,4 +1,4 @@
-"""Tasks that ask for CPU and memory: against all schedules there are, and against a program written here."""
+"""Tasks that need CPU and memory, compared with all schedules and with an independent program."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_where_everything_fits_the_network_decides_and_proves(hand: FlowInstance
 
 
 def test_beyond_the_program_schedule_and_bound_stand_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three bins that two kinds of items leave room in, and no program allowed."""
+    """Three bins that two kinds of items do not fill, without an integer program."""
     sizes = [5, 5, 4, 4, 3, 3, 3, 3]
     tasks = tuple(FlowTask(name=f"t{k}", demands={"cpu": size}) for k, size in enumerate(sizes))
     boxes = tuple(Machine(name=f"m{m}", slots=9, capacity={"cpu": 10}) for m in range(3))
@@ -82,7 +82,7 @@ def document(instance: FlowInstance) -> dict:
 
 
 def _first(document: dict) -> dict:
-    """Rows of the first leaf of the waiting tasks."""
+    """Return the rows of the first leaf of the stage of waiting tasks."""
     return document["proof"]["program"]["stages"]["waiting_1001"][0]["rows"]
 
 

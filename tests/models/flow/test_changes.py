@@ -1,4 +1,4 @@
-"""Changed models of flow scheduling against a plain program, their certificates, files, labels and messages."""
+"""Changed models of flow scheduling: comparison with a plain program, certificates, files, labels, messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def figures(solution) -> dict[str, float]:
 
 
 def proven(solution):
-    """The solution, whose file is proven too."""
+    """Return the solution after checking that its file is proven too."""
     document = json.loads(json.dumps(solution.to_dict()))
     assert verify(document, solution.source).claim == solution.certificate.claim
     assert solution.certificate.claim in ("optimal", "infeasible")
@@ -89,7 +89,7 @@ def test_each_kind_of_change_by_hand():
 
 
 def run(unchanged):
-    """The unchanged statement, solved as it stands."""
+    """Solve the statement of the unchanged model."""
     return run_statement(unchanged.statement, SolveOptions(), main=unchanged.objective_stage)
 
 
@@ -151,7 +151,7 @@ def test_the_unchanged_statement_has_the_optimum_of_the_quick_method(seed):
 
 
 def random_change(rng, changed, program):
-    """One random change, made to both; False where the model has nothing to change so."""
+    """Apply one random change to both; return False if the model has nothing to change in this way."""
     levels = ("task", "machine", "job", "rack", "zone", "gpu")
     columns = [c for c in program.find("x")]
     if not columns:
@@ -212,7 +212,7 @@ def random_change(rng, changed, program):
 
 
 def compare(seed):
-    """A model with up to four random changes against the plain program; whether it was changed at all."""
+    """Compare a model with up to four random changes with the plain program; return whether it was changed."""
     rng, instance = np.random.default_rng(1000 + seed), tied_cluster(seed, most_tasks=5)
     changed, program, made = FlowScheduling(instance, goals=GOALS), Program(instance), False
     for _ in range(int(rng.integers(1, 5))):
@@ -295,7 +295,7 @@ def test_seeded_faults_are_refused(fault):
 
 
 class Mine(Goal):
-    """A goal that no file holds."""
+    """A goal that is not stored in any file."""
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_tasks_of_one_slot_share_as_weighted_max_min_does() -> None:
 
 
 def test_what_a_share_cannot_place_is_lent() -> None:
-    """Two machines of 3 CPUs: the pool gives tasks of 2 CPUs three, but only two find room; the rest is lent."""
+    """Two machines of 3 CPUs: the pool gives three tasks of 2 CPUs, but only two fit; the rest is lent."""
     boxes = tuple(Machine(name=f"m{k}", slots=9, capacity={"cpu": 3}) for k in range(2))
     jobs = job("wide", 9, {"cpu": 2}, weight=9), job("thin", 9, {"cpu": 1})
     instance = FlowInstance(name="lent", machines=boxes, jobs=jobs)

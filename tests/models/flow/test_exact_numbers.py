@@ -1,4 +1,4 @@
-"""Exact means exact: numbers that binary floats cannot hold, each once wrong."""
+"""Regression tests with decimals that binary floats cannot represent."""
 
 from __future__ import annotations
 

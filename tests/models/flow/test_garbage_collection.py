@@ -1,4 +1,4 @@
-"""The garbage collector is as it was after building, whatever happens."""
+"""The garbage collector's state is restored after building, also after errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flow scheduling: the paper's examples, strict orders against brute force, goals that compose."""
+"""Flow scheduling: the paper's examples, strict orders compared with brute force, combined goals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def requires(*machines):
 
 
 def counter_example():
-    """The paper file's case: a chain of displaced tasks costs more than the gap between two priorities."""
+    """The paper's case: displacing a chain of tasks costs more than the gap between two priorities."""
     high = job(
         "high",
         Task(name="H", constraints=requires("M0")),
@@ -196,7 +196,7 @@ def test_a_required_resource_that_is_nowhere_lets_the_task_wait_with_the_reason(
     instance = FlowInstance(machines=cluster(1), jobs=(job("j", Task(name="t", constraints=wants)),))
     solution = FlowScheduling(instance, goals=(Placement(), FairShares())).solve("network")
     assert solution.waiting == {"t": "no machine meets its placement (tpu)"}
-    assert solution.score.shortfall == 0  # no share of slots that it may not take
+    assert solution.score.shortfall == 0  # slots that it may not use do not count for its share
 
 
 def test_real_utilities_are_scaled_exactly_or_refused():

@@ -1,4 +1,4 @@
-"""Goals in strict order, kept live: by weights and by phases every step equals the static lexicographic optimum."""
+"""Live goals in strict order: with weights and with phases every step equals the static lexicographic optimum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goals of other packages: what they return is taken when it makes sense, and refused by name otherwise."""
+"""Goals of other packages: valid return values are used, invalid ones refused by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOB = FlowJob(name="j", tasks=tuple(FlowTask(name=f"t{k}") for k in range(3)))
 
 @dataclass(frozen=True)
 class Said(Goal):
-    """Returns what a test says."""
+    """A goal that returns values set by the test."""
 
     slots: Any = None
     prices_: Any = None
@@ -92,7 +92,7 @@ def test_what_makes_sense_is_taken(solve):
 
 @dataclass(frozen=True)
 class Away(Goal):
-    """A goal with an opinion on everything: prices by machine (named), waiting, slots, and machines it forbids."""
+    """A goal that uses every method: costs by machine (named), waiting, slots, and forbidden machines."""
 
     seed: int = 0
     forbid: bool = True
@@ -141,7 +141,7 @@ def small(seed, **changes):
 
 
 def by_trying(instance, goal):
-    """The least (waiting tasks, cost) of all schedules, by asking the goal about each task on each machine."""
+    """Return the least (waiting tasks, cost) of all schedules, from the goal's cost of each task on each machine."""
     cluster, best = ClusterView(), None
     for machine in instance.machines:
         cluster.add(machine)
@@ -208,7 +208,7 @@ def test_gangs_and_capacities_go_with_own_goals():
 
 @pytest.mark.parametrize("fault", ["prices", "forbids", "slots", "waiting", "worse"])
 def test_what_a_goal_never_said_is_refused(fault):
-    """The goal that answers the certificate says something else than the one that the network was made with."""
+    """The goal given to the certificate has other costs than the goal of the network."""
     refused = 0
     for seed in range(8):
         instance, goal = small(seed), Away(seed)
@@ -231,7 +231,7 @@ def test_what_a_goal_never_said_is_refused(fault):
             document["answer"]["placements"].pop(task)
             document["answer"]["waiting"][task] = "so it is"
         refused += not verify(document, instance, goals=(asked,)).ok
-    assert refused >= {"forbids": 8, "worse": 8, "waiting": 1}.get(fault, 4)  # a goal that nothing rests on may lie
+    assert refused >= {"forbids": 8, "worse": 8, "waiting": 1}.get(fault, 4)  # costs without influence may differ
 
 
 @pytest.mark.parametrize("solve", [static, live])

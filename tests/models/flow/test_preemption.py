@@ -1,4 +1,4 @@
-"""Preemption priced and limited per job: static schedules against all schedules, live ones against static."""
+"""Cost and limits of preemption per job: static schedules compared with enumeration, live ones with static ones."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_limit_stops_tasks_and_does_not_move_them() -> None:
 
 
 def test_a_price_is_paid_where_it_is_worth_it() -> None:
-    """Waiting costs 4 each; to run u instead of o gains nothing, on top of its explicit cost it must save the price."""
+    """Waiting costs 4 for each task, so u replaces o only if its explicit cost saves more than the preemption costs."""
     for price, winner in ((2, "u"), (4, "o")):
         cheap = FlowJob(name="urgent", tasks=(running("u", None, costs={"m0": -3}),))
         keep = old(preempt_cost=price)
@@ -83,7 +83,7 @@ def test_a_share_does_not_preempt_what_may_not_be() -> None:
     never = first.model_copy(update={"preemptions_per_hour": 0})
     solution = solved(cluster(never, second, slots=(4,)), (FairShares(),))
     assert Counter(t[0] for t in solution.machine_of) == {"a": 3, "b": 1}
-    assert solution.shares["a"] == (2, 2)  # what it is due, and runs beyond
+    assert solution.shares["a"] == (2, 2)  # its share, which it exceeds
 
 
 def test_bad_jobs_are_refused_with_what_to_do() -> None:
@@ -121,7 +121,7 @@ def test_static_schedules_are_the_best_of_all(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(12, 300))
 def test_limits_beside_rules_across_tasks_give_the_best_schedule(seed: int) -> None:
-    """What runs may break its rules already; then the rule sets its tasks free."""
+    """Running tasks may violate their rules already; then the limit does not protect them."""
     rng, instance = np.random.default_rng(seed), tied_cluster(seed, most_tasks=5)
     jobs = []
     for job in instance.jobs:
@@ -136,7 +136,7 @@ def test_limits_beside_rules_across_tasks_give_the_best_schedule(seed: int) -> N
 
 
 def test_a_gang_that_lost_a_machine_is_free_to_go() -> None:
-    """Whole it may not be preempted; torn it holds nothing back, and an urgent task takes the slot."""
+    """A complete gang may not be preempted; an incomplete one is not protected, and an urgent task takes the slot."""
     for where, winner in (("m1", {"g0", "g1"}), (None, {"u", "g2"})):
         tasks = (running("g0", "m0"), running("g1", where))
         gang = FlowJob(name="g", tasks=tasks, priority=5, preemptions_per_hour=0)

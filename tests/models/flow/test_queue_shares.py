@@ -1,4 +1,4 @@
-"""Shares that lend: exhaustive search on tiny trees of queues, with and without rules of placement."""
+"""Shares with lending: exhaustive search on tiny trees of queues, with and without placement rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.seeds import seeds
 
 
 def job(name: str, *wants: str, **fields: object) -> FlowJob:
-    """A job with one task per word: the machine label it requires, or nothing."""
+    """Return a job with one task per word: the machine label that it requires, or none."""
     tasks = []
     for k, want in enumerate(wants):
         said = (Constraint(kind="required", resources=(want,)),) if want else ()
@@ -66,7 +66,7 @@ def placeable(instance: FlowInstance) -> set[tuple[int, ...]]:
 
 
 def fairest(instance: FlowInstance, weighted: bool) -> list[tuple[int, ...]]:
-    """The best vectors: level by level, the first task that does not run comes as late as possible, and so on."""
+    """Return the best vectors: the first task that does not run is as late as possible, and so on."""
     jobs, queues = instance.jobs, {q.name: q for q in instance.queues}
 
     def path(j: int) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ def test_shares_equal_exhaustive_search(kind: str, placement: bool) -> None:
 
 
 def test_slots_that_a_share_may_not_use_go_to_who_can() -> None:
-    """Half of four slots were idle: the picky job's share counted slots that it may not take."""
+    """Regression test: half of four slots were idle, as a job's share counted slots that it may not use."""
     machines = (Machine(name="a", slots=1, labels=("gpu",)), Machine(name="b", slots=3))
     instance = FlowInstance(machines=machines, jobs=(job("picky", *["gpu"] * 4), job("other", *[""] * 4)))
     assert shares_of(instance, "max_min") == (1, 3)
@@ -149,7 +149,7 @@ def test_queues_lend_and_take_back_from_who_ran_last() -> None:
     live.step(0.0)
     live.submit(job("new", "", "", queue="left"))
     live.step(600.0)
-    assert len(live.placements()) == 4  # all of it, as the right is empty
+    assert len(live.placements()) == 4  # everything, as the other queue is empty
     live.submit(job("owner", "", "", "", queue="right"))
     delta = live.step(1200.0)
     assert len(delta.placed) == 2 and len(delta.stopped) == 2

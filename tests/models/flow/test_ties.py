@@ -1,4 +1,4 @@
-"""Gangs, spreads and affinities: hand-made schedules, all schedules tried, reasons, and faults put into the model."""
+"""Gangs, spreads and affinities: cases by hand, enumeration of all schedules, reasons, and faults in the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.models.flow.ties import GOALS, tied_cluster, with_capacities
 
 
 def cluster(slots=(2, 2, 2, 2), sizes=(4, 4), **rules):
-    """Machines m0, m1 in rack r0 and zone a, m2, m3 in r1 and b; jobs j0, j1, ... of so many tasks."""
+    """Machines m0, m1 in rack r0 and zone a, m2, m3 in r1 and b; jobs j0, j1, ... with ``sizes`` tasks."""
     machines = [
         {"name": f"m{k}", "slots": n, "rack": f"r{k // 2}", "labels": [f"zone={'ab'[k // 2]}"]}
         for k, n in enumerate(slots)
@@ -25,7 +25,7 @@ def cluster(slots=(2, 2, 2, 2), sizes=(4, 4), **rules):
 
 
 def racks(solution, job):
-    """Racks in which the tasks of a job run."""
+    """Return the racks in which the tasks of a job run."""
     return [("r0", "r1")[int(m[1]) // 2] for t, m in solution.machine_of.items() if t.startswith(f"t{job[1:]}")]
 
 

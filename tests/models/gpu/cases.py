@@ -1,4 +1,4 @@
-"""Random rounds of GPU assignment, and every way to answer one, shared by the tests of this room."""
+"""Random rounds of GPU assignment and all their feasible answers, shared by the tests of this package."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from flowlex.instances.gpu import GpuInstance
 from tests.models.gpu.oracle import may_lose, may_start
 
-#: Tasks by job, transfer (and lost work at its price), stops, waiting tasks that go on waiting.
+#: Tasks by job, transfer (plus priced lost work), stops, waiting tasks that stay waiting.
 Way = tuple[tuple[int, ...], Fraction, int, int]
 
 
 def cluster(jobs: list[dict[str, Any]], nodes: list[tuple[str, str, list[float]]], **speeds: float) -> GpuInstance:
-    """Small instances: nodes as (name, rack, GPU memories); speeds 200, 100, 50 MB/s unless told."""
+    """Return a small instance: nodes as (name, rack, GPU memories); default speeds 200, 100, 50 MB/s."""
     return GpuInstance.model_validate(
         {
             "disk_mb_per_s": 200.0,
@@ -82,9 +82,9 @@ def random_round(seed: int) -> GpuInstance:
 def ways(
     instance: GpuInstance, *, in_order: bool = True, stop: bool = True, price: Fraction = Fraction(0)
 ) -> Iterator[Way]:
-    """Every legal way to stop running tasks and to start others; a second of lost work costs ``price`` of transfer.
+    """Yield every feasible answer (which tasks stop and start); a second of lost work costs ``price`` s of transfer.
 
-    Without order any of the tasks that may stop in some legal way may stop, and any number of them.
+    With ``in_order=False`` any subset of the tasks that stop in some feasible answer may stop.
     """
     gpus = [(gpu.name, gpu.memory_gb, node) for node in instance.nodes for gpu in node.gpus]
     rack = {node.name: node.rack for node in instance.nodes}
@@ -145,5 +145,5 @@ def ways(
 
 
 def fairness(way: Way) -> list[int]:
-    """What fair answers have least of: sorted numbers of tasks, negated."""
+    """Return the key that fair answers minimise: sorted numbers of tasks, negated."""
     return [-n for n in sorted(way[0])]

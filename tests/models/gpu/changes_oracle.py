@@ -115,7 +115,7 @@ class Program:
         self.stages.append(("transfer", cost, float(constant)))
 
     def change(self, document: dict[str, Any]) -> None:
-        """Make the changes of a document (plain data) in their order."""
+        """Apply the changes of a document (plain data) in order."""
         for each in document["changes"]:
             getattr(self, "_" + each["change"])(each)
 
@@ -133,7 +133,7 @@ class Program:
         ]
 
     def _constraint(self, rule: dict[str, Any]) -> None:
-        """All terms have the same levels in ``by``, or none."""
+        """Whether all terms have the same labels at the levels ``by``, or none has any."""
         rows: dict[str, dict[int, float]] = {} if any(t.get("by") for t in rule["terms"]) else {"": {}}
         for term in sorted(rule["terms"], key=lambda term: not term.get("by")):
             for k in self._chosen(term):
@@ -177,7 +177,7 @@ class Program:
             self.integer[k] = self.integer[k] and names is not None and variable not in names
 
     def solve(self) -> dict[str, float] | None:
-        """Value of every stage, as a user reads it; None where no answer keeps all rows."""
+        """Return the value of every stage as in a solution; None if infeasible."""
         sides = {"<=": (0, 1), ">=": (1, 0), "==": (1, 1)}
         rows = [row[2] for row in self.rows]
         low = [side if sides[relation][0] else -np.inf for _, _, _, relation, side in self.rows]

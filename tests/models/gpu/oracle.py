@@ -1,4 +1,4 @@
-"""Fair shares and legal stops of small rounds, by plain counting: the other side of every test of preemption."""
+"""Fair shares and allowed stops of small rounds by counting: the oracle of the preemption tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flowlex.instances.gpu import GpuInstance
 
 
 def fair_levels(instance: GpuInstance, *, stop: bool) -> list[Fraction]:
-    """Max-min fair shares, filled in parts so small that they are whole: the poorest that can takes the next part."""
+    """Return max-min fair shares, filled in fractions of a task: the lowest job that can grow takes the next one."""
     parts = math.lcm(*range(1, len(instance.jobs) + 1))
     memory = {gpu.name: gpu.memory_gb for gpu in instance.gpus}
     held = {task.running.gpu for task in instance.tasks if task.running is not None} if not stop else set()
@@ -40,13 +40,13 @@ def fair_levels(instance: GpuInstance, *, stop: bool) -> list[Fraction]:
 
 
 def may_lose(instance: GpuInstance) -> list[int]:
-    """How many running tasks each job may lose."""
+    """Return the number of running tasks that each job may lose."""
     running = [sum(task.running is not None for task in job.tasks) for job in instance.jobs]
     shares = fair_levels(instance, stop=True)
     return [max(0, n - max(math.floor(x), int(x > 0))) for n, x in zip(running, shares, strict=True)]
 
 
 def may_start(instance: GpuInstance) -> list[bool]:
-    """Jobs that run no more than their share."""
+    """Return for each job whether it runs no more than its share."""
     running = [sum(task.running is not None for task in job.tasks) for job in instance.jobs]
     return [n <= math.floor(x) for n, x in zip(running, fair_levels(instance, stop=True), strict=True)]

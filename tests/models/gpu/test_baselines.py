@@ -1,4 +1,4 @@
-"""Greedy baselines never beat the optimum, and do what the paper says on small cases; pictures are drawn."""
+"""Greedy baselines never beat the optimum and follow the paper on small cases; pictures are drawn."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_greedy_is_algorithm_1_of_the_paper(seed: int) -> None:
 
 
 def test_delay_scheduling_waits_for_local_data() -> None:
-    """GPU1 is offered first; a patient job whose data lie with GPU2 declines it, an impatient one takes it."""
+    """GPU1 is offered first; a patient job with its data near GPU2 declines it, an impatient one accepts it."""
     instance = cluster([job("j", task("t", (10.0, "n2")))], [(f"n{i}", f"r{i}", [8.0]) for i in (1, 2)])
     costs = TransferCosts.of(instance, Penalties())
     assert greedy_delay(instance.arrays, costs, (5, 9)).tolist() == [1]

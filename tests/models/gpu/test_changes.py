@@ -1,4 +1,4 @@
-"""Changed rounds against a plain program, their certificates, files, labels and messages."""
+"""Changed rounds: comparison with a plain program, certificates, files, labels, messages."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_jobs_that_may_lose_tasks_are_those_above_the_shares_of_the_instance() -
     kept = model.with_constraint("late", x.sel(job="a").sum() >= 3).solve()
     assert kept.preempted == () and kept.waiting == ("b1",)
     shut = model.with_fixed(x.sel(job="b"), 0).solve()
-    assert shut.preempted == ()  # nobody gains by a stop
+    assert shut.preempted == ()  # no job gains by a stop
     assert figures(model.with_fixed(x.sel(task="a1"), 0).solve())["stops"] == 1
     # a2 runs longer than a1, and a may lose one task only
     assert str(model.with_fixed(x.sel(task="a2"), 0).solve().status) == "infeasible"
@@ -156,7 +156,7 @@ def test_the_unchanged_statement_has_the_optimum_of_the_quick_method(seed: int) 
 
 
 class Draws:
-    """Random changes as plain data, over the columns and rows that the plain program has so far."""
+    """Return random changes as plain data over the current columns and rows of the plain program."""
 
     def __init__(self, seed: int, program: Program) -> None:
         self.rng, self.program = np.random.default_rng(seed), program
@@ -170,7 +170,7 @@ class Draws:
         return some[int(self.rng.integers(len(some)))] if some else None
 
     def _where(self) -> dict[str, Any]:
-        """One or two levels that some variable has together; at times a list of labels."""
+        """Return a selection by one or two levels of one variable, sometimes with a list of labels."""
         label, other = self._labels() or {}, self._labels() or {}
         levels = self.rng.permutation(["task", "gpu", "job", "node", "rack"])[: int(self.rng.integers(1, 3))].tolist()
         where: dict[str, Any] = {level: label[level] for level in levels}
@@ -240,7 +240,7 @@ class Draws:
                 "terms": [{"variable": "share_step", "where": where}]}  # fmt: skip
 
     def linked(self, new: dict[str, Any], k: int) -> list[dict[str, Any]]:
-        """Rows and a cost for own variables: what a job runs in some place is at most the variable and a constant."""
+        """Return rows and a cost for new variables: a job's tasks in a place are at most variable plus constant."""
         rule = {"change": "constraint", "name": f"link{k}", "relation": "<=", "rhs": int(self.rng.integers(0, 2)),
                 "terms": [{"variable": "x", "by": ["job"]},
                           {"variable": new["name"], "by": ["job"], "coefficient": "-1"}]}  # fmt: skip
@@ -250,7 +250,7 @@ class Draws:
 
 
 def random_changes(seed: int) -> tuple[GpuAssignment, Program]:
-    """A random round, one to four changes, and whether it is relaxed; both sides have them."""
+    """Return a random round with one to four changes, in the model and in the oracle, and whether it is relaxed."""
     rng = np.random.default_rng([seed, 28])
     instance, policy = random_round(seed), POLICIES[seed % 3]
     price = Fraction(int(rng.integers(0, 3))) if policy == "FSP" else Fraction(0)
@@ -263,7 +263,7 @@ def random_changes(seed: int) -> tuple[GpuAssignment, Program]:
         some = [change, *(draws.linked(change, k) if change["change"] == "variable" else ())]
         try:
             changed = model.with_changes({"changes": some})
-        except ModelError as error:  # two changes may contradict each other, and are refused then
+        except ModelError as error:  # contradicting changes are refused
             assert "bound" in str(error), error
             continue
         model = changed

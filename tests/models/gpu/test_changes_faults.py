@@ -14,7 +14,7 @@ from tests.models.gpu.test_changes import hand
 
 
 def changed_round() -> GpuAssignment:
-    """Every kind of change, each of which alters the answer; the stage of transfer needs a tree."""
+    """A round with every kind of change, each of which alters the answer; the transfer stage needs a tree."""
     model = GpuAssignment(hand(3, 3, running=True))
     x = model.variables["x"]
     model = (

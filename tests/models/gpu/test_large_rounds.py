@@ -1,4 +1,4 @@
-"""Large changed rounds: the network of refined classes against the plain program, its certificate against faults."""
+"""Large changed rounds: the network of refined classes equals the plain program, its certificate refuses faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.models.gpu.test_changes_faults import leaves, rule
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small rounds are solved and judged by classes too."""
+    """Solve and verify small rounds by classes too."""
     monkeypatch.setattr(flowlex.models.gpu.model, "SMALL", -1)
     monkeypatch.setattr(flowlex.validation.certificates.gpu.judge_large_rounds, "LARGE", -1)
 

@@ -112,7 +112,7 @@ def test_sizes_of_any_magnitude_stay_exact(huge: float) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from(list(Policy)), st.sampled_from(["compact", "paper"]))
 def test_a_common_factor_of_all_speeds_changes_no_placement_costs(seed: int, policy: Policy, network: str) -> None:
-    """Speeds with 25 digits between them: costs leave 64 bits, and the optimum scales exactly."""
+    """Speeds whose common denominator has about 25 digits: costs overflow 64 bits, and the optimum scales exactly."""
     instance = generate("gpu-random", seed=seed)
     speeds = [instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s]  # type: ignore[attr-defined]
     names, factor = list(MEASURED), Fraction("1.000000000037")
@@ -125,7 +125,7 @@ def test_a_common_factor_of_all_speeds_changes_no_placement_costs(seed: int, pol
 @pytest.mark.parametrize(("weight", "objective"), [(0.4, 140), (0.5, 150), (0.6, 160), (1.4, 240)])
 @pytest.mark.parametrize("network", ["compact", "paper"])
 def test_the_price_of_waiting_is_exact(weight: float, objective: int, network: Any) -> None:
-    """Two tasks of 100 MB at 1 MB/s on one GPU: one runs for 100 s, the other waits at a part of that."""
+    """Two tasks of 100 MB at 1 MB/s on one GPU: one runs at 100 s, the other waits at a fraction of that."""
     speeds = dict.fromkeys(MEASURED, 1.0)
     instance = cluster([job("j", task("t", (100.0, "A")), task("u", (100.0, "A")))], [("A", "r", [10.0])], **speeds)
     assert proven(instance, network=network, penalties=Penalties(waiting=weight)).objective == objective
@@ -193,7 +193,7 @@ def test_nobody_is_stopped_for_an_odd_gpu_that_others_can_give(held: list[list[s
 
 
 def test_without_preemption_free_gpus_go_to_the_jobs_furthest_below() -> None:
-    """a runs four of six; the paper's caps would let b take both free GPUs, ours give b and c one each."""
+    """Job a runs four of six; with the paper's caps b could take both free GPUs, with ours b and c get one each."""
     nodes = [("A", "r1", [10.0] * 6), ("B", "r2", [])]
     a = job("a", *(task(f"a{i}", running=(f"A.{i}", 1.0)) for i in range(4)))
     b = job("b", *(task(f"b{i}", (100.0, "A")) for i in range(2)))
@@ -203,7 +203,7 @@ def test_without_preemption_free_gpus_go_to_the_jobs_furthest_below() -> None:
 
 
 def test_prices_of_gpus_and_shares_have_a_meaning() -> None:
-    """One GPU for two jobs of which one reads remotely: the share that is bought dearly has the higher price."""
+    """One GPU for two jobs, one of which reads remotely: the more expensive share has the higher dual."""
     nodes = [("A", "r1", [10.0]), ("B", "r2", [10.0])]
     jobs = [job("local", task("l0", (100.0, "A")), task("l1", (100.0, "A"))), job("far", task("f", (1000.0, "A")))]
     instance = cluster(jobs, nodes)
@@ -233,7 +233,7 @@ def test_the_compact_network_has_the_papers_optimum(
 ) -> None:
     instance = generate("gpu-random", seed=seed, nodes=nodes, racks=min(nodes, 3), jobs=jobs, tasks=3 * jobs)
     assert isinstance(instance, GpuInstance)
-    if slow_disk:  # nearer is dearer: racks must not be merged
+    if slow_disk:  # with higher costs for nearer data, racks must not be merged
         instance = instance.model_copy(update={"disk_mb_per_s": 10.0, "rack_mb_per_s": 40.0})
     compact = GpuAssignment(instance, policy=policy).solve("network")
     paper = GpuAssignment(instance, policy=policy, network="paper").solve("network")

@@ -1,4 +1,4 @@
-"""FSP against exhaustive search: mixed memory, running tasks, ties in elapsed time."""
+"""FSP compared with exhaustive search: mixed memory, running tasks, ties in elapsed time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.models.gpu.cases import cluster, fairness, job, random_round, task, w
 
 
 def best_by_hand(instance: GpuInstance, price: Fraction = Fraction(0)) -> tuple[tuple[int, ...], Fraction, int]:
-    """Sorted counts (leximin), transfer and lost work, stops."""
+    """Return (sorted counts for leximin, transfer plus lost work, stops)."""
     count, transfer, stops, _ = min(ways(instance, price=price), key=lambda way: (fairness(way), way[1:3]))
     return tuple(sorted(count)), transfer, stops
 

@@ -1,4 +1,4 @@
-"""Who may be stopped under FSP: small rounds by hand, and answers against the rule, which the certificate refuses."""
+"""Which tasks FSP may stop: small rounds by hand, and forbidden stops, which the certificate refuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SPEEDS = {"disk_mb_per_s": 100.0, "rack_mb_per_s": 50.0, "between_racks_mb_per_
 
 
 def cluster(jobs: dict[str, list[tuple[str, str | None, float]]], gpus: int, speeds: Any = None) -> GpuInstance:
-    """One GPU of 8 GB a node, two nodes a rack; tasks are a name, where their 640 MB lie, and seconds run on that node.
+    """One GPU of 8 GB per node, two nodes per rack; tasks: name, node of their 640 MB, and seconds run on that node.
 
     A task without a place has no data; without seconds it waits.
     """
@@ -37,12 +37,12 @@ def cluster(jobs: dict[str, list[tuple[str, str | None, float]]], gpus: int, spe
 
 
 def within_share() -> GpuInstance:
-    """A runs its share of one on n0, where the data of B lie; a2 could run on the other GPU without data."""
+    """A runs its share of one on n0, which has the data of B; a2 could run on the other GPU without data."""
     return cluster({"A": [("a1", "n0", 100_000.0), ("a2", None, 0.0)], "B": [("b1", "n0", 0.0)]}, 2)
 
 
 def above_share() -> GpuInstance:
-    """A runs four tasks where its share is two; B waits for two."""
+    """A runs four tasks and has a share of two; B waits for two."""
     running = [(f"a{k}", f"n{k}", 10.0 * (k + 1)) for k in range(4)]
     return cluster({"A": running, "B": [("b0", None, 0.0), ("b1", None, 0.0)]}, 4)
 
@@ -82,7 +82,7 @@ def test_a_price_of_stops_goes_with_stops() -> None:
 
 
 def swap(*moves: tuple[str, str | None]) -> Callable[[dict[str, Any]], None]:
-    """An answer in which tasks run on other GPUs, or stop, stated consistently."""
+    """Return a consistent answer in which tasks run on other GPUs or stop."""
 
     def change(document: dict[str, Any]) -> None:
         answer = document["answer"]
@@ -138,7 +138,7 @@ def test_duals_are_judged_as_json_carries_them(policy: str, network: Any) -> Non
 
 
 def test_a_share_that_memory_limits_is_proven() -> None:
-    """Two jobs of one share by count, of which memory holds one down: prices alone did not show it."""
+    """Regression test: two jobs with equal shares by count, one limited by memory; duals alone did not show it."""
     nodes = [(f"n{k}", "r0", [gb]) for k, gb in enumerate((24.0, 16.0, 16.0, 8.0, 8.0))]
     asked = {"large": (20.0, "n0", "n0"), "middle": (12.0, "n4", "n4"), "small": (4.0, "n1", "n2", "n0")}
     jobs = [

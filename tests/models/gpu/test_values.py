@@ -1,4 +1,4 @@
-"""What changes are worth: each against a round that is really changed and solved anew."""
+"""Values of changes, each compared with a round that is changed and solved again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def figures(instance: Any, options: Any) -> tuple[Any, Any, int]:
 
 
 def agree(value: values.Value, before: Any, after: Any) -> bool:
-    """Whether the difference is the value."""
+    """Check that the value is the difference of the objectives."""
     told = value.objective_s, value.transfer_s, value.running
     return told == tuple(new - old for new, old in zip(after, before, strict=True))
 

@@ -1,4 +1,4 @@
-"""Waiting at a price: exhaustive search, and what the paper says of a1, a2 and a3."""
+"""Priced waiting: exhaustive search, and the paper's statements about a1, a2 and a3."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WEIGHTS = [0.0, 0.3, 0.5, 1.0, 50.0]
 
 
 def priced(instance: Any, weight: float = 1.0, **options: Any) -> Any:
-    """Proven answer when waiting costs so many of the dearest transfers."""
+    """Return the proven answer if waiting costs ``weight`` times the most expensive transfer."""
     penalties = options.pop("penalties", Penalties(waiting=weight))
     solution = GpuAssignment(instance, waiting="priced", penalties=penalties, **options).solve("network")
     assert solution.status == "optimal"
@@ -31,9 +31,9 @@ def priced(instance: Any, weight: float = 1.0, **options: Any) -> Any:
 
 
 def best_by_hand(instance: GpuInstance, policy: str, weight: float) -> tuple[Fraction, int, int]:
-    """Least transfer and waiting, then stops, then waiting, where no job has more than in some fair answer.
+    """Return least transfer plus waiting, then stops, then waiting, if no job has more tasks than in some fair answer.
 
-    Fair shares are those of a round in which all tasks that may stop are open, in any order.
+    Fair answers are those of a round in which all tasks that may stop are open, in any order.
     """
     stop = policy == "FSP"
     free = list(ways(instance, in_order=False, stop=stop))
@@ -68,7 +68,7 @@ def test_exhaustive_search_finds_nothing_better(seed: int, policy: str, network:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([Policy.FSP, Policy.FS]))
 def test_a_price_beyond_all_transfers_is_waiting_as_little_as_can_be(seed: int, policy: Policy) -> None:
-    """Fairness and transfer of ``least``, where no rule on who may stop stands in the way."""
+    """Fairness and transfer equal those of ``least`` if no task runs, so that no rule on stops applies."""
     instance = generate("gpu-random", seed=seed, running=0.0)
     least = GpuAssignment(instance, policy=policy, penalties=Penalties(waiting=1e6)).solve("network")
     most = priced(instance, 1e6, policy=policy)
@@ -79,7 +79,7 @@ def test_a_price_beyond_all_transfers_is_waiting_as_little_as_can_be(seed: int, 
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**31))
 def test_what_a3_does(seed: int) -> None:
-    """A higher price of waiting never runs fewer tasks and never moves less; with ``least`` it changes nothing."""
+    """A higher price of waiting never reduces running tasks or transfer; with ``least`` it changes nothing."""
     instance = generate("gpu-random", seed=seed)
     answers = [priced(instance, weight).placement for weight in WEIGHTS[1:]]
     running = [int(place.running_by_job.sum()) for place in answers]
@@ -100,7 +100,7 @@ def two_nodes(*, idle: str) -> GpuInstance:
 
 
 def test_a_task_whose_transfer_is_too_dear_waits_until_a_suitable_gpu_appears() -> None:
-    """The paper: FSP delays tasks whose transfer is too dear until a suitable resource appears."""
+    """The paper: FSP delays tasks with expensive transfers until a suitable resource appears."""
     solution = priced(two_nodes(idle="B"), 0.5)
     assert solution.waiting == ("t",)
     assert solution.to_frame().loc["t", "reason"] == "to wait costs 1 s, less than to run it"
@@ -114,7 +114,7 @@ def test_of_equal_price_a_task_runs() -> None:
 
 
 def test_large_a1_and_a2_favour_locality() -> None:
-    """The paper: the larger a1 and a2, the more data are read where they lie."""
+    """The paper: the larger a1 and a2, the more data are read locally."""
     local = []
     for weight in (1.0, 4.0, 16.0):
         answers = [
@@ -128,7 +128,7 @@ def test_large_a1_and_a2_favour_locality() -> None:
 
 
 def test_a_very_large_a3_does_not_harm_fairness_here() -> None:
-    """The paper says that it harms fairness; with shares as limits a large a3 comes ever closer to fair shares."""
+    """The paper: a large a3 harms fairness. With shares as limits, running tasks approach fair shares as a3 grows."""
     spread = []
     for weight in (0.2, 1.0, 1e6):
         answers = [priced(generate("gpu-testbed", seed=seed, running=0.0), weight) for seed in range(4)]
@@ -172,7 +172,7 @@ def test_a_file_that_is_made_untrue_is_refused(change: Any, fails: str) -> None:
 
 
 def test_another_answer_is_refused_with_the_proof_of_the_best() -> None:
-    """A task sent to another free GPU, or told to wait though it runs at less: figures made to fit, proof kept."""
+    """A task moved to another free GPU, or waiting although running costs less: consistent figures, same proof."""
     refused = 0
     for seed in range(6):
         instance, document = _document(seed)

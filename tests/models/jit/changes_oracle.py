@@ -30,7 +30,7 @@ class Plain:
         return [k for k, (n, labels, *_) in enumerate(self.columns) if n == name and test(labels)]
 
     def solve(self) -> dict[str, float] | None:
-        """The value of every stage; None without an answer."""
+        """Return the value of every stage; None if infeasible."""
         count = len(self.columns)
         rows = [*self.rows]
         values: dict[str, float] = {}
@@ -60,7 +60,7 @@ class Plain:
 
 
 def plain_program(instance: JitInstance, load: str, windows: str) -> Plain:
-    """All transfers of an instance with slots of 1 s, units of 1 MB and deadlines on whole seconds."""
+    """All transfers of an instance with slots of 1 s, units of 1 MB and integer deadlines in seconds."""
     p, capacity = Plain(), {m.name: (round(m.out_mbps / 8), round(m.in_mbps / 8)) for m in instance.machines}
     transfers = []
     for job in instance.jobs:

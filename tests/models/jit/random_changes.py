@@ -1,4 +1,4 @@
-"""Random changes of small models, each made in the model and in the plain program beside it."""
+"""Random changes of small models, each applied to the model and to the plain program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def model_of(seed: int) -> tuple[JitBandwidth, str, str] | None:
     try:
         model = JitBandwidth(instance, share=1.0, load=load, windows=windows)
         _ = model.grid
-    except ModelError:  # a window that real time makes too short
+    except ModelError:  # a window that is too short in real time
         return None
     return model, load, windows
 
@@ -42,7 +42,7 @@ Change = Callable[[JitBandwidth, Plain, np.random.Generator], JitBandwidth | Non
 def some(
     model: JitBandwidth, rng: np.random.Generator, name: str = "rate"
 ) -> tuple[dict[str, Any], Callable[..., bool]]:
-    """A selection by one level, and a test of labels that says the same."""
+    """Return a selection by one level and the equivalent predicate on labels."""
     index = model.variables[name].index.to_frame(index=False)
     level = str(rng.choice(list(index.columns)))
     values = sorted(set(index[level].tolist()))
@@ -133,7 +133,7 @@ def relaxed(model: JitBandwidth, plain: Plain, rng: np.random.Generator) -> JitB
 
 
 def changed_at_random(model: JitBandwidth, plain: Plain, rng: np.random.Generator) -> JitBandwidth:
-    """One to three changes, sometimes with integrality dropped; raises `ModelError` where one is refused."""
+    """Apply one to three changes, sometimes dropping integrality; raise `ModelError` if one is refused."""
     kinds: list[Change] = [own_row, own_row, dropped, fixed, bounded, priced, own_variable]
     for _ in range(int(rng.integers(1, 4))):
         change = kinds[int(rng.integers(len(kinds)))]
@@ -142,7 +142,7 @@ def changed_at_random(model: JitBandwidth, plain: Plain, rng: np.random.Generato
 
 
 def spread(seed: int) -> tuple[JitBandwidth, Plain]:
-    """Transfers among many machines under rules on some of them, so that the others are left to the quick method."""
+    """Transfers among many machines, with rules on some of them, so that the fast method solves the others."""
     rng = np.random.default_rng(seed)
     instance = jit_random(seed=seed, machines=8, jobs=4, transfers=2, slots=3, capacity=2, largest=3)
     load, windows = ("pair", "pair", "sender")[int(rng.integers(3))], ("elastic", "strict")[int(rng.integers(2))]

@@ -1,4 +1,4 @@
-"""Bounds from windows alone, against every interval tried one by one, and against the least largest load."""
+"""Bounds from windows alone, compared with enumeration of all intervals and with the least largest load."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_bound_is_the_densest_interval_of_any_port(seed: int) -> None:
     assert bound.even == pytest.approx(peak, rel=1e-9)
     assert 0 <= bound.gap < 1 and bound.least <= bound.even + 1e-9
     strict = JitBandwidth(instance, share=1.0, load="port", windows="strict", program="P1").solve("highs")
-    if strict.status.has_answer:  # integer units a slot need at least as much as a fluid does
+    if strict.status.has_answer:  # integer units per slot need at least as much as a fluid
         assert strict.objective >= bound.least * max(arrays.out_units.max(), arrays.in_units.max()) - 1e-6
     elif bound.even <= 1:
         assert strict.grid.widened or strict.grid.instance.rounding().size_added_mb
@@ -63,9 +63,9 @@ def test_a_port_that_must_carry_more_than_it_can() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_how_late_some_transfer_must_be(seed: int) -> None:
-    """What starts from a and is due by b needs so long at a port: the rest beyond b - a is late, tried for all a, b.
+    """For all a, b: the time a port needs for transfers that start from a and are due by b, less b - a, is lateness.
 
-    The plan in step is at least as late, keeps every port within its rate, and sends everything once it is ready.
+    The proportional plan is at least as late, respects every port rate, and sends every transfer after its start.
     """
     instance = generate("jit-random", seed=seed, machines=3, jobs=4, transfers=4, slots=2, capacity=3)
     assert isinstance(instance, JitInstance)
@@ -94,7 +94,7 @@ def test_how_late_some_transfer_must_be(seed: int) -> None:
 
 @pytest.mark.skipif(not TRACE.exists(), reason="the Facebook trace is not beside this repository")
 def test_coflows_of_facebook() -> None:
-    """With deadlines at twice the bottleneck time, a coflow alone needs half of it; stopped, it is planned."""
+    """With deadlines at twice the bottleneck time a single coflow needs half a port; stopped solves give a plan."""
     instance = read_coflow_trace(TRACE, first=20, slack=2.0)
     bound = port_bound(instance)
     assert 0.5 <= bound.least <= bound.even
@@ -116,7 +116,7 @@ def test_nothing_to_send_needs_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_going_in_step_is_least_among_all_that_do(seed: int) -> None:
-    """Every coflow in every second gets a part; ports are summed transfer by transfer, and SciPy minimises."""
+    """Independent program: a fraction per coflow and second, port loads per transfer, minimised by SciPy."""
     rng = np.random.default_rng(seed)
     machines = tuple(Machine(name=n, out_mbps=80, in_mbps=40) for n in "abcd")
     jobs = []

@@ -1,4 +1,4 @@
-"""Changed just-in-time models against a plain program, their certificates, files and messages."""
+"""Changed just-in-time models: comparison with a plain program, certificates, files, messages."""
 
 from __future__ import annotations
 

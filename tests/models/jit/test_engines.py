@@ -1,4 +1,4 @@
-"""Which engines keep one program warm from level to level; the answer is the same whichever solves."""
+"""Engines that re-solve one program from level to level; all engines give the same answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flowlex.models.jit.model import JitBandwidth
 def test_whatever_ends_in_highs_is_warm(
     monkeypatch: pytest.MonkeyPatch, engine: EngineName, solver: dict[str, Any], warm: bool
 ) -> None:
-    """One program is kept from level to level where HiGHS solves; another solver or algorithm gets every program."""
+    """With HiGHS one program is re-solved from level to level; other solvers and algorithms get a program per level."""
     if "CBC" in str(solver) and "PULP_CBC_CMD" not in pulp.listSolvers(onlyAvailable=True):
         pytest.skip("PuLP has no CBC here")
     whole, solves = BoundedProgram.solve, [0]

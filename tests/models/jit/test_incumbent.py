@@ -1,4 +1,4 @@
-"""Schedules on the way: whole, certified, never better than the optimum, with levels or a bound that hold."""
+"""Incumbent schedules: complete, certified, never better than the optimum, with valid levels or bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _order(stages: Mapping[str, Any]) -> list[Any]:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every answer on the way is made, however soon it comes."""
+    """Report every incumbent, without a minimal time between two."""
     monkeypatch.setattr(incumbents, "_PAUSE_S", 0.0)
     monkeypatch.setattr(incumbents, "_SHARE", 1e9)
 

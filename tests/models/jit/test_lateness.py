@@ -1,4 +1,4 @@
-"""Lateness over intervals, against integer programs slot by slot that share no code with it."""
+"""Lateness over intervals, compared with independent integer programs over single slots."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_least_lateness_and_levels_are_those_of_integer_programs(seed: int, load
     assert solution.certificate is not None and solution.certificate.claim == "optimal"
 
 
-@pytest.mark.parametrize("seed", [1, 9])  # 9: the sum of one port's load was that of another's too
+@pytest.mark.parametrize("seed", [1, 9])  # 9: two ports have the same sum of loads
 def test_slots_as_short_as_one_likes(seed: int) -> None:
     """An hour and more of slots of 1 ms; in the limit of short slots lateness is that of fluid transfers."""
     late, blocks = [], []

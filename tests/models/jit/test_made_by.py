@@ -1,4 +1,4 @@
-"""Data that computations make are planned: from the moment that their computation can end, proven like the others."""
+"""Transfers of computed data (`made_by`) are planned from the end of their computation and proven."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_training_step_by_hand() -> None:
     assert latest.ready_s.tolist() == [0, 0, 6, 8]
     assert latest.offset_s.tolist() == [2, 3, 10, 10]
     solution = JitBandwidth(instance, share=1.0).solve("highs")
-    assert solution.lateness == 2  # of the 8 units of parameters 6 fit into 3 slots: two units are a slot late
+    assert solution.lateness == 2  # 6 of the 8 units of parameters fit into 3 slots: two units are one slot late
     assert solution.certificate is not None and solution.certificate.claim == "optimal"
     sent = solution.to_frame().groupby("transfer")["slot"].agg(["min", "max"])
     assert tuple(sent.loc["j/gradient2"]) == (6, 7) and tuple(sent.loc["j/gradient1"]) == (8, 9)

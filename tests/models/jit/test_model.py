@@ -1,4 +1,4 @@
-"""Latest arrival times by hand, options, the kept fractional instance, and what a solution tells."""
+"""Latest arrival times by hand, options, the stored fractional instance, and the contents of a solution."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_latest_arrival_times_of_the_paper() -> None:
 
 
 def two_transfers(gap: float, arrival: float = 0.0, **changes: Any) -> JitInstance:
-    """T1 feeds a computation of ``gap`` seconds, T2 the one after it; another computation runs beside."""
+    """T1 feeds a computation of ``gap`` seconds, T2 the one after it; another computation runs at the same time."""
     machines = tuple(Machine(name=n, out_mbps=80.0, in_mbps=80.0) for n in ("a", "b", "c"))
     computations = (
         Computation(name="c1", seconds=gap),
@@ -78,7 +78,7 @@ def test_grid_rounds_inwards_and_widens_what_gets_too_short() -> None:
     tight = JitBandwidth(
         two_transfers(gap=0.0, arrival=0.9).model_copy(update={"unit_mb": 4.0}), share=1.0, lat="paper"
     ).grid
-    # From 0.9 to 2.9 s only slot 1 is whole; 10 MB are 3 units of 4 MB, of which a slot carries 2.
+    # From 0.9 to 2.9 s only slot 1 is complete; 10 MB are 3 units of 4 MB, of which a slot carries 2.
     assert (tight.start[0], tight.due[0], tight.stop[0]) == (1, 2, 3)
     assert tight.widened == 1
 
@@ -132,7 +132,7 @@ KEPT = Path(__file__).parent / "data" / "jit-fractional-vertex.json"
 
 
 def test_the_kept_instance_has_a_fractional_vertex() -> None:
-    """Found by search over random instances: the simplex method's answer has halves, a whole one is as good."""
+    """Found by search over random instances: the simplex method's answer has halves, an integer one is equally good."""
     instance = read_instance(KEPT)
     assert isinstance(instance, JitInstance)
     relaxed = solve(JitBandwidth(instance, share=1.0, program="P1", integrality="lp").formulation, "highs").values
@@ -181,7 +181,7 @@ def test_greedy_sends_everything_it_can() -> None:
 
 
 def test_background_waits_for_what_is_left() -> None:
-    """A plan that fills the port leaves a copy nothing until it is done."""
+    """A plan that fills the port leaves no rate for a copy until it ends."""
     instance = two_transfers(gap=0.0)
     solution = JitBandwidth(instance, share=0.5, lat="paper").solve()
     frame = solution.background_frame()
@@ -219,7 +219,7 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(("engine", "proven"), [("pulp", 0), ("pulp", 1), ("highs", 1), ("pulp", 2)])
 def test_one_deadline_for_all_programs(monkeypatch: pytest.MonkeyPatch, engine: EngineName, proven: int) -> None:
-    """Time that runs out after some programs leaves a schedule, its vector, and the levels proven until then."""
+    """A time limit after some programs gives a schedule, its vector, and the levels proven so far."""
     from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
     from flowlex.models.jit import plan_search as levels
 
@@ -273,7 +273,7 @@ def test_port_duals_price_the_conflict() -> None:
 
 
 def test_the_gantt_names_transfers_and_shows_the_wait_that_was_avoided() -> None:
-    """T1 and T2 to one machine: sent at once T2 lies idle; computations of zero seconds are not drawn."""
+    """T1 and T2 to one machine: if sent at once, T2 arrives early; computations of zero seconds are not drawn."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -300,7 +300,7 @@ def test_what_remains_counts_background() -> None:
 
 @pytest.mark.parametrize("slot_s", [1.0, 1e-3, 1e-6, 1e-9])
 def test_work_does_not_grow_with_time_over_slot(slot_s: float) -> None:
-    """70 s at 1e-9 s a slot: every load is even over its window, and levels count slots, whatever their length."""
+    """70 s at 1e-9 s a slot: every load is even over its window, and levels count slots of any length."""
     fine = JitInstance.model_validate({**dict(two_transfers(gap=70.0)), "slot_s": slot_s, "unit_mb": slot_s})
     for load in ("pair", "port"):
         for windows in ("strict", "elastic"):
@@ -313,7 +313,7 @@ def test_work_does_not_grow_with_time_over_slot(slot_s: float) -> None:
 
 
 def test_programs_that_no_memory_holds_are_refused() -> None:
-    """Only integer programs of what must be late go slot by slot."""
+    """Only integer programs of lateness use single slots."""
     two = two_transfers(gap=0.0)
     late = tuple(t.model_copy(update={"deadline_s": 1.0}) for t in two.jobs[0].transfers)
     jobs = (two.jobs[0].model_copy(update={"transfers": late}),)

@@ -1,4 +1,4 @@
-"""Just in time over time: what has been promised is kept, what is sent adds up, and every step is proven."""
+"""Live just-in-time plans: promises are kept, sent units add up, and every step is proven."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_single_job_is_planned_as_the_model_plans_it() -> None:
 
 
 def test_a_promise_is_kept_when_a_tighter_job_comes() -> None:
-    """A sends 6 MB until 4; at 1, 9 MB more want the same port until 4. All in time is impossible."""
+    """A sends 6 MB until 4; at 1 another 9 MB need the same port until 4. They cannot all be on time."""
     late = {}
     for keep in (True, False):
         scheduler = live(keep_promises=keep)
@@ -164,9 +164,9 @@ def lives(seed: int) -> Iterator[Any]:
 @given(st.integers(0, 10_000), st.sampled_from(["pair", "port", "sender", "receiver"]))
 @example(seed=3, load="pair")
 def test_random_lives(seed: int, load: Any) -> None:
-    """Ports hold in every slot, whoever is undisturbed sends all of it, no promise gets worse, no plan could be better.
+    """Port rates hold in every slot, undisturbed transfers are sent completely, promises hold, steps are optimal.
 
-    What a step keeps of the plan before does not show in its loads: they are those of the rest planned anew.
+    Reuse of the previous plan does not change loads: they equal those of a new plan of the unsent remainder.
     """
     scheduler, promised = live(load=load), dict[str, int]()
     sent: Counter[str] = Counter()
@@ -216,7 +216,7 @@ def test_random_lives(seed: int, load: Any) -> None:
 
 
 def test_parts_are_proven_by_stages_above_their_own_loads() -> None:
-    """Two parts share programs, one is higher than the other: what its stage 4 settles, stage 3 of the other needs."""
+    """Two components share programs, one has higher loads: stage 3 of the other needs the result of its stage 4."""
     ports = [Machine(name=n, out_mbps=80, in_mbps=80) for n in "abcd"]
     table = [("t0", 1, "a", "b", 29, 29), ("t1", 3, "a", "b", 0.5, None), ("t2", 5, "c", "d", 0.5, None)]
     transfers = tuple(

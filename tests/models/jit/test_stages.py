@@ -1,4 +1,4 @@
-"""Every stage of P2 has a program, and duals are what a changed port or size saves, by linear programs of SciPy."""
+"""Every stage of P2 has a program, and duals are the savings of changed ports or sizes, by SciPy's linear programs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def goals(grid: Grid, slots: int, load: str, room: np.ndarray, units: np.ndarray
 
 
 def first_goal(solution: JitSolution, name: str, label: str, top: int) -> int:
-    """Place among the goals of the first that prices what a dual names."""
+    """Return the index of the first goal with a dual for the given row."""
     names = [machine.name for machine in solution.grid.instance.machines]
     for level in (-1, *range(top, 0, -1)):
         for part in solution.plan_parts:

@@ -20,7 +20,7 @@ Flow = tuple[str, int, int]
 
 
 def made(flows: list[Flow]) -> JitInstance:
-    """Jobs of one transfer each, ports of one unit a slot."""
+    """Return an instance with one transfer per job and ports of one unit per slot."""
     jobs = tuple(
         Job(
             name=f"j{k}",
@@ -61,7 +61,7 @@ def test_what_is_on_time_waits_as_little_as_its_loads_allow() -> None:
 
 
 def best_order(flows: list[Flow]) -> tuple[int, int]:
-    """Fewest late jobs, then least tardiness, of all orders that keep the least lateness (one port, no gaps)."""
+    """Return fewest late jobs, then least tardiness, over all orders of least lateness (one port, no gaps)."""
 
     def goals(order: tuple[int, ...]) -> tuple[int, int, int]:
         now = lateness = late = tardy = 0

@@ -76,7 +76,7 @@ def test_elastic_lateness_by_hand() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_conflicts_beyond_the_bands_are_proven_too(seed: int) -> None:
-    """Ports so tight that the pairs' own optimum breaks them: the staged route on a few ports, against all ports."""
+    """Ports so tight that the optimum of pairs exceeds them: stages over a few ports, compared with all ports."""
     rng = np.random.default_rng(seed)
     transfers = []
     for _ in range(14):

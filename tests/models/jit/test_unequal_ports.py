@@ -1,4 +1,4 @@
-"""Unequal ports and overload against an integer program of this file's own (SciPy's HiGHS), level by level."""
+"""Unequal ports and overload, compared with an independent integer program (SciPy's HiGHS), level by level."""
 
 from __future__ import annotations
 
@@ -141,11 +141,11 @@ def problems(draw: st.DrawFn) -> tuple[Ports, list[Flow]]:
     return ports, flows
 
 
-#: Two late parts that share a port, which is wide enough for what both send: neither may count on the other's room.
+#: Two late components share a port that is wide enough for both: neither may use the capacity of the other.
 SHARED = (alike(1, 1, 3, 3), [(0, 1, 1, 0, 2), (2, 3, 4, 0, 1), (0, 1, 1, 0, 1), (1, 3, 2, 0, 1)])
-#: A firm level above the guess of the largest one: the lateness alone has two loads of 3, the ports begin at 2.
+#: A firm level above the estimate of the largest: lateness alone has two loads of 3, the estimate by ports is 2.
 FULL = ([(3, 2), (2, 4), (3, 1), (3, 2)], [(2, 1, 2, 0, 3), (0, 3, 5, 0, 1), (0, 1, 3, 0, 1), (2, 0, 1, 3, 6)])
-#: A sender's whole load comes through one port, which takes less: that port's price is the load's.
+#: All units of a sender go to one receiving port with a lower rate: the dual of that port is the load's.
 THROUGH = ([(1, 2), (4, 3), (4, 2), (4, 2)], [(3, 2, 5, 3, 5), (0, 3, 3, 2, 3), (1, 0, 6, 2, 5), (1, 2, 6, 0, 1)])
 NARROW = (
     [(4, 4), (3, 3), (3, 2)],
@@ -206,7 +206,7 @@ def test_elastic_windows(problem: tuple[Ports, list[Flow]], load: Any, options: 
 
 
 def test_a_load_that_is_planned_apart_stays_whole() -> None:
-    """The second machine sends to a port that is overloaded, and to another: both are its load."""
+    """The second machine sends to an overloaded port and to another: both count in its load."""
     ports, flows = alike(3, 3, 1, 4, 2), [(1, 0, 4, 1, 3), (3, 0, 2, 2, 3), (1, 3, 2, 1, 5)]
     solution = JitBandwidth(made(ports, flows), share=1.0, load="sender").solve("highs")
     assert (solution.lateness, levels(solution, 4)) == truth(ports, flows, "sender", elastic=True)
@@ -214,7 +214,7 @@ def test_a_load_that_is_planned_apart_stays_whole() -> None:
 
 
 def test_units_are_not_moved_into_ports_that_are_constraints() -> None:
-    """What two pairs leave open fits one port together only; moved by a port of one unit, it broke the other."""
+    """Regression test: leftovers of two pairs fit a port only together; moving them for another port broke it."""
     problem = made([(1, 1), (4, 2), (1, 2)], [(0, 1, 1, 0, 6), (2, 0, 4, 2, 9), (1, 2, 2, 1, 1.4), (0, 2, 2, 0, 6)])
     solution = JitBandwidth(problem, share=1.0).solve("highs")
     assert (solution.lateness, solution.sorted_loads.tolist()) == (2, [2, 1, 1, 1, 1, 1, 1, 1])
@@ -231,7 +231,7 @@ def test_lateness_counts_from_the_due_time() -> None:
 
 
 def test_what_could_gain_in_any_slot_of_a_run_gains_in_one() -> None:
-    """The certificate sees the slots of a full port one by one; the single unit of the second fits into one of them."""
+    """The certificate considers single slots of a full port; the second transfer's only unit fits into one of them."""
     ports = alike(3, 3, 3)
     solution = JitBandwidth(made(ports, [(0, 1, 6, 0, 0.5), (2, 1, 1, 0, 0.5)]), share=1.0, load="port").solve()
     due_before_the_first_slot_ends = [(0, 1, 6, 0, 0), (2, 1, 1, 0, 0)]

@@ -1,4 +1,4 @@
-"""Changes of load partition: equal to an independent program, proven, and refused by name where they make no sense."""
+"""Changes of load partition: equal to an independent program, proven; invalid ones are refused by name."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Oracle:
         return milp(self.cost, constraints=constraints, bounds=Bounds(self.low, self.high), integrality=whole)
 
     def solve(self):
-        """(finish times passed, moved cost); None without an answer."""
+        """Return (number of finish times passed, moved cost); None if infeasible."""
         if not self.makespan:
             fixed = [
                 (a, t, t) for k, (a, t) in enumerate(zip(self.on_node, self.target, strict=True)) if k not in self.free
@@ -178,7 +178,7 @@ def test_the_unchanged_statement_has_the_optimum_of_the_network(seed):
 
 
 def test_rules_by_hand():
-    """12 items on n0, three equal nodes: 4 stay; the way to n1 costs 1 s, that to n2 3 s."""
+    """12 items on n0, three equal nodes: 4 stay; moving one to n1 costs 1 s, to n2 3 s."""
     model = LoadPartition(cluster([1, 1, 1], [(12, [0])], {(0, 1): 1.0, (0, 2): 3.0}))
     x = model.variables["x"]
     assert model.solve().objective == 4 + 12
@@ -198,7 +198,7 @@ def test_the_makespan_is_the_least_under_the_rules():
     x = model.variables["x"]
     solution = model.with_constraint("few", x.sel(node="n2").sum() <= 1).solve()
     assert dict(solution.stages) == {"makespan": 1, "moved": 5} and solution.finish.max() == 4
-    # By a price of 1 for each finish time passed, the stage is as before; by a price of moves in it, more may stay.
+    # A cost of 1 per finish time passed leaves the stage unchanged; with a cost of moves in it, more items may stay.
     late = model.with_cost(x.sel(node=["n1", "n2"]).sum(), stage="makespan").solve()
     assert late.stages["makespan"] == 6 and late.targets["n0"] >= 3
     assert [label for label in model.variables["late"].index][:2] == [(1, 3.0), (2, 4.0)]

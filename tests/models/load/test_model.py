@@ -1,4 +1,4 @@
-"""Load partition: hand-solved optima, independent methods, algorithm 1 never cheaper, and what is refused."""
+"""Load partition: optima by hand, independent methods, algorithm 1 is never cheaper, refused inputs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cluster(
 
 
 def test_a_hand_solved_partition() -> None:
-    # 12 items on n0 and n1; equal capacity: 4 each. n0 sends 4 to n2 (1 s) or n3; the dear path n1 -> n2 is avoided.
+    # 8 items on n0 and on n1, equal capacity: 4 each. n0 sends 4 to n2 (1 s), so n1 sends 4 to n3 (2 s).
     links = {(0, 2): 1.0, (0, 3): 3.0, (1, 2): 2.0, (1, 3): 2.0}
     instance = cluster([1, 1, 1, 1], [(8, [0]), (8, [1])], links)
     solution = LoadPartition(instance).solve()
@@ -65,7 +65,7 @@ def test_makespan_first_then_moved_cost() -> None:
     solution = LoadPartition(instance, objective="makespan").solve()
     assert solution.targets == {"n0": 8, "n1": 2}
     assert solution.finish.max() == pytest.approx(8 / 3)
-    # With room in both, the dear node gets only what the deadline leaves over.
+    # If both have capacity, the expensive node gets only the items that do not fit elsewhere before the deadline.
     wide = cluster([1, 1, 1], [(7, [0])], {(0, 1): 5.0, (0, 2): 1.0})
     assert LoadPartition(wide, objective="makespan").solve().targets == {"n0": 3, "n1": 1, "n2": 3}
 
@@ -131,7 +131,7 @@ def test_the_optimum_is_that_of_trying_all(instance: LoadPartitionInstance, obje
         key = (finish if objective == "makespan" else Fraction(0), cost)
         best = key if best is None else min(best, key)
     assert best is not None and solution.objective is not None
-    # The paper's problem lets only overloaded nodes send, so that the least volume moves: dearer, never cheaper.
+    # In the paper's problem only overloaded nodes send, so that the least volume moves: the cost is never lower.
     found = solution.objective
     assert found >= best[1] if (objective, level) == ("targets", "node") else found == best[1]
 
@@ -223,7 +223,7 @@ def test_frames_pictures_and_plain_data() -> None:
 
 
 def test_capacities_are_the_numbers_that_are_written() -> None:
-    # Each of these lies best as it is; read as binary floats, one item moved.
+    # Each of these is optimal without moves; read as binary floats, one item moved.
     even = cluster([4.0, 3.2, 3.5], [(10, [0]), (7, [1]), (8, [2])])
     assert LoadPartition(even, objective="makespan").solve("network").moved_items == 0
     run = [RunRecord(items=1, seconds=10), RunRecord(items=3, seconds=10)]
@@ -351,7 +351,7 @@ def test_costs_far_apart_are_proven_and_written_exactly(engine: str) -> None:
 
 
 def test_links_dearer_than_usual_are_not_undercut() -> None:
-    # Usual is 1 s. Node 0 pays 5 s to node 1, so it may not use the way of the others; node 2 may.
+    # The default cost is 1 s. Node 0 pays 5 s to node 1, so it may not use the shared arc; node 2 may.
     instance = cluster([1, 2, 0], [(3, [0]), (3, [2])], {(0, 1): 5.0})
     solution = LoadPartition(instance).solve("network")
     assert (solution.targets, solution.objective) == ({"n0": 2, "n1": 4, "n2": 0}, 8)

@@ -1,4 +1,4 @@
-"""What tests of pod placement share: a model without integer programs, and what is asserted in several files."""
+"""Shared by tests of pod placement: a model without integer programs, and common assertions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
 
 
 class BySearch(PodPlacement):
-    """No integer program over pods and nodes."""
+    """Pod placement without the integer program over pods and nodes."""
 
     limits = SearchLimits(admission=-1, direct=-1)
 
 
 def solved(instance: PodInstance, **options: Any) -> Any:
-    """The certified solution, equal to trying all placements by code that shares nothing with the model."""
+    """Return the certified solution after comparing it with an independent enumeration of all placements."""
     solution = PodPlacement(instance, **options).solve("highs")
     fair = options.get("admission") == "fair"
     tried = all_ways(instance, options, solution.node.tolist() if fair else ())

@@ -131,7 +131,7 @@ def test_equal_seeds_are_equal_answers() -> None:
 
 
 def halves(lost: int) -> PodInstance:
-    """Nodes that hold one pod of two thirds each, which prices of resources do not see, and pods that fit nowhere."""
+    """Nodes that hold one pod of two thirds each, which duals of resources do not detect, and pods that fit nowhere."""
     nodes = tuple(PodNode(name=f"n{k}", cpu_cores=9.5, memory_gb=10) for k in range(20))
     large = tuple(Pod(name=f"p{k}", cpu_cores=6, memory_gb=1, priority=1) for k in range(30))
     small = tuple(Pod(name=f"q{k}", cpu_cores=3, memory_gb=1) for k in range(30))
@@ -147,7 +147,7 @@ def test_whole_nodes_prove_what_prices_of_resources_do_not() -> None:
 
 
 def test_patterns_prove_what_is_too_large_for_the_program_over_nodes() -> None:
-    """Requests of 130 % of the cores: prices of resources leave 10 pods of the last level open, patterns 6."""
+    """Requests of 130 % of the cores: the gap of the last level is 10 pods by duals of resources, 6 by patterns."""
     drawn: Any = generate("pods-scale", nodes=10, pods=60, seed=4)
     view = drawn.arrays
     grow = 1.3 / max((view.gpu.most() * view.gpu_cards).sum() / view.capacity[:, 0].sum(), *_shares(view))

@@ -1,4 +1,4 @@
-"""Pods that come and go: by hand, against recounts, and the published comparison on the real trace."""
+"""Arrivals and departures of pods: cases by hand, recounts, and the published comparison on the real trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gpu_pods(*shares: float, **fields: Any) -> tuple[Pod, ...]:
 
 
 def test_an_arrival_moves_another_pod_where_that_makes_room() -> None:
-    """Two cards of 10 GB in two nodes, each half full: a whole card comes free by moving one half to the other."""
+    """Two half-full cards of 10 GB on two nodes: moving one pod frees a complete card."""
     nodes = tuple(PodNode(name=n, cpu_cores=8, memory_gb=8, cards=1, card_gb=10) for n in "ab")
     pods = (*gpu_pods(0.5, 0.5, 1.0)[:2], Pod(name="whole", gpu_share=1.0))
     instance = PodInstance(nodes=nodes, pods=pods)
@@ -66,7 +66,7 @@ def test_where_all_come_at_one_moment_the_mean_allocation_is_what_stays() -> Non
 
 
 def test_a_gang_starts_when_all_have_come_and_fit_together() -> None:
-    """Two nodes with one card; the gang comes at 0 and 2, a node is taken until 5; a pod alone goes in between."""
+    """Two nodes with one card; the gang arrives at 0 and 2, a node is occupied until 5; a single pod runs between."""
     nodes = tuple(PodNode(name=n, cpu_cores=8, memory_gb=8, cards=1, card_gb=10, labels={"rack": "r"}) for n in "ab")
     pods = (
         Pod(name="g0", gpu_share=1.0, gang="g", created_s=0.0, deleted_s=10.0),
@@ -84,7 +84,7 @@ def test_a_gang_starts_when_all_have_come_and_fit_together() -> None:
 
 
 def test_a_skew_follows_its_emptiest_rack_as_pods_come_and_go() -> None:
-    """At most one more than in the emptiest rack: the second waits until the other rack has room."""
+    """A skew of 1: the second pod waits until the other rack has capacity."""
     nodes = tuple(PodNode(name=n, cpu_cores=c, memory_gb=8, labels={"rack": n}) for n, c in (("a", 8), ("b", 1)))
     spread = PodSpread(name="even", over="rack", skew=1)
     pods = tuple(Pod(name=f"p{k}", cpu_cores=1, spreads=("even",), created_s=0.0) for k in range(3))

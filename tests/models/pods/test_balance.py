@@ -1,4 +1,4 @@
-"""Balance by node patterns: the same optimum as by trying all, and as with every node and pod told apart."""
+"""Balance by node patterns: the same optimum as by enumeration, and as with classes of single nodes and pods."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
 
 
 class PatternsFirst(PodPlacement):
-    """Small instances go the way of large ones, without the integer program over pods behind it."""
+    """Solve small instances like large ones, without the final integer program over pods."""
 
     limits = SearchLimits(direct=-1, intervals=60)
 
@@ -116,7 +116,7 @@ def test_running_pods_and_moves_in_patterns() -> None:
     st.integers(0, 2**16),
 )
 def test_a_priced_pattern_is_the_best_of_all(pods: Any, measure: str, seed: int) -> None:
-    """Enumeration against trying all counts, cards packed exactly."""
+    """Pattern enumeration compared with all counts, with exactly packed cards."""
     instance = PodInstance(
         nodes=(PodNode(name="n", cpu_cores=12, memory_gb=14, cards=2, card_gb=8),),
         pods=tuple(
@@ -193,7 +193,7 @@ def test_the_relaxation_over_classes_is_that_over_nodes(measure: Any) -> None:
     found = model.bounds.even(MEASURES[measure], admitted, coarse, SolveOptions())
     assert found is not None
     one, other = float(solve_arrays(nodes, SolveOptions()).objective or 0), found[0].bound
-    assert other >= one * (1 - 1e-6) - 1e-6  # at least as strong, for its cards filled in whole ways
+    assert other >= one * (1 - 1e-6) - 1e-6  # at least as strong, as its cards are packed in integers
     assert other <= one * 1.2 + 1e-6
 
 

@@ -1,4 +1,4 @@
-"""Changes of pod placement, against enumeration of all placements, by hand, and by seeded faults."""
+"""Changes of pod placement: comparison with enumeration, cases by hand, and seeded faults."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def random_instance(rng):
 
 
 def on_cards(needs, free):
-    """Whether GPU pods of these sizes fit cards with so much left."""
+    """Whether GPU pods of these sizes fit on cards with this free memory."""
     if not needs:
         return True
     ways = {k: left for k, left in enumerate(free) if left >= needs[0]}
@@ -155,7 +155,7 @@ def on_cards(needs, free):
 
 
 def placements(instance, dropped):
-    """All placements (node of each pod, None: waits) that keep the rows that are not dropped."""
+    """Yield all placements (node of each pod, None: waits) that satisfy the rows that are not dropped."""
     nodes, pods = instance.nodes, instance.pods
     for where in itertools.product((None, *range(len(nodes))), repeat=len(pods)):
         alone = all(n is None or not p.gpu_memory_gb or nodes[n].cards for p, n in zip(pods, where, strict=True))
@@ -202,7 +202,7 @@ def loads_of(instance, where):
 
 
 def random_changes(rng, model):
-    """A changed model, and plain functions of a placement: what must hold, and what is added to stages."""
+    """Return a changed model, and functions of a placement for its rules and its added costs."""
     instance, must, dropped, costs = model.instance, [], set(), {}
     x, pods, nodes = model.variables["x"], instance.pods, instance.nodes
     racks = sorted({n.labels["rack"] for n in nodes})
@@ -261,7 +261,7 @@ EVEN = {
 
 
 def best(instance, measure, must, dropped, costs):
-    """Values of all stages by enumeration; None where there is no placement."""
+    """Return the values of all stages by enumeration; None if infeasible."""
     names = [f"admission {k}" for k in sorted({p.priority for p in instance.pods}, reverse=True)]
     values = []
     for where in placements(instance, dropped):
@@ -303,7 +303,7 @@ def test_random_changes_against_enumeration(batch):
 
 
 def test_fair_shares_under_a_rule():
-    """Two queues of unequal weight on two racks, and what runs counts for its queue."""
+    """Two queues of unequal weight on two racks; running pods count for their queue."""
     runs = Pod(name="r", cpu_cores=1, queue="u", node="n0")
     pods = (
         runs,

@@ -1,4 +1,4 @@
-"""Compute shares of cards beside their memory: by hand, and against all placements of tiny instances."""
+"""Compute shares of cards in addition to memory: cases by hand, and enumeration of tiny instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Max-min fairness over queues and worth by fragmentation: by hand, and against all placements of tiny instances."""
+"""Max-min fairness over queues and value by fragmentation: cases by hand, and enumeration of tiny instances."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODES = (PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8), PodNo
 
 
 def shares(solution: Any) -> list[Fraction]:
-    """Least first, as the certificate counts them."""
+    """Return the shares, least first, as the certificate computes them."""
     return QueueShares(solution.source, solution.to_dict()["options"]).ordered(solution.node.tolist())
 
 
@@ -39,7 +39,7 @@ def test_queues_share_by_weight() -> None:
     assert even.admitted == {"queue u": (3, 6, 3), "queue v": (3, 6, 3)} and even.stages["admission"] == 3.0
     third = solved(pods, [PodQueue(name="u", weight=2.0), PodQueue(name="v")], node)
     assert [many for many, _, _ in third.admitted.values()] == [4, 2]
-    # What runs counts; what a queue does not want goes to the others, and then to pods of no queue.
+    # Running pods count; capacity that a queue does not need goes to other queues, then to pods without a queue.
     runs = [Pod(name=f"r{k}", cpu_cores=1, queue="u", node="a") for k in range(2)]
     others = [Pod(name="w", cpu_cores=1, queue="w"), Pod(name="free", cpu_cores=1)]
     mixed = solved([*runs, *pods, *others], [PodQueue(name=q) for q in "uvw"], node)
@@ -85,12 +85,12 @@ def test_a_large_cluster_goes_in_turns() -> None:
 
 
 def test_fragmentation_by_hand() -> None:
-    # One node of two cards; half of the workload wants 0.6 of a card, half a whole one.
+    # One node with two cards; half of the workload needs 0.6 of a card, half a complete one.
     node = PodNode(name="a", cpu_cores=8, memory_gb=8, cards=2, card_gb=10)
     pods = (Pod(name="part", gpu_share=0.6), Pod(name="whole", gpu_share=1.0))
-    # "part" leaves 0.4, which neither can use: worth 0.6 - 0.4; "whole" strands nothing.
+    # "part" leaves 0.4, which neither can use: value 0.6 - 0.4; "whole" leaves nothing unusable.
     assert pod_values(PodInstance(nodes=(node,), pods=pods), "fragmentation") == [Fraction(1, 5), Fraction(1)]
-    # Where 0.4 is wanted too, a third of the workload can use what is left.
+    # If the workload includes 0.4 too, a third of it can use the remaining 0.4.
     more = (*pods, Pod(name="rest", gpu_share=0.4))
     assert pod_values(PodInstance(nodes=(node,), pods=more), "fragmentation")[0] == Fraction(333, 1000)
     solution = PodPlacement(PodInstance(nodes=(node,), pods=more), admission="weighted", worth="fragmentation").solve()

@@ -1,4 +1,4 @@
-"""What gangs and spreads leave of bounds: by hand, below no placement of tiny instances, and what is refused."""
+"""Bounds with gangs and spreads: cases by hand, valid for all placements of tiny instances, and refused inputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pods_of(many: int, name: str = "p", **fields: Any) -> list[Pod]:
 
 
 def too_large() -> PodInstance:
-    """Nine pods of two cores in racks of sixteen cores: each rack has room for eight; four more fit."""
+    """Nine pods of two cores in racks of sixteen cores: eight fit in a rack; four more fit."""
     pods = [*pods_of(9, gang="g"), *pods_of(4, "q")]
     return PodInstance(nodes=racks(8, 8), pods=tuple(pods), gangs=(PodGang(name="g", within="rack"),))
 
@@ -49,7 +49,7 @@ def in_threes() -> PodInstance:
 
 
 def on_cards() -> PodInstance:
-    """A gang of seven that wants 5 GB each, and racks with four cards of 8 GB: six fit by memory, four by cards."""
+    """A gang of seven pods of 5 GB, and racks with four cards of 8 GB: six fit by total memory, four by cards."""
     pods = [*pods_of(5, gang="g", gpu_memory_gb=5), *pods_of(2, "q")]
     return PodInstance(nodes=racks(16, 16, cards=2), pods=tuple(pods), gangs=(PodGang(name="g", within="rack"),))
 
@@ -102,7 +102,7 @@ asked = st.tuples(
     st.booleans(),
 )
 def test_no_placement_exceeds_what_rules_leave(pods: Any, within: Any, limits: Any, cards: bool) -> None:
-    """All placements of up to five pods on three nodes, judged by code that the bounds do not share."""
+    """Enumerate all placements of up to five pods on three nodes, checked by independent code."""
     nodes = (*racks(6, cards=1), PodNode(name="c", cpu_cores=4, memory_gb=64, labels={"rack": "r9"}))
     made = tuple(
         Pod(name=f"p{k}", cpu_cores=c, gpu_memory_gb=g, gang=gang, spreads=spreads, node=None if g or c > 1 else at)
@@ -135,7 +135,7 @@ def test_no_placement_exceeds_what_rules_leave(pods: Any, within: Any, limits: A
                 assert sum(f"spread {s!r}" == name for p in placed for s in made[p].spreads) <= most[r]
         counted.add(sum(made[p].node is None for p in placed))
     fresh = np.array([pod.node is None for pod in made])
-    for n in counted:  # whatever a bound says, it stays at or above what can be
+    for n in counted:  # rounding a bound never goes below a feasible number
         assert largest_sum(view.rules.gang[fresh], np.ones(fresh.sum(), np.int64), n) == n
         if fresh.any():
             assert bounds.largest("0", n) == n
@@ -144,4 +144,4 @@ def test_no_placement_exceeds_what_rules_leave(pods: Any, within: Any, limits: A
 def test_sums_of_gangs_and_single_pods() -> None:
     gang, worth = np.array([0, 0, 1, 1, 1, -1]), np.array([2, 2, 3, 3, 3, 1])
     assert [largest_sum(gang, worth, n) for n in (0, 3, 5, 8, 9, 13, 99)] == [0, 1, 5, 5, 9, 13, 14]
-    assert largest_sum(np.array([-1, -1]), np.array([5, 5]), 7) == 7  # without gangs nothing is told apart
+    assert largest_sum(np.array([-1, -1]), np.array([5, 5]), 7) == 7  # without gangs all pods are equal

@@ -39,7 +39,7 @@ def test_a_large_cluster_preempts_by_search_alone() -> None:
 
 
 def test_worth_without_an_end_as_a_decimal_is_certified() -> None:
-    """Files say 7/12 as the nearest float: the certificate reads it as the multiple of the unit that it is."""
+    """Files have the nearest float to 7/12: the certificate reads it as the exact multiple of the unit."""
     node = PodNode(name="a", cpu_cores=8, memory_gb=8, cards=2, card_gb=24)
     pods = tuple(Pod(name=f"p{g}", cpu_cores=3, gpu_memory_gb=g) for g in (4, 10, 7.5))
     solution = PodPlacement(PodInstance(nodes=(node,), pods=pods), admission="weighted", worth="gpu").solve("highs")

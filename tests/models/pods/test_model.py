@@ -1,4 +1,4 @@
-"""Pod placement: hand-solved cases, all placements tried, the genetic algorithm never better, and what is refused."""
+"""Pod placement: cases by hand, enumeration, the genetic algorithm is never better, and refused inputs."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def test_more_important_pods_go_first_and_the_rest_wait_in_order() -> None:
     assert solution.queue == ("p0", "p3")
     assert solution.admitted == {3: (1, 1, 1), 2: (2, 2, 2), 1: (0, 2, 0)}
     assert solution.reasons()["p0"] == "not enough cores on a"
-    # One large pod of the top class goes before two small ones of the next.
+    # One large pod of the top class precedes two small ones of the next.
     large = solved([node("a", cores=4)], [pod("s", 2), pod("t", 2), pod("l", 4, priority=1)])
     assert place(large) == {"l": "a"}
 
 
 def test_balance_by_hand() -> None:
-    # Loads by cores and memory alike: 4+2 against 3+3 is the even split of 4, 3, 3, 2.
+    # Cores and memory are proportional: the even split of 4, 3, 3, 2 is 4 + 2 and 3 + 3.
     sizes = {"p": 4, "q": 3, "r": 3, "s": 2}
     solution = solved([node("a"), node("b")], [pod(n, c, 4 * c) for n, c in sizes.items()])
     where = place(solution)
@@ -141,7 +141,7 @@ def test_running_pods_stay_or_move_within_the_budget() -> None:
     assert place(moves) == {"fixed": "a", "mobile": "b"} and moves.objective == pytest.approx(0)
     assert moves.to_frame().loc["mobile", "moved_from"] == "a"
     assert place(solved(nodes, running, move_budget=1.9))["mobile"] == "a"
-    # Making room by a move lets one more pod in.
+    # A move makes one more pod fit.
     room = [*running, pod("new", 8, 8)]
     assert "new" in place(solved(nodes, [*running[:1], pod("new", 8, 8)]))
     assert "new" not in place(solved(nodes, [pod("x", 1, 1, node="b", move_cost=1.0), *room[:1], room[2]]))
@@ -324,7 +324,7 @@ def test_table_frames_picture_and_latex() -> None:
 
 
 def test_the_search_has_one_type_with_and_without_cards() -> None:
-    """Else the loops are compiled twice, half a minute each time, after `flowlex warm-up` as well."""
+    """Otherwise the loops are compiled twice, half a minute each, even after `flowlex warm-up`."""
     instance: Any = generate("kubeflow-testbed", seed=1, pods=4)
     kinds = []
     for cards in (True, False):

@@ -1,4 +1,4 @@
-"""The paper's own side: draws, readings of its lost formula, queue and native Kubernetes, genetic algorithm."""
+"""The paper's setting: draws, readings of its incomplete formula, queue, native Kubernetes, genetic algorithm."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_sensitivity_table_states_each_reading() -> None:
     table = sensitivity(instance)
     assert list(table.index) == ["normalised", "raw", "equal", "cluster"]
     assert (table["status"] == "optimal").all() and table.loc["normalised", "elsewhere"] == 0
-    # No placement is more even in the first reading than the first's own, if the same pods are placed.
+    # With the same pods, no placement is more even in the first reading than the first reading's optimum.
     same = table["waiting"] == table.loc["normalised", "waiting"]
     assert (table.loc[same, "sigma, normalised"] >= table.loc["normalised", "sigma"] - 2e-6).all()
 
@@ -70,7 +70,7 @@ def test_the_queue_backfills_and_native_kubernetes_takes_whole_cards() -> None:
     nodes = (PodNode(name="a", cpu_cores=8, memory_gb=32, cards=2, card_gb=16),)
     large, small = Pod(name="large", cpu_cores=9, priority=2), Pod(name="small", cpu_cores=2, priority=1)
     queue = place(PodInstance(nodes=nodes, pods=(large, small)), "priority-queue")
-    assert queue.node.tolist() == [-1, 0]  # who overflows waits, the next that fits goes
+    assert queue.node.tolist() == [-1, 0]  # a pod that does not fit waits, the next one that fits is placed
     parts = [Pod(name=f"p{k}", cpu_cores=1, gpu_memory_gb=4, priority=k, created_s=9 - k) for k in range(3)]
     instance = PodInstance(nodes=nodes, pods=tuple(parts))
     assert (place(instance, "priority-queue").node >= 0).all()  # they share cards

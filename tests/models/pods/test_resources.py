@@ -1,4 +1,4 @@
-"""Resources beside cores, memory and cards: of nodes and of domains, by hand and against all placements."""
+"""Further resources of nodes and domains: cases by hand, and enumeration of all placements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds over cells of groups that choose alike: those of all groups, and proven by the certificate."""
+"""Bounds with aggregated rows of similar groups: equal to those of all groups, proven by the certificate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowlex.models.pods.problem.balance_measures import MEASURES
 
 
 def unlike(nodes: int, pods: int, seed: int) -> PodInstance:
-    """No two pods alike; every ninth runs on the first node and may leave it."""
+    """Return an instance without identical pods; every ninth runs on the first node and may move."""
     whole: Any = generate("pods-scale", nodes=nodes, pods=pods, seed=seed)
     rng = np.random.default_rng(seed)
     changed = []
@@ -38,7 +38,7 @@ def test_cells_prove_what_all_groups_prove(nodes: int, pods: int, seed: int, mon
     admitted = model.levels.total(found.node >= 0)
     points = tangents(len(model.bounds.classes.count))
     told: list[list[float]] = []
-    for groups in (10**9, 0):  # one program, then cells
+    for groups in (10**9, 0):  # one program, then aggregated rows
         monkeypatch.setattr(price_relaxation, "_GROUPS", groups)
         most = [model.bounds.most(k, admitted[:k], options) for k in range(len(admitted))]
         even = [model.bounds.even(MEASURES[name], admitted, points, options) for name in MEASURES]
@@ -46,7 +46,7 @@ def test_cells_prove_what_all_groups_prove(nodes: int, pods: int, seed: int, mon
     assert len(told[0]) == len(told[1]) == len(admitted) + len(MEASURES)
     whole, parts = (np.array(each) for each in told)
     n = len(admitted)
-    assert (parts[:n] >= whole[:n] - 1e-6).all() and (parts[n:] <= whole[n:] + 1e-6).all()  # never beyond the optimum
+    assert (parts[:n] >= whole[:n] - 1e-6).all() and (parts[n:] <= whole[n:] + 1e-6).all()  # never tighter
     np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-6)
     assert len(np.unique(model.bounds.cell)) < len(model.groups.count)
 
@@ -61,7 +61,7 @@ def test_bounds_over_cells_are_certified(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_cells_are_halved_where_they_have_no_answer() -> None:
     def program(room: float) -> LinearProgram:
-        """Four pods of 1, 2, 3, 4 on two nodes of 7 and of the room given: whole cells do not fit."""
+        """Four pods of 1, 2, 3, 4 on two nodes of 7 and ``room``: complete cells do not fit."""
         size, group, kind = np.array([1.0, 2, 3, 4]), np.repeat(np.arange(4), 2), np.tile([0, 1], 4)
         lp = LinearProgram("halves")
         x = lp.variables("x", 8)

@@ -1,4 +1,4 @@
-"""Gangs, spreads and quotas: by hand, against all placements of tiny instances, and what certificates refuse."""
+"""Gangs, spreads and quotas: cases by hand, enumeration of tiny instances, and refused certificates."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_gang_comes_whole_or_not_at_all() -> None:
     assert len(where(solved(PodInstance(nodes=RACKS, pods=three, **gang)))) == 3
     without = solved(PodInstance(nodes=RACKS[:3], pods=three, **gang))
     assert where(without) == {} and without.reasons()["p0"] == "gang 'g' does not fit whole"
-    # It goes before less important pods, together.
+    # The complete gang precedes less important pods.
     mixed = (*three, *(Pod(name=f"q{k}", cpu_cores=6, priority=-1) for k in range(2)))
     assert {"p0", "p1", "p2"} <= where(solved(PodInstance(nodes=RACKS, pods=mixed, **gang))).keys()
 
@@ -72,7 +72,7 @@ def test_anti_affinity_and_even_racks() -> None:
     solution = solved(racks)
     assert len(where(solution)) == 2 and "d" not in where(solution).values()  # d is in no rack
     assert solution.reasons()[solution.queue[0]] == "spread 's' has no room left"
-    # Rack r2 takes two pods of three cores, so r1 takes three at most though it has room for more.
+    # Rack r2 holds two pods of three cores, so r1 may hold at most three although more would fit.
     five = pods_of(*[(3, {"spreads": ("s",)})] * 6)
     even = PodInstance(nodes=RACKS[:3], pods=five[:4], spreads=(PodSpread(name="s", over="rack", skew=1),))
     assert len(where(solved(even))) == 4
@@ -269,7 +269,7 @@ def test_rows_are_the_equations_of_the_rules_there_are() -> None:
 
 @pytest.mark.parametrize(("rule", "most"), [("quota", 7), ("spread", 6), ("both", 5)])
 def test_quotas_and_spreads_bound_what_prices_prove(rule: str, most: int) -> None:
-    """Thirty pods, room for all of them but by a quota of GPUs (7.5), or 2 in each of 3 racks, or 5 cores."""
+    """Thirty pods that fit, limited by a quota of GPUs (7.5), by 2 in each of 3 racks, or by 5 cores."""
     nodes = tuple(
         PodNode(name=f"n{k}", cpu_cores=64, memory_gb=64, cards=8, card_gb=8, labels={"rack": f"r{k}"})
         for k in range(3)

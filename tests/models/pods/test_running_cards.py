@@ -21,7 +21,7 @@ TWO_CARDS = (PodNode(name="n", cpu_cores=8, memory_gb=8, cards=2, card_gb=16),)
 
 
 def two_halves(*cards: tuple[int, ...] | None, **more: Any) -> PodInstance:
-    """Two running pods of half a card each and a waiting one that wants a whole card."""
+    """Two running pods of half a card each, and a waiting one that needs a complete card."""
     running = [Pod(name=f"r{k}", gpu_memory_gb=8, node="n", node_cards=on, **more) for k, on in enumerate(cards)]
     return PodInstance(nodes=TWO_CARDS, pods=(*running, Pod(name="big", gpu_memory_gb=16, priority=5)))
 
@@ -158,7 +158,7 @@ def test_many_tiny_instances_are(block: int) -> None:
 
 
 def overloaded(seed: int, nodes: int, pods: int, load: float) -> PodInstance:
-    """A cluster of mixed nodes with pods of lognormal sizes that ask for ``load`` times what it has."""
+    """A cluster of mixed nodes with pods of lognormal sizes whose requests are ``load`` times its capacity."""
     rng = np.random.default_rng([seed, nodes, pods])
     shapes = ((32, 128, 0, 0), (96, 768, 8, 24), (48, 192, 4, 16), (64, 384, 4, 32))
     chosen = [shapes[2], *(shapes[int(k)] for k in rng.integers(len(shapes), size=nodes - 1))]

@@ -1,4 +1,4 @@
-"""Changes of a model: what they mean, what is refused, and that answers stay proven; minimum-cost flow as example."""
+"""Changes of a model: their meaning, refused ones, and proofs of the answers; minimum-cost flow as example."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flowlex.validation.certificates import verify
 
 
 def tiny():
-    """Two ways from a to d: over b (cost 3, capacity 4) and over c (cost 5); four units."""
+    """Two paths from a to d: over b (cost 3, capacity 4) and over c (cost 5); four units."""
     return MinCostFlow(
         read_instance_of(
             supply=[4, 0, 0, -4], tail=[0, 1, 0, 2], head=[1, 3, 2, 3], lower=[0] * 4, upper=[4] * 4, cost=[1, 2, 2, 3]
@@ -68,7 +68,7 @@ def test_own_variables_and_rows_that_broadcast():
     priced = linked.with_cost(10 * y.sel(way="b").sum() + y.sel(way="c").sum())
     assert priced.solve().objective == 21  # over c: 20 and 1; over b: 12 and 10
     wide = model.with_constraint("each", flow.sum(by=["tail", "head"]) - flow.sel(tail="a", head="b").sum() <= 1)
-    assert wide.solve().objective == 12  # what goes over b is taken off in every row
+    assert wide.solve().objective == 12  # the flow over b is subtracted in every row
 
 
 def test_models_are_immutable() -> None:

@@ -1,4 +1,4 @@
-"""Pod policies and shares of GPU time over time: by hand, and against the models they are made of."""
+"""Pod policies and shares of GPU time over time: cases by hand, and comparison with their models."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def starts(log: RunLog) -> list[tuple[float, str, str]]:
 
 
 def state_of(work: ClusterWorkload) -> State:
-    """The first moment, with all jobs that arrive at 0 s waiting."""
+    """Return the state at 0 s, in which all jobs that have arrived wait."""
     state = State(work, np.random.default_rng(0))
     for number, each in enumerate(work.jobs):
         live = state.jobs[each.name] = LiveJob(each, number)
@@ -106,7 +106,7 @@ def test_a_replay_keeps_cpu_tasks_off_gpus():
     "rule", ["first-fit", "best-fit", "dot-product", "gpu-packing", "fgd", "kubernetes", "priority-queue", "genetic"]
 )
 def test_a_rule_goes_by_priority_and_keeps_to_every_part_of_the_vector(rule):
-    # b needs all cores that a leaves, c fits by GPU memory and memory but never by cores beside a.
+    # b needs all cores that a leaves free; c fits by GPU memory and memory, but not by cores beside a.
     work = ClusterWorkload(
         nodes=(node("n", gpu_gb=24, core=8, gb=64),),
         jobs=(job("c", 5, priority=2, gpu_gb=1, core=4, gb=1), job("a", 5, core=6, gb=1), job("b", 5, 1.0, 1, core=2)),
@@ -210,7 +210,7 @@ def test_rounds_follow_the_shares_that_the_model_finds():
     columns = owed.columns
     wanted = np.zeros_like(time)
     np.add.at(wanted, (columns.first, columns.gpu), owed.share)
-    part = (time / 2000.0).sum() / wanted.sum()  # less than all where whole rounds cannot keep the shares
+    part = (time / 2000.0).sum() / wanted.sum()  # less than all if whole rounds cannot realise the shares
     assert part > 0.8 and np.abs(time / 2000.0 - part * wanted).max() < 0.05
 
 
@@ -248,7 +248,7 @@ def test_what_was_not_certified_is_counted(certify, believed):
     assert figures(log)["uncertified_rounds"] == claims.count(False)
     assert claims.count(False) == int(believed * len(claims))
     again = simulate_cluster(work, made("FSP"), round_s=2.0)
-    assert starts(again) == starts(log)  # proving changes nothing
+    assert starts(again) == starts(log)  # certification changes nothing
 
 
 def test_an_uncertified_answer_says_so_and_can_still_be_judged():

@@ -1,4 +1,4 @@
-"""What the simulator and its queues keep between decisions, beside counting everything anew."""
+"""State of the simulator and its queues between decisions, compared with a full recount."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from flowlex.simulation.policy_registry import make_policy
     ],
 )
 def test_what_is_kept_between_decisions_is_what_counting_anew_finds(name, parameters, seed, monkeypatch):
-    """Open places, waiting jobs and counts, and the least busy place of every choice."""
+    """Return open places, waiting jobs and counts, and the least busy place of every choice."""
     decide, choose, seen = queues.Queue.decide, queues._LeastBusy.__call__, Counter[str]()
 
     def checked_decide(self, state):

@@ -1,4 +1,4 @@
-"""A policy that answers nonsense, and a scenario that cannot be, are named with time and event."""
+"""Errors for invalid decisions and scenarios state time and event."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowlex.simulation.policy_registry import make_policy
 
 
 class Nonsense(Policy):
-    """Starts what it can in order; from the third second on it answers something else."""
+    """Starts tasks in order; from the third second on it returns an invalid decision."""
 
     again_s = 1.0
 
@@ -176,7 +176,7 @@ def test_a_workload_that_cannot_be_is_refused(change, says):
 
 @pytest.mark.parametrize("times", [1, -1])
 def test_places_booked_by_hand_are_refused_by_name(times):
-    """Whoever writes into the books himself starts too much (-1) or keeps places closed (1)."""
+    """A policy that changes the simulator's records starts too many tasks (-1) or leaves places unused (1)."""
 
     class ByHand(Policy):
         def decide(self, state):

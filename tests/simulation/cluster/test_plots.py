@@ -1,4 +1,4 @@
-"""Pictures show what the log says: a bar for every stay, the queue's length, the part in use."""
+"""Pictures agree with the log: a bar for every run of a task, the queue's length, the fraction in use."""
 
 from __future__ import annotations
 

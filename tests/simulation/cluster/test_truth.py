@@ -1,4 +1,4 @@
-"""The cluster simulator against what is known: queueing theory, sharing by hand, conservation, fairness."""
+"""The cluster simulator compared with queueing theory, sharing by hand, conservation laws and fairness."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_two_transfers_share_a_link_and_the_second_half_is_quicker():
 
 @pytest.mark.parametrize(("aggregation", "seconds"), [(None, 1.0), (125.0, 2.0)])
 def test_racks_have_uplinks_of_their_own_and_share_the_aggregation(aggregation, seconds):
-    # a1 -> b1 and c1 -> d1 use four different uplinks of 125 MB/s; only a shared switch makes them meet.
+    # a1 -> b1 and c1 -> d1 use four different uplinks of 125 MB/s; they share only the switch.
     cluster = [node("a", "A", 0), node("b", "B"), node("c", "C", 0), node("d", "D")]
     jobs = tuple(
         ClusterJob(name=f"j{s}", tasks=(task(f"t{s}", 0.0, (Read(size_mb=125.0, replicas=(s,)),)),)) for s in "ac"
@@ -186,7 +186,7 @@ def test_what_a_policy_stops_does_not_count_as_a_failure():
         starts[record["task"]] += record["event"] == "start"
         if record.get("why") == "failed":
             at_failure.append(starts[record["task"]])
-    assert max(at_failure) >= 3  # its third start, and it failed: yet it had failed at most twice
+    assert max(at_failure) >= 3  # some third start failed, so policy stops do not count as failures
     assert figures(log)["given_up"] == 0 and figures(log)["jobs"] == 3
 
 
@@ -206,7 +206,7 @@ def test_rates_are_max_min_by_definition(data):
     transfers = Transfers(capacity)
     for row in paths:
         transfers.start(Transfer(1.0, [r for r in row.tolist() if r >= 0], print))
-    transfers.share()  # checks its rates by the definition
+    transfers.share()  # checks its rates against the definition
     assert transfers.rate[transfers.path[:, 0] >= 0].tolist() == rates.tolist()
     # By the definition of lexicographic order: no other point of a grid of feasible rates has a larger sorted vector.
     for flow in range(count):
@@ -231,7 +231,7 @@ SLOT_POLICIES = ["FIFO", "FlowScheduler", "Quincy", "YARN-fair", "random"]
 
 
 def check(work: ClusterWorkload, log: RunLog) -> None:
-    """No place used twice, no task before its data, all bytes read, all tasks ended once at last."""
+    """No place is used twice, no task runs before its data are read, all bytes are read, every task ends once."""
     by_place: dict[str, list[tuple[float, float]]] = {}
     first_end: dict[str, float] = {}
     runs: dict[str, list[float]] = {}
@@ -279,7 +279,7 @@ def test_every_policy_on_random_scenarios(name, resource, seed, round_s, think):
 
 
 def test_jobs_are_given_up_and_data_lost_while_tasks_wait():
-    """A policy that remembers who waits is told of those that wait no more; each leaves the queue just once."""
+    """A policy with its own queue is notified of tasks that no longer wait; each leaves the queue exactly once."""
     ends: Counter[str] = Counter()
     for seed in (6, 51, 54):
         work = generate("cluster-random", seed=seed, outages=0.5, resource="slot")
@@ -307,7 +307,7 @@ def test_a_task_may_end_while_a_scheduler_thinks_of_stopping_it():
         workload((one,), jobs=jobs), made("FlowScheduler"), decision=Decision(mode="fixed", seconds=1.0)
     )
     assert [record["task"] for record in log.of("too-late")] == ["first"]
-    assert ends(log) == {"first": 11.0, "urgent": 21.5}  # asked at 10.5 to stop what ended at 11
+    assert ends(log) == {"first": 11.0, "urgent": 21.5}  # stop requested at 10.5, the task ended at 11
 
 
 # One round is the model's optimum ----------------------------------------------------------------------------------

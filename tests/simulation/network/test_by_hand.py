@@ -1,4 +1,4 @@
-"""Tiny networks whose times can be worked out on paper. Ports carry 1 MB/s unless said otherwise."""
+"""Tiny networks with times computed by hand. Ports carry 1 MB/s unless stated otherwise."""
 
 import numpy as np
 import pytest
@@ -56,12 +56,12 @@ BY_HAND = {
     "one pair serves its transfers alike": (Fair, [job("j", ("a", "b", 1), ("a", "b", 1), ("a", "b", 2))], [3, 3, 4]),
     "one that comes later": (Fair, [job("j", ("a", "b", 3)), job("k", ("a", "b", 2), at=1.0)], [5, 5]),
     "the first before the second": (Fifo, [job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=1.0)], [3, 4]),
-    # At 1 s the first has 2 MB left, the second 1 MB: it goes first. At 2.5 s half a MB is left of the first.
+    # At 1 s the first has 2 MB left, the second 1 MB, so the second precedes. At 2.5 s half a MB is left of the first.
     "the shorter bottleneck passes": (Sebf, [job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=1.0)], [4, 2]),
     "not before one with less left": (Sebf, [job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=2.5)], [3, 4]),
     # The first falls into the second queue after 10 MB; the second, smaller, passes then, though it came later.
     "who has sent much is demoted": (Aalo, [job("j", ("a", "b", 30)), job("k", ("a", "c", 5), at=1.0)], [35, 15]),
-    # On each port one long and one short coflow: whoever is last is paid for by the other.
+    # Two coflows share port a to b; j, with 4 MB, goes last.
     "two ports": (Sincronia, [job("j", ("a", "b", 4)), job("k", ("a", "b", 1), ("c", "d", 1))], [5, 1, 1]),
 }
 
@@ -137,7 +137,7 @@ def test_tictac_sends_first_what_is_needed_first():
         # soon, then late; the copies share a's port afterwards, the shorter one first
         (LatestFirst(), [4.0, 1.0, 7.0, 5.0]),
         (LatestFirst(copies="fair"), [4.0, 1.0, 7.0, 6.0]),
-        # late and soon share alike: 1 MB each by 2 s
+        # late and soon share equally: 1 MB each by 2 s
         (LatestFirst(inside="fair", copies="fair"), [4.0, 2.0, 7.0, 6.0]),
     ],
 )
@@ -195,7 +195,7 @@ def due(name, at, *flows):
 
 
 def test_deadlines_met_are_those_of_whole_coflows():
-    # Both share a's port: at half of it k's 1 MB takes 2 s, too long by itself; j's other transfer is not due.
+    # Both share a's port: at half the rate k's 1 MB takes 2 s, which is too late; j's other transfer is not due.
     jobs = due("j", 0.0, ("a", "b", 2, 3), ("c", "d", 1, 9)), due("k", 0.0, ("a", "c", 1, 1.5))
     traffic = network(*jobs, job("l", ("b", "a", 1)))
     met = {
@@ -217,11 +217,11 @@ def test_a_policy_that_thinks_for_a_second_sends_a_second_later():
     decision = Decision(mode="fixed", seconds=1.0)
     late = simulate_traffic(network(job("j", ("a", "b", 3))), Fair(), Run(decision=decision))
     assert (late.begin_s[0], late.end_s[0]) == pytest.approx((1.0, 4.0))
-    # while it thinks about the second, the first goes on
+    # the first transfer continues while the policy decides about the second
     two = network(job("j", ("a", "b", 3)), job("k", ("a", "c", 0.5), at=2.0))
     run = simulate_traffic(two, Sebf(), Run(decision=decision))
     assert run.end_s.tolist() == pytest.approx([4.5, 3.5])
-    # j has sent 10 MB at 11 s and falls behind k when that is thought through, at 12 s
+    # j has sent 10 MB at 11 s and is moved behind k when the decision ends, at 12 s
     falls = network(job("j", ("a", "b", 12)), job("k", ("a", "c", 3)))
     run = simulate_traffic(falls, Aalo(), Run(decision=decision))
     assert run.end_s.tolist() == pytest.approx([16.0, 15.0])
@@ -236,7 +236,7 @@ def test_bins_of_port_loads_grow_with_time():
 
 
 def test_a_coflow_falls_into_the_next_queue_though_its_sums_are_not_exact_there():
-    """A gigabyte-wide rounding beside a limit of a kilobyte: without room for it, ends of steps came ever nearer."""
+    """Regression test: without a tolerance for rounding of large sizes, steps became shorter and shorter."""
     sizes = np.random.default_rng(1).uniform(1e6, 3e7, 9)
     flows = [(a, b, sizes[3 * i + j]) for i, a in enumerate("abc") for j, b in enumerate("bcd") if a != b]
     run = simulate_traffic(network(job("j", *flows), job("k", *flows, at=700.0)), Aalo(first_mb=1e-3))

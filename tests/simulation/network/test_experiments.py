@@ -1,4 +1,4 @@
-"""The experiments on networks: their figures are measured, and schedulers rank as they should."""
+"""The experiments on networks: all figures are measured, and schedulers have the expected ranks."""
 
 import pytest
 

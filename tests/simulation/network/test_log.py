@@ -1,4 +1,4 @@
-"""Figures and pictures of a network, computed from its log, also after a file."""
+"""Figures and pictures of a network computed from its log, also after writing and reading it."""
 
 import matplotlib.pyplot as plt
 import numpy as np

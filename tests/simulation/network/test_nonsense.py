@@ -1,4 +1,4 @@
-"""Impossible answers are refused with time and event; checks fail where they must."""
+"""Impossible decisions are refused with time and event; checks detect violations."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def traffic():
 
 
 class Says:
-    """Answers what a function says."""
+    """A policy that calls a function."""
 
     def __init__(self, answer, **promises):
         self.answer = answer

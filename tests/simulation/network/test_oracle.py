@@ -1,8 +1,8 @@
-"""A second simulator, in plain Python, against which every coflow policy's whole run is compared.
+"""A second simulator in plain Python; complete runs of every coflow policy are compared with it.
 
-It shares no code with the simulator but `Traffic`: its own clock, rates and orders, one transfer at a time. What a
-policy leaves free (which transfer of one sender is backfilled first) does not occur: in the drawn coflows every sender
-has one transfer.
+It shares only `Traffic` with the simulator and has its own clock, rates and orders, one transfer at a time. Every
+sender of a drawn coflow has one transfer, so that choices that a policy leaves open (which transfer of a sender is
+backfilled first) do not occur.
 """
 
 import math
@@ -40,7 +40,7 @@ def network(jobs, rates=(8.0, 8.0, 8.0, 8.0)):
 
 @st.composite
 def traffics(draw, once=True):
-    """Up to five shuffles of odd sizes over four unequal ports; ``once``: a transfer a sender and shuffle."""
+    """Up to five shuffles of random sizes over four unequal ports; ``once``: one transfer per sender and shuffle."""
     sizes = st.integers(1, 400).map(lambda k: k / 7)
     jobs = []
     for k in range(draw(st.integers(1, 5))):
@@ -54,7 +54,7 @@ def traffics(draw, once=True):
 
 
 class Plain:
-    """Time, what is left, what each coflow has sent; ``rule(self, there, free)`` gives rates by transfer."""
+    """State: time, remaining sizes, sent size of each coflow; ``rule(self, there, free)`` returns rates by transfer."""
 
     def __init__(self, traffic, rule):
         count, machines = traffic.count, len(traffic.machines)
@@ -156,7 +156,7 @@ def d_clas(run, there, free):
 
 
 ONE_EACH = {"fifo": (Fifo, fifo), "sebf": (Sebf, sebf), "d-clas": (Aalo, d_clas), "tictac": (TicTac, tictac)}
-#: The second coflow waits behind the first and is backfilled; the third passes where neither sends.
+#: The second coflow waits behind the first and is backfilled; the third uses ports on which neither sends.
 BEHIND = network(
     [
         shuffle("j0", 0.0, [("a", "b", 12.0, 0.0), ("c", "d", 3.0, 0.0)]),

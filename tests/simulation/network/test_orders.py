@@ -1,4 +1,4 @@
-"""Orders against brute force over permutations, which shares no code with them."""
+"""Orders compared with an independent brute force over permutations."""
 
 from itertools import permutations
 
@@ -22,7 +22,7 @@ def open_shop(load, weight, order):
 
 
 def makespan(waits, seconds, times, order):
-    """One link, one processor: transfers in order; computations, each when its transfers are there."""
+    """One link and one processor: transfers in order, each computation after its transfers."""
     arrived, clock, ends = set(), 0.0, {}
     for r in order:
         clock += times[r]
@@ -60,7 +60,7 @@ def test_sincronia_is_smiths_rule_on_one_port(jobs):
 
 
 def test_sincronia_by_hand():
-    # Port 1 carries 4 + 1, port 2 carries 1: the coflow with 4 there goes last.
+    # Port 1 carries 4 + 1, port 2 carries 1: the coflow with 4 on port 1 is last.
     assert bottleneck_select_scale_iterate(np.array([[4.0, 0.0], [1.0, 1.0]])).tolist() == [1, 0]
     assert bottleneck_select_scale_iterate(np.zeros((2, 3))).tolist() == [0, 1]
 

@@ -1,4 +1,4 @@
-"""A policy of one's own in ten lines, as the notes of `flowlex.simulation.network.policy_view` describe it."""
+"""A user's policy in ten lines, as described in the notes of `flowlex.simulation.network.policy_view`."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.loops
 
 
 class SmallestTransferFirst:
-    """Each transfer in order of what it has left takes all that its ports have."""
+    """Gives each transfer, least remaining size first, all the remaining rate of its ports."""
 
     conserving = True
 

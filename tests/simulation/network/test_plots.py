@@ -1,4 +1,4 @@
-"""Pictures show what the log says: a bar for every job, what ports carry, completion times."""
+"""Pictures agree with the log: a bar for every job, rates of ports, completion times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random small networks under every policy: what must hold whatever the policy, and slow references in plain Python."""
+"""Random small networks under every policy: properties of all policies, and slow references in plain Python."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_log(choice, instance, seed):
 
 
 class SlowFair:
-    """Max-min by raising all rates together, in plain Python; asked at every event."""
+    """Max-min rates by raising all rates together, in plain Python, at every event."""
 
     def decide(self, state):
         traffic, left = state.traffic, dict(enumerate(state.traffic.ports))

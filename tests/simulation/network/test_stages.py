@@ -1,4 +1,4 @@
-"""Jobs of several stages: a transfer whose data a computation makes, simulated and planned."""
+"""Jobs of several stages: transfers of computed data (`made_by`), simulated and planned."""
 
 from __future__ import annotations
 

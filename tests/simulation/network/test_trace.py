@@ -1,4 +1,4 @@
-"""The public trace: the beginning of the hour under every coflow scheduler."""
+"""The start of the public trace under every coflow scheduler."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Small clusters with everything at once: racks, labels, data, rules, running tasks, costs of their own, shares."""
+"""Small clusters with all features: racks, labels, data, rules, running tasks, explicit costs, shares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["GOALS", "queued", "random_cluster"]
 
 TAGS = ("gpu", "ssd", "rack:r0", "rack:r1", "machine:m0", "machine:m2")
 _RULES = {"j0": (Constraint(kind="avoided", resources=("ssd",), utility=0.5),)}
-#: Options by name: every goal, both ways to solve, strict order of goals.
+#: Options by name: every goal, both solution methods, strict order of goals.
 GOALS: dict[str, dict[str, Any]] = {
     "quincy": {"preset": "quincy"},
     "borg": {"preset": "borg"},
@@ -82,7 +82,7 @@ def random_cluster(seed: int, *, size: int = 12) -> FlowInstance:
 
 
 def queued(instance: FlowInstance) -> FlowInstance:
-    """The same with every job in one of two queues, one of which has a part of its own."""
+    """Return the cluster with every job in one of two queues, one of which has a child queue."""
     queues = (Queue(name="a", min_tasks=2), Queue(name="b", weight=2), Queue(name="c", parent="b", max_tasks=2))
     jobs = (j.model_copy(update={"queue": "abc"[k % 3]}) for k, j in enumerate(instance.jobs))
     return FlowInstance.model_validate(instance.model_copy(update={"jobs": tuple(jobs), "queues": queues}).model_dump())

@@ -1,4 +1,4 @@
-"""The time limit of a solve holds for its certificate too: facts are recomputed, the rest is quoted and said."""
+"""The time limit of a solve includes its certificate: facts are recomputed, the rest is quoted and reported."""
 
 import json
 import time
@@ -22,7 +22,7 @@ from tests.models.flow.ties import GOALS, tied_cluster
 def test_a_budget_counts_processor_seconds() -> None:
     budget = Budget(0.02)
     time.sleep(0.03)
-    assert not budget.spent  # waiting is no work
+    assert not budget.spent  # waiting uses no processor time
     while processor_seconds() < budget._end:
         pass
     assert budget.spent and not Budget().spent
@@ -44,11 +44,11 @@ def test_a_solve_whose_limit_has_passed_says_what_it_quotes(monkeypatch: pytest.
     assert isinstance(certificate, Certificate) and certificate.claim == "feasible" and QUOTED in solution.message
     quoted = [check.name for check in certificate.checks if check.how == "quoted"]
     assert quoted == ["no flow costs less", "status", "bound"]
-    assert verify(solution.to_dict(), instance).claim == "optimal"  # no limit there, and the weaker claim is true
+    assert verify(solution.to_dict(), instance).claim == "optimal"  # `verify` has no limit and proves more
 
 
 class Looks(Budget):
-    """A budget that is spent after a number of looks at it."""
+    """A budget that is spent after a number of queries."""
 
     def __init__(self, looks: int) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def test_whenever_the_budget_ends_the_rest_is_quoted(name: str) -> None:
         found = verify(document, instance, budget)
         if budget.left >= 0:
             break
-        if not budget.quoting:  # something else proves it all
+        if not budget.quoting:  # another check proves everything
             assert (found.claim, found.verdict) == (true.claim, true.verdict)
             continue
         assert found.ok and found.verdict == "quoted", str(found)

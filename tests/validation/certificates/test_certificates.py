@@ -1,4 +1,4 @@
-"""A certificate holds for a true answer and fails, naming the offender, for every corruption of one."""
+"""A certificate accepts correct answers and refuses every corruption of one, naming the wrong entry."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_flow_changed_by_one_names_a_node(network: FlowNetwork, solved: Outcom
 
 
 def test_a_flow_outside_its_bounds_names_the_arc(network: FlowNetwork, solved: Outcome) -> None:
-    around = solved.values + np.array([1, -1, 1, 0, 0])  # conserves, and overfills the arc from a to b
+    around = solved.values + np.array([1, -1, 1, 0, 0])  # conserves flow, but exceeds the capacity from a to b
     failed = failures(certify_network(network, replace(solved, values=around, objective=network.total_cost(around))))
     assert failed["flow at most the capacity"] == "arc 2 (node[a] -> node[b]) is off by 1"
     below = solved.values + np.array([0, 0, -2, 2, -2])
@@ -133,7 +133,7 @@ def test_a_changed_reduced_cost_names_its_arc(network: FlowNetwork, solved: Outc
 
 
 def test_sums_that_leave_64_bits_are_not_fooled() -> None:
-    """Four flows of 2**62 sum to 2**64, which wraps to nothing."""
+    """Four flows of 2**62 sum to 2**64, which overflows to 0."""
     network = FlowNetwork.from_arrays([0] * 4, [1] * 4, upper=UNBOUNDED, cost=0, supply=[0, 0])
     flow = np.full(4, 2**62)
     failed = failures(certify_network(network, Outcome(Status.FEASIBLE, "x", 0, None, flow)))
@@ -237,7 +237,7 @@ def test_flipped_and_changed_duals_fail(maximise: bool) -> None:
         duals = outcome.duals.copy()
         duals[row] *= -1
         assert not certify_program(lp, replace(outcome, duals=duals, reduced_costs=None)).ok
-    for row, name in ((0, "supply[0]"), (2, "demand[0]")):  # prices of the wrong sign, whatever the bounds do
+    for row, name in ((0, "supply[0]"), (2, "demand[0]")):  # duals of the wrong sign, for any bounds
         wrong = (-5.0 if row == 0 else 5.0) if maximise else (5.0 if row == 0 else -5.0)
         duals = outcome.duals.copy()
         duals[row] = wrong

@@ -1,4 +1,4 @@
-"""Flow scheduling: every schedule is proven from its instance, and documents that are untrue are refused by a rule."""
+"""Flow scheduling: every schedule is proven from its instance, and false documents are refused by a check."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_goal_is_proven_from_the_file(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", GOALS)
 @pytest.mark.parametrize("empty", [("machines",), ("jobs",), ("machines", "jobs")], ids=" and ".join)
 def test_a_cluster_without_machines_or_jobs_is_proven(name: str, empty: tuple[str, ...]) -> None:
-    """All wait where no machine is left: the last ones may fail while constrained tasks still come."""
+    """Without machines all tasks wait, as when the last machine fails; without jobs nothing is placed."""
     for full in (random_cluster(seed) for seed in range(4)):
         gone = {"running": None, "costs": {}, "data": ()}
         jobs = [j.model_copy(update={"tasks": tuple(t.model_copy(update=gone) for t in j.tasks)}) for j in full.jobs]
@@ -137,7 +137,7 @@ def test_documents_that_cannot_be_judged_say_where(change: Callable[[Any], Any],
 
 
 def _locality(instance: FlowInstance, placed: dict[str, str], rack_cost: int, cluster_cost: int) -> int:
-    """What all running tasks read, block by block, by true distances."""
+    """Return the data read by all running tasks, block by block, by exact distances."""
     rack = {machine.name: machine.rack for machine in instance.machines}
     total = 0
     for task in instance.tasks:

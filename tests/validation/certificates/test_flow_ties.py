@@ -1,4 +1,4 @@
-"""Gangs, spreads and affinities in solution files: proven under every goal, and refused where they are untrue."""
+"""Gangs, spreads and affinities in solution files: proven under every goal, refused if false."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ INSTANCE = FlowInstance.model_validate({"name": "tied", "machines": MACHINES, "j
 
 @pytest.fixture(scope="module")
 def true() -> dict[str, Any]:
-    """A document that holds, whose proof branches."""
+    """Return a correct document whose proof has branches."""
     found: dict[str, Any] = solve(INSTANCE, "highs", goals=(Priority(), LoadSpread(2))).to_dict()
     assert max(map(len, found["proof"]["program"]["stages"].values())) > 1
     return found
@@ -65,7 +65,7 @@ def _branching(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _swap(document: dict[str, Any], one: str, other: str) -> None:
-    """Let one task run in the place of another."""
+    """Replace a running task by a waiting one."""
     placed, waits = document["answer"]["placements"], document["answer"]["waiting"]
     placed[one], waits[other] = placed.pop(other), waits.pop(one)
 
@@ -88,7 +88,7 @@ def _crowded(document: dict[str, Any]) -> None:
 
 
 def _branch(document: dict[str, Any]) -> dict[str, Any]:
-    """The first branch of a tree that branches."""
+    """Return the first branch of a tree with branches."""
     found: dict[str, Any] = _branching(document)[0]["branches"][0]
     return found
 
@@ -104,7 +104,7 @@ def _all(document: dict[str, Any], row: str, value: int) -> None:
     _rows(document, lambda rows: rows.get(row, {}).update(dict.fromkeys(rows.get(row, {}), value)))
 
 
-#: What is changed, and the check that must fail.
+#: Changes of a document, and the check that must fail.
 _JUDGED = "can be judged"
 _LIMITS = "limits of spreads"
 REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
@@ -150,7 +150,7 @@ def test_what_is_untrue_is_refused(name: str, true: dict[str, Any]) -> None:
 
 
 def test_rules_are_part_of_the_instance(true: dict[str, Any]) -> None:
-    """The answer to an instance without rules proves nothing under rules, and trees nothing without them."""
+    """The proof of an instance without rules is invalid with rules, and vice versa."""
     free = INSTANCE.model_copy(update={"gangs": (), "spreads": (), "affinities": ()})
     assert not verify(true | {"fingerprint": free.fingerprint}, free).ok
     plain = solve(free, "network", goals=(Priority(), LoadSpread(2))).to_dict()
@@ -159,7 +159,7 @@ def test_rules_are_part_of_the_instance(true: dict[str, Any]) -> None:
 
 
 def test_a_worse_schedule_is_bounded_at_most(true: dict[str, Any]) -> None:
-    """One task less runs: figures that say so hold, but no longer as an optimum."""
+    """With one running task less, the schedule is not proven optimal."""
     document = copy.deepcopy(true)
     task = next(t for t in document["answer"]["placements"] if t[1] == "1")
     document["answer"]["waiting"][task] = "stopped by hand"

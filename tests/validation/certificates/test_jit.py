@@ -1,4 +1,4 @@
-"""The certificate of a just-in-time schedule fails when the schedule, its windows or its proofs are touched."""
+"""The certificate of a just-in-time schedule fails if the schedule, its windows or its proofs are changed."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_fault_is_refused(case: tuple[JitInstance, JitSchedule], fault: str) -
 
 
 def test_a_run_outside_of_its_window_is_refused() -> None:
-    """Two units in a window of two slots: [2] at once is not least, whatever window the answer would like to have."""
+    """Two units in a window of two slots: sending both in one slot is not optimal, and a later window is refused."""
     machines = tuple(Machine(name=n, out_mbps=16.0, in_mbps=16.0) for n in ("a", "b"))
     transfer = Transfer(name="t", size_mb=2.0, sender="a", receiver="b", feeds="c", deadline_s=2.0)
     job = Job(name="j", computations=(Computation(name="c", seconds=0.0),), transfers=(transfer,))
@@ -138,7 +138,7 @@ def test_a_run_outside_of_its_window_is_refused() -> None:
 
 
 def blocks(*rows: tuple[int, int, int, int], out: float = 24.0, loads: str = "pair") -> list[str]:
-    """What is wrong with blocks (transfer, first slot, end, units) of t0 and t1, both of a to b, due at 4."""
+    """Return the failed checks of blocks (transfer, first slot, end, units) of t0 and t1, from a to b, due at 4."""
     machines = tuple(Machine(name=n, out_mbps=out, in_mbps=24.0) for n in ("a", "b"))
     sizes = [float(sum(row[3] for row in rows if row[0] == k)) for k in (0, 1)]
     made = tuple(
@@ -154,7 +154,7 @@ def blocks(*rows: tuple[int, int, int, int], out: float = 24.0, loads: str = "pa
 
 @pytest.mark.parametrize("loads", ["pair", "port"])
 def test_blocks_that_their_slots_do_not_divide(loads: str) -> None:
-    """As evenly as can be: what is left over must fit in every slot, and must not meet different loads."""
+    """Even division over slots: leftover units must fit in every slot, and all these slots must have the same load."""
     uneven = "what its slots do not divide meets the same load in all of them, and is late in all or none"
     assert not blocks((0, 0, 4, 3), (1, 0, 4, 2), loads=loads)  # five units in four slots: 2, 1, 1, 1
     assert not blocks((0, 0, 4, 3), (1, 0, 4, 8), loads=loads)  # 8 is two a slot: 3, 3, 3, 2
@@ -163,16 +163,16 @@ def test_blocks_that_their_slots_do_not_divide(loads: str) -> None:
         "ingress stays within the ports",
     ]
     assert "egress stays within the ports" in blocks((0, 0, 4, 3), (1, 0, 4, 2), out=8.0, loads=loads)
-    assert blocks((0, 0, 4, 3), (1, 0, 2, 2), loads=loads) == [uneven]  # where is the slot without a unit of t0?
+    assert blocks((0, 0, 4, 3), (1, 0, 2, 2), loads=loads) == [uneven]  # the slot without a unit of t0 is ambiguous
     assert blocks((0, 0, 4, 3), (1, 1, 4, 2), loads=loads) == [uneven]
     assert not blocks((0, 0, 2, 1), (1, 2, 4, 1), loads=loads)
-    assert uneven in blocks((0, 2, 5, 1), (1, 0, 1, 1), loads=loads)  # late in one of three slots, or not
+    assert uneven in blocks((0, 2, 5, 1), (1, 0, 1, 1), loads=loads)  # late in only one of the three slots
     assert "total lateness is as stated" in blocks((0, 2, 5, 3), (1, 0, 1, 1), loads=loads)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_proofs_of_the_least_loads_prove_no_other_schedule(seed: int) -> None:
-    """Many units a slot, so that most levels have no proof of their own; lateness is the same, loads are not."""
+    """Many units per slot, so that most levels have no separate proof; lateness is equal, loads differ."""
     made = generate(
         "jit-random", seed=seed, machines=4, jobs=3, transfers=3, slots=5, capacity=50, largest=150, deadlines=True
     )

@@ -1,4 +1,4 @@
-"""No prices, however wrong, may bound a level above what a schedule has: the bounds of certificates are sound."""
+"""Bounds of certificates are sound: no multipliers, even wrong ones, give a bound above a schedule's level."""
 
 from __future__ import annotations
 

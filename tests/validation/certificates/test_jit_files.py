@@ -1,4 +1,4 @@
-"""Files of just-in-time schedules at their edges: no schedule, nothing to plan, duals, and no time for proofs."""
+"""Edge cases of just-in-time files: no schedule, nothing to plan, duals, and no time for proofs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_that_there_is_no_schedule_is_proven_by_an_overloaded_port() -> None:
     assert found.ok and (found.claim, found.verdict) == ("infeasible", "proven")
     fitting = hand(1.0, 1.0)
     claimed = document | {"fingerprint": fitting.fingerprint}
-    assert verify(claimed, fitting).verdict == "quoted"  # the solver's word, where no port shows it
+    assert verify(claimed, fitting).verdict == "quoted"  # only the solver claims it, no port proves it
 
 
 @pytest.mark.parametrize("change", [{"windows": "elastic"}, {"windows": None}])
@@ -97,4 +97,4 @@ def test_without_time_levels_are_quoted_and_never_proven(options: Document) -> N
     assert late.ok and late.verdict == "quoted"
     first = next(runs for runs in document["answer"]["schedule"].values() if runs)[0]
     first[2] += 1
-    assert not verify(document, instance, Budget(0.0)).ok  # what needs no proof is judged all the same
+    assert not verify(document, instance, Budget(0.0)).ok  # statements that need no proof are still checked

@@ -1,4 +1,4 @@
-"""A solution file in which anything that matters is changed is refused, whichever problem it solves."""
+"""A changed solution file is refused, for every kind of problem."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def _true(name: str) -> dict[str, Any]:
 TRUE = MadeOnce(INSTANCES, _true)
 #: Kinds without duals.
 NO_DUALS = ("pods", "flow, capacities")
-#: What makes a file true. Prices may change and still prove what they proved: they have a test of their own.
+#: Parts that are checked. Duals may change and still prove the same, so they have a separate test.
 JUDGED = ("status", "objective", "bound", "gap", "fingerprint", "instance", "metrics", "answer", "stages")
-#: Words for people: why a task or pod waits.
+#: Texts for people: why a task or pod waits.
 WORDS = {"preempted", "waiting", "reason"}
-#: How an answer was found, and what no file holds.
+#: How an answer was found, and figures that need data outside of the file.
 UNJUDGED = {
     "jit": {"route", "linear_programs", "integer_programs", "least_remaining_egress", "median_remaining_egress"},
 }
@@ -84,7 +84,7 @@ def test_the_files_are_true(name: str) -> None:
 
 
 def changed(value: Any, rng: random.Random) -> Any:
-    """Another value of about the same kind."""
+    """Return another value of about the same type."""
     if value is None or isinstance(value, (bool, dict, list)):
         return "other"
     return f"{value}x" if isinstance(value, str) else value + rng.choice([-7, -1, 1, 1000])
@@ -116,18 +116,18 @@ def test_names_that_do_not_exist_are_refused(name: str) -> None:
 @pytest.mark.parametrize("name", TRUE)
 def test_options_that_do_not_exist_are_refused(name: str) -> None:
     for option, value in TRUE[name]["options"].items():
-        if option not in ("capacity", "stage"):  # the name of a function; a stage, by whatever names there are
+        if option not in ("capacity", "stage"):  # `capacity` is the name of a function, and names of stages are free
             document = copy.deepcopy(TRUE[name])
             document["options"][option] = "ghost" if value is not None else ["ghost"]
             with contextlib.suppress(SolutionError):
                 verdict = verify(document, INSTANCES[name]).verdict
-                # A goal of another name may be one of the user's, whose costs no file holds.
+                # An unknown goal may be the user's, whose costs are not in the file.
                 assert verdict == ("quoted" if option == "goals" else "refused"), option
 
 
 @pytest.mark.parametrize("name", TRUE)
 def test_duals_that_are_none_are_refused(name: str) -> None:
-    """All of one equation's raised equally, with a label that does not exist, or without a number."""
+    """Change the duals of one equation: all by the same amount, an unknown label, or no numbers."""
     assert bool(TRUE[name]["duals"]) == (name not in NO_DUALS)
     for equation, stated in TRUE[name]["duals"].items():
         less = {label: str(rational(value) - 10**6) for label, value in stated.items()}
@@ -135,7 +135,7 @@ def test_duals_that_are_none_are_refused(name: str) -> None:
             if values == stated or (
                 equation == "share" and values.keys() == stated.keys() and "x" not in values.values()
             ):
-                continue  # prices of shares count up to what all have in common
+                continue  # duals of shares are unique only up to a constant
             document = copy.deepcopy(TRUE[name])
             document["duals"][equation] = values
             with contextlib.suppress(SolutionError):
@@ -181,7 +181,7 @@ def test_a_task_moved_withdrawn_swapped_or_added_is_refused(name: str) -> None:
 
 
 def _same_cost(document: Any, name: str) -> bool:
-    """Whether a moved task left a schedule as good as ours, which is as true as ours."""
+    """Whether the same tasks run, so that the changed schedule may be optimal too."""
     return sorted(document["answer"]["placements"]) == sorted(TRUE[name]["answer"]["placements"])
 
 

@@ -1,4 +1,4 @@
-"""Linear programs without an answer, or without a best one: proven by multipliers, or by a point and a ray."""
+"""Infeasible and unbounded linear programs: proven by multipliers, or by a point and a ray."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowlex.validation.certificates import certify_program
 
 
 def program(seed: int, *, endless: bool) -> LinearProgram:
-    """A program whose last two rows contradict each other, or whose first variable nothing holds."""
+    """Return a program whose last two rows contradict each other, or whose first variable is unbounded."""
     rng = np.random.default_rng(seed)
     lp = LinearProgram("p")
     x = lp.variables("x", 5, lower=0.0)

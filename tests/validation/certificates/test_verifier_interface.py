@@ -1,4 +1,4 @@
-"""The contract of solution files: true ones are proven, every untrue one is refused by the rule that it breaks."""
+"""Solution files: correct ones are proven, false ones are refused by the violated check."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_numbers_are_those_that_are_written() -> None:
     assert rational(0.1) == rational("0.1") == rational("1/10") == Fraction(1, 10)
     assert rational("1e-3") == Fraction(1, 1000)
     assert agrees(0.1, Fraction(1, 10)) and agrees(1 / 3, Fraction(1, 3)) and not agrees("0.333", Fraction(1, 3))
-    assert not agrees(2**53, 2**53 + 1) and agrees(2.0**53, 2**53 + 1)  # the nearest float says what it can
+    assert not agrees(2**53, 2**53 + 1) and agrees(2.0**53, 2**53 + 1)  # the file has the nearest float
     for nonsense in ("nan", "1/0", "", "0x1", "1_0", "9" * 5000, float("inf")):
         with pytest.raises(ValueError, match="is no number"):
             rational(nonsense)

@@ -1,4 +1,4 @@
-"""A file without its proof claims nothing that is proven: `flowlex verify` never ends with 0, for any kind."""
+"""A file without its proof is never proven: `flowlex verify` does not exit with 0, for any kind."""
 
 import copy
 import json

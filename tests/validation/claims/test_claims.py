@@ -1,4 +1,4 @@
-"""The claims' findings, and the tools they are made of."""
+"""Results of the claims and their helper functions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_claims_come_out_as_found(name: str) -> None:
     assert finding.evidence
 
 
-#: Evidence changed so that a claim comes out the other way: claim, module, name there, what stands in its place.
+#: Changed evidence that must reverse a claim: claim, module, name in it, replacement.
 OTHER_EVIDENCE: list[tuple[str, Any, str, Any, Outcome]] = [
     ("gpu-graph-size", gpu_paper_claims, "paper_sizes", lambda gpus, tasks: (23, 79), Outcome.FAILS),
     ("gpu-inputs", gpu_paper_claims, "paper_jobs", lambda: paper_jobs()[:18], Outcome.FAILS),

@@ -1,7 +1,7 @@
-"""Answers that are worse than the best, labelled optimal, with every figure restated, and mutants of proofs.
+"""Suboptimal answers labelled optimal with consistent figures, and mutants of proofs.
 
-The figures are those that the verifier recomputes from the answer. The file agrees with itself, and only its proof can
-tell that the answer is worse.
+The figures are those that the verifier recomputes from the answer. The file is consistent, and only its proof can show
+that the answer is not optimal.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ Document = dict[str, Any]
 
 
 def solved(instance: Instance, engine: EngineName = "highs", *, certify: bool = True, **options: Any) -> Document:
-    """What a solution file of the instance holds, as it is read back."""
+    """Solve the instance and return the solution file as it is read back."""
     solution = model_for(instance, **options).solve(engine, certify=certify)
     document: Document = json.loads(json.dumps(solution.to_dict()))
     return document
 
 
 def restated(document: Document, instance: Instance) -> Document:
-    """The file labelled optimal, with objective, bound, gap, stages and metrics of its own answer."""
+    """Return the file labelled optimal, with objective, bound, gap, stages and metrics recomputed from its answer."""
     made = copy.deepcopy(document) | {"status": "optimal", "certificate": None, "gap": 0.0}
     verifier = verifier_for(instance.kind)
     assert verifier is not None
-    for _ in range(2):  # the second time with the objective that the first has found
+    for _ in range(2):  # the second time with the objective of the first
         read = read_document(made)
         answer = read_as(verifier.answer, read.answer, "answer")
         finding = verifier.judge(Claimed(read, answer, verifier.proof(), instance))
@@ -57,7 +57,7 @@ def restated(document: Document, instance: Instance) -> Document:
 
 
 def _balance(document: Document, answer: Any, instance: Instance, verifier: Verifier) -> Any:
-    """The balance of a placement: of the measure that is asked for a finding repeats what the file states."""
+    """Return the balance of a placement, recomputed as another measure's metric, as `judge` copies the stated one."""
     measure = document["options"].get("balance", "deviation")
     other = "max_load" if measure != "max_load" else "deviation"
     read = read_document(document | {"options": document["options"] | {"balance": other}})
@@ -71,7 +71,7 @@ def _plain(value: object) -> object:
 
 
 def by_options(instance: Instance, options: Mapping[str, Any], *others: Mapping[str, Any]) -> Iterator[Document]:
-    """Answers to other options, said to be those of these options."""
+    """Yield answers to other options, labelled as answers to ``options``."""
     true = solved(instance, **options)
     for other in others:
         made = solved(instance, **other)
@@ -81,7 +81,7 @@ def by_options(instance: Instance, options: Mapping[str, Any], *others: Mapping[
 def by_fault(
     instance: Instance, options: Mapping[str, Any], faults: list[tuple[str, str, Change]]
 ) -> Iterator[Document]:
-    """Answers of broken model code that nothing has certified."""
+    """Yield answers of broken model code without certification."""
     for _, target, change in faults:
         with pytest.MonkeyPatch.context() as patch:
             seed(patch, target, change)
@@ -90,7 +90,7 @@ def by_fault(
 
 
 def mutant(proof: Any, rng: random.Random) -> Any:
-    """A proof with one to three changes: of a number, of all numbers of a name, or of what a list or mapping holds."""
+    """Return a proof with one to three changes: of a number, of all numbers with a name, or of container entries."""
     made = copy.deepcopy(proof)
     for _ in range(rng.randint(1, 3)):
         leaves, nodes = list(_leaves(made, "")), [node for node in _nodes(made) if node]
@@ -105,7 +105,7 @@ def mutant(proof: Any, rng: random.Random) -> Any:
     return made
 
 
-#: Changes of a number.
+#: Functions that change a number.
 _CHANGES: tuple[Callable[[Any], Any], ...] = (
     *(lambda x, by=by: x * by for by in (-1, 0, 0.5, 0.9, 0.99, 1.001, 1.1, 2, 10, 10**6)),
     *(lambda x, by=by: x + by for by in (-1, -0.01, 0.01, 1, 10)),
@@ -113,7 +113,7 @@ _CHANGES: tuple[Callable[[Any], Any], ...] = (
 
 
 def _reshape(node: Any, rng: random.Random) -> None:
-    """Drop, repeat, or exchange what a list or mapping holds."""
+    """Drop, repeat, or exchange entries of a list or mapping."""
     keys = list(range(len(node))) if isinstance(node, list) else list(node)
     one, other = rng.choice(keys), rng.choice(keys)
     how = rng.choice(("drop", "repeat", "exchange"))
@@ -133,7 +133,7 @@ def _nodes(part: Any) -> Iterator[Any]:
 
 
 def _leaves(part: Any, name: str) -> Iterator[tuple[Any, Any, str]]:
-    """Holder, key and name of every number; the name is that of the nearest field around it."""
+    """Yield container, key and name of every number; the name is that of the nearest enclosing field."""
     for node in _nodes(part):
         for key, value in node.items() if isinstance(node, dict) else enumerate(node):
             if isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -1,9 +1,9 @@
-"""Seed a fault into model code, solve, and see whether a wrong answer gets through.
+"""Seed a fault into model code, solve, and check that no wrong answer is accepted.
 
-A fault changes what one function of the model returns. What comes out of a solve is then either *refused* (by the
-certificate), *lowered* (the answer leaves, but claims no more than that it is feasible), *stopped* (by another error:
-no answer leaves), *harmless* (as good as without the fault), or *passed*:
-another answer, or none, and nobody objected. Nothing may pass.
+A fault changes the return value of one function of the model. The result of a solve is then *refused* (by the
+certificate), *lowered* (returned, but claimed only as feasible), *stopped* (by another error, no answer is returned),
+*harmless* (as good as without the fault), or *passed*:
+another answer, or none, and no check failed. Nothing may pass.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from flowlex.validation.certificates import CertificateError
 __all__ = ["NETWORKS", "THOROUGH", "Tally", "array", "faults_of", "field", "refuse_all", "run_faults", "seed"]
 
 Change = Callable[..., Any]
-#: Every fault until it shows; every fault on every model.
+#: False: each fault until it is noticed; True: each fault on every model.
 THOROUGH = [False, pytest.param(True, marks=pytest.mark.slow)]
 
 
 def seed(patch: pytest.MonkeyPatch, target: str, change: Change) -> None:
-    """Let ``module:Class.function`` (a property, too) return ``change(result, *arguments)``."""
+    """Make ``module:Class.function`` (or a property) return ``change(result, *arguments)``."""
     module, _, path = target.partition(":")
     owner: Any = importlib.import_module(module)
     *outer, name = path.split(".")
@@ -61,7 +61,7 @@ def seed(patch: pytest.MonkeyPatch, target: str, change: Change) -> None:
 
 
 def array(change: Callable[[Any], Any]) -> Change:
-    """A change in place of a copy of an array."""
+    """Return a change that applies ``change`` in place to a copy of an array."""
 
     def changed(values: Any, *_: Any) -> Any:
         copy = np.array(values)
@@ -73,7 +73,7 @@ def array(change: Callable[[Any], Any]) -> Change:
 
 
 def field(name: str, change: Change) -> Change:
-    """A change of one field of a dataclass."""
+    """Return a change that applies ``change`` to one field of a dataclass."""
     return lambda made, *args: replace(made, **{name: change(getattr(made, name), *args)})
 
 
@@ -137,7 +137,7 @@ def faults_of(groups: Mapping[str, Mapping[str, Change]]) -> list[tuple[str, str
 
 @dataclass
 class Tally:
-    """How often faults of one family were refused, lowered, stopped, harmless, or passed (with what was wrong)."""
+    """Counts of refused, lowered, stopped, harmless and passed faults of one family (passed ones with details)."""
 
     family: str
     counts: Counter[str]
@@ -146,7 +146,7 @@ class Tally:
 
     @property
     def shown(self) -> int:
-        """How often a fault was noticed."""
+        """The number of solves in which a fault was noticed."""
         return self.counts["refused"] + self.counts["lowered"] + self.counts["stopped"]
 
     def __str__(self) -> str:
@@ -166,9 +166,9 @@ def run_faults(
     *,
     thorough: bool,
 ) -> Tally:
-    """Solve models under every fault, and compare with what they give without.
+    """Solve models with every fault, and compare with their answers without it.
 
-    Each fault is tried on one model after the other until it shows; ``thorough``: on all of them.
+    Each fault is tried on one model after the other until it is noticed, with ``thorough`` on all of them.
     """
     makers = list(models)
     best = [make().solve(engine) for make in makers]
@@ -188,7 +188,7 @@ def run_faults(
                 except CertificateError:
                     tally.counts["refused"] += 1
                     continue
-                except Exception:  # whatever stops the solve, no answer leaves
+                except Exception:  # after any error no answer is returned
                     tally.counts["stopped"] += 1
                     continue
             if solution.status is Status.ERROR:  # no answer
@@ -207,7 +207,7 @@ def run_faults(
 
 
 def _weaker(solution: Any, best: Any) -> bool:
-    """Whether an answer claims less than the best: it is feasible, and its bound, if it has one, holds."""
+    """Whether an answer is claimed only as feasible, and its bound, if any, is valid."""
     if solution.status is not Status.FEASIBLE or best.status is not Status.OPTIMAL or solution.certificate is None:
         return False
     if solution.objective is None or solution.bound is None:
@@ -217,7 +217,7 @@ def _weaker(solution: Any, best: Any) -> bool:
 
 
 def refuse_all(family: str, given: tuple[Any, Any, Any], engine: str = "network", *, thorough: bool) -> None:
-    """Run the faults of a family on its cases; fails where a wrong answer got through, or faults are few."""
+    """Run the faults of a family on its cases; fail if a wrong answer is accepted or there are too few faults."""
     groups, cases, value = given
     faults = faults_of(groups)
     models = [lambda i=instance, o=options: model_for(i, **o) for instance, options in cases]
@@ -225,4 +225,4 @@ def refuse_all(family: str, given: tuple[Any, Any, Any], engine: str = "network"
     print(f"\n{tally}\nnever refused: {'; '.join(tally.idle) or 'none'}")
     assert not tally.passed, "\n".join(tally.passed)
     assert len(faults) >= 30
-    assert len(tally.idle) <= len(faults) // 5  # a fault that never shows says nothing
+    assert len(tally.idle) <= len(faults) // 5  # a fault that is never noticed tests nothing

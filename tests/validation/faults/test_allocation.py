@@ -1,4 +1,4 @@
-"""Seeded faults in allocations: every one must be refused by the certificate, whatever the policy."""
+"""Seeded faults in allocations: the certificate must refuse each of them under every policy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _shares(document: Document) -> list[Document]:
 
 
 def _scaled(document: Document, factor: float) -> None:
-    """All shares and throughputs by a factor: consistent, but too much or less than the best."""
+    """Scale all shares and throughputs: consistent, but infeasible or suboptimal."""
     for share in document["answer"]["shares"]:
         share["fraction"] *= factor
     for name in document["answer"]["steps_per_s"]:
@@ -39,7 +39,7 @@ def _scaled(document: Document, factor: float) -> None:
 
 
 def _dearest(document: Document) -> tuple[Document, str]:
-    """The row and label of the largest price of the first step."""
+    """Return the row and label of the largest dual value of the first step."""
     prices = document["proof"]["steps"][0]["prices"]
     return max(((row, label) for row in prices.values() for label in row), key=lambda at: at[0][at[1]])
 
@@ -59,7 +59,7 @@ def _set(*path: Any, to: Callable[[Any], Any]) -> Callable[[Document], None]:
     return change
 
 
-#: Name to what it does to a true document.
+#: Faults by name: changes of a correct document.
 FAULTS: dict[str, Callable[[Document], Any]] = {
     "more time than there is": lambda d: _scaled(d, 3.0),
     "less than the best": lambda d: _scaled(d, 0.9),
@@ -93,7 +93,7 @@ FAULTS: dict[str, Callable[[Document], Any]] = {
     "called infeasible": _set("status", to=lambda v: "infeasible"),
     "another instance": _set("fingerprint", to=lambda v: "sha256:" + "0" * 64),
 }
-#: Faults of policies that raise levels step by step.
+#: Faults for policies that raise levels step by step.
 STEPS: dict[str, Callable[[Document], Any]] = {
     "a step that ends lower": _set("proof", "steps", 0, "value", to=lambda v: v * 0.9),
     "a step that ends higher": _set("proof", "steps", 0, "value", to=lambda v: v * 1.1),
@@ -101,7 +101,7 @@ STEPS: dict[str, Callable[[Document], Any]] = {
     "an unknown job called full": _set("proof", "steps", 0, "full", to=lambda v: ["nobody"]),
     "the last step told twice": _set("proof", "steps", to=lambda v: [*v, v[-1]]),
 }
-#: Faults of policies that go on until all are full.
+#: Faults for policies that continue until all jobs are full.
 FILLING: dict[str, Callable[[Document], Any]] = {
     "all called full at once": _set("proof", "steps", 0, "full", to=lambda v: [f"j{m}" for m in range(6)]),
     "the last step left out": _set("proof", "steps", to=lambda v: v[:-1]),
@@ -131,7 +131,7 @@ def test_a_fault_is_refused(
 ) -> None:
     document = copy.deepcopy(documents[policy])
     change(document)
-    document["certificate"] = None  # what was certified then must not decide
+    document["certificate"] = None  # the stored certificate must not decide
     document["gap"] = abs(document["objective"] - document["bound"]) / max(1.0, abs(document["objective"]))
     with contextlib.suppress(SolutionError):  # a document that cannot be read is refused as well
         assert not verify(document, INSTANCE).ok
@@ -154,7 +154,7 @@ def test_deadlines_that_could_be_kept_are_not_proven_impossible() -> None:
 @pytest.mark.parametrize("policy", ["max_min", "water_filling", "hierarchical", "makespan", "max_throughput"])
 @pytest.mark.parametrize("priced", ["prices kept", "prices restated", "bound kept"])
 def test_a_worse_answer_with_everything_restated_is_refused(policy: Any, priced: str) -> None:
-    """Nine tenths of every share; throughputs, metrics, objective, steps and duals restated to fit."""
+    """Scale every share by 0.9, with consistent throughputs, metrics, objective, steps and duals."""
     best = Allocation(INSTANCE, policy=policy).solve("highs")
     assert best.objective is not None
     part = 0.9

@@ -1,4 +1,4 @@
-"""Proofs changed at random, always keeping the change that claims more: no bound ever passes the optimum."""
+"""Random local search for stronger proofs: no bound ever exceeds the optimum."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = [60, pytest.param(2000, marks=pytest.mark.slow)]
 
 
 def climb(proof: Any, worth: Callable[[Any], float], steps: int) -> float:
-    """The most that changes of a proof make of it; one that cannot be read is worth nothing."""
+    """Return the strongest claim that random changes of a proof reach; unreadable proofs are skipped."""
     rng, best = random.Random(0), worth(proof)
     for _ in range(steps):
         made = mutant(proof, rng)
@@ -69,7 +69,7 @@ def test_no_proof_of_the_admission_falls_below_the_optimum(steps: int) -> None:
 
 
 def bound_of(data: Data, step: PricedStep) -> float:
-    """What the prices of a step prove, as the less the better: the sign of what is maximised."""
+    """Return the bound that the dual values of a step prove, negated for maximisation."""
     prices, policy = priced(data, step), data.options["policy"]
     if prices.wrong:
         raise ValueError(prices.wrong)
@@ -100,7 +100,7 @@ def test_no_prices_of_an_allocation_pass_the_optimum(seed: int, policy: str, ste
 
 
 def test_a_price_of_the_mean_proves_no_largest_load() -> None:
-    """No interval is known to hold the mean there; a piece with one once proved any load."""
+    """Regression test: the mean is not known there, but a piece with a mean once proved any load."""
     document = solved(PODS, balance="max_load")
     people, (piece,) = Population(PODS, document["options"]), document["proof"]["balance"]
     made = Piece(**piece | {"low": 1.0, "high": 0.9, "mean": -1000.0})

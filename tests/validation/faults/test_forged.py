@@ -1,4 +1,4 @@
-"""Proofs that are made up: they state prices of things that may not be assumed, or numbers that leave their type."""
+"""Forged proofs: multipliers of rows that must not be assumed, or numbers that overflow."""
 
 import copy
 from dataclasses import replace
@@ -23,7 +23,7 @@ SEEDS = range(12)
 
 
 def _made_up(model: JitBandwidth, blocks: Blocks, how: str) -> SchedulePart:
-    """Proofs of a schedule that may be no optimum."""
+    """Return forged proofs for a schedule that may be suboptimal."""
     grid = model.grid
     value, width = load_counts(grid, blocks, "pair")
     counts = {s: int(width[value >= s].sum()) for s in range(1, int(value.max()) + 1)}
@@ -34,7 +34,7 @@ def _made_up(model: JitBandwidth, blocks: Blocks, how: str) -> SchedulePart:
     late = int(blocks.lateness(grid.due)) > 0
     proofs = []
     for k in sorted(set(counts) - {1}, reverse=True):
-        if how == "levels below":  # the sum of all loads is given, so that of one level is, if all others are
+        if how == "levels below":  # the sum of all loads is fixed, so the other levels would determine this one
             proofs.append(LevelProof(k, ones, price, mu={s: 1 for s in counts if s != k}))
         else:
             proofs.append(LevelProof(k, ones * 2**62, huge))

@@ -1,4 +1,4 @@
-"""Solution files of just-in-time schedules: true ones hold without solver or model, touched ones are refused."""
+"""Solution files of just-in-time schedules: correct ones hold without solver or model, changed ones are refused."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_files_of_weights_are_verified(program: str) -> None:
 
 @pytest.mark.parametrize("integrality", ["lp", "mip"])
 def test_the_optimum_of_a_printed_program_without_duals_is_quoted(integrality: Any) -> None:
-    """A fractional schedule, or one by an integer program alone, has no proof: the file says `optimal`, quoted."""
+    """A fractional schedule, or one by an integer program only, has no proof: `optimal` is quoted."""
     made = generate("jit-random", seed=22, machines=3, jobs=2, transfers=2, slots=3, capacity=2)
     model = JitBandwidth(made, share=1.0, program="P1", presolve=False, integrality=integrality)  # type: ignore[arg-type]
     solution = model.solve("highs")

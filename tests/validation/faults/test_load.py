@@ -1,4 +1,4 @@
-"""Seeded faults in the code of load partition: whatever they make wrong is refused by the certificate."""
+"""Seeded faults in the code of load partition: the certificate refuses every wrong answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flowlex.models.load.model import LoadPartition
 from flowlex.validation.certificates import CertificateError
 
 FOLDER = Path(flowlex.models.load.__file__).parent
-#: File, what the code says, and what a slip would make of it.
+#: Faults by name: module, correct code, and faulty code.
 FAULTS: dict[str, tuple[str, str, str]] = {
     "quotas of one item less": ("node_speed", "quotas = [c * total / whole", "quotas = [c * (total - 1) / whole"),
     "quotas without the last capacity": (
@@ -138,7 +138,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
 
 
 def hand_made(*, dearest: float = 9.0) -> LoadPartitionInstance:
-    """Three nodes with decimal figures, replicas, links (up to the dearest) about the usual price, not symmetric."""
+    """Three nodes with decimal figures, replicas, and asymmetric links with costs around the default."""
     figures = ((2.3, 0.31), (4.4, 0.44), (1.6, 0.2))
     nodes = tuple(
         LoadNode.model_validate(
@@ -170,7 +170,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 def with_fault(file: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The model class, made of the same sources with one change."""
+    """Return the model class, built from the same sources with one change."""
     for name in ("node_speed", "partition_network", "solution", "model"):
         module = ModuleType(f"flowlex.models.load.{name}")
         source = (FOLDER / f"{name}.py").read_text()
@@ -205,7 +205,7 @@ def test_a_fault_in_the_model_is_refused(fault: str, truth: list[Any], monkeypat
 
 
 def result(solution: Any, true: Any) -> Any:
-    """What is the same in every optimum: the loads, or when the last node ends."""
+    """Return what all optima have in common: the loads, or the time when the last node ends."""
     if solution.options["objective"] == "targets":
         return solution.targets
     return (solution.after[true.capacity > 0] / true.capacity[true.capacity > 0]).max()

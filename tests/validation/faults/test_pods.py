@@ -1,4 +1,4 @@
-"""Seeded faults in solution files of pod placement: each must be refused, true files must hold."""
+"""Seeded faults in solution files of pod placement: each is refused, correct files are accepted."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ def test_a_fault_is_refused(document: Any, fault: str) -> None:
 
 
 def test_prices_of_nothing_prove_nothing() -> None:
-    """A most that is understated is quoted, whatever prices stand beside it."""
+    """An upper bound without a valid proof is quoted, also with zero duals."""
     nodes = tuple(PodNode(name=f"n{k}", cpu_cores=4, memory_gb=8) for k in range(6))
     pods = tuple(Pod(name=f"p{k}", cpu_cores=3, memory_gb=1) for k in range(14))
     instance = PodInstance(name="prices", nodes=nodes, pods=pods)
     document = json.loads(json.dumps(PodPlacement(instance).solve("highs").to_dict()))
     assert verify(document, instance).ok
     for prices in document["proof"].get("admission", {}).values():
-        assert prices["pods"]  # whole nodes prove it
+        assert prices["pods"]  # node patterns prove it
         prices["pods"] = dict.fromkeys(prices["pods"], 0.0)
     document["certificate"] = None
     certificate = verify(document, instance)

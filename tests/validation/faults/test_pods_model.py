@@ -19,7 +19,7 @@ _PODS = "flowlex.models.pods"
 
 
 class PatternsOnly(PodPlacement):
-    """Small instances go the way of large ones: prices, searches and patterns, no integer program."""
+    """Solve small instances like large ones: duals, searches and patterns, no integer program."""
 
     limits = SearchLimits(admission=-1, direct=-1, intervals=20)
 
@@ -29,7 +29,7 @@ def times(factor: float) -> Change:
 
 
 def of_prices(**changes: float) -> Change:
-    """Prices times factors; of a bound with its proof, too."""
+    """Return a change that scales dual values, also those in a tuple of bound and proof."""
 
     def change(prices: Any, *_: Any) -> Any:
         if isinstance(prices, tuple):
@@ -55,7 +55,7 @@ def _swapped(nodes: Any) -> None:
 
 
 def _numbers(*more: int) -> Change:
-    """What is stated of the first level, each number by so much more."""
+    """Return a change that adds ``more`` to the numbers stated for the first level."""
 
     def change(admitted: dict[Any, Any], *_: Any) -> dict[Any, Any]:
         first = next(iter(admitted))
@@ -65,7 +65,7 @@ def _numbers(*more: int) -> Change:
 
 
 def _in_cluster(change: Any) -> Change:
-    """A change of where the pods of a cluster are, its free room recounted."""
+    """Return a change that moves pods of a cluster and recomputes its free capacity."""
 
     def changed(cluster: Any, *_: Any) -> Any:
         if cluster is None:
@@ -82,7 +82,7 @@ def _in_cluster(change: Any) -> Change:
 
 
 def _outcome(**factors: float) -> Change:
-    """An outcome of phase 2 that states another objective or bound."""
+    """Return a change that scales the objective or bound of the balance phase."""
 
     def change(found: Any, *_: Any) -> Any:
         stated = {name: getattr(found.outcome, name) * by for name, by in factors.items()}
@@ -163,7 +163,7 @@ FAULTS: dict[str, dict[str, Change]] = {
     },
 }
 
-#: Faults that leave the answer as it is, and spoil what proves its bound.
+#: Faults that keep the answer but invalidate the proof of its bound.
 SPOILT: dict[str, dict[str, Change]] = {
     f"{_PODS}.bounds.price_relaxation:Relaxation.even": {
         "slopes the other way": of_prices(slope=-1.0),
@@ -209,7 +209,7 @@ CASES: list[tuple[type[PodPlacement], PodInstance, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("thorough", THOROUGH)
 def test_no_fault_in_model_code_gets_a_wrong_answer_through(thorough: bool) -> None:
-    """What is claimed must be true: an optimum that of the unbroken model, a bound not above its balance."""
+    """Claims must be true: an optimum is that of the correct model, a bound is at most its balance."""
     made = [lambda c=cls, i=instance, o=options: c(i, **o) for cls, instance, options in CASES]
     truth: dict[str, tuple[dict[Any, float], float]] = {}
     for cls, instance, options in CASES:
@@ -237,12 +237,12 @@ def test_no_fault_in_model_code_gets_a_wrong_answer_through(thorough: bool) -> N
     print(f"\n{tally}\nnever refused: {'; '.join(tally.idle) or 'none'}")
     assert not tally.passed
     assert len(faults) >= 30
-    assert len(tally.idle) <= len(faults) // 5  # a fault that never shows says nothing
+    assert len(tally.idle) <= len(faults) // 5  # a fault that is never noticed tests nothing
 
 
 @pytest.fixture(scope="module")
 def proven() -> dict[bool, Any]:
-    """Instances proven by slopes alone (True), and by patterns, before anything is spoilt."""
+    """Instances proven by slopes alone (True) and by patterns (False) without a fault."""
     found: dict[bool, Any] = {}
     for even, size in ((True, {"nodes": 8, "pods": 30, "seed": 1}), (False, {"nodes": 10, "pods": 40, "seed": 2})):
         found[even] = generate("pods-scale", **size)
@@ -255,7 +255,7 @@ def proven() -> dict[bool, Any]:
 def test_a_spoilt_proof_proves_less(
     proven: dict[bool, Any], monkeypatch: pytest.MonkeyPatch, name: str, target: str, change: Change
 ) -> None:
-    """The bound is then quoted, and the claim is no more than feasible."""
+    """The bound is then quoted, and the claim is only feasible."""
     instance = proven["even" in target]
     seed(monkeypatch, target, change)
     spoilt = PatternsOnly(instance).solve("highs", gap=0.01)

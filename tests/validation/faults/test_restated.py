@@ -1,4 +1,4 @@
-"""A worse answer labelled optimal, every figure restated: `flowlex verify` ends with 1 or 3, never 0, for any kind."""
+"""Suboptimal answers labelled optimal with consistent figures: `flowlex verify` exits with 1 or 3, never 0."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _costs_of(change: Change) -> Change:
 
 
 def _large_first(instance: Any, options: dict[str, Any]) -> Iterator[Document]:
-    """The best placement if large pods were more important: fewer are placed, and none could be added."""
+    """Yield the best placement if large pods were more important: it has fewer pods, and none can be added."""
     pods = [pod.model_copy(update={"priority": int(pod.cpu_cores > 2)}) for pod in instance.pods]
     made = solved(instance.model_copy(update={"pods": tuple(pods)}), **options)
     sums = {name: sum(level[name] for level in made["answer"]["admitted"].values()) for name in ("admitted", "wanted")}
@@ -56,7 +56,7 @@ def _large_first(instance: Any, options: dict[str, Any]) -> Iterator[Document]:
 
 
 def _scaled(instance: Instance, options: dict[str, Any]) -> Iterator[Document]:
-    """Less of everything that an allocation gives."""
+    """Yield allocations with all shares and throughputs scaled down."""
     for factor in (0.99, 0.5):
         made = solved(instance, **options)
         for share in made["answer"]["shares"]:
@@ -67,7 +67,7 @@ def _scaled(instance: Instance, options: dict[str, Any]) -> Iterator[Document]:
 
 
 def _filled(instance: Any, options: dict[str, Any]) -> Iterator[Document]:
-    """Every transfer as early as possible, one after the other."""
+    """Yield a schedule with every transfer as early as possible, one after the other."""
     model = JitBandwidth(instance, **options)
     grid = model.grid
     _, blocks = fill(grid.out_units, grid.in_units, grid.sender, grid.receiver, grid.units, grid.start)
@@ -87,9 +87,9 @@ PACKED = PodInstance(
     pods=tuple(Pod(name=f"p{k}", cpu_cores=2 if k < 12 else 3, memory_gb=1) for k in range(18)),
 )
 ALLOCATION = random_instance(2, limits=False)
-#: Cases whose best answer the engine `network` finds.
+#: Cases that the engine `network` solves.
 NETWORKED = ("gpu", "load", "flow", "network")
-#: Instance, options, and worse answers.
+#: Cases by name: instance, options, and suboptimal answers.
 CASES: dict[str, tuple[Instance, dict[str, Any], Callable[[Any, Any], Iterator[Document]]]] = {
     "gpu": (GPU, {}, lambda i, o: by_fault(i, o, _of("flowlex.models.gpu.compact_network:build_compact", _in("cost")))),
     "load": (
@@ -123,7 +123,7 @@ CASES: dict[str, tuple[Instance, dict[str, Any], Callable[[Any, Any], Iterator[D
 
 
 def _forms(worse: Document, true: Document) -> Iterator[Document]:
-    """With its own proof, that of the best answer, and without any."""
+    """Each answer with its own proof, with the optimal answer's proof, and without proof."""
     proof = {"proof": true["proof"], "duals": true["duals"], "certificate": true["certificate"]}
     changes: tuple[Document, ...] = ({}, proof, {"proof": {}}, {"proof": {}, "duals": {}})
     for change in changes:
@@ -146,7 +146,7 @@ def test_a_worse_answer_with_its_figures_restated_is_never_proven(name: str, tmp
     assert found.pop("true")["exit_code"] == 0
     assert {report["exit_code"] for report in found.values()} <= {1, 3}, name
     assert len(found) == 4 * len(worse)
-    # Without a proof the figures stand, so that nothing but the optimum is in doubt.
+    # Without a proof all figures are accepted, and only optimality is open.
     assert {found[f"{k}-3"]["exit_code"] for k in range(len(worse))} == {3}
 
 

@@ -42,7 +42,7 @@ REVERSED = array(lambda values: values.__setitem__(slice(None), values[::-1].cop
 
 
 def fewer(found: Any, *_: Any) -> Any:
-    """All but the first."""
+    """Return all entries but the first."""
     return dict(list(found.items())[1:]) if isinstance(found, dict) else found[1:]
 
 
@@ -144,7 +144,7 @@ FLOW: dict[str, dict[str, Change]] = {
 
 
 def _units(change: Any) -> Change:
-    """A change of the costs of shards by level."""
+    """Return a change of the costs of shards by level."""
     return lambda cost, *_: change(*cost)
 
 
@@ -332,7 +332,7 @@ def network_value(solution: Any) -> Any:
 
 
 def _without_room(seed: int) -> NetworkInstance:
-    """A network that has no flow: every capacity of one."""
+    """Return an infeasible network: every capacity is one."""
     made = generate("network-random", seed=seed, nodes=8, arcs=20)
     data = made.model_dump(mode="json")
     data["upper"] = [1] * len(data["upper"])

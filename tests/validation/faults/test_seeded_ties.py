@@ -1,4 +1,4 @@
-"""Seeded faults in the rules that tie tasks together, and in limits on preemption: every wrong schedule is refused."""
+"""Seeded faults in rules across tasks and in limits of preemption: every wrong schedule is refused."""
 
 from __future__ import annotations
 

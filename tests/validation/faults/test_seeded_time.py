@@ -37,12 +37,12 @@ def _fewer(found: Any, *_: Any) -> Any:
 
 
 def _proofs(change: Change) -> Change:
-    """A change of every proof."""
+    """Return a change of every proof."""
     return lambda proofs, *args: tuple(change(proof, *args) for proof in proofs)
 
 
 def _blocks(name: str, change: Change) -> Change:
-    """A change of one column of what is sent."""
+    """Return a change of one column of the sent blocks."""
     return lambda found, *args: None if found is None else field(name, change)(found, *args)
 
 
@@ -210,7 +210,7 @@ def _columns(columns: Any, kept: Any) -> Any:
 
 
 def jit_value(solution: Any) -> Any:
-    """Lateness and loads; the goals that break ties have bounds of their own, and may say `bounded`."""
+    """Return lateness and loads; tie-breaking goals have separate bounds and may be `bounded`."""
     return solution.status, {name: value for name, value in solution.stages.items() if name not in TIES}
 
 
@@ -229,7 +229,7 @@ _TIMES = [
     (5, {"windows": "elastic", "load": "pair", "share": 1.0, "lat": "critical"}),
     (6, {"windows": "elastic", "load": "pair", "share": 1.0}),
 ]
-#: Wide ports: every pair can be planned by itself.
+#: Wide ports, so that every pair can be planned separately.
 _WIDE = {6: 12}
 _POLICIES = ("max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost")
 

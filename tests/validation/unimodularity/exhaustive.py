@@ -1,4 +1,4 @@
-"""The definition itself: every square submatrix of a tiny matrix."""
+"""Total unimodularity by definition: every square submatrix of a tiny matrix."""
 
 from __future__ import annotations
 

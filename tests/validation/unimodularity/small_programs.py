@@ -33,7 +33,7 @@ ENDATA
 
 
 def program(matrix: Any, sides: Any, bounds: Any = (0, np.inf), integer: Any = True) -> NamedMatrix:
-    """A program with (lower, upper) sides by row, and bounds and integrality by column or of all columns alike."""
+    """A program with (lower, upper) sides by row, and bounds and integrality by column or for all columns."""
     held = canonical(np.array(matrix))
     columns = int(held.shape[1])
     known = Program(

@@ -1,4 +1,4 @@
-"""Every method against the definition, and what keeps total unimodularity keeps the answer."""
+"""Every method compared with the definition; operations that preserve total unimodularity keep the answer."""
 
 from __future__ import annotations
 

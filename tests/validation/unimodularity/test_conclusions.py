@@ -1,4 +1,4 @@
-"""What a verdict says about the program: right for quadratic objectives, equations, scaled rows, decimals."""
+"""Conclusions of verdicts about programs: quadratic objectives, equations, scaled rows, decimals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_quadratic_objective_needs_its_integers(tmp_path: Path) -> None:
     assert verdict.verify(named)
     path.write_text("Minimize\n obj: x + y\nSubject To\n c1: x + y <= 4\nSemi-Continuous\n x\nEnd\n")
     path.rename(path.with_suffix(".lp"))
-    # HiGHS wants a bound for semi-continuous variables, which this has not: either way no claim is made.
+    # HiGHS requires a bound of semi-continuous variables, which is missing here: no claim is made in either case.
     assert "are not needed" not in check(read_matrix(path.with_suffix(".lp"))).conclusion
 
 
@@ -57,7 +57,7 @@ def test_equations_can_make_up_for_a_two() -> None:
 
 
 def test_equations_that_follow_from_others_are_left_out() -> None:
-    """The third equation is the first plus twice the second; without it the two above make up for the 2."""
+    """The third equation is the first plus twice the second; the first two are unimodular in spite of the 2."""
     dense, sides = [[1, 2], [0, 1], [1, 4]], [(7, 7), (3, 3), (13, 13)]
     named = program(dense, sides)
     verdict = check(named)
@@ -80,7 +80,7 @@ def test_equations_that_follow_from_others_are_left_out() -> None:
     other_senses = check(loose).senses
     assert other_senses is not None
     assert other_senses.redundant == ()
-    # Half of an equation is no integral combination: what follows is left open.
+    # Half of an equation is no integral combination, so the conclusion is left open.
     open_ = check(program([[2, 2, 1], [2, 2, 1], [0, 0, 3]], [(2, 2), (2, 2), (3, 3)]))
     assert open_.senses is None or open_.verify(program([[2, 2, 1], [2, 2, 1], [0, 0, 3]], [(2, 2), (2, 2), (3, 3)]))
 

@@ -1,4 +1,4 @@
-"""Free rows, fixed columns and polyhedra without vertices: what a verdict says of them, against brute force."""
+"""Free rows, fixed columns and polyhedra without vertices: verdicts compared with brute force."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_fixed_columns_are_constants() -> None:
 
 
 def test_an_integer_column_fixed_at_a_fraction_is_named() -> None:
-    """No point of the integer program exists, but the relaxation has some: the declaration is needed."""
+    """The integer program is infeasible and its relaxation is not, so the declaration is needed."""
     named = program([[1, 1]], [(-np.inf, 7)], [(0, 5), (0.5, 0.5)])
     assert "the bound 1/2 of 'c1' is not integral" in check(named).conclusion
     assert "are not needed" in check(replace_integer(named)).conclusion
 
 
 def replace_integer(named: NamedMatrix) -> NamedMatrix:
-    """The same with the second column continuous, and a constant in the first row that makes up for it."""
+    """The same with the second column continuous and a compensating constant in the first row."""
     assert named.program is not None
     integer = np.array([True, False])
     sides = np.array([[-np.inf], [7.5]])
@@ -75,7 +75,7 @@ def test_models_without_rows_or_columns() -> None:
 
 
 def test_a_polyhedron_without_vertices_says_so() -> None:
-    """x - y <= 1 with x and y free holds whole lines; with x + 2 y <= 3 beside it the polyhedron has a vertex."""
+    """x - y <= 1 with x and y free contains lines; together with x + 2 y <= 3 the polyhedron has a vertex."""
     lines = program([[1, -1]], [(-np.inf, 1)], [INFINITE, INFINITE])
     verdict = check(lines)
     assert verdict.line == ((0, 1), (1, 1))

@@ -1,4 +1,4 @@
-"""Which families of rows break it, and the pictures."""
+"""Families of rows that destroy total unimodularity, and pictures."""
 
 from __future__ import annotations
 
@@ -82,4 +82,4 @@ def test_a_witness_that_is_a_cycle_is_drawn_as_one() -> None:
 def test_proofs_are_drawn() -> None:
     matrix = examples.network(20, 40)
     axes = check(matrix).plot(matrix)
-    assert len(axes.get_figure().axes) == 2  # the tree beside the pattern
+    assert len(axes.get_figure().axes) == 2  # the tree next to the pattern

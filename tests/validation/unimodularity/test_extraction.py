@@ -1,4 +1,4 @@
-"""Networks out of programs: the same optimum, duals mapped back, and what stands in the way by name."""
+"""Extraction of networks from programs: the same optimum, mapped duals, and names of rows that prevent it."""
 
 from __future__ import annotations
 

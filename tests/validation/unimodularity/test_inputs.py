@@ -1,4 +1,4 @@
-"""What can be tested, and what is refused with which message."""
+"""Accepted inputs, and messages of refused ones."""
 
 from __future__ import annotations
 

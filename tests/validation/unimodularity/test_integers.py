@@ -1,4 +1,4 @@
-"""Implied integers: proofs hold, nothing dropped is needed (brute force), textbook models, forged proofs."""
+"""Implied integers: valid proofs, no needed declaration is dropped (brute force), textbook models, forged proofs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 from flowlex.validation.unimodularity.proof_types import VerdictError
 from tests.validation.unimodularity.small_programs import QUADRATIC, program, vertices
 
-#: Declarations that the textbook models are known to do without (at least), and how many they have.
+#: Textbook models: least number of implied declarations, and total number of declarations.
 KNOWN = {
     "fixed_charge": (60, 72),
     "facility_location": (60, 72),
@@ -100,7 +100,7 @@ def test_every_vertex_of_the_rest_is_integral_whatever_is_kept(seed: int) -> Non
 
 
 def test_equations_determine_what_nothing_else_does() -> None:
-    """x + 2 y = 7 gives x; the row 3 x + 5 z <= 20 does not matter to that."""
+    """x + 2 y = 7 implies that x is integer; the row 3 x + 5 z <= 20 is irrelevant."""
     lp = LinearProgram("determined")
     x, y, z = (lp.variables(name, 1, upper=9, integer=True) for name in "xyz")
     lp.constrain("sum", x.sum() + y.sum() * 2, "==", 7)

@@ -29,7 +29,7 @@ def standings(verdict: Verdict, source: Any) -> dict[str, Standing]:
 
 
 def side_constraints() -> LinearProgram:
-    """Two rows that are a network, and two that fit it only one at a time."""
+    """Return a matrix with two network rows and two rows of which only one can be added."""
     lp = LinearProgram("side")
     x = lp.variables("x", 3, upper=2, integer=True)
     lp.constrain("network", x[:2].sum(), "<=", 1)
@@ -74,7 +74,7 @@ def test_the_extent_of_a_network_part_is_searched_again() -> None:
 
 
 def one_row_of(lp: LinearProgram, row: int) -> NetworkPart:
-    """The network part that one row is, in terms of the whole program."""
+    """Return the network part of a single row, in indices of the complete program."""
     named = matrix_of(lp)
     tree = network_matrix(ternary(canonical(named.matrix.tocsr()[[row]])))
     data: dict[str, Any] = {"transposed": False}

@@ -1,4 +1,4 @@
-"""The time limit: kept inside the compiled loops, without the compilation, and told about while it runs."""
+"""The time limit: checked inside compiled loops, without compile time, with progress messages."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_happens_outside_is_not_counted() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_fresh_cache_gives_the_verdict_of_a_warm_one(tmp_path: Path) -> None:
-    """Compiling takes tens of seconds; under a limit of two the matrix is decided all the same."""
+    """Compiling takes tens of seconds; the matrix is still decided with a limit of two seconds."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", ONE_VERDICT.format(limit=2.0)]
     told = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(2)]

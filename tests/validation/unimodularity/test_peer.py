@@ -1,4 +1,4 @@
-"""CMR, a peer that shares no code: the same verdicts on random matrices, where passagemath-cmr is installed."""
+"""CMR, an independent program, gives the same verdicts on random matrices (if passagemath-cmr is installed)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each step on its own."""
+"""Unit tests of single steps."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_bicolourings() -> None:
     assert uncolourable_rows(examples.fano()) is not None
     failure = bicoloring_counterexample(matrix, range(12))
     assert failure is not None
-    assert max(failure.rows) < 12  # both are port rows: the proof forgot subsets without demand rows
+    assert max(failure.rows) < 12  # both are port rows: the paper's proof ignores subsets without demand rows
     assert abs(failure.total) == 2
     assert bicoloring_counterexample(examples.incidence(6, 9), range(6)) is None
 

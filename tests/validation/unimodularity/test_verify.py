@@ -1,4 +1,4 @@
-"""Proofs that hold verify; corrupted ones do not."""
+"""Valid proofs are accepted, corrupted ones refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_certificate_of_another_matrix_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROVEN)
 def test_certificates_do_not_prove_a_spoilt_matrix(name: str) -> None:
-    """The same proof with the fingerprint of a matrix that is not totally unimodular must fail on its content."""
+    """A proof with the fingerprint of another, not totally unimodular matrix must be refused by its content."""
     matrix, method = PROVEN[name]
     certificate = check(matrix, method=method).certificate
     generator = np.random.default_rng(1)

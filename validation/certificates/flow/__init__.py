@@ -36,7 +36,7 @@ __all__ = ["VERIFIER"]
 
 
 class FlowAnswer(Strict):
-    """Machine by running task, reason by waiting one, (least, most) tasks by job with shares, the unit of costs."""
+    """Machine of each running task, reason of each waiting one, (least, most) tasks of jobs with shares, cost unit."""
 
     placements: dict[str, str]
     waiting: dict[str, str]
@@ -49,7 +49,7 @@ class FlowAnswer(Strict):
 class FlowProof(PriceProof):
     """Weights of the stages, and prices in the unit of their sum.
 
-    Of a network that was stopped between its stages: prices by stage. With capacities or task rules: leaves by stage.
+    If a network was stopped between its stages: prices by stage. With capacities or task rules: leaves by stage.
     """
 
     stages: dict[str, StageProof] = Field(default_factory=dict)
@@ -93,7 +93,7 @@ class _Schedule:
 
     @cached_property
     def paid(self) -> dict[str, NDArray[Any]]:
-        """By rank, (T,) what each task costs where it is."""
+        """By rank, (T,) cost of each task where it runs or waits."""
         problem, ranks = self.problem, self.problem.goals
         at, runs = self.where, self.where >= 0
         found = {rank: np.where(runs, 0, cost) for rank, cost in problem.waiting.items()}
@@ -126,7 +126,7 @@ class _Schedule:
         return {rank: cost[rank] for rank in self.problem.goals.ranks}
 
     def saved(self) -> int:
-        """What true distances cost less than aggregated ones."""
+        """Cost saved by true distances against aggregated ones."""
         here = np.flatnonzero(self.plain)
         known, true = (self.problem.reading(here, self.where[here], true=true) for true in (False, True))
         return total(known) - total(true)
@@ -168,7 +168,7 @@ def _judge(claimed: Claimed) -> Finding:
 def _by_stage(
     schedule: _Schedule, claimed: Claimed, checks: list[Check], values: dict[str, int], found: Finding
 ) -> Finding:
-    """How far from the best every stage is, among schedules that are no worse in the stages before."""
+    """Bound every stage, among the schedules that are no worse in the earlier stages."""
     document, proof, problem = claimed.document, claimed.proof, schedule.problem
     checks.append(_none("no duals beside the proofs of the stages", list(document.duals)))
     one = proof.weights is None and not (proof.machine_price or proof.job_price or proof.apart_price)
@@ -194,7 +194,7 @@ def _by_stage(
         bound = values[last]
     claim: Claim = "optimal" if not loose else "bounded" if last in least else "feasible"
     metrics = {**found.metrics, **{f"{name}_at_least": bound for name, bound in least.items()}}
-    if claimed.budget.spent:  # bounds that were not looked at are quoted too
+    if claimed.budget.spent:  # bounds that were not checked are quoted too
         metrics |= {name: value for name, value in document.metrics.items() if name.endswith("_at_least")} | metrics
     return replace(found, claim=claim, checks=tuple(checks), bound=bound, metrics=metrics)
 
@@ -267,7 +267,7 @@ def _shares(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
 def _best(
     schedule: _Schedule, proof: FlowProof, values: dict[str, int], answer: FlowAnswer, duals: dict[str, Any]
 ) -> Iterator[Check]:
-    """Weights that put the stages in strict order, and prices that bound their sum."""
+    """Check that the weights put the stages in strict order, and that the prices bound their sum."""
     problem, weights = schedule.problem, proof.weights or {}
     strange = [*proof.offenders(problem, values), *sorted(values.keys() - weights.keys())]
     yield _none("names of prices and weights", strange)
@@ -291,7 +291,7 @@ def _best(
 
 
 def _duals(schedule: _Schedule, prices: Prices, duals: dict[str, Any]) -> Check:
-    """Stated duals are the prices, and of every task what it costs with them."""
+    """Check that the stated duals are the prices, and for every task its cost at these prices."""
     problem = schedule.problem
     waits = schedule.where < 0
     jobs, machines = wide(whole(prices.job)), wide(whole(prices.machine))
@@ -313,7 +313,7 @@ def _duals(schedule: _Schedule, prices: Prices, duals: dict[str, Any]) -> Check:
 
 
 def _same(stated: dict[str, Any], true: dict[str, int]) -> bool:
-    same = stated == true  # most are the same whole numbers; only others need to be read
+    same = stated == true  # mostly equal integers; only others need reading
     return same or (stated.keys() == true.keys() and all(agrees(value, true[name]) for name, value in stated.items()))
 
 

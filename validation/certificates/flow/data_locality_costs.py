@@ -1,9 +1,9 @@
-"""Costs of reading data, as flat rows of what each task knows: cost from afar, by rack, by machine.
+"""Costs of reading data, in flat rows for each task: from other racks ("from afar"), by rack, and by machine.
 
 Locality is aggregated. A task knows its ``most`` best machines that hold at least ``threshold`` of its data, the racks
 that hold as much, the places that its preferences and requirements name, and the machine where it runs. On any other
-machine it pays the cost of the rack if it knows the rack, else the cost from afar. True distances are those of a task
-that knows every holder of its data.
+machine it pays the cost of the rack if it knows the rack, else the cost from afar. With true distances, a task knows
+every holder of its data.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from flowlex.validation.certificates.exact_numbers import times, wide
 
 __all__ = ["Blocks", "Locality", "Reach", "Rows"]
 
-#: Numbers in one table of counts.
+#: Largest size of a table of counts.
 _COUNTS = 2**21
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Blocks of data as columns: (b,) owner and MB; (h,) which block is held by which machine.
+    """Blocks of data as columns: (b,) task and MB of each block; (h,) block and machine of each replica.
 
-    ``named`` are (task, rack) and (task, machine) that are known even without data.
+    ``named_racks`` and ``named_machines`` are pairs (task, place) that are known even without data.
     """
 
     task: NDArray[np.int64]
@@ -40,7 +40,7 @@ class Blocks:
 
 
 class Reach(NamedTuple):
-    """When a machine or rack counts as known: share of a task's data, and machines at most."""
+    """When a place counts as known: least share of a task's data, and the most machines of a task."""
 
     threshold: Fraction
     most: int
@@ -57,7 +57,7 @@ class Rows:
     places: int
 
     def among(self, start: int, stop: int, *, true: bool) -> Rows:
-        """Those of a range of tasks; where not ``true``, only the known."""
+        """The rows of a range of tasks; only known ones unless ``true``."""
         first, last = np.searchsorted(self.task, (start, stop)).tolist()
         at = np.arange(first, last)
         return self.where(at if true else at[self.known[first:last]])
@@ -69,7 +69,7 @@ class Rows:
     def at(
         self, task: NDArray[np.int64], place: NDArray[np.int64], otherwise: NDArray[Any], *, true: bool
     ) -> NDArray[Any]:
-        """(k,) costs of pairs; ``otherwise`` where there is no row, or none that is known."""
+        """(k,) costs of pairs; ``otherwise`` if there is no row, or (unless ``true``) none that is known."""
         if not len(self.task):
             return otherwise
         row = self.row(task, place)
@@ -122,18 +122,18 @@ class Locality:
         return cls(times(total, far), racks, machines, rack)
 
     def at(self, task: NDArray[np.int64], machine: NDArray[np.int64], *, true: bool) -> NDArray[Any]:
-        """(k,) what locality charges tasks on machines: by true distances, or the cheapest of what they know."""
+        """(k,) locality costs of tasks on machines: by true distances, or by the places that the tasks know."""
         known = self.racks.at(task, self.rack[machine], self.far[task], true=true)
         return self.machines.at(task, machine, known, true=true)
 
     def most_expensive(
         self, tasks: slice, fits: NDArray[np.bool_], price: NDArray[Any], stays: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]]:
-        """Ways of a range of tasks with their most expensive to other machines: tasks, prices, costs of reading.
+        """Yield (tasks, prices, reading costs) that include the most expensive machine of each task of a range.
 
-        Machines that fit are counted by rack and price, and those that a task knows are taken off: what is left of its
-        racks is read as from the rack, what is left of all others as from afar. ``price`` is by machine, ``stays`` by
-        task: the machine that is left out, or -1.
+        Machines that fit are counted by rack and price, without those that the task knows: the others in its known
+        racks are read at the rack's cost, all remaining ones at the cost from afar. ``price`` is by machine, ``stays``
+        by task: the machine that is left out, or -1.
         """
         prices, level = np.unique(price[fits], return_inverse=True)
         levels = np.zeros(len(fits), np.int64)
@@ -165,7 +165,7 @@ class Locality:
 def _held(
     blocks: Blocks, where: NDArray[np.int64], places: int, named: list[tuple[int, int]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Task, place and MB of all pairs with data or named, sorted, and which are named."""
+    """Task, place and MB of all pairs that have data or are named, sorted, and which are named."""
     once = np.unique(blocks.block * places + where)
     block, place = np.divmod(once, places)
     asked = np.array([task * places + place for task, place in named], dtype=np.int64)
@@ -177,7 +177,7 @@ def _held(
 
 
 def _enough(size: NDArray[np.int64], total: NDArray[np.int64], reach: Reach) -> NDArray[np.bool_]:
-    """Whether pairs hold data, and the share that makes them known."""
+    """Whether pairs hold data, and a share large enough to be known."""
     share = reach.threshold
     enough = times(size, share.denominator) >= times(total, share.numerator)
     return np.asarray((size > 0) & enough, dtype=np.bool_)

@@ -16,7 +16,7 @@ __all__ = ["dominant_shares"]
 
 
 def dominant_shares(instance: FlowInstance) -> tuple[list[int], list[int]]:
-    """Tasks of each job within its share, and those that may run at most."""
+    """Tasks of each job within its share, and the most that may run."""
     filling = _Filling(instance)
     while candidates := filling.candidates():
         filling.serve(filling.first(candidates, 0))
@@ -26,7 +26,7 @@ def dominant_shares(instance: FlowInstance) -> tuple[list[int], list[int]]:
 
 
 class _Filling:
-    """Tasks let in so far."""
+    """State of progressive filling: the tasks admitted so far."""
 
     def __init__(self, instance: FlowInstance) -> None:
         queues = {queue.name: queue for queue in instance.queues}
@@ -49,7 +49,7 @@ class _Filling:
         self.total = [slots, *(sum((rational(m.capacity.get(n, 0)) for m in machines), Fraction(0)) for n in names)]
         self.left = list(self.total)
         self.share, self.closed = [0] * len(self.ways), [False] * len(self.ways)
-        self.uses: dict[int, tuple[int, list[Fraction]]] = {}  # by node, its tasks, and what they ask for in all
+        self.uses: dict[int, tuple[int, list[Fraction]]] = {}  # by node, its tasks and their total demands
 
     def _used(self, node: Queue | FlowJob) -> tuple[int, list[Fraction]]:
         return self.uses.get(id(node), (0, [Fraction(0)] * len(self.total)))
@@ -65,7 +65,7 @@ class _Filling:
         ]
 
     def first(self, jobs: list[int], depth: int) -> int:
-        """The job whose task is next, of jobs that share their first nodes, as many as ``depth``."""
+        """The job whose task is next, among jobs that share their first ``depth`` nodes."""
         groups: dict[tuple[int, int], list[int]] = {}
         for j in jobs:
             node = self.ways[j][depth]
@@ -79,7 +79,7 @@ class _Filling:
         return min(found)[-1]
 
     def _place(self, depth: int, job: int) -> tuple[int, Fraction]:
-        """When the next task of a job comes among those of the nodes beside its node at a depth."""
+        """Sort key of a job's next task among the siblings of its node at ``depth``."""
         node, asked = self.ways[job][depth], self.asks[job][self.share[job]]
         count, used = self._used(node)
         if count < node.min_tasks:
@@ -88,7 +88,7 @@ class _Filling:
         return 1, max(parts, default=Fraction(0)) / node.weight
 
     def serve(self, job: int) -> None:
-        """Let the next task of a job in; where it does not fit, the job gets no more."""
+        """Admit the next task of a job; if it does not fit, the job gets no more."""
         asked = self.asks[job][self.share[job]]
         if any(much > left for much, left in zip(asked, self.left, strict=True)):
             self.closed[job] = True

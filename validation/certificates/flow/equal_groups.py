@@ -13,14 +13,14 @@ __all__ = ["Groups"]
 
 @dataclass(frozen=True)
 class Groups:
-    """Positions of the members of each class of tasks and kind of machines, by the first, which is one of them."""
+    """Positions of all members of each class of tasks and kind of machines, keyed by the first member."""
 
     tasks: Mapping[int, list[int]]
     machines: Mapping[int, list[int]]
 
     @classmethod
     def single(cls, problem: Problem) -> Groups:
-        """Everything alone."""
+        """A group for every single task and machine."""
         return cls({t: [t] for t in range(len(problem.tasks))}, {m: [m] for m in range(len(problem.slots))})
 
     @classmethod
@@ -53,7 +53,7 @@ def _groups(stated: Mapping[str, list[str]], number: Mapping[str, int]) -> dict[
 
 
 def _facts(problem: Problem, t: int, rules: Mapping[int, Sequence[str]]) -> tuple[Any, ...]:
-    """All of a task that its costs and rows depend on."""
+    """Everything about a task on which its costs and rows depend."""
     task = problem.tasks[t]
     waiting = tuple(int(cost[t]) for cost in problem.waiting.values())
     asked = {name: amount for name, amount in task.task.demands.items() if amount}

@@ -46,13 +46,13 @@ def _problem(instance: FlowInstance, options: Mapping[str, Any]) -> Problem:
 
 
 class StageWeights(Strict):
-    """Weight of each stage in the objective; the file of an answer by phases has none."""
+    """Weight of each stage in the objective; none if the stages were solved one after the other."""
 
     weights: dict[str, int] | None = None
 
 
 def weighted_objective(document: Document, instance: FlowInstance, _: Changes, finding: Finding) -> Finding:
-    """The finding with the weighted sum of the stages as its objective, as the unchanged model counts it."""
+    """The finding with the weighted sum of the stages as its objective, as in the unchanged model."""
     weights = read_as(StageWeights, document.answer, "answer").weights
     if weights is None or finding.objective is None:
         return finding
@@ -69,7 +69,7 @@ def weighted_objective(document: Document, instance: FlowInstance, _: Changes, f
 
 
 class StatedSize(Strict):
-    """Slots of a size of a resource, on machines of a kind."""
+    """A rounding cut: demands for a resource in whole multiples of a size, on machines of a kind."""
 
     machine: str
     resource: str
@@ -77,7 +77,7 @@ class StatedSize(Strict):
 
 
 class CountedProof(Strict):
-    """Leaves of each stage over the statement in counts; of each class and kind the members but the first."""
+    """Leaves of each stage over the statement in counts; the members of each class and kind except the first."""
 
     classes: dict[str, list[str]] = Field(default_factory=dict)
     machines: dict[str, list[str]] = Field(default_factory=dict)
@@ -88,7 +88,7 @@ class CountedProof(Strict):
 def counted_bounds(
     problem: Problem, proof: CountedProof, values: Mapping[str, int], shares: Sequence[tuple[int, int]], budget: Budget
 ) -> Iterator[tuple[Check, str, int | None]]:
-    """Of every stage with leaves: the check of its bound, and the bound; None once the budget is spent.
+    """For every stage with leaves: the check of its bound, its name and its bound (None once the budget is spent).
 
     Raises `ValueError`: tasks or machines of a stated group differ, or leaves name what does not exist.
     """
@@ -124,9 +124,9 @@ def _scale(instance: FlowInstance, goals: Goals, options: Mapping[str, Any]) -> 
 
 
 class _Stated:
-    """The statement in the making; columns of pairs by (task, machine).
+    """Builds the statement; columns of pairs by (task, machine).
 
-    With ``groups`` columns count tasks of a class on machines of a kind, under the first of each.
+    With ``groups``, columns count the tasks of a class on the machines of a kind, keyed by the first of each.
     """
 
     def __init__(self, problem: Problem, shares: Sequence[tuple[int, int]], groups: Groups | None = None) -> None:
@@ -248,7 +248,7 @@ class _Stated:
         return rational(self.problem.instance.machines[m].capacity.get(resource, 0))
 
     def size(self, machine: str, resource: str, size: str) -> None:
-        """Add a row of slots of a size: a sum of rounded parts is at most the rounded sum."""
+        """Add a rounding cut: the sum of demands // ``size`` is at most capacity // ``size``."""
         m, unit = self.problem.machine[machine], rational(size)
         if unit <= 0 or resource not in self.problem.instance.resources or m not in self.times:
             raise ValueError(f"slots of {size} {resource} on {machine!r}")

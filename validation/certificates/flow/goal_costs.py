@@ -35,7 +35,7 @@ _OLDEST = 24
 
 
 class Task(NamedTuple):
-    """A task with its position; machines are numbered."""
+    """A task with its data by number of job and machine."""
 
     task: FlowTask
     job: int
@@ -96,7 +96,7 @@ class Problem:
         self.own: NDArray[np.int64] = np.array([task.own for task in self.tasks], dtype=np.int64)
 
     def units(self, value: Number) -> int:
-        """A cost in units of ``1/scale``, which must be whole."""
+        """A cost as an integer number of ``1/scale``."""
         if isinstance(value, int):
             return value * self.scale
         units = rational(value) * self.scale
@@ -128,7 +128,7 @@ class Problem:
 
     @cached_property
     def explicit(self) -> NDArray[np.bool_]:
-        """(T,) tasks that name what some machines cost them."""
+        """(T,) tasks with explicit costs of some machines."""
         return np.array([bool(task.explicit) for task in self.tasks], dtype=bool)
 
     @cached_property
@@ -138,7 +138,7 @@ class Problem:
 
     @cached_property
     def waiting(self) -> dict[str, NDArray[Any]]:
-        """By rank, (T,) what letting a task wait costs."""
+        """By rank, (T,) cost of letting a task wait."""
         found = {self.goals.ranks[0]: whole([self.wait_cost or 0] * len(self.tasks))}
         for kind, cost in self.own_goals.waiting([task.task for task in self.tasks]).items():
             rank = self.goals.rank(kind)
@@ -161,7 +161,7 @@ class Problem:
         return found
 
     def level(self, job: int) -> int:
-        """Class in the strict order of waiting tasks, larger first; 0 where waiting has a price instead."""
+        """Class in the strict order of waiting tasks, larger first; 0 if waiting has a cost instead."""
         priority = self.goals.by_kind.get("Priority")
         if priority is not None:
             return _LOWEST - self.instance.jobs[job].priority + 1 if priority["mode"] == "strict" else 0
@@ -181,7 +181,7 @@ class Problem:
         return found
 
     def fits(self, wishes: Wishes, *, drained: bool = False) -> NDArray[np.bool_]:
-        """(M,) machines that have slots (or not, with ``drained``) and honour what is required and forbidden."""
+        """(M,) machines with slots (or, if ``drained``, without) that satisfy required and forbidden constraints."""
         found: NDArray[np.bool_] = ((self.slots > 0) | drained) & ~self.own_goals.forbidden(wishes.own)
         for c in wishes.constraints:
             if c.kind in ("required", "forbidden"):
@@ -190,7 +190,7 @@ class Problem:
         return found
 
     def preference(self, wishes: Wishes) -> dict[str, NDArray[Any]]:
-        """By rank, (M,) what preferences of a task and own goals make machines cost."""
+        """By rank, (M,) cost of machines from a task's preferences and own goals."""
         cost: NDArray[Any] = np.zeros(len(self.slots), np.int64)
         for c in wishes.constraints:
             if self.placing and c.kind in ("preferred", "avoided"):
@@ -205,7 +205,7 @@ class Problem:
     # Locality ----------------------------------------------------------------------------------------------------
     @cached_property
     def locality(self) -> Locality | None:
-        """What reading costs, where locality counts and any task has data."""
+        """Costs of reading data; None without the goal or without data."""
         goal = self.goals.by_kind.get("DataLocality")
         data = [block for task in self.tasks for block in task.task.data] if goal is not None else []
         if goal is None or not data:
@@ -242,31 +242,31 @@ class Problem:
         return racks, [self.machine[tag[8:]] for tag in tags if tag.startswith("machine:") and tag[8:] in self.machine]
 
     def reading(self, tasks: NDArray[np.int64], machines: NDArray[np.int64], *, true: bool) -> NDArray[Any]:
-        """(k,) what locality charges tasks on machines, see `Locality.at`."""
+        """(k,) locality costs of tasks on machines, see `Locality.at`."""
         found = self.locality
         return np.zeros(len(tasks), np.int64) if found is None else found.at(tasks, machines, true=true)
 
     # Continuity and slots ----------------------------------------------------------------------------------------
     @cached_property
     def credit(self) -> NDArray[Any]:
-        """(T,) what moving or stopping a running task forfeits."""
+        """(T,) credit that a running task loses if it is moved or stopped."""
         goal = self.goals.by_kind.get("Continuity")
         if goal is None:
             return np.zeros(len(self.tasks), np.int64)
         unit, weight = rational(goal["unit_s"]), int(goal["weight"])
-        ages = [float(unit * (2**k - 1)) for k in range(_OLDEST + 1)]  # the doubles next to them
+        ages = [float(unit * (2**k - 1)) for k in range(_OLDEST + 1)]  # the nearest doubles
         worth = [(self.units(goal["base"]) + self.units(goal["rate"]) * k) * weight for k in range(_OLDEST + 1)]
         running = [task.task.running for task in self.tasks]
         return whole([0 if r is None else worth[bisect_right(ages, r.elapsed_s) - 1] for r in running])
 
     @cached_property
     def keep(self) -> NDArray[Any]:
-        """(T,) what preempting a running task costs by the price of its job, in the first rank."""
+        """(T,) cost of preempting a running task, stated by its job, in the first rank."""
         return whole([task.keep for task in self.tasks])
 
     @cached_property
     def staying(self) -> NDArray[np.bool_]:
-        """(T,) running tasks that know their own machine, as it matters to them whether they stay."""
+        """(T,) running tasks whose costs or limits depend on whether they stay; they know their own machine."""
         everywhere = "Continuity" in self.goals.by_kind
         return np.array([t.own >= 0 and (everywhere or t.limited or t.keep > 0) for t in self.tasks], dtype=bool)
 
@@ -274,9 +274,9 @@ class Problem:
     def held(self) -> NDArray[np.bool_]:
         """(T,) running tasks that may only stay or stop (`FlowJob.preemptions_per_hour`).
 
-        Where a machine runs more of them than it has slots, those of jobs that are never preempted come first, then
-        more important ones, then those that run longer, then by name; of a rule of different machines one a machine.
-        Tasks of gangs, affinities and spreads are free if just the held tasks, all staying, would break the rule.
+        If a machine runs more of them than it has slots, tasks of jobs that are never preempted come first, then by
+        priority, longest run time, and name; at most one per machine for a rule of different machines.
+        Tasks of gangs, affinities and spreads are not held if the held tasks alone, all staying, break the rule.
         """
         found, on, jobs = np.zeros(len(self.tasks), bool), defaultdict[int, list[int]](list), self.instance.jobs
         for wishes, tasks in self.classes:
@@ -306,7 +306,7 @@ class Problem:
 
     @cached_property
     def gates(self) -> list[tuple[int, int]]:
-        """By job, the tasks that are held and how many of them may stop now."""
+        """By job, the number of held tasks, and how many of them may stop now."""
         held = np.bincount(self.job[self.held], minlength=len(self.instance.jobs)).tolist()
         may = [
             0 if job.preemptions_per_hour is None else job.preemptions_per_hour - sum(s < 3600 for s in job.preempted_s)
@@ -316,14 +316,14 @@ class Problem:
 
     @cached_property
     def beyond(self) -> list[int]:
-        """By job, the tasks that run on beyond any share: what may not stop, and of a gang all that is held."""
+        """By job, the number of tasks that run beyond any share: held ones that may not stop; of a gang, all held."""
         gangs = (team.tasks for team in self.ties.teams if team.kind == "gang")
         ganged = {self.tasks[t].job for tasks in gangs for t in tasks if self.held[t]}
         return [held if j in ganged else held - may for j, (held, may) in enumerate(self.gates)]
 
     @cached_property
     def slot_costs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[Any]]]:
-        """Machine and number of every slot that tasks could fill, and by rank its cost; none where all are free."""
+        """Machine and number of every slot that tasks could fill, and its cost by rank; empty if slots cost nothing."""
         spread, chance = (self.goals.by_kind.get(kind) for kind in ("LoadSpread", "RandomCosts"))
         if spread is None and chance is None and not self.own_goals.slots:
             return np.zeros(0, np.int64), np.zeros(0, np.int64), {}
@@ -349,7 +349,7 @@ class Problem:
         return machine, number, found
 
     def shares(self) -> tuple[list[int], list[int], list[int]] | None:
-        """Guaranteed and most tasks of each job as its owner set them, and its weight; None without shares."""
+        """Least and most tasks of each job as set by its owner, and its weight; None without shares."""
         goal = self.goals.by_kind.get("FairShares")
         if goal is None:
             return None

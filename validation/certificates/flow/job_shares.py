@@ -1,13 +1,13 @@
 """Shares of jobs, verified and recomputed from the instance alone.
 
-The running tasks of a queue's children (or of the top level) have an order: the k-th task within a guarantee of g comes
-at k / g, before all others, which come at k / weight; ties go to the earlier child. Shares are verified in two steps.
-A maximum flow between jobs and machines shows that they can be placed together. Then no exchange may improve them: a
-job that could run one more task, through a chain of tasks that change places, would use a free slot or displace a task
-that comes later than its own at the node where their branches meet. At the top level this proves the shares fairest,
-because the vectors that can be placed form an M-convex set; below it, combinations of exchanges are not searched.
+The running tasks of a queue's children (or of the top level) are ordered: the k-th task within a guarantee of g has the
+key k / g and precedes all tasks beyond guarantees, which have the key k / weight; ties go to the earlier child. Shares
+are verified in two steps. First, a maximum flow between jobs and machines shows that they can be placed together.
+Second, no exchange improves them: through a chain of moved tasks, no job can run one more task in a free slot, or
+displace a task that comes later at the node where their branches meet. At the top level this proves the shares fairest,
+because placeable vectors form an M-convex set; below it, combinations of exchanges are not searched.
 
-Shares that no file states are filled in this order (`stated_shares`).
+If a file states no shares, they are filled in this order (`stated_shares`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Place = tuple[int, Fraction, int]
 
 
 class _Queues:
-    """The tree: queues, then jobs, each with what it claims and what it has."""
+    """The tree of queues, then jobs: limits, weight and number of tasks of each node."""
 
     def __init__(self, problem: Problem, share: list[int]) -> None:
         instance, claims = problem.instance, problem.shares()
@@ -60,12 +60,12 @@ class _Queues:
         return found[::-1]
 
     def place(self, node: int, k: int) -> Place:
-        """Where the k-th running task of a node comes."""
+        """Sort key of the k-th running task of a node."""
         inside = k <= self.least[node]
         return int(not inside), Fraction(k, self.least[node] if inside else self.weight[node]), node
 
     def order(self, nodes: Iterable[int]) -> list[int]:
-        """Which of these nodes is due next, task by task."""
+        """The nodes in the order in which their tasks are due, one entry per task."""
         return [node for *_, node in sorted(self.place(node, k + 1) for node in nodes for k in range(self.most[node]))]
 
     def filled(self, slots: int) -> list[int]:
@@ -78,7 +78,7 @@ class _Queues:
         return [units[k] for k in range(self.first, len(self.parent))]
 
     def latest(self, jobs: Iterable[int]) -> dict[int, list[int]]:
-        """By parent, the two children with a task of these jobs to lose whose last task comes latest."""
+        """By parent, those two children with tasks of these jobs whose last task comes latest."""
         nodes = {node for job in jobs for node in self.way(self.first + job)}
         found: dict[int, list[int]] = {}
         for node in sorted(nodes, key=lambda k: self.place(k, self.has[k]), reverse=True):
@@ -86,7 +86,7 @@ class _Queues:
         return {above: inside[:2] for above, inside in found.items()}
 
     def betters(self, job: int, latest: dict[int, list[int]], free: bool) -> str:
-        """Why one more task of a job, in a free slot or for one of another job, is fairer; empty when it is not."""
+        """Why one more task of a job, in a free slot or in place of another job's, is fairer; empty when it is not."""
         for node in reversed(self.way(self.first + job)):
             if self.has[node] >= self.most[node]:
                 return ""
@@ -97,7 +97,7 @@ class _Queues:
 
 
 def unfair(problem: Problem, share: list[int]) -> str:
-    """Why whole shares are not max-min fair at every level; empty when they are."""
+    """Why integer shares are not max-min fair at every level; empty when they are."""
     tree = _Queues(problem, share)
     if beyond := next((name for name, n, most in zip(tree.name, tree.has, tree.most, strict=True) if n > most), ""):
         return f"{beyond} has more than it may have"
@@ -171,7 +171,7 @@ class _Placing:
         return scipy.sparse.csgraph.maximum_flow(graph, 0, self.sink), tail, head, room
 
     def filled(self, order: Iterable[int]) -> list[int]:
-        """Shares as far as placement allows: a job whose next task finds no place has what it can have."""
+        """Fill shares in this order; a job whose next task cannot be placed gets no more."""
         share, stuck = [0] * self.jobs, set[int]()
         for j in order:
             if j not in stuck:
@@ -182,7 +182,7 @@ class _Placing:
         return share
 
     def exchanges(self, share: Sequence[int]) -> Iterator[tuple[int, frozenset[int], bool]]:
-        """A job that may gain, jobs that may lose for it, and whether a slot is free for it; -1: shares do not fit."""
+        """Yield a job that may gain, jobs that may lose for it, whether a slot is free; job -1: shares do not fit."""
         if not share:
             return
         found, tail, head, room = self.flow(share)

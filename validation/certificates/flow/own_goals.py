@@ -20,7 +20,7 @@ __all__ = ["OwnGoal", "OwnGoals", "Wishes"]
 
 
 class OwnGoal(Protocol):
-    """A goal that was handed to ``verify``, as `flowlex.models.flow.goals.own_goals.ask` makes it."""
+    """A goal that was passed to ``verify``, as `flowlex.models.flow.goals.own_goals.ask` makes it."""
 
     name: str
     prices: bool
@@ -46,7 +46,7 @@ class OwnGoal(Protocol):
 
 @dataclass(frozen=True)
 class Wishes:
-    """What tasks of one class share: constraints, and what own goals say of machines (its number, 0 for nothing)."""
+    """What tasks of one class share: constraints, and the number of the own goals' answers (0 for none)."""
 
     constraints: tuple[Constraint, ...]
     own: int = 0
@@ -57,7 +57,7 @@ class Wishes:
 
 @dataclass(eq=False)
 class OwnGoals:
-    """Own goals of an instance at a scale. ``rows`` holds what they say, each different answer once."""
+    """Own goals of an instance at a scale. ``rows`` holds their answers, each different one once."""
 
     goals: Sequence[OwnGoal]
     instance: FlowInstance
@@ -68,7 +68,7 @@ class OwnGoals:
         self.rows: list[tuple[dict[str, NDArray[Any]], NDArray[np.bool_], tuple[str, ...]]] = []
 
     def number(self, task: FlowTask) -> int:
-        """Number of what the goals say of a task on the machines; 0 without goals."""
+        """Number of the goals' answers about a task on the machines; 0 without goals."""
         if not self.goals:
             return 0
         machines, key = [m.name for m in self.instance.machines], list[Any]()
@@ -107,7 +107,7 @@ class OwnGoals:
 
     @cached_property
     def slots(self) -> dict[str, list[list[int] | None]]:
-        """By goal with an opinion on any, the costs of the slots of each machine."""
+        """By goal that prices any slots, the costs of the slots of each machine."""
         found = {goal.name: [self._slots(goal, k) for k in range(len(self.instance.machines))] for goal in self.goals}
         return {name: rows for name, rows in found.items() if any(row is not None for row in rows)}
 
@@ -123,7 +123,7 @@ class OwnGoals:
 
 
 def _whole(value: Any, what: str) -> int:
-    """What a goal returned, which must be whole."""
+    """The number that a goal returned, which must be an integer."""
     number = value.__index__() if hasattr(value, "__index__") else value
     exact = Fraction(number) if isinstance(number, (int, float, Rational)) else Fraction(1, 2)
     if exact.denominator != 1:

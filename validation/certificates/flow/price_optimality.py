@@ -1,9 +1,9 @@
 """Proof of optimality: one weighted sum of all stages, and prices of machines, jobs and rules that bound it from below.
 
-Every stage (shortfall of shares, waiting tasks by class, costs by rank) gets a weight. A better schedule would differ
-from the given one along simple cycles, each of which passes a task at most once (two of its ways to run or wait) and
-the sink at most once. If each weight exceeds what a cycle can change below it, the least weighted sum is therefore the
-lexicographic optimum (`strict`).
+Every stage (shortfall of shares, waiting tasks by class, costs by rank) gets a weight. A better schedule differs from
+the given one along simple cycles, each of which changes a task at most once and passes the sink at most once. So if
+each weight exceeds the largest change of a cycle in all later stages, the least weighted sum is the lexicographic
+optimum (`strict`).
 
 For any prices p of machines, q of jobs, s >= 0 of pairs of a rule of different machines and a machine, and v >= 0 of
 preemptions, every schedule has a weighted sum of at least ::
@@ -12,9 +12,9 @@ preemptions, every schedule has a weighted sum of at least ::
       - sum_m max over n of (n p_m - cost of n slots)  -  sum_rm s_rm  -  sum_j v_j (tasks of j that may stop)
       - sum_j max over w of (q_j w - cost of w waiting)
 
-A task that is held (its job limits preemptions) fits only the machine where it runs. The sums are over all pairs of
-task and machine, not over the arcs of a network (`Survey`). The first minimum is taken over what a task knows of the
-cluster (see `data_locality_costs`), which gives the same value; with true distances it bounds the true cost.
+A held task (its job limits preemptions) fits only the machine where it runs. The sums run over all pairs of task and
+machine, not over the arcs of a network (`Survey`). The first minimum is taken over the places that a task knows
+(see `data_locality_costs`), which gives the same value; with true distances it bounds the true cost.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["Prices", "Survey", "bound", "strict", "weighed"]
 
 #: Costs and prices in one array stay below this in 64 bits; beyond, they are Python integers.
 _SAFE = 2**60
-#: More than anything costs that is no array of 64 bits.
+#: Exceeds every cost in arrays of Python integers.
 _NEVER = 2**256
-#: Pairs of task and machine that are looked at in one array.
+#: Most pairs of task and machine in one array.
 _PAIRS = 2**21
 
 
@@ -106,7 +106,7 @@ class Survey:
         return found
 
     def costs(self, tasks: NDArray[np.int64], prices: Prices) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """(k, M) what each of some tasks costs on every machine, and (k, M) whether it may run there."""
+        """(k, M) cost of each given task on every machine, and (k, M) whether it may run there."""
         problem, count = self.problem, len(self.problem.slots)
         cost, fitting = np.zeros((len(tasks), count), object), np.zeros((len(tasks), count), bool)
         for wishes, inside in problem.classes:
@@ -120,7 +120,7 @@ class Survey:
         return cost, fitting
 
     def swing(self, rank: str) -> int:
-        """Most that a rank's cost changes along a simple cycle: two ways of every task, two slots."""
+        """Bound on the change of a rank's cost along a simple cycle: all tasks change, and two slots."""
         problem, weights = self.problem, {rank: 1}
         wait = weighed(problem.waiting, weights, len(problem.tasks))
         most, least = np.maximum(wait, 0), np.minimum(wait, 0)
@@ -138,9 +138,9 @@ class Survey:
     def _ways(
         self, prices: Prices, slow: NDArray[np.bool_], *, true: bool, highest: bool = False
     ) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
-        """Least and largest cost of running each task, by class with a machine that fits; exact where ``slow``.
+        """Yield the least and largest cost of running each task, class by class, if any machine fits.
 
-        Elsewhere the least cost is exact. With ``highest`` the largest cost of tasks with constraints is exact too;
+        The least cost is exact. The largest is exact where ``slow``, and with ``highest`` for tasks with constraints;
         otherwise it is an upper bound.
         """
         problem, weights = self.problem, prices.weights
@@ -201,7 +201,7 @@ class Survey:
         return low, high
 
     def _each(self, part: _Class, tasks: NDArray[np.int64], prices: Prices, *, true: bool) -> NDArray[Any]:
-        """(k, M) what each of some tasks of a class costs on every machine."""
+        """(k, M) cost of each given task of a class on every machine."""
         problem, weights, ranks = self.problem, prices.weights, self.problem.goals
         kind = part.price.dtype
         cost = np.broadcast_to(part.price, (len(tasks), len(part.price))).copy()
@@ -225,7 +225,7 @@ class Survey:
 
 
 def weighed(cost: Mapping[str, NDArray[Any]], weights: Mapping[str, int], count: int) -> NDArray[Any]:
-    """(count,) costs by rank as one weighted sum; ranks without a weight count nothing."""
+    """(count,) weighted sum of costs by rank; a rank without a weight counts 0."""
     found: NDArray[Any] = np.zeros(count, np.int64)
     for rank, each in cost.items():
         found = wide(found) + wide(times(each, weights.get(rank, 0)))
@@ -233,7 +233,7 @@ def weighed(cost: Mapping[str, NDArray[Any]], weights: Mapping[str, int], count:
 
 
 def bound(problem: Problem, survey: Survey, prices: Prices, shares: list[tuple[int, int]], *, true: bool) -> int:
-    """No schedule has a smaller weighted sum (see the module).
+    """Lower bound on the weighted sum of every schedule (see the module).
 
     ``shares`` are least and most tasks by job.
     """
@@ -250,7 +250,7 @@ def bound(problem: Problem, survey: Survey, prices: Prices, shares: list[tuple[i
 
 
 def _waiting(problem: Problem, prices: Prices, shares: list[tuple[int, int]]) -> int:
-    """Most that the jobs' waiting tasks are worth, beyond what stages take for them: at a corner of each share."""
+    """Largest value of the jobs' waiting tasks minus their costs in the stages, attained at a corner of each share."""
     weights, short = prices.weights, prices.weights["shortfall"]
     above = {level: weights[f"waiting_{level}"] if level else 0 for level in set(problem.levels)}
     each = wide(whole(prices.job)) - wide(whole(above[level] for level in problem.levels))
@@ -271,8 +271,8 @@ def _largest(values: NDArray[Any]) -> int:
 def strict(weights: Mapping[str, int], classes: list[str], ranks: tuple[str, ...], swing: Mapping[str, int]) -> str:
     """Why weights do not put the stages in strict order; empty when they do.
 
-    A cycle changes the tasks that wait in one class by at most one, for at most one of another, and the shortfall by
-    at most one; costs of a rank by at most its ``swing``.
+    A cycle changes the number of waiting tasks of one class by at most one, in exchange for at most one of another,
+    the shortfall by at most one, and the costs of a rank by at most its ``swing``.
     """
     below = 0
     for rank in reversed(ranks):

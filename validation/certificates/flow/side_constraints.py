@@ -1,4 +1,4 @@
-"""Gangs, affinities, spreads and capacities of machines: what they say, and what a schedule breaks."""
+"""Gangs, affinities, spreads and capacities of machines, and which of these a schedule breaks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from flowlex.instances.group_rules import domain_tags, members_of
 
 __all__ = ["CHECKS", "Ties", "overfull"]
 
-#: What is checked of rules.
+#: Names of the checks of rules.
 CHECKS = ("gangs: all tasks run, or none", "gangs and affinities in one domain", "limits of spreads")
 
 
 @dataclass(frozen=True)
 class _Team:
-    """Tasks of a gang or an affinity by position, and the domains (tag, machines) of which it keeps to one."""
+    """Tasks of a gang or an affinity by position, and the domains (tag, machines) of which it may use only one."""
 
     kind: str
     name: str
@@ -82,7 +82,7 @@ class Ties:
         return found
 
     def broken(self, at: Sequence[int]) -> Iterator[tuple[str, str, list[int]]]:
-        """What a schedule (machine by task, -1 where it waits) breaks: check, offender, and tasks of the rule."""
+        """Yield (check, offender, tasks) of each rule that a schedule (machine by task, -1 if waiting) breaks."""
         for team in self.teams:
             here = [at[t] for t in team.tasks if at[t] >= 0]
             if team.kind == "gang" and 0 < len(here) < len(team.tasks):
@@ -100,7 +100,7 @@ class Ties:
 
 
 def overfull(instance: FlowInstance, demands: Iterable[Mapping[str, float]], at: Iterable[int]) -> Iterator[str]:
-    """Machines whose tasks, on the machines ``at`` (-1 for none), ask for more than there is."""
+    """Machines whose tasks demand more than their capacity; ``at`` is the machine of each task, -1 for none."""
     used: dict[tuple[int, str], Fraction] = {}
     for asked, m in zip(demands, at, strict=True):
         for name in instance.resources if m >= 0 else ():

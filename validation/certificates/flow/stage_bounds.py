@@ -30,7 +30,7 @@ class PriceProof(Strict):
     preempt_price: dict[str, int] = Field(default_factory=dict)
 
     def offenders(self, problem: Problem, stages: Collection[str]) -> list[str]:
-        """What has a weight or a price but does not exist, and what has a negative price that must have none."""
+        """Names with a weight or price that do not exist, and names whose price must not be negative but is."""
         apart = self.apart_price
         found = {*self.machine_price, *(m for more in apart.values() for m in more)} - problem.machine.keys()
         found |= {*self.job_price, *self.preempt_price} - {job.name for job in problem.instance.jobs}
@@ -57,7 +57,7 @@ class StageProof(PriceProof):
 
     weights: dict[str, int]
     at_least: int
-    """What they are said to prove."""
+    """The bound that they are said to prove."""
 
 
 def proven(
@@ -67,7 +67,7 @@ def proven(
     shares: list[tuple[int, int]],
     budget: Budget,
 ) -> Iterator[tuple[Check, str, int | None]]:
-    """Of every stage with a proof: the check of it, and the bound stated; None once the budget is spent."""
+    """For every stage with a proof: its check, its name, and the stated bound (None once the budget is spent)."""
     survey = Survey(problem)
     for stage, proof in proofs.items():
         if budget.spent:
@@ -86,7 +86,7 @@ def proven(
 
 
 def _strange(problem: Problem, stage: str, proof: StageProof, values: Mapping[str, int]) -> str:
-    """What a proof must not name or price; empty where all is well."""
+    """Why a proof is invalid; empty when it is valid."""
     names = list(values)
     if stage not in names:
         return f"there is no stage {stage!r}"

@@ -1,10 +1,10 @@
-"""Solution files of GPU assignment, judged from the instance: who runs where, fair shares, least transfer.
+"""Verify solution files of GPU assignment from the instance: who runs where, fair shares, least transfer.
 
-The problem: tasks run on GPUs that hold them, one each. A running task stays on its GPU or stops; `preemption` says
-which may. First the sorted numbers of running tasks per job are lexicographically greatest (FSU: their sum), then
-weighted transfer and the price of lost work are least, then the fewest tasks stop. With waiting at a price nobody runs
-more than a fair share; transfer and the prices of waiting and lost work are least together, then the fewest tasks stop,
-then the most start. The proof: see `search_proof`.
+The problem: a task runs on one GPU of enough memory, and a GPU runs one task. A running task stays on its GPU or
+stops; `preemption` says which may stop. The goals in order are the lexicographically greatest sorted numbers of running
+tasks per job (FSU: their sum), the least weighted transfer plus price of lost work, and the fewest stops. With waiting
+at a price no job runs more than its fair share; the goals are the least transfer plus prices of waiting and lost work,
+the fewest stops, and the most starts. For the proof see `search_proof`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEVELS = ("node", "rack", "between")
 
 
 class GpuAnswer(Strict):
-    """Task to GPU for those that run; the others by reason; jobs as a table; the unit of costs."""
+    """GPU of each running task, reason of every other task, the table of jobs, and the unit of costs."""
 
     placements: dict[str, str]
     preempted: dict[str, str]
@@ -92,7 +92,7 @@ def _judge(claimed: Claimed) -> Finding:
 def _proven(
     claim: Claim, checks: list[Check], proof: list[Check], objective: Fraction, bound: Fraction, figures: dict[str, Any]
 ) -> Finding:
-    """The claim, or a feasible answer where the time for its proof was spent."""
+    """The finding with its claim, or with ``feasible`` if the time for its proof was spent."""
     late = any(check.how == "quoted" for check in proof)
     return Finding("feasible" if late else claim, (*checks, *proof), objective, bound, **figures)
 
@@ -152,7 +152,7 @@ def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -
 
 
 def _fair_shares(cluster: Cluster, answer: GpuAnswer, policy: GpuPolicy) -> tuple[Check, list[Fraction] | None]:
-    """A share is a sum of GPUs split among some of the jobs, which determines the fraction behind a float."""
+    """Check stated shares; their denominators are at most the number of jobs, so a float determines the fraction."""
     name = "fair shares of the table"
     stated: dict[str, Any] = {str(row.get("job")): row.get("fair_share") for row in answer.jobs}
     if not policy.fair:

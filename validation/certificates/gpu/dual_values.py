@@ -1,12 +1,12 @@
 """Check the dual values of GPUs and shares at a fixed total that a file states.
 
-Who goes on running and who stops stays as it is. With prices ``p`` of free GPUs (not negative) and ``s`` of shares,
-whichever ``K`` waiting tasks start, ``k_j`` of job j, on GPUs that hold them:
+The running tasks that continue and stop are fixed. For prices ``p >= 0`` of free GPUs and ``s`` of shares, and for any
+``K`` waiting tasks, ``k_j`` of job j, that start on GPUs of enough memory:
 
     transfer  >=  sum_j s_j k_j  +  the K least of (min over fitting g of (c_tg + p_g) - s_j(t))  -  sum_g p_g
 
-Where that is the transfer of the answer, p_g is the most that another GPU like g saves, and s_j the least that one more
-GPU for job j costs which is taken from others: the right side bounds every answer with one GPU or share changed.
+If the right side equals the transfer of the answer, p_g is the most that another GPU like g saves, and s_j the least
+cost of one more GPU for job j, taken from other jobs: the right side bounds every answer with one GPU or share changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check_duals(
 ) -> Check:
     """Whether the stated prices prove that the answer's transfer is least for its numbers of starts.
 
-    ``startable`` says which tasks may start under fair shares; None where there are no shares.
+    ``startable`` says which tasks may start under fair shares; None without shares.
     """
     at, own = cluster.at, cluster.own
     free = np.ones(len(cluster.gpu), bool)
@@ -65,6 +65,6 @@ def check_duals(
 
 
 def _whole(stated: Mapping[str, Any], unit: Fraction) -> tuple[dict[str, int], list[str]]:
-    """Prices in integer units, and those that are none."""
+    """Prices as integer multiples of the unit, and labels of those that are not."""
     exact = {label: rational(value) / unit for label, value in stated.items()}
     return {label: int(n) for label, n in exact.items()}, [label for label, n in exact.items() if n.denominator > 1]

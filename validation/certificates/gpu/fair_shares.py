@@ -1,14 +1,14 @@
-"""Fair shares of jobs in GPUs of several memories, checked: nobody's share can grow without taking from a poorer one.
+"""Check fair shares of jobs in GPUs of several memory sizes: no share can grow without taking from a smaller one.
 
 A share is a level: how many GPUs a job would use if GPUs could be split, its least demanding tasks first. A task can
-use any GPU of enough memory; a running task that may stop asks for one like its own. Levels are fair when every job
-has all it asks for, or is *stopped*: the task it would start next needs a memory from which up all GPUs are used, by
-jobs whose level is no higher. There is one such vector of levels.
+use any GPU of enough memory; a running task that may stop asks for one like its own. Levels are fair if every job has
+all it asks for, or is *stopped*: its next task needs at least some memory such that all GPUs from there up are used, by
+jobs whose level is no higher. Exactly one vector of levels is fair.
 
-From one such memory up to the next, jobs that are stopped and whose level is a fraction have the same level: a group.
-A fair answer runs the level of each job, rounded down, and one task more for as many jobs of each group as the
-fractions sum to; so levels tell its sorted counts (decomposition: Fujishige 1980). Where tasks wait at a price, that is
-the most that jobs run.
+Jobs that are stopped at the same memory and have a fractional level have the same level; they form a group. A fair
+answer runs the level of each job, rounded down, and one more task for as many jobs of each group as its fractions sum
+to. So the levels determine the sorted counts (decomposition: Fujishige 1980). With waiting at a price, this is the
+most that jobs may run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Limits:
-    """The integer allocations of levels: tasks of each job, and how many jobs of a group (-1: none) run one more."""
+    """The integer allocations of levels: tasks and group (-1: none) of each job; jobs of a group that run one more."""
 
     whole: list[int]
     group: list[int]
@@ -45,7 +45,7 @@ class Limits:
         return sorted(count)
 
     def exceeded(self, count: list[int]) -> list[str]:
-        """The first share that so many running tasks of each job exceed."""
+        """The shares that the given numbers of running tasks exceed."""
         left, wrong = self.odd.copy(), []
         for j, (n, whole, g) in enumerate(zip(count, self.whole, self.group, strict=True)):
             if n > whole + (g >= 0):
@@ -55,14 +55,14 @@ class Limits:
         return wrong + [f"{-n} odd GPUs too many" for n in left if n < 0]
 
     def least_fair(self, price: list[int]) -> int:
-        """Least of ``sum price n`` over the numbers of fair answers."""
+        """Minimum of ``sum price n`` over the numbers n of fair answers."""
         total = sum(p * n for p, n in zip(price, self.whole, strict=True))
         for g, odd in enumerate(self.odd):
             total += sum(sorted(p for p, of in zip(price, self.group, strict=True) if of == g)[:odd])
         return total
 
     def least(self, price: list[int], low: list[int], high: list[int]) -> int | None:
-        """Least of ``sum price n`` for low <= n <= high within the limits; None when there is no n."""
+        """Minimum of ``sum price n`` for low <= n <= high within the limits; None if there is no such n."""
         if self.exceeded(low):
             return None
         count, left = [], self.odd.copy()
@@ -82,7 +82,7 @@ class Limits:
 def fair_limits(
     cluster: Cluster, kept: Mask, candidate: Mask, level: list[Fraction]
 ) -> tuple[list[str], Limits | None]:
-    """Jobs whose level is not fair, and memories of which more is used than there is; or what the levels mean.
+    """Return what is wrong (jobs with unfair levels, overused memories), or the limits that the levels set.
 
     ``kept`` tasks hold their GPUs and count; ``candidate`` tasks may run on the others.
     """
@@ -92,7 +92,7 @@ def fair_limits(
     edges = np.searchsorted(cluster.job_of[asks], np.arange(len(level) + 1)).tolist()
     classes, held = wanted[asks].tolist(), cluster.counts(kept).tolist()
     used, odd = [0] * len(memory), [Fraction(0)] * len(memory)
-    highest = [Fraction(0)] * len(memory)  # level of those that use this memory as their largest
+    highest = [Fraction(0)] * len(memory)  # highest level of jobs whose largest memory this is
     waiting: list[tuple[int, int]] = []  # jobs, and the memory that their next task needs
     for j, x in enumerate(level):
         mine, full = classes[edges[j] : edges[j + 1]], floor(x) - held[j]
@@ -126,7 +126,7 @@ def fair_limits(
 
 
 def _grouped(level: list[Fraction], stops: list[tuple[int, int]]) -> Limits:
-    """Groups by where jobs are stopped."""
+    """The limits, with jobs grouped by the memory at which they are stopped."""
     odd: dict[int, Fraction] = {}
     where = {j: k for j, k in stops if level[j].denominator > 1}
     for j, k in where.items():
@@ -149,7 +149,7 @@ def most_tasks(cluster: Cluster, kept: Mask, candidate: Mask) -> int:
 
 
 def _claims(cluster: Cluster, kept: Mask) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
-    """Memories of the free GPUs, how many have each, and (T,) which of them a task asks for: of the least that fits."""
+    """Memory sizes of the free GPUs, their numbers, and (T,) the index of the smallest size that fits each task."""
     free = np.ones(len(cluster.gpu), bool)
     free[cluster.own[kept]] = False
     memory, supply = np.unique(cluster.gpu_memory[free], return_counts=True)

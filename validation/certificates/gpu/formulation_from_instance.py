@@ -49,7 +49,7 @@ def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStateme
 
 
 def stops_of(cluster: Cluster, policy: GpuPolicy) -> tuple[list[bool], list[int]]:
-    """Of each job: whether it is above its share, so that it starts nothing, and how many running tasks it keeps."""
+    """For each job: whether it is above its share (and starts nothing), and how many running tasks it must keep."""
     count = cluster.counts(cluster.own >= 0).tolist()
     if not policy.preemptive:
         return [False] * len(count), count
@@ -142,8 +142,8 @@ def _costs(
 def fair_levels(cluster: Cluster) -> list[Fraction]:
     """Max-min fair shares of all jobs if GPUs could be split; a running task asks for a GPU like its own.
 
-    Water rises for all jobs at once. A job stops where it has all it asks for, or where the GPUs from some memory up
-    are used that the next part of its tasks (least demanding first) would need.
+    All levels rise together. A job stops when it has all it asks for, or when all GPUs from some memory up, which its
+    next task (least demanding first) needs, are used.
     """
     memory, supply = np.unique(cluster.gpu_memory, return_counts=True)
     need = np.where(cluster.own >= 0, cluster.gpu_memory[cluster.own], cluster.need)

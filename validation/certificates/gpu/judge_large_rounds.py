@@ -1,8 +1,8 @@
-"""Changed GPU rounds of many pairs, judged without a table of them: tasks and GPUs that count equally are grouped.
+"""Judge changed GPU rounds of many pairs without listing the pairs: equivalent tasks and GPUs are grouped.
 
-A bound needs prices of GPUs, shares and rules only. At these prices each task takes the GPU that costs it least, or
-none; the sum over tasks is a bound on the stage (Lagrangian relaxation of all rows but those of tasks). All numbers
-are whole multiples of a unit; where they could leave 64 bits, Python's integers are used.
+A bound needs only prices of GPUs, shares and rules. At these prices each task takes its cheapest GPU, or none; the sum
+over tasks bounds the stage (Lagrangian relaxation of all rows but those of tasks). All numbers are integer multiples of
+a unit, and Python integers where 64 bits might not suffice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def judge_refined(
     proof: StatementProof,
     budget: Budget,
 ) -> Finding | None:
-    """Judge a changed round; None where it is small, or its changes or proof need the statement pair by pair."""
+    """Judge a changed round; None if it is small, or its changes or proof need the statement pair by pair."""
     leaves = [leaf for each in (*proof.stages.values(), proof.empty) for leaf in each]
     pairs = sum(len(job.tasks) for job in instance.jobs) * sum(len(node.gpus) for node in instance.nodes)
     branched = any(leaf.branches for leaf in leaves) or any(len(each) > 1 for each in proof.stages.values())

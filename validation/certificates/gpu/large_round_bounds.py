@@ -21,7 +21,7 @@ Whole = NDArray[Any]
 
 
 class Prices:
-    """Multipliers of a leaf as integer multiples of a common part.
+    """Multipliers of a leaf as integer multiples of a common unit.
 
     Raises `ValueError`: a multiplier is of a row that does not exist, or has the wrong sign.
     """
@@ -98,7 +98,7 @@ class Prices:
                 yield min(0, self.share[j] - self.weight[f"share_{step}"])
 
     def _groups(self) -> Whole:
-        """(K, P) what own rows and own costs add to pairs of tasks and GPUs of these codes."""
+        """(K, P) costs that own rows and own costs add to pairs of a task and a GPU with these codes."""
         large = self.large
         found = np.zeros(large.low.shape, dtype=object)
         for name, row in large.rules.rows.items():
@@ -110,7 +110,7 @@ class Prices:
         return np.array([[int(value) for value in row] for row in found.tolist()], dtype=object).reshape(found.shape)
 
     def _tasks(self) -> Iterator[int]:
-        """Each waiting task on the GPU that is best for it, or nowhere."""
+        """Least cost of the waiting tasks, each on its best GPU or nowhere."""
         large, cluster, moved = self.large, self.large.cluster, self.weight["transfer"]
         self.groups = groups = self._groups()
         price, rank = np.unique(np.array(self.gpu, dtype=object), return_inverse=True)
@@ -144,7 +144,7 @@ class Prices:
         yield sum(int(b) * n for b, n in zip(best.tolist(), many.tolist(), strict=True))
 
     def _running(self) -> Iterator[int]:
-        """Each running task on its GPU, or stopped where that may be."""
+        """Least cost of each running task: on its GPU, or stopped if allowed."""
         large, cluster, weight = self.large, self.large.cluster, self.weight
         for t in np.flatnonzero(large.held).tolist():
             g, code = int(cluster.own[t]), (large.task_code[t], large.gpu_code[cluster.own[t]])

@@ -1,4 +1,4 @@
-"""A changed GPU round of many pairs, as its certificate sees it: groups of tasks and GPUs, the facts of an answer."""
+"""A changed GPU round of many pairs, for its certificate: groups of tasks and GPUs, and checks of an answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Values = Mapping[str, Mapping[str, Any]]
 
 
 class Large:
-    """A round and its changes, with what a bound needs of them."""
+    """A round and its changes, with the data that a bound needs."""
 
     def __init__(self, instance: GpuInstance, options: Mapping[str, Any], changes: Changes) -> None:
         self.policy, weights, _, stop_price = RoundOptions.read(options)
@@ -48,7 +48,7 @@ class Large:
         self._group()
 
     def _group(self) -> None:
-        """Tasks and GPUs that all rules, own costs and bounds treat equally; bounds of their pairs."""
+        """Group tasks and GPUs that all rules, own costs and bounds treat equally; set the bounds of their pairs."""
         parts = [part for row in self.rules.rows.values() for part in row.parts] + self.rules.costs
         parts += [part for part, _, _ in self.rules.limits]
         tasks, gpus = len(self.cluster.names), len(self.cluster.gpu)
@@ -64,7 +64,7 @@ class Large:
             self.high[both] = self.high[both] if high is None else high
 
     def facts(self, values: Values) -> Iterator[Check]:
-        """Who runs where, every family of rows, and the steps of shares."""
+        """Check who runs where, every family of rows, and the steps of shares."""
         cluster = self.cluster
         at, wrong = np.full(len(cluster.names), -1), []
         for label, value in values.get("x", {}).items():
@@ -106,7 +106,7 @@ class Large:
         return found[0]
 
     def _size(self, a: int, b: int) -> int:
-        """How many pairs may run of the tasks and GPUs of two codes."""
+        """Number of admissible pairs of a task and a GPU with these codes."""
         cluster, mine = self.cluster, self.gpu_code == b
         need = cluster.need[self.starts & (self.task_code == a)]
         own = cluster.own[self.held & (self.task_code == a)]
@@ -114,7 +114,7 @@ class Large:
 
     @property
     def contradictory(self) -> bool:
-        """Whether bounds of pairs leave no answer: a task fixed to two GPUs, or forbidden to go on where it must."""
+        """Whether bounds of pairs leave no answer: a task is fixed to two GPUs, or barred from the GPU it must keep."""
         own = np.flatnonzero(self.held)
         shut = self.high[self.task_code[own], self.gpu_code[self.cluster.own[own]]] < 1
         forced = np.flatnonzero(self.low.any(axis=1))
@@ -123,12 +123,12 @@ class Large:
         return twice or (not self.policy.preemptive and bool(shut.any()))
 
     def _fixed_gpus(self, task: int, code: int) -> int:
-        """How many GPUs a waiting task is fixed to."""
+        """Number of GPUs to which a waiting task is fixed."""
         fits = self.cluster.need[task] <= self.cluster.gpu_memory
         return int((fits & (self.low[code, self.gpu_code] > 0)).sum())
 
     def _disordered(self, runs: NDArray[np.bool_]) -> list[int]:
-        """Running tasks that go on although one of their job that ran longer stops."""
+        """Running tasks that continue although a longer-running task of their job stops."""
         cluster, found = self.cluster, []
         if self.policy.preemptive:
             for job in np.unique(cluster.job_of[self.held & ~runs]).tolist():
@@ -138,7 +138,7 @@ class Large:
         return found
 
     def _steps(self, steps: Mapping[str, Any], count: list[int]) -> Iterator[Check]:
-        """Every job has as many steps as tasks that run."""
+        """Check that every job has as many steps as running tasks."""
         self.reached = [0] * (max(self.most) + 1)
         found, wrong = dict.fromkeys(self.cluster.job, 0), []
         for label, value in steps.items():
@@ -184,7 +184,7 @@ class Large:
         return self.unit * max(math.gcd(int(np.gcd.reduce(read.ravel(), initial=0)), *lost, *own), 1)
 
     def size_of(self, stage: str) -> Fraction:
-        """What one unit of a stage is in seconds, or in tasks."""
+        """Value of one unit of a stage in seconds, or in tasks."""
         return self.unit if stage == "transfer" else Fraction(1)
 
     def table(self, task: Whole, node: Whole) -> Whole:

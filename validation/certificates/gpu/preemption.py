@@ -33,7 +33,7 @@ class Stops:
 
     @classmethod
     def of(cls, cluster: Cluster, policy: GpuPolicy, level: list[Fraction] | None) -> Stops:
-        """Read off the fair shares (None without)."""
+        """Derive them from the fair shares (None without)."""
         running: list[list[int]] = [[] for _ in cluster.job]
         for t in sorted(np.flatnonzero(cluster.own >= 0).tolist(), key=lambda t: float(cluster.elapsed[t])):
             running[int(cluster.job_of[t])].append(t)
@@ -56,7 +56,7 @@ class Stops:
         yield none("no job above its fair share starts a task", [cluster.names[t] for t in np.flatnonzero(started)])
 
     def kept(self, kept: Mask, stopped: Mask) -> Mask | None:
-        """All tasks that go on for sure, given some that do and some that stop; None when that is against the rule."""
+        """All tasks that must continue, given some that do and some that stop; None if that breaks the rule."""
         sure = kept.copy()
         for mine, most in zip(self.running, self.allowed, strict=True):
             left = most - int(np.count_nonzero(stopped[mine]))

@@ -4,15 +4,15 @@ The proof is a search tree: an inner node splits on a running ``task`` (it and a
 ``kept``; or it and all that run shorter are ``stopped``), so that the leaves cover every answer. A leaf holds
 
 ``shares``
-    Fair shares of the jobs in what is open, kept tasks counted: they determine the sorted numbers of tasks of its
-    fairest answers, and the number of each job up to odd GPUs (see `fair_shares`). With FSU the number of tasks is
-    counted.
+    Fair shares of the jobs within the leaf, kept tasks included. They determine the sorted numbers of tasks in its
+    fairest answers, and the number of each job up to odd GPUs (see `fair_shares`). With FSU only the total number of
+    tasks matters.
 ``gpu_price`` (not negative) and ``job_price``
-    With costs ``factor c - keep`` (``keep`` for a running task that goes on, ``factor`` above their sum), whatever runs
+    With costs ``factor c - keep`` (``keep`` for a running task that continues, ``factor`` above their sum), an answer
     costs at least  ``sum_j price_j n_j - sum_g price_g - sum_t max(0, price_j(t) - min over all fitting g of (cost +
     price_g))``. Shares bound ``n_j``.
 
-A leaf is done when its shares show that it is less fair, or its prices that it costs more (or is no better).
+A leaf is proven if its shares show that it is less fair, or its prices that it is no better.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class GpuProof(Strict):
 
 @dataclass(eq=False)
 class SearchProof:
-    """The search tree against the answer; ``priced`` where tasks may wait at a price.
+    """Check a search tree against the answer; ``priced`` if tasks may wait at a price.
 
-    With a ``bound`` it need only show that nothing is fairer, and nothing as fair costs less than that.
+    With a ``bound`` the tree need only show that no answer is fairer, and none as fair costs less than the bound.
     """
 
     cluster: Cluster
@@ -75,7 +75,7 @@ class SearchProof:
         self.sorted: list[Any] = sorted(cluster.counts(on).tolist())
         wrong = [name for name in proof.keep if name not in cluster.task]
         keep = _by_position({} if wrong else proof.keep, cluster.task)
-        # A task that goes on counts more than all that could start; where their number is given, starts do not count.
+        # A task that continues counts more than all possible starts; starts do not count if their number is fixed.
         steps = int(np.count_nonzero(~running)) + 1 if self.priced else 1
         kept = running if self.policy.preemptive else np.zeros(len(running), bool)
         sound = proof.factor >= 1 and proof.base >= 1 and all(k >= proof.base * steps for k in keep[kept].tolist())
@@ -107,10 +107,10 @@ class SearchProof:
         self.stop: list[int] = [int(seconds / common) * proof.factor if seconds else 0 for seconds in self.costs.stop_s]
         self.ways = self.costs.ways(common, proof.factor)
         score = int(np.count_nonzero(on & kept)) * steps + int(np.count_nonzero(on & ~running)) * self.priced
-        # An answer with a lesser objective, or the same and a better score, would cost no more than this.
+        # An answer with a smaller objective, or the same objective and a better score, would cost no more than this.
         better = min(proof.factor, proof.base * (score + 1) * self.price_unit)
         self.limit: int = proof.factor * int(self.objective / common) - better
-        if self.bound is not None:  # costs are whole: what exceeds the unit before the bound reaches it
+        if self.bound is not None:  # costs are integers: above bound - 1 unit is at least the bound
             self.limit = math.floor(proof.factor * (self.bound / common - 1))
         self.leaves = 0
         nobody = np.zeros(len(cluster.names), bool)
@@ -149,7 +149,7 @@ class SearchProof:
                 continue
             sure = None if (kept & stopped).any() else self.stops.kept(kept, stopped)
             if sure is None:
-                continue  # no answer keeps the rule
+                continue  # no answer satisfies the rule
             self.leaves += 1
             reason = self._leaf(node, sure, stopped)
             if reason:
@@ -181,9 +181,9 @@ class SearchProof:
     def _numbers(
         self, leaf: dict[str, Any], kept: Mask, candidate: Mask, price: list[int]
     ) -> tuple[int | str | None, int]:
-        """Least value of the numbers of tasks that jobs may run, and the cost of waiting.
+        """Least price of the tasks that jobs may run, and the cost of waiting.
 
-        None where no answer is as fair as ours, text where one may be fairer.
+        None if no answer is as fair as ours, text if one may be fairer.
         """
         cluster = self.cluster
         low = cluster.counts(kept).tolist()
@@ -213,13 +213,13 @@ class SearchProof:
         return ", ".join(wrong[:3]) if limits is None else limits
 
     def _prices(self, stated: dict[str, int], names: dict[str, int]) -> Any:
-        """Prices in the common unit; None when one is of nothing in the instance."""
+        """Prices in the common unit; None if a name is not in the instance."""
         if stated.keys() - names.keys():
             return None
         return _by_position({name: price * self.price_unit for name, price in stated.items()}, names)
 
     def _claims(self, candidate: NDArray[np.bool_], free: NDArray[np.bool_], gpu: Any, job: Any) -> int:
-        """Sum over tasks of what their job's price exceeds the cheapest way to run them, over all GPUs that fit."""
+        """Sum over tasks of the excess of their job's price over the cheapest way to run them on a GPU that fits."""
         cluster = self.cluster
         worth = job[cluster.job_of]
         mine = np.flatnonzero(candidate & (cluster.own >= 0))
@@ -245,7 +245,7 @@ def _by_position(stated: dict[str, int], number: dict[str, int]) -> NDArray[Any]
 
 
 def _fill(price: list[int], low: list[int], high: list[int], units: int) -> int:
-    """Least of ``sum price n`` for low <= n <= high with the sum ``units``."""
+    """Minimum of ``sum price n`` for low <= n <= high with the sum ``units``."""
     left, total = units - sum(low), sum(p * n for p, n in zip(price, low, strict=True))
     for j in sorted(range(len(price)), key=lambda j: price[j]):
         more = min(left, high[j] - low[j])

@@ -1,9 +1,8 @@
-"""Transfer costs of GPU assignment recomputed from shards and replicas, in integer multiples of a unit; nothing
-rounded.
+"""Exact transfer costs of GPU assignment, recomputed from shards and replicas in integer multiples of a unit.
 
 Nodes that hold none of a task's data cost the same within a rack that holds some, and the same in all other racks. So
-the cheapest way to run a task is found among the nodes that hold its data, and the cheapest GPUs of racks and cluster,
-which is as good as a look at every pair of task and GPU (unless nearer costs more: then every pair is looked at).
+the cheapest way to run a task is a GPU of a node that holds its data, or the cheapest GPU of a rack or of the cluster.
+This equals the minimum over all pairs of task and GPU (unless nearer costs more: then every pair is checked).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _WIDE = 2**60
 
 
 class Costs(ExactCosts):
-    """What transfers cost, worked out from the shards of the instance and where their replicas lie."""
+    """Costs of transfers, computed from the shards of the instance and the places of their replicas."""
 
     def levels(self, started: NDArray[np.bool_], node: Integers) -> Integers:
         """(S,) where each shard is read from: 0 node, 1 rack, 2 another rack; -1 when it is not read."""
@@ -42,7 +41,7 @@ class Costs(ExactCosts):
         return [Fraction(sum(self.size[level == k].tolist())) / self.per_mb for k in range(3)]
 
     def seconds(self, level: Integers) -> Fraction:
-        """Weighted seconds in all."""
+        """Total weighted seconds."""
         return sum((size * rate for size, rate in zip(self.read_mb(level), self.rates, strict=True)), Fraction(0))
 
     def by_task(self, level: Integers) -> Floats:
@@ -54,7 +53,7 @@ class Costs(ExactCosts):
         return found
 
     def ways(self, unit: Fraction, factor: int) -> Ways:
-        """Cost of each task in each kind of place, in integer multiples of ``unit``, ``factor`` times."""
+        """Cost of each task in each kind of place, in integer multiples of ``unit``, times ``factor``."""
         view, tasks = self.view, len(self.view.task_job)
         weights = [int(rate / unit / self.per_mb) * factor for rate in self.rates] if len(self.size) else [0, 0, 0]
         wide = int(self.size.sum()) * max(weights) >= _WIDE
@@ -62,7 +61,7 @@ class Costs(ExactCosts):
         nodes, racks = len(view.node_rack), len(view.rack_names)
         beyond = np.zeros(tasks, dtype=far.dtype)
         np.add.at(beyond, view.shard_task, far)
-        pairs = np.unique(view.replica_shard * racks + view.node_rack[view.replica_node])  # near once in a rack
+        pairs = np.unique(view.replica_shard * racks + view.node_rack[view.replica_node])  # a shard once per rack
         shard, rack = pairs // racks, pairs % racks
         rack_key, in_rack = _sums(view.shard_task[shard] * racks + rack, (near - far)[shard])
         in_rack = in_rack + beyond[rack_key // racks]
@@ -77,7 +76,7 @@ class Costs(ExactCosts):
 
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """What tasks cost: anywhere else; (task, rack, cost) near their data; (task, node, cost) with their data."""
+    """Costs of tasks: (task, node, cost) with their data; (task, rack, cost) near it; ``beyond`` anywhere else."""
 
     node_rack: Integers
     beyond: Whole
@@ -127,7 +126,7 @@ class Ways:
 def _least_price(
     place: Integers, memory: Floats, price: Whole, where: Integers, need: Floats
 ) -> tuple[Integers, Whole]:
-    """Queries (a place and a need of memory) that some GPU there satisfies, and its least price."""
+    """Indices of queries (place, memory) that some GPU there satisfies, and the least price of such a GPU."""
     classes = np.unique(memory)
     values, rank = np.unique(price, return_inverse=True)
     key = place * len(classes) + len(classes) - 1 - np.searchsorted(classes, memory)  # the largest of a place first
@@ -142,7 +141,7 @@ def _least_price(
 
 
 def _sums(key: Integers, amount: Whole) -> tuple[Integers, Whole]:
-    """Distinct keys, and the sum of what each has."""
+    """Distinct keys, and the sum of the amounts of each."""
     distinct, at = np.unique(key, return_inverse=True)
     total = np.zeros(len(distinct), dtype=amount.dtype)
     np.add.at(total, at, amount)

@@ -1,11 +1,11 @@
-"""Is a just-in-time schedule true to its instance, and is its sorted load vector proven least, level by level?
+"""Verify a just-in-time schedule from its instance, and the proof that its sorted load vector is least, by level.
 
 Everything is recomputed from the instance and the schedule's runs: latest arrival times, windows, the share that is
-planned, sizes, ports, lateness, loads. It takes none of them from the model. How optimality is judged:
+planned, sizes, ports, lateness, loads. Nothing is taken from the model. For the proof of optimality see
 `flowlex.validation.certificates.jit.duality_proof`. Work and memory grow with runs and windows, not with time.
 
-The transfers may fall into parts that share no load; each is proven on its own, with the ports all to itself (which
-can only lower the bound).
+The transfers may form parts that share no load. Each part is proven separately, with the ports to itself, which can
+only lower the bound.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
     "total_weight",
 ]
 
-#: Tolerance for rates that are not whole.
+#: Tolerance for fractional rates.
 _TOLERANCE = 1e-6
 
 
@@ -87,7 +87,7 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule, budget: Budge
 
 
 def no_schedule(instance: JitInstance, lat: str, windows: str) -> Certificate | None:
-    """Whether an instance may be without a schedule at all: elastic windows without firm ends always have one."""
+    """A refusal of the claim that there is no schedule: elastic windows without firm ends have one; else None."""
     if windows == "strict" or (transfer_windows(instance, lat).firm < NEVER).any():
         return None
     name = "there is no schedule"
@@ -95,18 +95,18 @@ def no_schedule(instance: JitInstance, lat: str, windows: str) -> Certificate | 
 
 
 def all_loads(instance: JitInstance, schedule: JitSchedule) -> tuple[NDArray[Any], Integers]:
-    """Loads of a schedule, and in how many slots each is met."""
+    """Loads of a schedule, and the number of slots in which each occurs."""
     nothing = np.zeros(0), np.zeros(0, np.int64)
     return View.of(instance, schedule).loads(np.ones(len(schedule.transfer), np.bool_)) or nothing
 
 
 def level_counts(instance: JitInstance, schedule: JitSchedule) -> dict[int, Any]:
-    """Level s to the number of loads of at least s (of fractional rates: the parts of loads in it)."""
+    """By level s, the number of loads of at least s (for fractional rates: the sum of the parts of loads in it)."""
     return dict(reversed(_counts(*all_loads(instance, schedule)).items()))
 
 
 def _counts(loads: NDArray[Any], width: Integers) -> dict[int, Any]:
-    """The same of given loads, from level 1 up."""
+    """`level_counts` of given loads, from level 1 up."""
     top = int(np.ceil(loads.max(initial=0) - _TOLERANCE))
     if not np.issubdtype(loads.dtype, np.integer):
         return {s: (np.clip(loads - (s - 1), 0, 1) * width).sum().item() for s in range(1, top + 1)}
@@ -134,7 +134,7 @@ def total_weight(instance: JitInstance, schedule: JitSchedule) -> int:
 
 
 def _known(instance: JitInstance, s: JitSchedule) -> Check:
-    """Whether all names exist; nothing else is checked before."""
+    """Check that all names exist, before anything else."""
     total = len(instance.arrays.job)
     parts = s.parts if s.least is None else (*s.parts, s.least)
     known = all(bool(((a >= 0) & (a < total)).all()) for a in (s.planned, s.transfer, *(p.transfers for p in parts)))
@@ -144,7 +144,7 @@ def _known(instance: JitInstance, s: JitSchedule) -> Check:
 
 
 def _plan(view: View) -> Iterator[Check]:
-    """The share of every job."""
+    """Check the planned share of every job."""
     s = view.schedule
     wanted = set(planned_transfers(view.instance, s.share, s.share_of))
     wrong = sorted(wanted ^ set(s.planned.tolist()))
@@ -154,7 +154,7 @@ def _plan(view: View) -> Iterator[Check]:
 
 
 def _schedule(view: View) -> Iterator[Check]:
-    """Rates within windows, sizes and ports; stated lateness."""
+    """Check rates against windows, sizes and ports, and the stated lateness."""
     s, w = view.schedule, view.windows
     tolerance = 0.0 if s.integral else _TOLERANCE
     if s.integral:
@@ -188,7 +188,7 @@ def _small(name: str, violation: NDArray[Any], allowed: NDArray[Any]) -> Check:
 
 
 def _opened(view: View, part: SchedulePart, proofs: dict[int, LevelProof], lateness: Any) -> tuple[int | None, Allowed]:
-    """The bound on the lateness of a part, where prices for it are given; when schedules that good may send."""
+    """The bound on a part's lateness (None without prices), and when schedules with no more lateness may send."""
     s, w, at = view.schedule, view.windows, part.transfers
     ports = tuple(port[at] for port in view.ports)
     windows = PartWindows(
@@ -227,9 +227,9 @@ def _board(view: View, part: SchedulePart, most: int, allowed: Allowed) -> Board
 
 
 def _reached(view: View, part: SchedulePart) -> Check:
-    """Some load of a part reaches the last of its levels in every schedule that is no later than this one.
+    """Check that in every schedule that is no later, some load of a part reaches the last of its levels.
 
-    Else no load would be above that level: then the number of those that reach it is bounded above 0.
+    With loads limited to that level, the proof bounds the number of loads that reach it above 0.
     """
     lateness = int(view.lateness()) if view.schedule.windows == "elastic" else 0
     level = part.proofs[-1].level if part.proofs else 0
@@ -249,7 +249,7 @@ def _reached(view: View, part: SchedulePart) -> Check:
 
 
 def _senseless(proof: LevelProof) -> bool:
-    """Whether a stage has negative prices of goals, or of goals that do not come before it; or a level linear ones."""
+    """Whether a proof is malformed: negative prices of goals, prices of later goals, or linear prices of a level."""
     if proof.scale < 1 or min(proof.nu, *proof.mu.values(), 0) < 0:
         return True
     if proof.level == LATENESS:
@@ -260,7 +260,7 @@ def _senseless(proof: LevelProof) -> bool:
 
 
 def _levels(view: View, part: SchedulePart, number: int, budget: Budget) -> Iterator[tuple[Check, bool]]:
-    """One check per level with loads, and whether duality (not a quoted bound) proves it."""
+    """Yield a check for each level with loads, and whether duality (not a quoted bound) proves it."""
     s, at = view.schedule, part.transfers
     runs = np.isin(s.transfer, at)
     loads, width = view.loads(runs) or (np.zeros(0), np.zeros(0, np.int64))
@@ -287,9 +287,9 @@ def _levels(view: View, part: SchedulePart, number: int, budget: Budget) -> Iter
         else:
             yield _met(name, bound, proofs[LATENESS], lateness, s.integral)
     board = _board(view, part, max(top, 1), allowed)
-    # Where as many loads reach a level as the next higher one, no schedule that is as good has fewer.
+    # If as many loads reach a level as the next higher one, no equally good schedule has fewer.
     runs_of = _runs_of_levels(counts, s.lowest)
-    # Prices of other levels claim nothing, but later ones build on what they settle.
+    # Proofs of other levels claim nothing, but later levels use the bounds that they settle.
     for level in sorted({*runs_of, *(level for level in proofs if level >= max(s.lowest, 1))}, reverse=True):
         if budget.spent:
             yield budget.quoted(f"levels from {level} down{where}"), False
@@ -312,7 +312,7 @@ def _levels(view: View, part: SchedulePart, number: int, budget: Budget) -> Iter
 
 
 def _runs_of_levels(counts: dict[int, Any], lowest: int) -> dict[int, int]:
-    """The highest level of every run with equal counts, and the lowest of the run."""
+    """Map the highest level of every run of equal counts to the lowest."""
     found: dict[int, int] = {}
     highest = 0
     for level in range(max(counts, default=0), lowest - 1, -1):
@@ -325,7 +325,7 @@ def _runs_of_levels(counts: dict[int, Any], lowest: int) -> dict[int, int]:
 def _judged(
     board: Board, proof: LevelProof, value: Any, counts: dict[int, Any], lateness: Any, name: str, integral: bool
 ) -> tuple[Check, bool]:
-    """One stage: by duality, or by the bound that an integer program is quoted with."""
+    """Check one stage by duality, or by the quoted bound of an integer program."""
     if _senseless(proof):
         return Check(f"{name}, prices make no sense", False), True
     whole = round(float(value))

@@ -1,7 +1,7 @@
-"""The duals that a file of a just-in-time schedule states, and its figures, against its proof and its blocks.
+"""Check the duals that a file of a just-in-time schedule states against its proof.
 
-A port or transfer has the price of the first goal that it matters for, of several slots the mean. Goals in order:
-lateness, then levels from the highest down.
+A port or transfer has the price of the first goal with a price for it; over several slots, the mean. The goals in
+order are lateness, then the levels from the highest down.
 """
 
 from __future__ import annotations

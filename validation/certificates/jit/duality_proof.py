@@ -1,20 +1,20 @@
-r"""Stage by stage, no schedule is better: linear programming duality, given the earlier stages.
+r"""Prove stage by stage that no schedule is better, by linear programming duality given the earlier stages.
 
-With ``N_s`` the number of loads (pair or port, in one slot) of at least s, level k claims: no schedule whose ``N_s``
-for s > k are as small as ours has a smaller ``N_k``. Its proof are whole prices (over a common ``scale``): ``lam`` per
-transfer, ``rho`` per unit of load, ``pi`` per unit of port, ``mu`` per level above that is still open. Every such
-schedule then has ::
+Let ``N_s`` be the number of loads (pair or port, in one slot) of at least s. Level k claims: no schedule whose ``N_s``
+for s > k are as small as ours has a smaller ``N_k``. The proof consists of integer prices (over a common ``scale``):
+``lam`` per transfer, ``rho`` per unit of load, ``pi`` per unit of port, ``mu`` per higher level that is not proven.
+Every such schedule then satisfies ::
 
     scale N_k  >=  sum_f lam_f d_f + sum_(f,c) min (rho + pi - lam_f) x  -  sum_(port,c) pi C
                    + sum_(u,c) min_delta (F(delta) - rho delta)  -  sum_s mu_s N_s
 
-each minimum over the bounds known so far; ``F`` counts a load with weight ``scale`` at level k and ``mu_s`` above.
-``N_k`` is whole, so a bound above ``scale (N_k - 1)`` proves it.
+with each minimum over the bounds known so far; ``F`` weighs a load by ``scale`` at level k and by ``mu_s`` above.
+``N_k`` is an integer, so a bound above ``scale (N_k - 1)`` proves it.
 
-What is left between ``N_k`` and the bound (the *gap*) is all that any schedule as good can lose in all the minima
-together. That settles more bounds (reduced cost fixing; with gap 0 complementary slackness), on which the later
-stages, for lower levels, build. Total lateness, where there is any, is the first stage, with the number `LATENESS`:
-`flowlex.validation.certificates.jit.lateness`, which says what may be sent when, and which ports are full.
+The difference between ``N_k`` and the bound (the *gap*) is the most that an equally good schedule can lose in all the
+minima together. This tightens more bounds (reduced cost fixing; with gap 0 complementary slackness), which the later
+stages, for lower levels, use. Total lateness, if there is any, is the first stage, with the number `LATENESS`:
+`flowlex.validation.certificates.jit.lateness` determines when transfers may be sent, and which ports are full.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["Board"]
 
 
 class Board:
-    """The columns of one part, and what has been settled about them.
+    """The columns of one part, and the bounds settled so far.
 
-    ``groups``, ``ports``: per kind of load, and per side: (F',) the unit a transfer counts towards. ``allowed``: when
-    what may be sent, and which ports are full: `flowlex.validation.certificates.jit.lateness`. ``due``: (F',) slots
-    from which on it is late. ``amount``, ``most``: (F',) units to send, and at most in a slot. ``load_most``,
-    ``port_most``: by unit: the most in a slot.
+    ``groups``, ``ports``: (F',) unit of each transfer, for each kind of load and for each side. ``allowed``: when
+    transfers may be sent, and which ports are full: `flowlex.validation.certificates.jit.lateness`. ``due``: (F',)
+    first slot in which a transfer is late. ``amount``, ``most``: (F',) units to send, and at most in a slot.
+    ``load_most``, ``port_most``: capacity per slot, by unit.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Board:
         ]
 
     def _passed(self, rows: Rows, high: Integers) -> Integers:
-        """The most of every load, as its transfers come through the ports of either side: each port has its room."""
+        """Tighten upper bounds of loads: their transfers must pass the ports of either side, which have capacities."""
         if self.most.sum(dtype=float) >= SAFE:
             raise ValueError("amounts are too large to be summed exactly in 64 bits")
         for side, room in zip(self.sides, self.room, strict=True):
@@ -86,7 +86,7 @@ class Board:
         return high
 
     def prove(self, proof: LevelProof, value: int, counts: dict[int, int], lateness: int) -> int:
-        """The bound (times ``scale``) of one stage whose answer is ``value``; settles what follows from it."""
+        """Return the bound (times ``scale``) of a stage with this ``value``; settle the bounds that follow from it."""
         lam, scale = proof.lam, proof.scale
         reduced = proof.nu * self.late - lam[self.row]
         rho = [r.paint(proof.load, self.edge) for r in self.loads]
@@ -110,7 +110,7 @@ class Board:
         return int(bound)
 
     def count_full(self, level: int, count: float) -> None:
-        """Where loads that reach a level whatever is sent are all that may, the others stay below it."""
+        """If the loads that must reach a level are as many as may reach it, keep all others below it."""
         full = [low >= level * width for low, width in zip(self.low, self.width, strict=True)]
         reached = sum(int(width[at].sum()) for width, at in zip(self.width, full, strict=True))
         if reached < count:
@@ -119,10 +119,10 @@ class Board:
             self.high[k] = np.where(at, self.high[k], np.minimum(self.high[k], (level - 1) * self.width[k]))
 
     def _repriced(self, lam: Integers, reduced: Integers) -> tuple[Integers, Integers]:
-        """Prices of transfers that bound more, with the reduced costs that follow.
+        """Improve the bound by new prices of transfers; return these and the new reduced costs.
 
-        Where cells are finer than those that prices were made for, a transfer that gains in each of them would gain in
-        all at once; all of it together is its amount, so that the next cheapest cell must not gain either.
+        If cells are finer than those of the prices, a transfer that gains in each cell would gain in all at once,
+        beyond its amount. With the new price it gains nothing in the cell that completes its amount.
         """
         order = np.lexsort((reduced, self.row))
         row, total = self.row[order], np.cumsum((self.most - self.least)[order])
@@ -144,7 +144,7 @@ class Board:
         return lam + price, reduced - price[self.row]
 
     def _cheap(self, reduced: Integers, nu: int) -> int:
-        """What columns can gain: slot by slot while they gain, being later costs ``nu`` more in each; all at most."""
+        """Least cost of the columns: slots are filled while they gain, each later slot costs ``nu`` more."""
         gain = np.minimum(reduced, 0)
         slope = np.where(self.late > 0, nu, 0)
         slots = np.minimum(np.where(slope > 0, -(gain // np.maximum(slope, 1)), self.length), self.length)
@@ -152,7 +152,7 @@ class Board:
         return int(np.maximum(each, gain * self.most).sum())
 
     def _check_size(self, proof: LevelProof, rho: list[Integers], pi: list[Integers], reduced: Integers) -> None:
-        """Refuse prices with which sums would leave 64 bits."""
+        """Refuse prices whose sums could exceed 64 bits."""
         goals = proof.scale + sum(proof.mu.values())
         steep = sum(greatest(price) for price in (proof.lam, *rho, *pi))
         steep += proof.nu * (greatest(self.late) + greatest(self.tail_late))
@@ -166,7 +166,7 @@ class Board:
     def _settle(
         self, proof: LevelProof, gap: int, reduced: Integers, tail: Integers, rho: list[Integers], pi: list[Integers]
     ) -> None:
-        """No schedule as good loses more than ``gap``: new bounds of columns, loads and ports."""
+        """Tighten bounds of columns, loads and ports: no equally good schedule loses more than ``gap``."""
         gap = max(int(gap), 0)
         room = gap // np.maximum(np.abs(reduced), 1)
         self.most = np.where(reduced > 0, np.minimum(self.most, self.least + room), self.most)
@@ -181,7 +181,7 @@ class Board:
         scale, level = proof.scale, proof.level
         for k, price in enumerate(rho):
             width, low, high = self.width[k], self.low[k], self.high[k]
-            # Only loads that the levels above leave at most at this one: there the cost is convex.
+            # Only loads that are at most at this level: there the cost is convex.
             mine = (high <= level * width) & (low < level * width)
             full = low >= level * width  # these count in full, whatever they are
             self.low[k] = np.where(full & (price > 0), np.maximum(low, high - gap // np.maximum(price, 1)), low)
@@ -198,7 +198,7 @@ class Board:
 
 
 def _least(price: Integers, width: Integers, low: Integers, high: Integers, weights: dict[int, int]) -> int:
-    """Sum over the loads of the least of ``F(delta) - price * delta``: at a bound, or where F bends."""
+    """Sum over the loads of the minimum of ``F(delta) - price * delta``, at a bound or a breakpoint of F."""
     best: Integers | None = None
     bends = [low, high]
     for level in weights:

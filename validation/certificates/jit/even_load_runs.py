@@ -1,4 +1,4 @@
-"""Loads of amounts that are sent as evenly as integers allow, from runs of slots, without a loop over slots."""
+"""Loads of amounts sent as evenly as integers allow, computed from runs of slots without a loop over slots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NONE = np.zeros(0, np.int64)
 def sweep(
     unit: Integers, begin: Integers, end: Integers, amount: NDArray[Any]
 ) -> tuple[Integers, Integers, Integers, NDArray[Any]]:
-    """Sum amounts that overlap: unit, begin, end and sum of the pieces between neighbouring changes, zeros left out."""
+    """Sum overlapping amounts: unit, begin, end and sum of each piece between neighbouring changes, without zeros."""
     units, times = np.concatenate([unit, unit]), np.concatenate([begin, end])
     change = np.concatenate([amount, -amount])
     order = np.lexsort((times, units))
@@ -37,9 +37,9 @@ def sweep(
 class Even:
     """Amounts in slots ``begin .. end - 1`` of units, sent as evenly as integers allow.
 
-    Amounts of the same slots are cut into slots together, which leaves every unit (pair and port at once) its mean,
-    rounded down or up: integer decomposition of bipartite b-matchings (de Werra 1971). An amount that its
-    slots divide is the same in each of them.
+    Amounts with the same slots are split together, so that every unit (pair and port at once) has its mean, rounded
+    down or up, in each slot: integer decomposition of bipartite b-matchings (de Werra 1971). An amount that is a
+    multiple of its number of slots is the same in each of them.
     """
 
     unit: Integers
@@ -48,7 +48,7 @@ class Even:
     amount: NDArray[Any]
 
     def _totals(self) -> tuple[Integers, Integers, Integers, NDArray[Any], Integers]:
-        """The minimum of every slot: unit, begin, end, amount; and the remainder for some of the slots."""
+        """Unit, begin, end, least amount per slot, and the number of slots with one unit more."""
         length = self.end - self.begin
         if not np.issubdtype(self.amount.dtype, np.integer):
             return self.unit, self.begin, self.end, self.amount / length, np.zeros(len(self.unit), np.int64)
@@ -63,13 +63,13 @@ class Even:
         return unit, begin, end, each, np.concatenate([total % slots, np.zeros(int((~rough).sum()), np.int64)])
 
     def most(self) -> tuple[Integers, NDArray[Any]]:
-        """Unit and load of every piece, with what is left over in every slot of its own."""
+        """Unit and largest possible load of every piece; a remainder counts in all its slots."""
         unit, begin, end, each, over = self._totals()
         unit, _, _, load = sweep(unit, begin, end, each + (over > 0))
         return unit, load
 
     def loads(self) -> tuple[NDArray[Any], Integers] | None:
-        """Loads, and how many slots have them (in all; single widths may be negative); None where that is open."""
+        """Loads and their numbers of slots (totals; single ones may be negative); None if remainders leave it open."""
         unit, begin, end, each, over = self._totals()
         at = np.flatnonzero(over)
         at = at[np.lexsort((begin[at], unit[at]))]
@@ -83,7 +83,7 @@ class Even:
             place, first, load = place[new], first[new], load[new]
             last = np.append(last[new[1:] - 1], last[-1:])
         under = np.zeros(len(at), load.dtype)
-        for n, k in enumerate(at.tolist()):  # below what is left over, the load must be the same in all slots
+        for n, k in enumerate(at.tolist()):  # beneath a remainder, the load must be the same in all slots
             low = int(np.searchsorted(place, unit[k]))
             own = slice(low, int(np.searchsorted(place, unit[k], side="right")))
             meets = low + np.flatnonzero((first[own] < end[k]) & (last[own] > begin[k]))

@@ -20,7 +20,7 @@ def state_jit(instance: JitInstance, options: Mapping[str, Any]) -> ExactStateme
 
 
 class JitStatement:
-    """What the rows are made of. Loads and ports are keyed by name; slots count from that of the first arrival."""
+    """The data of the rows. Loads and ports are keyed by name; slots count from that of the first arrival."""
 
     def __init__(
         self, instance: JitInstance, options: Mapping[str, Any], windows: TransferWindows | None = None
@@ -49,7 +49,7 @@ class JitStatement:
             self.stop = [min(last, firm) for firm in w.firm.tolist()]
 
     def _busiest(self, side: int) -> int:
-        """Slots in which the port with most to do could do it."""
+        """Number of slots that the busiest port needs for all its units."""
         total: dict[str, int] = defaultdict(int)
         for f in self.every:
             total[self.ends[f][side]] += self.units[f]
@@ -81,14 +81,14 @@ class JitStatement:
         return {"port": load, "machine": sender if out else receiver, "side": "out" if out else "in"}
 
     def _most_of(self, f: int, load: str) -> int:
-        """What a load carries in a slot."""
+        """Capacity of a load in a slot."""
         if self.load == "pair":
             return self.most[f]
         labels = self.load_labels(f, load)
         return self.capacity[labels["side"] == "in"][labels["machine"]]
 
     def state(self, only: Collection[int] | None = None) -> ExactStatement:
-        """All of it; ``only``: of some transfers, with the ports to themselves."""
+        """The statement; ``only``: that of some transfers, with the ports to themselves."""
         self.planned = [f for f in self.every if only is None or f in only]
         s = ExactStatement("largest", needed=frozenset({"size", "level_link", "level_order", "largest_link"}))
         sent, late = self._rates(s)
@@ -100,7 +100,7 @@ class JitStatement:
         return s
 
     def _rates(self, s: ExactStatement) -> tuple[dict[int, range], dict[int, Number]]:
-        """Variables and ports; the columns of every transfer, and what each costs in lateness."""
+        """Add rates and port rows; return the columns of every transfer, and the lateness of each column."""
         labels: list[dict[str, Any]] = []
         upper: list[int] = []
         ports = [defaultdict[tuple[str, int], dict[int, Number]](dict) for _ in (0, 1)]
@@ -124,7 +124,7 @@ class JitStatement:
         return float(rational(self.instance.slot_s) * (slot + self.windows.origin))
 
     def _count(self, s: ExactStatement, sent: Mapping[int, range]) -> None:
-        """The largest load; with P2 also how many loads reach every level."""
+        """Add the largest load; with P2 also the number of loads that reach every level."""
         loads: dict[tuple[str, int], dict[int, Number]] = defaultdict(dict)
         owner = {load: f for f in self.every for load in self.loads_of(f)}
         total: dict[str, int] = defaultdict(int)
@@ -146,7 +146,7 @@ class JitStatement:
     def _steps(
         self, s: ExactStatement, loads: Mapping[tuple[str, int], dict[int, Number]], owner: Mapping[str, int], top: int
     ) -> None:
-        """A variable for every level that a load may reach, and a stage for every level."""
+        """Add a variable for every level that a load may reach, and a stage for every level."""
         labels: list[dict[str, Any]] = []
         upper, first = s.blocks["rate"].upper, s.columns
         levels: dict[int, dict[int, Number]] = {k: {} for k in range(top, 0, -1)}

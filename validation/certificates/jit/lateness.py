@@ -1,14 +1,14 @@
-r"""No schedule is less late: dual values of ports that are linear in runs of slots, checked at the ends of runs only.
+r"""Prove that no schedule is less late, by port duals that are linear in runs of slots and checked at run ends only.
 
-With a price ``lam`` per transfer, ``pi`` per port and slot, and ``nu`` of lateness, every schedule has ::
+With a price ``lam`` per transfer, ``pi`` per port and slot, and ``nu`` of lateness, every schedule satisfies ::
 
     nu L  >=  sum_f lam_f d_f  +  sum_(f,t) min (nu late_f(t) + pi - lam_f, 0) x  -  sum_(port,t) pi C
 
 ``late_f(t) = max(t + 1 - due_f, 0)`` is linear before and after ``due_f``, and ``pi`` in every run, so the reduced cost
-of a transfer is least at an end of each piece between such marks, and sums of prices are those of trapezoids.
+of a transfer is least at an end of each piece between such marks, and sums of prices are trapezoid sums.
 
-What is left between the lateness and the bound (the *gap*) is all that a schedule as good can lose. Units are whole: a
-unit whose reduced cost is above the gap is in none, and a port whose price is above it is full in all.
+The difference between lateness and bound (the *gap*) is the most that an equally good schedule can lose. As units are
+integers, it sends no unit whose reduced cost exceeds the gap, and fills every port whose price exceeds it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flowlex.validation.certificates.jit.transfer_cells import together
 
 #: A gap that settles nothing.
 _NOTHING = 1 << 61
-#: Entries of the table of prices, at most.
+#: Most entries of the table of prices.
 _MOST = 10**8
 
 __all__ = ["PartWindows", "all_allowed", "judge_lateness"]
@@ -31,7 +31,7 @@ __all__ = ["PartWindows", "all_allowed", "judge_lateness"]
 
 @dataclass(frozen=True, eq=False)
 class PartWindows:
-    """Transfers of a part, (F',) each: windows (``end`` where they may not be late), ports, units, most in a slot.
+    """Transfers of a part, (F',) each: windows (``end`` if they may not be late), ports, units, most in a slot.
 
     ``late``: they may be sent until ``firm``. ``port_most``: units a slot, by port. ``last``: end of the schedule.
     """
@@ -49,13 +49,13 @@ class PartWindows:
 
     @property
     def latest(self) -> int:
-        """Both ports of a transfer have capacity for it before this slot, whatever is sent."""
+        """Slot before which both ports of every transfer have capacity for it, whatever else is sent."""
         ends = (self.start, self.end if not self.late else self.due, self.due)
         return max(self.last, *(int(each.max(initial=0)) for each in ends)) + int(self.amount.sum()) + 4
 
 
 def all_allowed(part: PartWindows, proofs: tuple[LevelProof, ...]) -> Allowed:
-    """The windows; late transfers until the last priced slot, and at any later time."""
+    """The windows; late transfers may be sent until the last priced slot, and at any later time."""
     rows, until = np.arange(len(part.amount)), part.end
     if part.late:
         ends = [prices.end for p in proofs for prices in (p.load, p.port)]
@@ -69,7 +69,7 @@ def all_allowed(part: PartWindows, proofs: tuple[LevelProof, ...]) -> Allowed:
 def judge_lateness(
     part: PartWindows, proof: LevelProof, lateness: float, *, whole: bool, near: float
 ) -> tuple[int, Allowed]:
-    """The bound (times ``scale``), and when schedules of at most so much lateness may send.
+    """The bound (times ``scale``), and when schedules with at most this lateness may send.
 
     ``whole``: whether only integer units are sent; else ``near`` (times scale) is what counts as no gap.
     """
@@ -82,7 +82,7 @@ def judge_lateness(
 
 
 class _Pieces:
-    """Transfers between all marks at which a reduced cost may bend; reduced costs at both ends, times ``steps``."""
+    """Pieces of transfers between breakpoints of reduced costs; reduced costs at both ends, times ``steps``."""
 
     def __init__(self, part: PartWindows, proof: LevelProof) -> None:
         self.part, self.proof, latest = part, proof, part.latest
@@ -139,9 +139,7 @@ class _Pieces:
             self.reduced.append(cost)
 
     def _grid(self) -> tuple[Integers, Integers, Integers]:
-        """Per cell: where the run begins in which prices are linear, and in how many slots they change by integers; by
-        how much, per run. Runs must agree.
-        """
+        """Per cell: first slot of its linear run, and slots per integer price change; per run: that change."""
         tilted = np.flatnonzero(self.run.price != self.run.last)
         ends = np.stack([self.at + self.run.begin, self.at + self.run.end], axis=1)[tilted]
         runs, which = np.unique(ends, axis=0, return_inverse=True)
@@ -160,7 +158,7 @@ class _Pieces:
         return begin, steps, slope
 
     def _painted(self, ports: Integers, price: Integers) -> Integers:
-        """(ports, cells) a price of every run in its cells."""
+        """(ports, cells) the value of every run in each of its cells."""
         total = np.zeros((len(ports), len(self.edge) + 1), np.int64)
         unit = np.searchsorted(ports, self.run.unit)
         np.add.at(total, (unit, np.searchsorted(self.edge, self.at + self.run.begin)), price)
@@ -189,7 +187,7 @@ class _Pieces:
         return total - (twice + 1) // 2
 
     def allowed(self, gap: int) -> Allowed:
-        """Pieces whose reduced cost is not above the gap, joined; ports whose price is."""
+        """The pieces whose reduced cost is at most the gap, joined; the ports whose price exceeds it."""
         part, proof, steps = self.part, self.proof, self.steps[self.cell]
         kept = np.minimum(*self.reduced) // steps <= gap if gap else np.minimum(*self.reduced) <= 0
         row, begin = self.row[kept], self.edge[self.cell[kept]] % self.span
@@ -215,7 +213,7 @@ class _Pieces:
         return Allowed(row, begin, end, until, np.asarray(open_end, np.bool_), self._full(gap), part.latest)
 
     def _full(self, gap: int) -> Prices:
-        """Slots in which one run's price alone is above the gap: with no gap, all but the ends with price 0."""
+        """Slots in which one run's price alone exceeds the gap; with gap 0, all but ends with price 0."""
         run = self.run
         least = np.minimum(run.price, run.last)
         begin, end = run.begin.copy(), run.end.copy()

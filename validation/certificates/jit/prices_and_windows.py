@@ -13,7 +13,7 @@ __all__ = ["LATENESS", "SAFE", "Allowed", "LevelProof", "Prices", "greatest"]
 
 #: The "level" of the proof that total lateness is least.
 LATENESS = -1
-#: Sums stay below this, so that 64 bits hold them whatever their order.
+#: Sums stay below this, so that 64 bits suffice in every order of summation.
 SAFE = 2.0**61
 _NONE = np.zeros(0, np.int64)
 
@@ -47,9 +47,9 @@ class LevelProof:
     load: Prices
     port: Prices = field(default_factory=Prices)
     scale: int = 1  # the integer that stands for a price of 1
-    mu: dict[int, int] = field(default_factory=dict)  # level to price, for levels above whose own bound left a gap
+    mu: dict[int, int] = field(default_factory=dict)  # price by level, for higher levels whose own bound left a gap
     nu: int = 0  # price of total lateness
-    # what an integer program proved, where duality leaves a gap; quoted, not recomputed
+    # bound of an integer program, if duality leaves a gap; quoted, not recomputed
     solver_bound: float | None = None
 
 
@@ -69,5 +69,5 @@ class Allowed:
 
 
 def greatest(values: Integers) -> float:
-    """Largest absolute value, as a float: that of the smallest integer is no integer of 64 bits."""
+    """Largest absolute value, as a float, since that of the smallest 64-bit integer exceeds 64 bits."""
     return float(np.abs(values.astype(float)).max(initial=0.0))

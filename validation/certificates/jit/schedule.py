@@ -1,4 +1,4 @@
-"""A just-in-time schedule as a solution file states it, and what its instance says of it."""
+"""A just-in-time schedule as a solution file states it, and the data of its instance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SchedulePart:
 
 @dataclass(frozen=True, eq=False)
 class JitSchedule:
-    """A schedule as it stands in a solution file. R runs; slots count from the slot of the first arrival."""
+    """A schedule as stated in a solution file. R runs; slots count from the slot of the first arrival."""
 
     # share, share_of, load, lat, windows: Options of the model
     share: float
@@ -35,19 +35,19 @@ class JitSchedule:
     lat: str
     windows: str
     planned: Integers  # positions of the planned transfers in the instance's arrays
-    # transfer, begin, end, amount: (R,) position, slots ``begin .. end - 1``, units in all of them: as evenly as
-    # integers allow, see `Even`.
+    # transfer, begin, end, amount: (R,) position, slots ``begin .. end - 1``, units, spread over these as evenly as
+    # integers allow (see `Even`)
     transfer: Integers
     begin: Integers
     end: Integers
     amount: NDArray[Any]
     lateness: float  # units times the slots by which they arrive after their due slots
-    integral: bool  # whether the amounts claim to be whole
+    integral: bool  # whether the amounts are stated as integers
     parts: tuple[SchedulePart, ...] = ()  # proofs; empty when nothing is claimed to be optimal
     share_of: str = "transfers"
     lowest: int = 1  # the lowest level that is proven; 1 when all are
-    # where the levels are not proven: what shows that no schedule that is no later has a smaller largest load than the
-    # last level of its proofs; None when nothing does
+    # if the levels are not proven: a proof that no schedule that is no later has a smaller largest load than the last
+    # of its levels, or None
     least: SchedulePart | None = None
     # whether the goals after lateness and loads are stated: `flowlex.validation.certificates.jit.tie_break`
     ties: bool = False
@@ -56,7 +56,7 @@ class JitSchedule:
 
 
 class View:
-    """The instance's own data of a schedule."""
+    """The data of the instance that a schedule needs."""
 
     def __init__(self, instance: JitInstance, schedule: JitSchedule) -> None:
         self.instance, self.schedule, self.arrays = instance, schedule, instance.arrays
@@ -76,8 +76,8 @@ class View:
         length = np.maximum(schedule.end - begin, 0)
         slots = np.maximum(schedule.end - schedule.begin, 1)
         rate = schedule.amount // slots if schedule.integral else schedule.amount / slots
-        # Slots begin .. end - 1 are begin + 1 - due, ..., end - due late: twice their mean. What they do not divide
-        # may be cut in either order of the slots, and in one of the two it is no later than that.
+        # Slots begin .. end - 1 are begin + 1 - due, ..., end - due late: twice their mean. A remainder may be assigned
+        # in either order of the slots, and in one of the two it is no later than the mean.
         uneven = (schedule.amount % slots != 0) if schedule.integral else length < 0
         twice = np.where(length > 0, begin + 1 + schedule.end - 2 * first, 0)
         self.twice_late = twice * np.where(uneven, schedule.amount, length * rate)
@@ -85,7 +85,7 @@ class View:
 
     @classmethod
     def of(cls, instance: JitInstance, schedule: JitSchedule) -> View:
-        """That of a schedule, made once."""
+        """The view of a schedule, created once."""
         known: View | None = schedule.__dict__.get("_view")
         if known is None or known.instance is not instance:
             known = cls(instance, schedule)
@@ -107,7 +107,7 @@ class View:
         return True
 
     def lateness(self, runs: NDArray[np.bool_] | slice = slice(None)) -> Any:
-        """Of some runs; half units x slots of integer units are cut off, which the order of slots makes true."""
+        """Lateness of some runs; rounded down for integer units, which one order of the slots achieves."""
         twice = self.twice_late[runs].sum()
         return twice // 2 if self.schedule.integral else twice / 2
 
@@ -117,7 +117,7 @@ class View:
         return Even(group[s.transfer[runs]], s.begin[runs], s.end[runs], s.amount[runs])
 
     def loads(self, runs: NDArray[np.bool_]) -> tuple[NDArray[Any], Integers] | None:
-        """Loads of the chosen runs, and how many slots have them; None where that is open."""
+        """Loads of the chosen runs, and their numbers of slots; None if remainders leave it open."""
         found = [self.even(group, runs).loads() for group in self.groups]
         known = [each for each in found if each is not None]
         if len(known) < len(found):

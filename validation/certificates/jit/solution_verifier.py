@@ -1,4 +1,4 @@
-"""Solution files of just-in-time schedules: names and runs back to numbers, and the judgement of the contract."""
+"""Verify solution files of just-in-time schedules: convert names and runs to numbers, and judge them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from flowlex.validation.certificates.verifier_interface import Claimed, Finding,
 __all__ = ["VERIFIER", "Answer", "Proof", "schedule_of"]
 
 _SIDES = ("out", "in")
-#: How the answer was found; and what is left to background traffic, which no file holds.
+#: How the answer was found, and capacity left to background traffic, which no file holds.
 _UNJUDGED = frozenset({"linear_programs", "integer_programs", "least_remaining_egress", "median_remaining_egress"})
 _WORDS = frozenset({"route"})
 
@@ -52,7 +52,7 @@ class Answer(Strict):
     origin_slot: int
     lateness_unit_slots: float | int
     schedule: dict[str, list[list[float | int]]]
-    """Planned transfer to its blocks: first slot, end, units in all of these slots, as even as integers allow."""
+    """Blocks of each planned transfer: first slot, end, units, spread over the slots as evenly as integers allow."""
 
 
 class Level(Strict):
@@ -64,7 +64,7 @@ class Level(Strict):
     loads: list[list[str | int]]
     """Sender and receiver (or machine, and ``out`` or ``in``), first slot, end, price."""
     ports: list[list[str | int]]
-    """Machine, ``out`` or ``in``, first slot, end, price; of lateness also the price in the last slot, if another."""
+    """Machine, ``out`` or ``in``, first slot, end, price; for lateness also that in the last slot, if different."""
     above: dict[str, int]
     lateness: int
     solver_bound: float | None
@@ -78,15 +78,14 @@ class Part(Strict):
 
 
 class Proof(Strict):
-    """All parts; levels below ``lowest`` are not claimed. Nothing is shown where it is empty."""
+    """Proofs of all parts; levels below ``lowest`` are not claimed. An empty proof shows nothing."""
 
     lowest: int = 1
     parts: list[Part] = Field(default_factory=list)
     least: Part | None = None
-    """Where no level is claimed: transfers of which some load must reach the last of these levels."""
+    """If no level is claimed: transfers, some load of which must reach the last of these levels."""
     rules: StatementProof | None = None
-    """Of a changed model: the stages of the last part, which holds what rules concern; none where every part is proven
-    without rules."""
+    """For a changed model: stages of the last part, which rules concern; none if all parts are proven without rules."""
 
 
 def _judge(claimed: Claimed) -> Finding:
@@ -98,7 +97,7 @@ def _judge(claimed: Claimed) -> Finding:
 
 
 def _judge_changed(claimed: Claimed, changes: Changes) -> Finding:
-    """A schedule that keeps rules: proven without them, except for the part that they concern."""
+    """Judge a schedule with rules: its parts are proven without them, except the part that they concern."""
     instance, rules = claimed.instance, claimed.proof.rules
     if rules is None or claimed.document.options["program"] not in ("P1", "P2"):
         raise ValueError("a changed model needs the proof of what its rules concern")
@@ -150,7 +149,7 @@ def _judge_schedule(claimed: Claimed, instance: JitInstance, schedule: JitSchedu
 
 
 def _no_answer(claimed: Claimed, instance: JitInstance) -> Finding:
-    """That there is no schedule: shown by an overloaded port, or quoted; never where all may be late."""
+    """Judge the claim of no schedule: proven by an overloaded port, or quoted; refused if all may be late."""
     options, name = claimed.document.options, "there is no schedule"
     if claimed.document.status != "infeasible":
         return Finding("feasible", (Check("there is an answer", False, detail=claimed.document.status),))
@@ -176,7 +175,7 @@ def _least_load(schedule: JitSchedule) -> Fraction:
 
 
 def _figures(instance: JitInstance, schedule: JitSchedule) -> dict[str, float | int | Fraction | str]:
-    """The figures that the schedule and its windows decide."""
+    """The figures that the schedule and its windows determine."""
     loads, width = all_loads(instance, schedule)
     windows, top = View.of(instance, schedule).windows, largest_load(instance, schedule)
     real = math.fsum(instance.arrays.size_mb[schedule.planned].tolist())
@@ -194,7 +193,7 @@ def _figures(instance: JitInstance, schedule: JitSchedule) -> dict[str, float | 
 
 
 def schedule_of(claimed: Claimed) -> JitSchedule:
-    """The schedule that a file states, its names as numbers."""
+    """The schedule that a file states, with numbers in place of names."""
     options, answer, proof, instance = claimed.document.options, claimed.answer, claimed.proof, claimed.instance
     place = {name: k for k, name in enumerate(instance.transfer_names)}
     machine = {m.name: k for k, m in enumerate(instance.machines)}

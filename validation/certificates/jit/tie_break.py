@@ -1,16 +1,16 @@
 r"""Late jobs, tardiness and wait of a schedule, recomputed, and lower bounds on them from the instance.
 
-A transfer arrives at the end of its last block; of a block whose slots are open, at the earliest in its first slot and
-at the latest in its last (`flowlex.models.jit.tie_break` says what the three goals are). All
-three are NP-hard in general, so the bounds relax them; a goal that meets its bound is least, any other is ``bounded``:
+A transfer arrives at the end of its last block; if the slots of that block are not fixed, at the earliest in its first
+slot and at the latest in its last (`flowlex.models.jit.tie_break` defines the three goals). All three are NP-hard in
+general, so the bounds relax them; a goal that meets its bound is optimal, any other is ``bounded``:
 
-- *late jobs*: jobs with a transfer that cannot be on time even alone; and port by port, each job counted at one port,
-  what Moore and Hodgson's rule leaves late when all of a job's units there are due with the last of them.
+- *late jobs*: jobs with a transfer that is late even alone; and port by port, each job counted at one port only, the
+  jobs that the Moore-Hodgson rule leaves late if all of a job's units there are due with the last of them.
 - *tardiness*: port by port, the k-th completion of the shortest-remaining-processing-time rule is the earliest of any
-  schedule; sorted completions against sorted due slots bound the sum from below (Chu 1992). Either all senders count
-  or all receivers; what a transfer is late by even alone counts too.
-- *wait*: where nothing is late. In one slot no more transfers end at a pair than its largest load (proven least), and
-  none beyond a port's capacity; placed from the last due slot back, they wait as little as any.
+  schedule; sorted completions against sorted due slots bound the sum from below (Chu 1992). The ports of all senders
+  or of all receivers count, and at least the tardiness of every transfer alone.
+- *wait*: only if nothing is late. In one slot, at most as many transfers end at a pair as its largest load (proven
+  least), and at a port as its capacity; filling the slots from the last due slot back gives the least wait.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flowlex.validation.certificates.jit.transfer_cells import together
 
 __all__ = ["TIES", "tie_checks", "tie_figures"]
 
-#: From so many starts, evenly chosen, late jobs at a port are counted.
+#: Number of evenly chosen start slots from which late jobs at a port are counted.
 _STARTS = 16
 
 #: The goals after lateness and loads, in their order.
@@ -48,7 +48,7 @@ def tie_figures(view: View) -> dict[str, int]:
 
 
 def tie_checks(view: View, largest: int | None) -> Iterator[Check]:
-    """What each goal is, and the least that it can be; ``largest``: no load of an equal answer is above it."""
+    """Check each goal against its lower bound; ``largest`` bounds the loads of equally good answers."""
     figures = tie_figures(view)
     jobs, tardiness, _ = figures.values()
     bounds = (_late_jobs_bound(view, jobs), _tardiness_bound(view, tardiness), _wait_bound(view, largest))
@@ -65,7 +65,7 @@ def _alone(view: View) -> Integers:
 
 
 def _late_jobs_bound(view: View, value: int) -> int:
-    """The least number of jobs that are late; no more is looked for than ``value``."""
+    """Lower bound on the number of late jobs; the search ends at ``value``."""
     at = view.schedule.planned
     job = view.arrays.job[at]
     counted = set(job[_alone(view) > 0].tolist())
@@ -85,7 +85,7 @@ def _late_jobs_bound(view: View, value: int) -> int:
 
 
 def _moore(view: View, port: int, own: Integers, counted: set[int]) -> int:
-    """The least number of jobs late at a port, of those not yet counted."""
+    """Lower bound on the number of late jobs at a port, among those not yet counted."""
     at, w = view.schedule.planned[own], view.windows
     job, limit, worst = view.arrays.job[at], int(view.port_most[port]), 0
     starts = np.unique(w.start[at])
@@ -108,7 +108,7 @@ def _moore(view: View, port: int, own: Integers, counted: set[int]) -> int:
 
 
 def _tardiness_bound(view: View, value: int) -> int:
-    """The least total tardiness in slots; no more is looked for than ``value``."""
+    """Lower bound on the total tardiness in slots; the search ends at ``value``."""
     at = view.schedule.planned
     alone = _alone(view)
     if alone.sum() >= value:
@@ -123,7 +123,7 @@ def _tardiness_bound(view: View, value: int) -> int:
 
 
 def _sorted_tardiness(view: View, port: int, at: Integers) -> int:
-    """Sorted earliest completions against sorted due slots, at a port."""
+    """Lower bound on tardiness at a port: sorted earliest completions against sorted due slots."""
     w, limit = view.windows, int(view.port_most[port])
     waiting = sorted(zip(w.start[at].tolist(), w.units[at].tolist(), strict=True), reverse=True)
     now, heap, ends = 0, list[int](), list[int]()  # time in units that the port could have sent
@@ -144,7 +144,7 @@ def _sorted_tardiness(view: View, port: int, at: Integers) -> int:
 
 
 def _wait_bound(view: View, largest: int | None) -> int:
-    """The least total wait in slots; 0 where something may be late."""
+    """Lower bound on the total wait in slots; 0 if anything is late."""
     at, w = view.schedule.planned, view.windows
     if not len(at) or view.schedule.lateness:
         return 0
@@ -155,7 +155,7 @@ def _wait_bound(view: View, largest: int | None) -> int:
 
 
 def _crowded(group: Integers, limit: Integers, due: Integers) -> int:
-    """Slots that transfers end before they are due as no more than ``limit`` of a group end in one slot."""
+    """Least total of slots between end and due slot if at most ``limit`` transfers of a group end in one slot."""
     total, order = 0, np.lexsort((-due, group))
     unit, slot, room = -1, 0, 0
     for g, most, by in zip(group[order].tolist(), limit[order].tolist(), due[order].tolist(), strict=True):

@@ -1,6 +1,6 @@
-"""The columns of one part: transfers in *cells*, slots between neighbouring marks at which prices or windows change.
+"""The columns of one part: transfers in *cells*, the slots between neighbouring changes of prices or windows.
 
-Transfers that share a load or a port share a clock; clocks stand one behind the other on one axis of slots.
+Transfers that share a load or a port share a clock (time line); the clocks follow each other on one axis of slots.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Cells", "Rows", "together"]
 
 @dataclass(frozen=True, eq=False)
 class _Units:
-    """Loads of one kind, or the ports of one side: the (sorted) units, that of each transfer, where clocks begin."""
+    """Loads of one kind, or ports of one side: the sorted units, the unit of each transfer, the start of its clock."""
 
     unit: Integers
     of: Integers
@@ -32,7 +32,7 @@ class _Units:
         return cls(unit, of, start[first])
 
     def runs(self, prices: Prices) -> tuple[Integers, Integers, Integers, Integers]:
-        """Unit (its place), first slot and end on the axis, and price, of those prices whose units are used."""
+        """Position of the unit, first slot and end on the axis, and price, for each price whose unit is used."""
         known = np.isin(prices.unit, self.unit)
         place = np.searchsorted(self.unit, prices.unit[known])
         begin, end = (self.start[place] + np.maximum(each[known], 0) for each in (prices.begin, prices.end))
@@ -41,7 +41,7 @@ class _Units:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """One row per unit over the cells that its transfers use; entries are numbered through."""
+    """One row per unit over the cells that its transfers use; entries are numbered consecutively."""
 
     units: _Units
     first: Integers
@@ -78,13 +78,13 @@ class Rows:
 class Cells:
     """The columns of a part. Sizes: C columns."""
 
-    edge: Integers  # where cells begin, on the axis of all clocks
+    edge: Integers  # first slot of every cell, on the axis of all clocks
     size: Integers  # (cells,) slots of each cell
     # row, begin, length: (C,) the transfer of each column, and the first slot and the slots of its cell
     row: Integers
     begin: Integers
     length: Integers
-    # loads, sides: Per kind of load, and per side: its `Rows`
+    # loads, sides: `Rows` of each kind of load, and of each side
     loads: list[Rows]
     sides: list[Rows]
 
@@ -129,14 +129,14 @@ class Cells:
 
 
 def _joined(many: Sequence[Prices]) -> Prices:
-    """When prices change, all in one."""
+    """Concatenate several `Prices`."""
     none = Prices()
     fields = ("unit", "begin", "end", "price")
     return Prices(*(np.concatenate([getattr(none, f), *(getattr(each, f) for each in many)]) for f in fields))
 
 
 def together(count: int, groups: tuple[Integers, ...]) -> Integers:
-    """Transfers that share a unit share a clock."""
+    """(count,) clock of each transfer; transfers that share a unit share a clock."""
     offset, tails, heads = count, [], []
     for group in groups:
         used, inverse = np.unique(group, return_inverse=True)

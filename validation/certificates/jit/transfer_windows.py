@@ -1,4 +1,4 @@
-"""When may each transfer be sent, by the instance alone? Shares no code with the model."""
+"""Compute when each transfer may be sent, from the instance alone; shares no code with the model."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class TransferWindows:
     """Windows of all transfers of an instance, in slots counted from the slot of the first arrival."""
 
     origin: int  # that slot, counted from time 0
-    # start, due, stop, firm: (F,) first slot; end by the latest arrival time; the same, widened to the least length in
-    # which it fits; end that holds even where windows are elastic (`NEVER` without one)
+    # start, due, stop, firm: (F,) first slot; end by the latest arrival time; that end, widened until the transfer
+    # fits; end that holds even for elastic windows (`NEVER` without one)
     start: Integers
     due: Integers
     stop: Integers
@@ -41,7 +41,7 @@ class TransferWindows:
 
 
 def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
-    """Recompute the windows: exact rationals for what the instance gives, floats for what its DAGs add up to."""
+    """Recompute the windows: exact rationals for numbers of the instance, floats for sums along its DAGs."""
     slot = rational(instance.slot_s)
     arrivals = [rational(job.arrival_s) for job in instance.jobs]
     origin = min((a // slot for a in arrivals), default=0)
@@ -82,7 +82,7 @@ def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
 
 
 def _precedence(job: Job) -> dict[str, list[str]]:
-    """Before every computation: those it comes after, and those that make data for it."""
+    """Predecessors of every computation: those it comes after, and those that make data for it."""
     graph = {c.name: list(c.after) for c in job.computations}
     for transfer in job.transfers:
         graph[transfer.feeds] += [transfer.made_by] if transfer.made_by is not None else []
@@ -90,7 +90,7 @@ def _precedence(job: Job) -> dict[str, list[str]]:
 
 
 def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], list[float]]:
-    """Of every transfer its latest arrival, and when its data are there: if all before it are on time."""
+    """For every transfer, its latest arrival, and when its data are ready if all earlier transfers are on time."""
     rate = {m.name: (m.out_mbps / 8, m.in_mbps / 8) for m in instance.machines}
     answer: list[float] = []
     there: list[float] = []
@@ -151,7 +151,7 @@ def planned_transfers(instance: JitInstance, share: float, share_of: str) -> Ite
 
 
 def _sorted(job: Job) -> Iterator[str]:
-    """Computations, those whose predecessors are done first come first."""
+    """Computations in topological order, in the order in which they become ready."""
     graph = _precedence(job)
     followers: dict[str, list[str]] = defaultdict(list)
     left = {name: len(before) for name, before in graph.items()}
@@ -169,7 +169,7 @@ def _sorted(job: Job) -> Iterator[str]:
 
 
 def overloaded(instance: JitInstance, rule: str, windows: str) -> str:
-    """A port and slots whose transfers hold more units than it carries, so that no schedule exists; empty: not seen."""
+    """A port and slots whose transfers exceed its capacity, so that no schedule exists; empty if none is found."""
     w, arrays = transfer_windows(instance, rule), instance.arrays
     stop = w.stop if windows == "strict" else w.firm
     sides = (("out of", arrays.sender, arrays.out_units), ("into", arrays.receiver, arrays.in_units))

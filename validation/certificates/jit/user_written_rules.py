@@ -1,6 +1,6 @@
-"""Does a schedule keep the rules of a changed model, and is the part that they concern optimal under them? Rules only
-remove schedules. So bounds proven without them hold with them; and transfers that rules concern, which share no load
-with others, are least apart where their own statement, with the ports to themselves, proves it.
+"""Judge a schedule under the rules of a changed model, and the optimality of the part that they concern. Rules only
+remove schedules, so bounds proven without them hold with them. The transfers that rules concern share no load with
+others; a statement of their own, with the ports to themselves, proves them optimal.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def judge_rules(
     proof: StatementProof,
     budget: Budget,
 ) -> tuple[Finding, tuple[str, ...]]:
-    """Judge what rules concern; and the names of the stages."""
+    """Judge the part that rules concern; also return the names of its stages."""
     whole = JitStatement(instance, options, View.of(instance, schedule).windows)
     concerned = _concerned(whole, changes)
     members = {int(k) for k in schedule.parts[-1].transfers} if schedule.ruled else concerned
@@ -48,7 +48,7 @@ def judge_rules(
 
 
 def _concerned(whole: JitStatement, changes: Changes) -> set[int]:
-    """Transfers that rules name, at whatever time, and all that count towards the same loads."""
+    """Transfers that rules name, at whatever time, and all that share loads with them, directly or not."""
     named: set[int] = set()
     for term in (term for each in changes for term in _terms(each)):
         for f in whole.every:
@@ -71,7 +71,7 @@ def _concerned(whole: JitStatement, changes: Changes) -> set[int]:
 
 
 def _terms(each: object) -> Iterator[Term]:
-    """What a change speaks of; raises for one that does more than take schedules away."""
+    """Terms of a change; raises for a change that does more than remove schedules."""
     terms = each.terms if isinstance(each, Constraint) else (each.variables,) if isinstance(each, Fix | Bounds) else ()
     loose = isinstance(each, Bounds) and ((each.lower or 0) < 0 or (each.upper is None or each.upper > 1))
     for term in terms:
@@ -96,7 +96,7 @@ def _matches(labels: Mapping[str, Any], term: Term) -> bool:
 def _columns(
     instance: JitInstance, statement: ExactStatement, schedule: JitSchedule, members: set[int]
 ) -> list[Number]:
-    """Values of all columns at a schedule: what is sent, what loads that makes, and which levels they reach."""
+    """Values of all columns at a schedule: rates, the largest load, and the levels that loads reach."""
     x: list[Number] = [0] * statement.columns
     rate = statement.blocks["rate"]
     place = {(labels["transfer"], labels["slot"]): rate.start + k for k, labels in enumerate(rate.labels)}

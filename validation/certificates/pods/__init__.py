@@ -1,4 +1,4 @@
-"""A pod placement, judged from its instance: see `solution_verifier`."""
+"""Verify a pod placement from its instance: see `solution_verifier`."""
 
 from flowlex.validation.certificates.pods.pod_sizes import balance_of
 from flowlex.validation.certificates.pods.solution_verifier import VERIFIER, check_placement

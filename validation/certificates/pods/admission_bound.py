@@ -1,14 +1,14 @@
-"""What proves how many pods of a level (a priority, or worth) can be placed: prices of node classes.
+"""Bound the pods of a level (a priority, or value) that can be placed, by prices of node classes.
 
-By weak duality, whatever the prices of cores, memory and card memory, no placement that keeps what the levels above
-have admits more than
+By weak duality, for any prices of cores, memory and card memory, no placement that keeps what the more important
+levels have admits more than
 
     sum over pods of max(0, worth - least cost of its place) + what the resources of all nodes cost,
 
-where quotas, and the room that a spread leaves in all its domains together, may be resources with a price, too.
+where quotas, and the total that a spread allows in all its domains, may be resources with a price, too.
 
-Or each pod has a price of its own: it pays that, and a node earns at most what its best pattern is worth at these
-prices, which is searched (see `best_node_pattern`).
+Or each pod has its own price: it pays that, and a node earns at most the value of its best pattern at these prices,
+which is found by a search (see `best_node_pattern`).
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ __all__ = ["AdmissionProof", "most_by_prices"]
 
 #: Steps of the search for the best pattern of one kind of nodes.
 _STEPS = 4_000_000
-#: What rounding may do to a sum, as a share of the sizes of its parts.
+#: Bound on the rounding error of a sum, relative to the sizes of its terms.
 _ROUNDING = 1e-14
 
 
 class AdmissionProof(Strict):
-    """Why no more of a level can be placed."""
+    """Proof that no more of a level can be placed."""
 
     classes: list[Priced]
     kept: dict[str, Price]
-    """More important level to the price of a unit of it."""
+    """Price of a unit of each more important level."""
     move: Price
     """Price of a unit of the move budget."""
     rules: dict[str, Price] = Field(default={})
-    """Name of a quota or a spread to the price of all that it allows."""
+    """Price of all that a quota or a spread allows, by its name."""
     pods: dict[str, Price] | None = None
-    """One pod of each kind to what such a pod pays, in place of ``classes``; 0 for those left out."""
+    """Price of each kind of pods, by the name of one of them, in place of ``classes``; 0 for those left out."""
 
 
 def most_by_prices(people: Population, key: str, kept: Mapping[str, Fraction], proof: AdmissionProof) -> Fraction:
-    """No placement with at least ``kept`` of the levels above has more of this one; in whole units of its worth."""
+    """Upper bound on a level in placements with at least ``kept`` of the levels above, in whole units of its value."""
     least_of, rent, all_of_it = *_paid(people, proof), Fraction(0)
     paid = {name: max(0.0, price) for name, price in proof.rules.items()}
     bounds = GangBounds(people)
     shares = RuleBook(people.instance).shares(paid, bounds.of_spread)
     parts: list[float] = [*paid.values()]
-    sizes = parts.copy()  # of what is added and taken off, each rounded
+    sizes = parts.copy()  # of all terms, each of which was rounded
     for k, level in enumerate(people.level):
         if people.pod[k].gang in bounds.nowhere:
             continue
@@ -78,7 +78,7 @@ def most_by_prices(people: Population, key: str, kept: Mapping[str, Fraction], p
 
 
 def _paid(people: Population, proof: AdmissionProof) -> tuple[list[float], float]:
-    """What a pod of each group pays at least, infinite where it fits nowhere, and at most what all nodes earn."""
+    """Least payment of a pod of each group (infinite if it fits nowhere), and most that all nodes earn."""
     if proof.pods is None:
         bound = PriceBound(people, proof.classes, proof.move)
         return [bound.least(k) for k in range(len(people.pod))], bound.rent()

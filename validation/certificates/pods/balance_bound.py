@@ -1,13 +1,13 @@
-r"""What proves that no placement with the same admission has more even loads: multipliers, priced again here.
+r"""Prove that no placement with the same admission has more even loads, by multipliers that are evaluated here.
 
-Of N nodes with loads u_i and mean m, what is bounded is F = sum (u_i - m)^2 (deviation), sum |u_i - m| (mean absolute)
-or max u_i. Each piece of a proof holds where the mean lies in [low, high]; pieces of the first two cover [0, 1].
+For N nodes with loads u_i and mean m, the bounded measure is F = sum (u_i - m)^2 (deviation), sum |u_i - m| (mean
+absolute) or max u_i. Each piece of a proof holds for means in [low, high]; pieces for the first two cover [0, 1].
 
-*Straight* pieces: slopes a_k of classes of nodes and prices of resources. Whatever the loads,
+*Straight* pieces: slopes a_k of classes of nodes and prices of resources. For all loads,
 
     sum (u_i - m)^2 >= sum a_i u_i - sum a_i^2 / 4     for slopes of sum 0,
     sum |u_i - m|   >= sum a_i u_i                     for slopes of sum 0, the largest at most 2 above the least,
-    max u_i         >= sum a_i u_i                     for slopes from 0 on of sum 1,
+    max u_i         >= sum a_i u_i                     for slopes >= 0 of sum 1,
 
 which is linear in the placement, so that prices bound it from below (see `price_bound`).
 
@@ -15,11 +15,11 @@ which is linear in the placement, so that prices bound it from below (see `price
 
     sum (u_i - m)^2 >= sum (u_i - low)(u_i - high),     sum |u_i - m| >= sum max(0, u_i - high, low - u_i),
 
-and for every node the least of such a cost less the prices of its pods is searched (see `best_node_pattern`). With all
-loads at most ``high``, a sum above 0 refutes that the largest load can be ``high`` or less.
+and for every node a search finds the least of this cost minus the prices of its pods (see `best_node_pattern`). If all
+loads are at most ``high``, a sum above 0 refutes that the largest load can be ``high`` or less.
 
-Either way a price of the mean may be added, and the least that the pods cost at these prices, given how many of every
-level are placed, is part of the sum.
+Both may add a price of the mean, and include the least cost of the pods at these prices, given how many of every level
+are placed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["Piece", "least_balance"]
 
 #: Steps of the search for the best pattern of one class of nodes.
 _STEPS = 4_000_000
-#: What rounding may do to a sum, as a share of the sum of its parts.
+#: Bound on the rounding error of a sum, relative to the absolute sum of its terms.
 _ROUNDING = 1e-11
 
 
@@ -53,9 +53,9 @@ class Piece(Strict):
     move: Price = 0.0
     """Price of a unit of the move budget."""
     classes: list[Priced] = Field(default=[])
-    """Straight: slopes and prices of resources, of all nodes."""
+    """Straight pieces: slopes and prices of resources of all nodes."""
     pods: dict[str, Price] | None = None
-    """Patterns: one pod of each kind to the price of such a pod; 0 for those left out."""
+    """Patterns: price of each kind of pods, by the name of one of them; 0 for those left out."""
 
 
 def least_balance(
@@ -66,10 +66,10 @@ def least_balance(
     near: float,
     budget: Budget | None = None,
 ) -> float:
-    """The largest balance that the pieces prove to be a lower bound; 0 where they prove nothing.
+    """The largest lower bound on the balance that the pieces prove; 0 if they prove nothing.
 
-    ``placed``: by level, what is placed. ``near``: the bound that is hoped for: patterns are told apart as far as it
-    matters for that. ``budget``: once it is spent, the pieces that are left prove nothing.
+    ``placed``: amount placed, by level. ``near``: the expected bound, which sets the precision of pattern searches.
+    ``budget``: once it is spent, the remaining pieces prove nothing.
     """
     budget = budget or Budget()
     if measure == "max_load":
@@ -88,13 +88,13 @@ def least_balance(
 
 
 def _sum(parts: list[float]) -> float:
-    """A lower bound on the sum, whatever was rounded."""
+    """A lower bound on the sum in spite of rounding."""
     total = math.fsum(parts)
     return total - _ROUNDING * math.fsum(abs(part) for part in parts) if math.isfinite(total) else total
 
 
 def _straight(people: Population, measure: str, piece: Piece, placed: Mapping[str, Fraction]) -> float:
-    """What slopes and prices of resources prove over the interval of a piece."""
+    """The bound that slopes and prices of resources prove over the interval of a piece."""
     if not piece.classes:
         return 0.0
     count = [len(priced.nodes) for priced in piece.classes]
@@ -125,12 +125,12 @@ def _straight(people: Population, measure: str, piece: Piece, placed: Mapping[st
 
 
 def _mean_part(piece: Piece, size: int) -> float:
-    """What the price of the mean costs at the worst of the interval's ends."""
+    """Contribution of the price of the mean, at the worse end of the interval."""
     return -size * max(piece.mean * piece.low, piece.mean * piece.high) if piece.mean else 0.0
 
 
 def _patterned(people: Population, measure: str, piece: Piece, placed: Mapping[str, Fraction], near: float) -> float:
-    """What prices of pods prove over the interval of a piece."""
+    """The bound that prices of pods prove over the interval of a piece."""
     from flowlex.validation.certificates.pods.best_node_pattern import CAPPED, OUTSIDE, SQUARED
 
     law = {"deviation": SQUARED, "mean_absolute": OUTSIDE, "max_load": CAPPED}[measure]
@@ -140,14 +140,14 @@ def _patterned(people: Population, measure: str, piece: Piece, placed: Mapping[s
     for nodes in node_classes(people):
         parts.append(-nodes.many * nodes.best(price, move, law, piece.low, piece.high, piece.mean, fine, _STEPS))
     parts.append(_mean_part(piece, len(people.instance.nodes)))
-    if math.inf in parts:  # a class, or a level, that nothing fits: no such placement
+    if math.inf in parts:  # nothing fits a class or a level: there is no such placement
         return -math.inf if -math.inf in parts else math.inf
     return _sum(parts)
 
 
 def _largest(people: Population, piece: Piece, placed: Mapping[str, Fraction]) -> float:
-    """The largest load that one piece proves to be reached: by slopes, or because patterns below it do not suffice."""
-    piece = piece.model_copy(update={"mean": 0.0})  # nothing says that the mean is in the interval of the piece
+    """The largest load that a piece proves: by slopes, or because patterns with smaller loads do not suffice."""
+    piece = piece.model_copy(update={"mean": 0.0})  # the mean may be outside of the piece's interval
     value = _straight(people, "max_load", piece, placed)
     if piece.pods is None or piece.high <= value:
         return value

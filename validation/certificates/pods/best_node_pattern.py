@@ -1,11 +1,11 @@
-"""What one node can hold at most profit less cost of its load: depth first, with the least of four bounds (numba).
+"""Maximise profit minus cost of load over the patterns of one node: depth-first branch and bound (numba).
 
-A pattern says how many pods of each shape (equal sizes and load) lie on a node. Sizes are whole numbers. Shapes are
-entered by falling profit per load; what the shapes still to come can earn is at most what their best profit per unit
-of load, of cores, of memory, or of GPU memory makes of what is left of it.
+A pattern states the number of pods of each shape (equal sizes and load) on a node. Sizes are integers. Shapes are tried
+by decreasing profit per load. The remaining shapes earn at most their best profit per unit of load, cores, memory or
+GPU memory, times what is left of it; the least of these bounds counts.
 """
 
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types; annotations would help neither numba nor a reader.
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
@@ -35,7 +35,7 @@ def cost_of_load(law, low, high, slope, load):
 
 @njit(cache=True)
 def _least_at(law, low, high, slope, ratio, start, most):
-    """Where cost less ``ratio`` times the load is least between ``start`` and ``most``."""
+    """The load between ``start`` and ``most`` that minimises cost - ``ratio`` * load."""
     if law == SQUARED:
         best = 0.5 * (low + high - slope + ratio)
     elif law == OUTSIDE:
@@ -48,20 +48,20 @@ def _least_at(law, low, high, slope, ratio, start, most):
 
 @njit(cache=True)
 def promise(law, low, high, slope, load, ratio, gain, most):
-    """At most what pods still to come earn less the cost of the load: ``ratio`` per load, and never over ``gain``."""
+    """Bound on earnings of remaining pods, ``ratio`` per load and at most ``gain``, minus the cost of the load."""
     if law == CAPPED and load > high + 1e-12:
         return -np.inf
     at = _least_at(law, low, high, slope, ratio, load, most)
     if ratio * (at - load) <= gain:
         return ratio * (at - load) - cost_of_load(law, low, high, slope, at)
-    flat = min(most, load + gain / ratio)  # from here on, more load earns no more
+    flat = min(most, load + gain / ratio)  # beyond this, more load earns no more
     at = _least_at(law, low, high, slope, 0.0, flat, most)
     return gain - cost_of_load(law, low, high, slope, at)
 
 
 @njit(cache=True)
 def _packs(slot, owner, room):
-    """Whether slots (falling) can lie on cards with this room, those of one pod on different ones; unknown is yes."""
+    """Whether slots (decreasing) fit on cards with this room, those of a pod on different cards; True if unknown."""
     many = len(slot)
     on, k, steps = np.full(many + 1, -1), 0, 0
     while k < many:
@@ -95,7 +95,7 @@ def _packs(slot, owner, room):
 
 @njit(cache=True)
 def packed(sizes, counts, order, held, card, cards):
-    """Whether the counted pods, and the held ones, fit the cards: slots by falling size."""
+    """Whether the counted and the held pods fit the cards."""
     many = len(held)
     for h in order:
         many += counts[h] * sizes[h, 4]
@@ -118,7 +118,7 @@ def packed(sizes, counts, order, held, card, cards):
 
 @njit(cache=True)
 def _ratios(sizes, loads, profit):
-    """(H + 1, 4) best first profit per load, core, memory, GPU memory from each shape on; infinite: for nothing."""
+    """(H + 1, 4) best first profit per load, core, memory, GPU memory from each shape on; infinite if it uses none."""
     shapes = len(loads)
     ratio = np.full((shapes + 1, 4), -np.inf)
     ratio[shapes, 1:] = 0.0
@@ -134,7 +134,7 @@ def _ratios(sizes, loads, profit):
 
 @njit(cache=True)
 def _surplus(used, most_of, profit, price, taken):
-    """(H,) what pods of each shape earn at most above what they pay for resources; how many these are, in ``taken``."""
+    """(H,) largest profit minus resource payments of each shape; ``taken`` gets the numbers of pods that attain it."""
     surplus = np.zeros(len(used))
     for h in range(len(used)):
         cost = 0.0
@@ -149,9 +149,9 @@ def _surplus(used, most_of, profit, price, taken):
 
 @njit(cache=True)
 def _resource_prices(used, most_of, profit):
-    """(4,) prices of shares of the node at which these and the surplus cost little; any prices, from 0 on, are a bound.
+    """(4,) prices of the node's resources with a small sum of prices and surplus; any prices >= 0 give a bound.
 
-    Projected subgradients with a step that is halved when the sum has not fallen for some time.
+    Projected subgradient steps, halved when the sum has not decreased for some time.
     """
     price, best_price, taken = np.zeros(used.shape[1]), np.zeros(used.shape[1]), np.zeros(len(used))
     least, step, waited = np.inf, 0.1, 0
@@ -178,7 +178,7 @@ def _resource_prices(used, most_of, profit):
 
 @njit(cache=True)
 def _shares(sizes, room, half, cards):
-    """(H, 4) shares of what is left of the node that a pod of each shape takes, by resource as in ``room``."""
+    """(H, 4) share of the free resources (as in ``room``) that a pod of each shape takes."""
     used = np.zeros((len(sizes), 4))
     for h in range(len(sizes)):
         for r in range(3):
@@ -190,7 +190,7 @@ def _shares(sizes, room, half, cards):
 
 @njit(cache=True)
 def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, cards, law, bounds, tolerance, limit):
-    """At most what a pattern earns less the cost of its load; minus infinity when there is none.
+    """Upper bound on a pattern's profit minus the cost of its load; minus infinity without a pattern.
 
     - ``sizes``: (H, 5) cores, memory, GPU memory in all, of each slot, slots of each shape; by falling profit per load.
     - ``loads``, ``most_of``: (H,) load (above 0) and most pods of each shape.

@@ -1,4 +1,4 @@
-"""Small instances, tried in all ways by a plain recursion in exact numbers."""
+"""Enumerate all placements of small instances by a plain recursion in exact numbers."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from flowlex.validation.certificates.pods.pod_values import QueueShares, levels_
 
 __all__ = ["all_ways", "enumerable"]
 
-#: Placements before anything is excluded, beyond which nothing is tried.
+#: Most placements, before any exclusion, for which enumeration is tried.
 _PLACEMENTS = 2e7
 
 
 def enumerable(instance: PodInstance) -> bool:
-    """Whether placements are few enough to try them all."""
+    """Whether there are few enough placements to enumerate."""
     return len(instance.pods) * math.log(len(instance.nodes) + 1) <= math.log(_PLACEMENTS)
 
 
 def all_ways(
     instance: PodInstance, options: Mapping[str, Any], where: Sequence[int] = (), steps: int = 240_000
 ) -> tuple[list[Fraction], float] | None:
-    """The lexicographically most by level and then the least balance, by trying all; None when that is too long.
+    """The lexicographically greatest admission by level, then the least balance, by enumeration; None if too long.
 
-    Fair admission goes by the sorted shares of queues; where these are those of the placement ``where``, the balance is
-    that of its own numbers by level.
+    Fair admission compares the sorted shares of queues; among equal shares, the numbers by level of the placement
+    ``where`` are preferred, so that the balance is that of these numbers.
     """
     if not enumerable(instance):
         return None
@@ -44,7 +44,7 @@ def all_ways(
 
 
 class _AllWays:
-    """Pod after pod on every node and its cards, or waiting; what is free is taken and given back."""
+    """Backtracking over pods: each on every node and its cards, or waiting."""
 
     def __init__(self, instance: PodInstance, options: Mapping[str, Any], given: Sequence[int], limit: int) -> None:
         self.instance, self.measure = instance, str(options.get("balance", "deviation"))
@@ -60,8 +60,8 @@ class _AllWays:
         for level, n in zip(self.levels, given, strict=False):
             if level is not None and n >= 0:
                 self.own[self.ranks.index(level.rank)] += level.worth
-        # The most important first, equal pods together: what cannot reach the best is left out, and equal pods that
-        # change places are tried once.
+        # The most important first, equal pods together, to prune what cannot reach the best and to try exchanges of
+        # equal pods only once.
         kinds = [repr(kind_of(pod)) for pod in instance.pods]
         rank = [(0, 0) if each is None else each.rank for each in self.levels]
         self.order = sorted(range(len(kinds)), key=lambda p: (self.levels[p] is not None, rank[p], kinds[p]))
@@ -76,7 +76,7 @@ class _AllWays:
         self.steps, self.limit = 0, limit
 
     def go(self, k: int, counts: list[Fraction], spent: Fraction) -> None:
-        """All ways for the pods from the k-th on, with what the levels have and what moves have cost before."""
+        """Enumerate the pods from the k-th on, given the admission by level and the cost of moves so far."""
         self.steps += 1
         if self.steps > self.limit or self._hopeless(k, counts):
             return
@@ -105,7 +105,7 @@ class _AllWays:
             self.go(k + 1, counts, spent)
 
     def _unequal(self, pod: Pod, n: int) -> Iterator[tuple[int, ...]]:
-        """Cards for a pod; of cards that hold the same, the first, unless a pod may be on some cards only."""
+        """Choices of cards for a pod; of equally filled cards only the first, unless pods are tied to cards."""
         tried, gpu, compute = set[tuple[tuple[Fraction, Fraction], ...]](), self.usage.gpu[n], self.usage.compute[n]
         for on in self.usage.ways(pod, n):
             held = tuple(sorted((gpu[k], compute[k]) for k in on))
@@ -114,18 +114,18 @@ class _AllWays:
                 yield on
 
     def _hopeless(self, k: int, counts: list[Fraction]) -> bool:
-        """Whether even with all that is left, less is placed than in the best."""
+        """Whether even with all remaining pods less is placed than in the best placement."""
         return not self.fair and [a + b for a, b in zip(counts, self.left[k], strict=True)] < self.best
 
     def _offer(self, counts: list[Fraction]) -> None:
-        """Take a placement that admits more, or as much and more evenly."""
+        """Keep a placement that admits more than the best, or as much and more evenly."""
         if (now := self._rank(counts)) >= self.best and self.book.holds(self.where):
             value = balance_of(self.usage.loads(), self.measure)
             if now > self.best or value < self.value:
                 self.best, self.value, self.counts = now, value, counts
 
     def _rank(self, counts: list[Fraction]) -> list[Fraction]:
-        """What is compared: the levels, or sorted shares, the pods of no queue, and whether it is the given answer."""
+        """Key of comparison: the levels; or sorted shares, pods without queue, and whether it is the given answer."""
         if not self.fair:
             return counts
         rest = [many for many, level in zip(counts, self.ranks, strict=True) if level[0]]

@@ -23,16 +23,16 @@ __all__ = ["judge_pods", "state_pods"]
 
 _BALANCE = ("largest", "mean", "above", "below", "distance", "tangent")
 _NEEDED = frozenset({"pod", "running", "card_link", "card_distinct", "count", "fair", *_BALANCE})
-#: What rounding may do to a square, as a share of it and of one squared percent.
+#: Tolerance of a square, relative to it and to one squared percent.
 _ROUNDED = Fraction(1, 10**9)
 
 
 def state_pods(
     instance: PodInstance, options: Mapping[str, Any], tangents: Collection[tuple[str, Fraction]] = ()
 ) -> ExactStatement:
-    """Pods on nodes and cards, admission level by level, then the balance and the moves.
+    """State pods on nodes and cards, admission level by level, then the balance and the moves.
 
-    ``tangents``: node and distance in percent, where the squares of ``balance="deviation"`` have further ones.
+    ``tangents``: (node, distance in percent) of additional tangents of the squares of ``balance="deviation"``.
     """
     state = StatedPods(instance, options, ExactStatement("balance", needed=_NEEDED))
     state.columns()
@@ -57,7 +57,7 @@ def judge_pods(
     proof: StatementProof,
     budget: Budget,
 ) -> Finding | None:
-    """Judge a changed model whose balance is the variance: by the tangents that its proof names, all of them true.
+    """Judge a changed model whose balance is the variance, by the tangents that its proof names (all are valid).
 
     None for other balances, which are linear.
     """

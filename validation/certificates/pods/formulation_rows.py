@@ -19,7 +19,7 @@ Terms = dict[int, Number]
 
 @dataclass
 class StatedPods:
-    """Columns and rows of the statement in the making; `formulation_stages` adds the stages."""
+    """Builder of the columns and rows of the statement; `formulation_stages` adds the stages."""
 
     instance: PodInstance
     options: Mapping[str, Any]
@@ -27,7 +27,7 @@ class StatedPods:
     #: Column by pod and node, and by pod, node and card.
     x: dict[tuple[int, int], int] = field(default_factory=dict)
     y: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    #: By pod and node, the number of equal pods there, or x of a pod without equals.
+    #: By pod and node, the column that counts equal pods there, or x of a pod without equals.
     placed: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class StatedPods:
     # Variables
 
     def columns(self) -> None:
-        """``x`` by pod and node; ``y`` by pod, node and card."""
+        """Add ``x`` by pod and node, and ``y`` by pod, node and card."""
         labels: list[Labels] = []
         on_card: list[tuple[tuple[int, int, int], Labels]] = []
         keys = dict.fromkeys(key for node in self.instance.nodes for key in node.labels)
@@ -83,7 +83,7 @@ class StatedPods:
     # Rows
 
     def pods(self) -> None:
-        """A pod runs once; what runs and may not be stopped goes on; moves are within the budget."""
+        """A pod runs at most once; pods that must run do; moves are within the budget."""
         of_pod: list[Terms] = [{} for _ in self.instance.pods]
         for (p, _), column in self.x.items():
             of_pod[p][column] = 1
@@ -99,7 +99,7 @@ class StatedPods:
         return {column: size_of(pods[p].move_cost or 0.0) for (p, _), column in away.items()}
 
     def nodes(self) -> None:
-        """Cores and memory of nodes; GPU memory and compute where cards are not told apart."""
+        """Cores and memory of nodes; GPU memory and compute of nodes if cards are not distinguished."""
         pods = self.instance.pods
         on: list[list[tuple[int, Pod]]] = [[] for _ in self.instance.nodes]
         for (p, n), column in self.x.items():
@@ -148,7 +148,7 @@ class StatedPods:
         return found
 
     def gangs(self) -> None:
-        """A gang is in one domain whole, or nowhere."""
+        """A gang is completely in one domain, or nowhere."""
         gangs = [rule for rule in self.rules if rule.kind == "gang"]
         nodes, pods = self.instance.nodes, self.instance.pods
         domains = [dict.fromkeys(d for node in nodes if (d := domain_of(node, rule.key))) for rule in gangs]
@@ -166,7 +166,7 @@ class StatedPods:
                     self.of.row("gang_whole", label, {**held.get(d, {}), z[rule.label, d]: -1}, "==", 0)
 
     def limits(self) -> None:
-        """What rules allow domains: spreads, also above the emptiest domain, quotas and resources."""
+        """Limits of domains: spreads (also relative to the emptiest domain), quotas and resources."""
         skewed = [rule.label for rule in self.rules if rule.kind == "skew"]
         if skewed:
             block = self.of.variables("emptiest", [{"spread": name} for name in skewed], upper=len(self.instance.pods))
@@ -187,7 +187,7 @@ class StatedPods:
                 self.of.row("emptiest", f"{rule.label},{d}", {**held.get(d, {}), **least}, ">=", 0)
 
     def counts(self) -> None:
-        """How many of several equal pods are on a node."""
+        """Add the numbers of equal pods on each node."""
         alike: dict[str, list[int]] = {}
         for p, pod in enumerate(self.instance.pods):
             alike.setdefault(pod.model_dump_json(exclude={"name", "created_s"}), []).append(p)
@@ -206,7 +206,7 @@ class StatedPods:
 
 
 def _labels(pod: Pod, node: PodNode, keys: Mapping[str, None]) -> Labels:
-    """What users select the pair by."""
+    """Labels by which users select the pair."""
     own: dict[str, Any] = {
         "pod": pod.name,
         "node": node.name,

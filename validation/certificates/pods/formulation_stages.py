@@ -14,16 +14,16 @@ from flowlex.validation.certificates.statement.rational_linear_program import La
 
 __all__ = ["add_admission", "add_balance", "add_moves"]
 
-#: Loads without a common unit of at least this part of a node's capacity are rounded to it.
+#: Loads whose common unit would be finer than 1 / this of a node's capacity are rounded to that.
 _FINEST = 10**9
-#: First tangents of the squares of distances, in percent.
+#: Distances, in percent, of the initial tangents of their squares.
 _TANGENTS = ("0", "0.25", "0.5", "1", "2", "4", "8", "16", "32")
-#: Relative distance of the variance and its bound at which they have met.
+#: Relative tolerance within which the variance meets its bound.
 _MET = 1e-6
 
 
 def add_admission(stated: StatedPods) -> None:
-    """The most of each level, the most important first."""
+    """Maximise each level, the most important first."""
     levels = levels_of(stated.instance, stated.options)
     ranks = sorted({(each.rank, each.key) for each in levels if each is not None})
     if stated.options.get("admission") == "fair":
@@ -36,7 +36,7 @@ def add_admission(stated: StatedPods) -> None:
 
 
 def _least_shares(stated: StatedPods, levels: list[Level | None], keys: list[str]) -> None:
-    """The sums of the 1, 2, ... least shares of queues, in whole multiples of the shares' common unit."""
+    """Maximise the sums of the 1, 2, ... least shares of queues, in integer multiples of the shares' common unit."""
     queues = {queue.name: queue for queue in stated.instance.queues}
     weight = {key: size_of(queues[key.removeprefix("queue ")].weight) for key in keys}
     unit = units_of(each for each in levels if each is not None)
@@ -67,7 +67,7 @@ def _least_shares(stated: StatedPods, levels: list[Level | None], keys: list[str
 
 
 def add_balance(stated: StatedPods, measure: str, tangents: Collection[tuple[str, Fraction]]) -> None:
-    """The largest load, the mean distance from the mean, or the variance."""
+    """Minimise the largest load, the mean absolute deviation, or the variance."""
     nodes, loads = stated.instance.nodes, _loads(stated)
     total = [sum(of_node, Fraction(0)) for of_node in zip(*loads, strict=True)]
     top = math.ceil(max(total, default=Fraction(0)))
@@ -97,7 +97,7 @@ def add_balance(stated: StatedPods, measure: str, tangents: Collection[tuple[str
 def _variance(
     stated: StatedPods, on: list[Terms], labels: list[Labels], top: int, tangents: Collection[tuple[str, Fraction]]
 ) -> None:
-    """The mean square of the distances from the mean load, in percent, at least as far as tangents see it."""
+    """Minimise the mean square of the distances from the mean load, in percent, bounded below by tangents."""
     of = stated.of
     of.tolerance = _MET
     centre = of.variables("centre", [{}], upper=top, integer=False).start
@@ -113,7 +113,7 @@ def _variance(
 
 
 def _loads(stated: StatedPods) -> list[list[Fraction]]:
-    """What each pod adds to the load of each node, rounded where all have no common unit."""
+    """Load that each pod adds to each node, rounded if the loads have no common unit."""
     rates, nodes, known = exact_rates(stated.instance), stated.instance.nodes, dict[Any, list[Fraction]]()
     for pod in stated.instance.pods:
         own = (size_of(pod.cpu_cores), size_of(pod.memory_gb))
@@ -130,6 +130,6 @@ def _loads(stated: StatedPods) -> list[list[Fraction]]:
 
 
 def add_moves(stated: StatedPods) -> None:
-    """The cheapest moves, where they are asked for."""
+    """Minimise the cost of moves, if requested."""
     if stated.options.get("moves", "free") == "least" and (moved := stated.moved()):
         stated.of.stage("moves", moved)

@@ -1,9 +1,9 @@
-"""What gangs and spreads allow at most, whatever else is placed, judged from the documents.
+"""Upper bounds from gangs and spreads, whatever else is placed, computed from the documents.
 
-A node holds no more pods of a set than of its smallest fit, by each of cores, memory, GPU memory and cards (of which a
-pod that wants more than half takes a whole one); a domain no more than its nodes. So gangs are found that fit nowhere,
-and how many pods a spread can place; and a level counts whole gangs and single pods, so that not every number of it
-can be.
+A node holds at most as many pods of a set as of its smallest ones fit, by cores, memory, GPU memory and cards (a pod
+that wants more than half of a card takes a whole one); a domain holds at most what its nodes do. This finds gangs that
+fit nowhere, and bounds the pods of a spread. A level counts whole gangs and single pods, so not every number of pods is
+possible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flowlex.validation.certificates.pods.price_bound import Population
 
 __all__ = ["GangBounds"]
 
-#: Numbers of a level, in units, for each worth, up to which sums are told apart.
+#: Most units of a level, times the number of distinct values, for which the possible sums are computed.
 _SUMS = 5_000_000
 
 
@@ -38,7 +38,7 @@ class GangBounds:
         self.kinds: dict[tuple[object, ...], PodNode] = {machine_kind(n): n for n in people.instance.nodes}
 
     def _held(self, pods: Sequence[Pod], over: str | None) -> dict[str, tuple[int, list[Fraction]]]:
-        """By domain, the most of these pods, and cores, memory and GPU memory of the nodes that may have any."""
+        """By domain, the most of these pods, and cores, memory and GPU memory of the nodes that fit any of them."""
         each = {kind: self._on(pods, node) for kind, node in self.kinds.items()}
         found: dict[str, tuple[int, list[Fraction]]] = {}
         for node in self.people.instance.nodes:
@@ -50,7 +50,7 @@ class GangBounds:
         return found
 
     def _on(self, pods: Sequence[Pod], node: PodNode) -> tuple[int, list[Fraction]]:
-        """The same of one node."""
+        """The most of these pods on one node, and its cores, memory and GPU memory (0 if none fits)."""
         mine, asks = [pod for pod in pods if self.people.fits(pod, node)], list[list[Fraction]]()
         room = [size_of(node.cpu_cores), size_of(node.memory_gb), size_of(node.card_gb) * node.cards]
         if not mine:
@@ -88,12 +88,12 @@ class GangBounds:
         return frozenset(found)
 
     def _least_gpu(self, pod: Pod) -> Fraction:
-        """GB of GPU memory in all, where it is least."""
+        """Total GB of GPU memory of a pod, on the kind of node where it is least."""
         many = pod.gpu_cards if self.people.cards else 1
         return min((self.people.need(pod, node) * many for node in self.kinds.values()), default=Fraction(0))
 
     def of_spread(self, name: str) -> int | None:
-        """The most pods of a spread in all domains together; None where that is not known."""
+        """Upper bound on the pods of a spread in all domains together; None if some of them already run."""
         spread = next(each for each in self.people.instance.spreads if each.name == name)
         pods = self.sets.get(("spread", name))
         if pods is None:
@@ -109,7 +109,7 @@ class GangBounds:
         return sum(held.values())
 
     def largest(self, key: str, most: Fraction) -> Fraction:
-        """The largest number up to ``most`` that whole gangs and single pods of a level add up to."""
+        """The largest number up to ``most`` that is a sum of whole gangs and single pods of a level."""
         people, lone, gangs = self.people, Counter[int](), dict[str, int]()
         unit = people.unit[key]
         for pods, level in zip(people.groups, people.level, strict=True):

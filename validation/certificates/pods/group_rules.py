@@ -1,6 +1,6 @@
 """Gangs, spreads, quotas and resources as rules over domains, recounted from the documents pod by pod.
 
-What runs already may exceed a rule: then the limit is what runs (for a skew, how far it is above the emptiest domain).
+Running pods may already exceed a rule: then the limit is what runs (for a skew, its excess over the emptiest domain).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Limits: TypeAlias = Mapping[str, Amount] | Amount
 
 #: What a queue may limit.
 _FIELDS = ("gpus", "cpu_cores", "memory_gb", "pods")
-#: Kind of rule to what its check is called.
+#: Name of the check of each kind of rule.
 _CHECKS = {
     "gang": "gangs whole and within their domain",
     "spread": "spreads over their domains",
@@ -39,17 +39,17 @@ def domain_of(node: PodNode, key: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Rule:
-    """How much the pods of a set may use together of a domain."""
+    """A limit on what the pods of a set use together in a domain."""
 
-    # kind, name, label: ``gang``, ``spread``, ``skew``, ``quota`` or ``resource``; what proofs and what rows call it
+    # kind, name, label: ``gang``, ``spread``, ``skew``, ``quota`` or ``resource``; its name in proofs, and in rows
     kind: str
     name: str
     label: str
     key: str | None  # ``node`` or the label whose values are the domains; None: the cluster is the domain
-    # asked, home: number of each pod to what it asks for, and to the node where it ran
+    # asked, home: by number of each pod, what it asks for, and the node where it ran
     asked: Mapping[int, Amount]
     home: Mapping[int, PodNode]
-    base: Limits  # what is allowed, of every domain or by domain; of a skew: above the emptiest of the ``usable``
+    base: Limits  # limit of every domain, or by domain; for a skew, relative to the emptiest of the ``usable``
     usable: frozenset[str] = frozenset()
 
     @cached_property
@@ -72,12 +72,12 @@ class Rule:
         return self._emptiest(self.ran)
 
     def limit(self, domain: str) -> Amount:
-        """What the rule allows a domain."""
+        """Limit of the rule in a domain."""
         base = self.base[domain] if isinstance(self.base, Mapping) else self.base
         return max(base, self.ran.get(domain, 0) - self._before)
 
     def broken(self, where: Sequence[int], nodes: Sequence[PodNode]) -> bool:
-        """Whether a placement breaks the rule: too much in a domain, a pod outside all domains, a gang in parts."""
+        """Whether a placement breaks the rule: too much in a domain, a pod outside all domains, or a split gang."""
         at = {p: nodes[where[p]] for p in self.asked if where[p] >= 0}
         for p, node in at.items():
             if domain_of(node, self.key) is None and (p not in self.home or self.home[p].name != node.name):
@@ -91,7 +91,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class RuleBook:
-    """The rules of an instance, asked about placements: the number of each pod's node, -1 where it waits."""
+    """The rules of an instance, checked for placements: the number of each pod's node, -1 if it waits."""
 
     instance: PodInstance
 
@@ -109,15 +109,15 @@ class RuleBook:
         return tuple(Check(name, not of, len(of), ", ".join(of[:3])) for name, of in wrong.items())
 
     def holds(self, where: Sequence[int], of: int | None = None) -> bool:
-        """Whether nothing is broken, of the rules of one pod or of all."""
+        """Whether a placement satisfies all rules, or all rules of one pod."""
         mine = (rule for rule in self.rules if of is None or of in rule.asked)
         return not any(rule.broken(where, self.instance.nodes) for rule in mine)
 
     def shares(self, names: Iterable[str], most: Callable[[str], int | None]) -> dict[str, dict[str, float]]:
-        """By name of a rule, the share of all that it allows by name of pod; these sum to 1 at most.
+        """By rule and pod, the pod's share of all that the rule allows; a placement's shares sum to at most 1.
 
-        ``most`` knows how many pods of a spread its domains hold together. Pods that run in no domain take no part,
-        since only there may they stay outside.
+        ``most`` gives the most pods of a spread in all its domains. Pods that run outside of all domains are excluded,
+        since they may stay there.
         """
         found: dict[str, dict[str, float]] = {name: {} for name in names}
         for rule in self.rules:
@@ -133,7 +133,7 @@ class RuleBook:
         return found
 
     def _rule(self, kind: str, name: str, label: str, key: str | None, of: Mapping[int, Amount], base: Limits) -> Rule:
-        """A rule over these pods, with the domains that their wishes allow where it is a skew."""
+        """A rule over these pods; for a skew, with the domains that their constraints allow."""
         source, usable = self.instance, frozenset[str]()
         home = {p: self._node[at] for p in of if (at := source.pods[p].node) is not None}
         if kind == "skew":
@@ -148,7 +148,7 @@ class RuleBook:
 
     @cached_property
     def _members(self) -> dict[tuple[str, str], dict[int, int]]:
-        """Kind and name of every set of pods to their numbers, each with 1."""
+        """By kind and name of every set of pods, the numbers of its pods, each mapped to 1."""
         members: dict[tuple[str, str], dict[int, int]] = {}
         for p, pod in enumerate(self.instance.pods):
             names = [("gang", pod.gang), ("queue", pod.queue), *(("spread", name) for name in pod.spreads)]
@@ -158,7 +158,7 @@ class RuleBook:
         return members
 
     def _gangs(self) -> Iterator[Rule]:
-        """Gangs; one whose running pods are apart already may be anywhere."""
+        """Gangs; one whose running pods are already in different domains may be anywhere."""
         for gang in self.instance.gangs:
             mine = self._members.get(("gang", gang.name), {})
             rule = self._rule("gang", f"gang {gang.name!r}", gang.name, gang.within, mine, len(mine))
@@ -197,7 +197,7 @@ class RuleBook:
 
 
 def _asked(pod: Pod, field: str, largest: Fraction) -> Fraction:
-    """What a pod counts for a quota; GB of a card are parts of the largest."""
+    """Amount of a quota that a pod uses; GB of GPU memory count as fractions of the largest card."""
     if field == "pods":
         return Fraction(1)
     if field != "gpus":

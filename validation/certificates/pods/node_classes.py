@@ -1,4 +1,4 @@
-"""Nodes that hold the same, and the most that one of them can earn at prices of pods, less the cost of its load."""
+"""Classes of identical nodes, and the most that a node can earn at prices of pods, minus the cost of its load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["NodeClass", "node_classes"]
 
 
 class _Shape(NamedTuple):
-    """What a pod takes of a node: cores, memory, GPU memory in all and of each slot, slots; its load."""
+    """What a pod takes of a node: cores, memory, total GPU memory, GPU memory of each slot, slots; its load."""
 
     cpu: Fraction
     memory: Fraction
@@ -42,19 +42,19 @@ class NodeClass:
     """Nodes of one kind on which the same pods stay, and to which the same pods may return."""
 
     people: Population
-    # node, many: one of them, and how many they are
+    # node, many: one of them, and their number
     node: PodNode
     many: int
-    held: tuple[tuple[_Shape, int], ...]  # what stays there, shape by shape and how often
+    held: tuple[tuple[_Shape, int], ...]  # shapes of the pods that stay there, and their numbers
 
     @cached_property
     def start(self) -> float:
-        """Load of what stays."""
+        """Load of the pods that stay."""
         return math.fsum(shape.load * many for shape, many in self.held)
 
     @cached_property
     def _offers(self) -> dict[_Shape, list[tuple[int, float]]]:
-        """By shape, the groups that may come, and what their moves here cost."""
+        """By shape, the groups whose pods may come here, and the costs of their moves."""
         offers: dict[_Shape, list[tuple[int, float]]] = {}
         for k, pod in enumerate(self.people.pod):
             away = pod.node is not None and pod.node != self.node.name
@@ -67,7 +67,7 @@ class NodeClass:
     def best(
         self, price: list[float], move: float, law: int, low: float, high: float, slope: float, fine: float, limit: int
     ) -> float:
-        """At most what pods at these prices by group earn, less the cost of the load (see `best_node_pattern`)."""
+        """Bound on the earnings of pods at these prices by group, minus the cost of load (see `best_node_pattern`)."""
         from flowlex.validation.certificates.pods.best_node_pattern import best_pattern
 
         earns = {
@@ -80,7 +80,7 @@ class NodeClass:
         return free + float(best_pattern(*self._arrays(shapes, earns), law, bounds, fine, limit))
 
     def _arrays(self, shapes: list[_Shape], earns: dict[_Shape, list[tuple[float, int]]]) -> tuple[Any, ...]:
-        """Sizes, loads, most, profit, room, half a card, slots of what stays, order of slots, card, cards."""
+        """Sizes, loads, most, profit, room, half a card, slots of pods that stay, order of slots, card, cards."""
         sizes, room, card, held = self._whole(shapes)
         loads = np.array([s.load for s in shapes], np.float64)
         most = np.array([sum(many for _, many in earns[s]) for s in shapes], np.int64)
@@ -96,7 +96,7 @@ class NodeClass:
         return sizes, loads, most, profit, room, card // 2, held, order, card, cards
 
     def _whole(self, shapes: list[_Shape]) -> tuple[NDArray[np.int64], NDArray[np.int64], int, NDArray[np.int64]]:
-        """Sizes of shapes, room, size of a card, and slots of what stays with their owners, in whole units."""
+        """Sizes of shapes, room, size of a card, and slots of pods that stay with their owners, in integer units."""
         node, one = self.node, self.people.whole(self.node)
         cards = node.cards if self.people.cards else min(1, node.cards)
         parts = [[(s.cpu, s.memory, s.gpu)[r] * many for s, many in self.held] for r in range(3)]
@@ -118,7 +118,7 @@ class NodeClass:
 
 
 def node_classes(people: Population) -> list[NodeClass]:
-    """The nodes, those taken together that hold the same and are home to nobody who may leave."""
+    """Classes of nodes of one kind with the same staying pods; a node that a pod may leave is a class of its own."""
     stays: dict[str, Counter[int]] = {}
     home: set[str] = set()
     for k, pods in enumerate(people.groups):
@@ -139,7 +139,7 @@ def node_classes(people: Population) -> list[NodeClass]:
 
 
 def _in_units(wanted: list[Fraction], held: list[Fraction]) -> tuple[list[int], list[int]]:
-    """Sizes and room in a common whole unit; where there is none in 60 bits, so rounded that more fits, never less."""
+    """Sizes and room in a common integer unit; if that exceeds 60 bits, rounded so that never less fits."""
     unit = math.lcm(*{value.denominator for value in (*wanted, *held)})
     largest = max((*held, Fraction(1)))
     if largest * unit < 2**60:

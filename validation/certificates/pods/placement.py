@@ -1,4 +1,4 @@
-"""Who is where, recounted exactly: what nodes and cards hold, wishes, running pods, the stated balance."""
+"""Check a placement exactly: use of nodes and cards, constraints of pods, running pods, the stated balance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Cards = Mapping[int, NDArray[np.int64]]
 
 
 class Usage:
-    """What every node and card holds; cards that are not there are left out (and refused elsewhere)."""
+    """Resources used on every node and card; cards that do not exist are ignored (and refused elsewhere)."""
 
     def __init__(self, instance: PodInstance, where: NDArray[np.int64], on: Cards | None) -> None:
         self.instance, self.apart, nodes = instance, on is not None, instance.nodes
@@ -32,7 +32,7 @@ class Usage:
                 self.put(pod, int(where[p]), [0] if on is None else [int(k) for k in on.get(p, ())])
 
     def put(self, pod: Pod, n: int, on: Sequence[int], sign: int = 1) -> None:
-        """Add what a pod takes of a node and of these cards, or (-1) take it off."""
+        """Add (or with -1 remove) what a pod takes of a node and of these cards."""
         need, part = self._asks(pod, n)
         self.cpu[n] += sign * size_of(pod.cpu_cores)
         self.memory[n] += sign * size_of(pod.memory_gb)
@@ -52,7 +52,7 @@ class Usage:
         return size_of(node.card_gb) * (1 if self.apart else node.cards), Fraction(1 if self.apart else node.cards)
 
     def over(self) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-        """By how much the worst node (cores, memory) and card (GPU memory, compute) are overfilled."""
+        """Largest excess of nodes (cores, memory) and of cards (GPU memory, compute)."""
         nodes = self.instance.nodes
         gpu = [max(used) - self._has(n)[0] for n, used in enumerate(self.gpu)]
         compute = [max(used) - self._has(n)[1] for n, used in enumerate(self.compute) if any(used)]
@@ -61,7 +61,7 @@ class Usage:
         return max(cpu), max(memory), max(gpu), max(compute, default=Fraction(0))
 
     def ways(self, pod: Pod, n: int) -> Iterator[tuple[int, ...]]:
-        """Cards on which a pod fits beside what a node holds; nothing where it does not."""
+        """Yield the choices of cards on which a pod fits beside what a node holds."""
         node = self.instance.nodes[n]
         if not fits_wishes(pod, node) or size_of(node.cpu_cores) - self.cpu[n] < size_of(pod.cpu_cores):
             return
@@ -83,19 +83,19 @@ class Usage:
 
 
 def _has_its_cards(pod: Pod, node: PodNode | None, chosen: list[int], apart: bool) -> bool:
-    """Whether a pod is on as many different cards of its node as it asks for; a waiting one on none."""
+    """Whether a pod is on as many different cards of its node as it asks for, and a waiting one on none."""
     if node is None or not pod.wants_gpu or not apart:
         return not chosen and (node is None or not pod.wants_gpu or node.cards > 0)
     return len(set(chosen)) == len(chosen) == pod.gpu_cards and all(0 <= k < node.cards for k in chosen)
 
 
 def _keeps_cards(pod: Pod, node: PodNode, chosen: list[int]) -> bool:
-    """Whether a pod that stays on its node uses the cards that it used, where these are known."""
+    """Whether a pod that stays on its node keeps its cards, if these are known."""
     return pod.node_cards is None or pod.node != node.name or sorted(chosen) == sorted(pod.node_cards)
 
 
 def _running_cards(instance: PodInstance, other: list[str], apart: bool) -> tuple[Check, ...]:
-    """One check, where GPU pods run and cards are told apart."""
+    """One check, if GPU pods run and cards are distinguished."""
     running = sum(pod.node is not None and pod.wants_gpu for pod in instance.pods)
     if not running or not apart:
         return ()
@@ -112,7 +112,7 @@ def check_placement(
     objective: float,
     move_budget: float,
 ) -> tuple[Check, ...]:
-    """Capacities of nodes and cards, wishes, running pods, and the stated balance, from the documents alone.
+    """Check capacities of nodes and cards, constraints, running pods and the stated balance from the documents alone.
 
     Sizes are added exactly, as the decimals that they are written as; only the balance is compared within `TOLERANCE`.
 
@@ -158,7 +158,7 @@ def _none(name: str, offenders: list[str]) -> Check:
 
 
 def could_be_added(usage: Usage, where: NDArray[np.int64]) -> Check:
-    """No waiting pod fits beside all that is placed; whoever leaves one out has not placed the most."""
+    """Check that no waiting pod fits beside the placed ones; otherwise the placement does not admit the most."""
     instance = usage.instance
     capacity = np.array([[float(node.cpu_cores), float(node.memory_gb)] for node in instance.nodes])
     used = np.array([[float(a), float(b)] for a, b in zip(usage.cpu, usage.memory, strict=True)])
@@ -167,13 +167,13 @@ def could_be_added(usage: Usage, where: NDArray[np.int64]) -> Check:
     known: set[tuple[object, ...]] = set()
     book, even = RuleBook(instance), {spread.name for spread in instance.spreads if spread.skew is not None}
     for p, pod in enumerate(instance.pods):
-        # Gangs come whole only, and where a skew lets a pod go depends on the others.
+        # Gangs come only as a whole, and where a skew allows a pod depends on the others.
         if where[p] >= 0 or kind_of(pod) in known or pod.gang is not None or even & {*pod.spreads}:
             continue
         known.add(kind_of(pod))
         for n in np.flatnonzero((rough[:, 0] >= pod.cpu_cores) & (rough[:, 1] >= pod.memory_gb)).tolist():
             if pod.node not in (None, instance.nodes[n].name) or not any(True for _ in usage.ways(pod, n)):
-                continue  # what was stopped goes on where it ran
+                continue  # a stopped pod may only continue where it ran
             now = (
                 [*where[:p].tolist(), n, *where[p + 1 :].tolist()] if pod.spreads or pod.queue or pod.resources else []
             )

@@ -29,7 +29,7 @@ __all__ = [
     "units_of",
 ]
 
-#: Largest difference of a stated balance that floating point explains, and of answer and bound that count as met.
+#: Tolerance of a stated balance (floating point), and for an answer that meets its bound.
 TOLERANCE = 1e-6
 
 
@@ -54,7 +54,7 @@ def balance_of(loads: NDArray[np.float64], measure: str) -> float:
 
 
 def exact_rates(instance: PodInstance) -> list[tuple[Fraction, ...]]:
-    """By node, what a GB of GPU memory, a core and a GB of memory add to its load."""
+    """By node, the load of a GB of GPU memory, of a core, and of a GB of memory."""
     capacity = [(m.cards * size_of(m.card_gb), size_of(m.cpu_cores), size_of(m.memory_gb)) for m in instance.nodes]
     totals = [sum(column, Fraction(0)) for column in zip(*capacity, strict=True)]
     known = {has: _rates(has, totals, instance.load_reading) for has in {*capacity}}
@@ -62,7 +62,7 @@ def exact_rates(instance: PodInstance) -> list[tuple[Fraction, ...]]:
 
 
 def _rates(has: Sequence[Fraction], totals: Sequence[Fraction], reading: str) -> tuple[Fraction, ...]:
-    """What a unit of each resource adds to the load of a node that has so much of them."""
+    """Load of a unit of each resource on a node with these capacities."""
     part = [h / total if total else Fraction(0) for h, total in zip(has, totals, strict=True)]
     found = []
     for h, total, p in zip(has, totals, part, strict=True):
@@ -78,7 +78,7 @@ def _rates(has: Sequence[Fraction], totals: Sequence[Fraction], reading: str) ->
 
 
 def rates_of(instance: PodInstance) -> NDArray[np.float64]:
-    """(N, 3) the same, as floats."""
+    """(N, 3) `exact_rates` as floats."""
     return np.array([[float(rate) for rate in node] for node in exact_rates(instance)])
 
 
@@ -92,27 +92,27 @@ def loads_of(
 
 
 def machine_kind(node: PodNode) -> tuple[object, ...]:
-    """Equal for nodes that nothing tells apart but their names."""
+    """Key that is equal for nodes that differ only in their names."""
     sizes = (node.cpu_cores, node.memory_gb, node.cards, node.card_gb, node.card_model)
     return (*sizes, frozenset(node.labels.items()), frozenset(node.taints))
 
 
 def kind_of(pod: Pod) -> tuple[object, ...]:
-    """Equal for pods that nothing tells apart but their names."""
+    """Key that is equal for pods that differ only in their names."""
     groups = (pod.gang, frozenset(pod.spreads), pod.queue, frozenset(pod.resources.items()))
     rules = (pod.gpu_compute, pod.node_cards, *groups)
     return (*shape_of(pod), pod.priority, pod.value, *rules, pod.node, pod.move_cost, pod.preempt_cost)
 
 
 def shape_of(pod: Pod) -> tuple[object, ...]:
-    """What a pod asks for, whatever its importance, its rules, and where it runs."""
+    """Key of what a pod asks for, without its importance, its rules and its node."""
     sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards)
     return (*sizes, frozenset(pod.node_labels.items()), frozenset(pod.tolerations), frozenset(pod.card_models))
 
 
 @dataclass(frozen=True)
 class Level:
-    """What pods of a level are counted under, and what one of them is worth."""
+    """The key of a level of pods, and the value of one of them."""
 
     rank: tuple[int, int]
     """The least comes first."""
@@ -121,7 +121,7 @@ class Level:
 
 
 def units_of(levels: Iterable[Level]) -> dict[str, Fraction]:
-    """The largest unit that divides what the pods of a level are worth, by level."""
+    """By level, the unit 1 / n of which the values of its pods are integer multiples."""
     denominators: dict[str, list[int]] = {}
     for level in levels:
         denominators.setdefault(level.key, []).append(level.worth.denominator)

@@ -1,7 +1,7 @@
-"""What pods are worth, and the shares of queues, recomputed from the documents.
+"""The values of pods, and the shares of queues, recomputed from the documents.
 
-Worth by fragmentation: the GPUs that a pod asks for, less the growth of the expected free GPU that a pod drawn from the
-instance cannot use, on the empty node where it grows least; thousandths, rounded down, at least 0.
+Value by fragmentation: the GPUs that a pod asks for, minus the growth of the expected free GPU that a random pod of the
+instance cannot use, on the empty node where that is least; thousandths, rounded down, at least 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["QueueShares", "levels_of", "worths_of"]
 
 
 def levels_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Level | None]:
-    """The level of every pod, None when it runs and goes on."""
+    """The level of every pod; None if it must run."""
     ranking = options.get("admission", "lexicographic")
     place, found = {queue.name: k for k, queue in enumerate(instance.queues)}, list[Level | None]()
     for pod, worth in zip(instance.pods, worths_of(instance, options), strict=True):
@@ -40,7 +40,7 @@ def levels_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Level |
 
 
 class QueueShares:
-    """Shares of the queues that pods to be placed belong to: the worth of what runs, over the queue's weight."""
+    """Shares of the queues with pods to be placed: the value of placed pods over the queue's weight."""
 
     def __init__(self, instance: PodInstance, options: Mapping[str, Any]) -> None:
         asked = {level.key for level in levels_of(instance, options) if level is not None}
@@ -60,7 +60,7 @@ class QueueShares:
 
 
 def worths_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Fraction]:
-    """What every pod is worth."""
+    """The value of every pod."""
     by = options.get("worth", "value")
     if by == "value":
         return [size_of(pod.value) for pod in instance.pods]
@@ -76,7 +76,7 @@ def worths_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Fractio
 
 
 def _less_stranded(pod: Pod, machines: Sequence[_Machine], whole: int) -> Fraction:
-    """The worth of a pod, 0 where it fits no empty node."""
+    """Value of a pod by fragmentation; 0 if it fits no empty node."""
     best = Fraction(0)
     for machine in machines if pod.wants_gpu else ():
         cards, zero = machine.node.cards, Fraction(0)
@@ -97,7 +97,7 @@ def _less_stranded(pod: Pod, machines: Sequence[_Machine], whole: int) -> Fracti
 
 @dataclass(frozen=True)
 class _Ask:
-    """What a pod asks of a node: parts of cards, sizes, and whether it may run there."""
+    """What a pod asks of a node: fractions of cards, sizes, and whether it may run there."""
 
     part: Fraction
     cards: int
@@ -107,7 +107,7 @@ class _Ask:
 
 
 class _Machine:
-    """An empty node and what the workload asks of it, with numbers of pods."""
+    """An empty node, and what each shape of the workload asks of it, with the number of its pods."""
 
     def __init__(self, node: PodNode, workload: Sequence[tuple[Pod, int]]) -> None:
         self.node, self.cpu, self.memory = node, size_of(node.cpu_cores), size_of(node.memory_gb)
@@ -119,6 +119,6 @@ class _Machine:
         return _Ask(part, pod.gpu_cards, size_of(pod.cpu_cores), size_of(pod.memory_gb), may)
 
     def usable(self, ask: _Ask, cards: int, enough: int, cpu: Fraction, memory: Fraction) -> bool:
-        """Whether the pod can be placed beside what takes so much, with so many cards that have enough left."""
+        """Whether a pod fits with this CPU and memory in use and ``enough`` cards that have enough left."""
         fits = ask.may and ask.part <= 1 and ask.cards <= min(cards, enough)
         return fits and ask.cpu + cpu <= self.cpu and ask.memory + memory <= self.memory

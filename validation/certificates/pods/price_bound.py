@@ -1,7 +1,7 @@
-"""Pods and nodes of a placement in groups that nothing tells apart, and what places cost at prices of resources.
+"""Group identical pods and identical nodes of a placement, and price places by prices of resources.
 
-Whatever the prices (not below 0) of cores, memory and card memory on classes of nodes: a placement that fits pays for
-its pods no more than all nodes' resources cost together, a card counting as the best filling that it can hold.
+For any prices >= 0 of cores, memory and card memory on classes of nodes, the pods of a feasible placement pay at most
+the price of all nodes' resources, where a card counts as its most valuable filling.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from flowlex.validation.certificates.verifier_interface import Strict
 __all__ = ["Population", "Price", "PriceBound", "Priced"]
 
 
-#: A price or multiplier of a proof: none is so large that sums lose what they are about, or overflow.
+#: A price or multiplier of a proof, limited so that sums neither lose precision nor overflow.
 Price: TypeAlias = Annotated[float, Field(ge=-1e9, le=1e9)]
 
 
 class Priced(Strict):
-    """Prices on a class of nodes, in units of what is bounded: pods, their worth, or the balance's sum."""
+    """Prices on a class of nodes, in units of the bounded quantity: pods, their value, or the balance's sum."""
 
     nodes: list[str]
     cpu: Price
-    """Of one core."""
+    """Price of one core."""
     memory: Price
-    """Of one GB."""
+    """Price of one GB."""
     size: list[list[Price]]
-    """Memory as a share of a card (of the node, where cards are not told apart), and the price of one such slot."""
+    """Memory as a share of a card (of the node, if cards are not distinguished), and the price of such a slot."""
     slope: Price = 0.0
-    """What a unit of a node's load costs, where the balance is bounded; of any sign."""
+    """Price of a unit of a node's load, of any sign, if the balance is bounded."""
 
 
 class Population:
-    """Pods in groups of equal ones, nodes in groups of equal ones that hold the same and stay home to the same."""
+    """The pods of an instance in groups of identical ones, with their levels, and the nodes by name."""
 
     def __init__(self, instance: PodInstance, options: Mapping[str, Any]) -> None:
         self.options: Mapping[str, Any]
@@ -67,15 +67,15 @@ class Population:
         self.node: dict[str, PodNode] = {node.name: node for node in instance.nodes}
 
     def pinned(self, pod: Pod) -> bool:
-        """Whether it runs and cannot move; it may have to be stopped."""
+        """Whether a pod runs and cannot move; it may still be stopped."""
         return pod.node is not None and (pod.move_cost is None or pod.move_cost > self.budget)
 
     def held(self, k: int) -> bool:
-        """Whether pods of a group stay where they are, whatever is decided."""
+        """Whether pods of a group stay where they are in every placement."""
         return self.pinned(self.pod[k]) and self.level[k] is None
 
     def fits(self, pod: Pod, node: PodNode) -> bool:
-        """Whether a pod may have the node, if it is empty."""
+        """Whether a pod fits the node when it is empty."""
         if pod.cpu_cores > node.cpu_cores or pod.memory_gb > node.memory_gb or not fits_wishes(pod, node):
             return False
         if not pod.wants_gpu:
@@ -95,7 +95,7 @@ class Population:
         ]
 
     def lost(self, gangs: Iterable[str] = ()) -> dict[str, Fraction]:
-        """By level, the worth of pods that fit no node even if it is empty, and of the gangs that they are of.
+        """By level, the value of pods that fit no node even if it is empty, and of the gangs of such pods.
 
         ``gangs`` are lost as well.
         """
@@ -118,7 +118,7 @@ class Population:
         return price
 
     def whole(self, node: PodNode) -> Fraction:
-        """GB of a card, or of all cards where they are not told apart."""
+        """GB of a card, or of all cards if these are not distinguished."""
         return size_of(node.card_gb) * (1 if self.cards else node.cards)
 
     def need(self, pod: Pod, node: PodNode) -> Fraction:
@@ -127,20 +127,20 @@ class Population:
 
     @cached_property
     def rates(self) -> dict[str, tuple[float, float, float]]:
-        """By node, what a GB of GPU memory, a core and a GB of memory add to its load."""
+        """By node, the load of a GB of GPU memory, of a core, and of a GB of memory."""
         rows = rates_of(self.instance).tolist()
         return {node.name: tuple(row) for node, row in zip(self.instance.nodes, rows, strict=True)}
 
     def load(self, pod: Pod, node: PodNode) -> float:
-        """What a pod adds to a node's load."""
+        """Load that a pod adds to a node."""
         gpu, cpu, memory = self.rates[node.name]
         on_cards = float(need_of(pod, node)) * pod.gpu_cards if pod.wants_gpu else 0.0
         return gpu * on_cards + cpu * pod.cpu_cores + memory * pod.memory_gb
 
     def least_cost(self, price: list[float], placed: Mapping[str, Fraction], able: Iterable[bool]) -> float:
-        """The least that pods can cost together at these prices by group, if so much of every level is placed.
+        """Least total price of pods, at these prices by group, if this much of every level is placed.
 
-        Pods that must go on are placed all; of a level, whichever are cheapest for their worth, in parts as well.
+        All pods that must run are placed; of a level, those that are cheapest for their value, also in fractions.
         """
         parts: list[float] = []
         of_level: dict[str, list[tuple[float, float, int]]] = {}
@@ -165,7 +165,7 @@ class Population:
 
 
 class PriceBound:
-    """Places at prices: what a pod pays at least, and what all nodes are worth together."""
+    """Payments at prices of resources: the least of each pod, and the price of all nodes."""
 
     def __init__(self, people: Population, classes: list[Priced], move: float, *, sloped: bool = False) -> None:
         self.sloped: bool
@@ -183,7 +183,7 @@ class PriceBound:
         self.seen: dict[tuple[object, ...], dict[Fraction, float]] = {kind: {} for kind in self.kinds}
 
     def cost(self, pod: Pod, kind: tuple[object, ...]) -> float:
-        """What a pod pays on a node of a kind; infinite where it does not fit."""
+        """Payment of a pod on a kind of nodes; infinite if it does not fit."""
         node, priced, people = self.kinds[kind][0], self.prices[kind], self.people
         if not people.fits(pod, node):
             return math.inf
@@ -197,7 +197,7 @@ class PriceBound:
         return total
 
     def least(self, k: int) -> float:
-        """The least that a pod of a group pays, moving included; infinite where it fits nowhere."""
+        """Least payment of a pod of a group, moving included; infinite if it fits nowhere."""
         pod = self.people.pod[k]
         if pod.node is None:
             return min((self.cost(pod, kind) for kind in self.kinds), default=math.inf)
@@ -208,7 +208,7 @@ class PriceBound:
         return min(self.cost(pod, kind) + (0.0 if kind == home else paid) for kind in self.kinds)
 
     def rent(self) -> float:
-        """What the resources of all nodes cost, and the move budget; to be asked after the costs of all pods."""
+        """Price of the resources of all nodes and of the move budget; call it after `least` of all pods."""
         parts = [self.move * self.people.budget]
         for kind, nodes in self.kinds.items():
             node, priced = nodes[0], self.prices[kind]
@@ -219,7 +219,7 @@ class PriceBound:
 
 
 def _best_filling(sizes: list[tuple[Fraction, float]]) -> float:
-    """At most what slots in one card (of size 1) are worth: searched, or by the dearest memory when that is long."""
+    """Upper bound on the value of slots in a card of size 1: by a search, or if that is long by the best ratio."""
     worth = sorted(((s, p) for s, p in sizes if p > 0 and s <= 1), key=lambda each: -each[1] / float(each[0]))
     if any(s == 0 for s, _ in worth):
         return math.inf

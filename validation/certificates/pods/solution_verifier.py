@@ -1,8 +1,7 @@
-"""A pod placement recomputed from its instance: capacities, admission by level, balance, and what proves them.
+"""Verify a pod placement from its instance: capacities, admission by level, balance, and their proofs.
 
-The most pods of a level (a priority, or worth) are proven as `admission_bound` says, the bound of the balance as
-`balance_bound` says, both by trying all where that is short. What is not proven is quoted, and the claim falls to
-``feasible``.
+`admission_bound` proves the most pods of a level (a priority, or value), `balance_bound` the bound of the balance;
+small instances are enumerated instead. What is not proven is quoted, and the claim falls to ``feasible``.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from flowlex.validation.certificates.verifier_interface import Claimed, Finding,
 __all__ = ["VERIFIER", "check_placement"]
 
 
-#: Steps of trying all ways to place few pods on few nodes.
+#: Steps of the enumeration of placements of few pods on few nodes.
 _STEPS = 40_000
 
 
@@ -60,7 +59,7 @@ class Waiting(Strict):
 
 
 class Admitted(Strict):
-    """Numbers of one level: pods, or their worth."""
+    """Numbers of one level: pods, or their value."""
 
     admitted: int | float
     wanted: int | float
@@ -133,7 +132,7 @@ def _check_admission(
     tried: tuple[list[Fraction], float] | None,
     budget: Budget,
 ) -> tuple[list[Check], bool]:
-    """Numbers of every level recounted, and the most of each proven or quoted."""
+    """Recount the numbers of every level, and prove or quote the most of each."""
     placed, wanted = count_levels(people.instance, where, people.options)
     told = {
         key: tuple(_meant(v, people.unit.get(key, Fraction(1))) for v in (each.admitted, each.wanted, each.most))
@@ -169,7 +168,7 @@ def _check_admission(
 
 
 def _meant(stated: float, unit: Fraction) -> Fraction:
-    """The multiple of a level's unit that a file's number is the nearest float of (29/12 has no end as a decimal)."""
+    """The multiple of a level's unit whose nearest float the file states (29/12 has no finite decimal)."""
     exact = round(rational(stated) / unit) * unit
     return exact if float(exact) == stated else rational(stated)
 
@@ -177,7 +176,7 @@ def _meant(stated: float, unit: Fraction) -> Fraction:
 def count_levels(
     instance: PodInstance, where: NDArray[np.int64], options: Mapping[str, Any]
 ) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
-    """What is placed and what was wanted of every level, the most important first."""
+    """Placed and wanted amounts of every level, the most important first."""
     levels = levels_of(instance, options)
     order = {each.key: Fraction(0) for each in sorted((x for x in levels if x is not None), key=lambda x: x.rank)}
     placed, wanted = dict(order), dict(order)
@@ -191,7 +190,7 @@ def count_levels(
 def _check_balance(
     objective: float, bound: float, shown: float, best: float | None, proven: bool
 ) -> tuple[Check, Claim]:
-    """The bound of the balance, and the claim that it leaves."""
+    """Check the bound of the balance; return also the claim that it supports."""
     if bound > objective + TOLERANCE:
         return Check("bound of the balance", False, bound - objective, "above the balance"), "feasible"
     if best is not None and bound > best + TOLERANCE:
@@ -202,7 +201,7 @@ def _check_balance(
 
 
 def _weighted(instance: PodInstance, where: NDArray[np.int64], options: Mapping[str, Any]) -> Fraction:
-    """Admission as one number: a unit counts more than all of later levels, up to 40 bits; or the least share."""
+    """Admission as one number: a unit outweighs all later levels, up to 40 bits; or the least share."""
     placed, wanted = count_levels(instance, where, options)
     if options.get("admission") == "fair" and (shares := QueueShares(instance, options).ordered(where.tolist())):
         return shares[0]
@@ -268,7 +267,7 @@ def _judge(claimed: Claimed) -> Finding:
 
 
 def _measure(document: Document, _: PodInstance, changes: Changes, finding: Finding) -> Finding:
-    """Under ``deviation`` the stage is the variance in squared percent, and the objective its root."""
+    """For ``deviation``, convert the stage (variance in squared percent) to the objective, its root."""
     if document.options.get("balance", "deviation") != "deviation":
         return finding
 

@@ -14,7 +14,7 @@ Terms: TypeAlias = dict[int, Number]
 
 
 def tidy(value: Number) -> Number:
-    """An integer where the value is whole: integers are quicker."""
+    """The value as an integer if it is one, since integers are faster."""
     return int(value) if value.denominator == 1 else value
 
 
@@ -68,7 +68,7 @@ class ExactStatement:
 
     @property
     def columns(self) -> int:
-        """How many variables."""
+        """Number of variables."""
         return sum(len(block.labels) for block in self.blocks.values())
 
     def variables(

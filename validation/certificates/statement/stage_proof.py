@@ -16,7 +16,7 @@ from flowlex.validation.certificates.statement.rational_linear_program import Ex
 
 
 class StatedBranch(Strict):
-    """``variable[label] relation side``; the other side of the branch is another leaf's."""
+    """``variable[label] relation side``; the opposite branch belongs to another leaf."""
 
     variable: str
     label: str
@@ -27,7 +27,7 @@ class StatedBranch(Strict):
 class StatedLeaf(Strict):
     """Branches from the root, and multipliers of rows (by name and label) and of earlier stages (by name, at most 0).
 
-    ``own`` is 1, or 0 where the multipliers show that the leaf has no answer.
+    ``own`` is 1, or 0 if the multipliers prove that the leaf has no answer.
     """
 
     branches: list[StatedBranch] = Field(default_factory=list)
@@ -37,7 +37,7 @@ class StatedLeaf(Strict):
 
 
 class StatementProof(Strict):
-    """Leaves of each stage by name; ``empty``: leaves that show that there is no answer."""
+    """Leaves of each stage by name; ``empty``: leaves that prove that there is no answer."""
 
     stages: dict[str, list[StatedLeaf]] = Field(default_factory=dict)
     empty: list[StatedLeaf] = Field(default_factory=list)
@@ -55,9 +55,9 @@ class Bounded:
     def total(
         self, leaf: StatedLeaf, cost: Mapping[int, Number], before: Mapping[str, tuple[Stage, Number]]
     ) -> Fraction | None:
-        """No answer of the leaf has ``own`` times the cost below this; None where the multipliers bound nothing.
+        """Lower bound on ``own`` times the cost of the leaf's answers; None if the multipliers bound nothing.
 
-        ``before``: the earlier stages by name, each with the value (to be minimised) at which it is kept.
+        ``before``: the earlier stages by name, each with the value (to be minimised) at which it is fixed.
         """
         multipliers = {(n, label): rational(y) for n, each in leaf.rows.items() for label, y in each.items()}
         earlier = {name: rational(e) for name, e in leaf.earlier.items()}
@@ -103,7 +103,7 @@ class Bounded:
         return low, high
 
     def crossed(self, leaf: StatedLeaf) -> bool:
-        """Whether the branches leave a variable no value."""
+        """Whether the branches exclude all values of a variable."""
         low, high = self._leaf_bounds(leaf.branches)
         return any(low.get(c, self.lower[c]) > high.get(c, self.upper[c]) for c in low.keys() | high.keys())
 
@@ -141,9 +141,9 @@ class Bounded:
 def least(
     bounded: Bounded, leaves: Sequence[StatedLeaf], stage: Stage | None, before: Mapping[str, tuple[Stage, Number]]
 ) -> Fraction | None:
-    """A lower bound on the value of the stage (to be minimised); None where nothing is proven.
+    """A lower bound on the value of the stage (to be minimised); None if nothing is proven.
 
-    Without a stage: 0 where the leaves show that there is no answer at all.
+    Without a stage: 0 if the leaves prove that there is no answer at all.
 
     Raises `ValueError`: the leaves leave something out, or speak of what does not exist.
     """

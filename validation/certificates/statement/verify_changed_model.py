@@ -17,7 +17,7 @@ from flowlex.validation.certificates.statement.apply_changes import change
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number, Stage
 from flowlex.validation.certificates.statement.stage_proof import Bounded, StatementProof, least
 
-#: The value of a stage, and what a document states for it, as the objective of the unchanged model.
+#: Converts the value of a stage, given what a document states, to the objective of the unchanged model.
 Convert: TypeAlias = Callable[[Fraction, Stated | None], Fraction]
 #: Makes the statement of an instance under some options, without changes.
 State: TypeAlias = Callable[[Any, Mapping[str, Any]], ExactStatement]
@@ -88,7 +88,7 @@ def _bound(
     budget: Budget,
     checks: list[Check],
 ) -> Fraction | None:
-    """What the leaves of a stage prove; None where there are none, or the time for proofs is spent."""
+    """The bound that the leaves of a stage prove; None without leaves, or if the time for proofs is spent."""
     if stage.name not in proof.stages:
         return None
     if budget.spent:
@@ -102,7 +102,7 @@ def _value(stage: Stage, x: list[Number]) -> Number:
 
 
 def _facts(bounded: Bounded, x: list[Number]) -> Iterator[Check]:
-    """Bounds, integrality, and every family of rows."""
+    """Check bounds, integrality, and every family of rows."""
     statement = bounded.statement
     for name, block in statement.blocks.items():
         wrong = []
@@ -123,7 +123,7 @@ def _facts(bounded: Bounded, x: list[Number]) -> Iterator[Check]:
 
 
 def _tolerance(bounded: Bounded, terms: Mapping[int, Number]) -> float:
-    """To what a row is kept: exactly where all its variables are integer."""
+    """Tolerance of a row; 0 if all its variables are integer."""
     return 0.0 if all(bounded.integer[column] for column in terms) else bounded.statement.tolerance
 
 

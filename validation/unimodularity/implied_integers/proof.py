@@ -1,6 +1,6 @@
-"""Which integer declarations follow from the others, with a proof: the answer of `integers.implied_integers`.
+"""Integer declarations that follow from the others, with a proof: the answer of `search.implied_integers`.
 
-The argument. Keep some integer columns K, and let the others go. Two kinds of columns are integral all the same:
+The argument. Keep the declarations of some columns K and drop the others. Two kinds of columns are still integral:
 
 * *determined*: a column x with an equation x + (integral combination of kept or determined columns) = integer;
 * the *block*: columns T whose rows hold, besides T, only kept and determined columns. With K fixed at integers the
@@ -45,17 +45,17 @@ class ImpliedIntegers:
     declared
         How many columns are declared integer.
     dropped, dropped_names
-        Columns whose declaration follows from the others.
+        Columns whose declarations follow from the others.
     block_rows, block_columns
         The block; its columns may be continuous ones as well.
     certificate
-        That the block's matrix is totally unimodular; None without a block.
+        Proof that the block's matrix is totally unimodular; None without a block.
     determined
         (column, row of the equation), in the order in which they follow.
     fingerprint
-        Of the whole program.
+        Fingerprint of the whole program.
     note
-        Why nothing could be looked for, if so.
+        Why no search was possible; empty otherwise.
     """
 
     declared: int
@@ -126,14 +126,14 @@ def program_fingerprint(named: NamedMatrix) -> str:
 
 
 def note_of(program: Program) -> str:
-    """Why nothing can be looked for; empty when something can."""
+    """Why no search is possible; empty if one is."""
     return f"{program.nonlinear}, so nothing follows from vertices" if program.nonlinear else ""
 
 
 def program_of(named: NamedMatrix) -> Program:
-    """The program of a matrix; of a bare one A, that of A x <= b with integers x >= 0 and any integral b.
+    """The program of a matrix; for a bare matrix A, A x <= b with integers x >= 0 and any integral b.
 
-    A proof uses of a side only whether it is integral, so that 0 stands for any.
+    A proof uses only whether a side is integral, so 0 stands for any integral side.
     """
     if named.program is not None:
         return named.program

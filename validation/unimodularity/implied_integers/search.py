@@ -44,9 +44,9 @@ def implied_integers(
     time_limit
         Processor seconds for the search; what is proven by then is the answer.
     seed
-        Of the proofs.
+        Seed of the proofs.
     progress
-        Called with a line about what is being tried, every second after the second.
+        Called with a line about the current step, once a second after two seconds.
 
     Raises
     ------
@@ -94,7 +94,7 @@ class _Search:
         return good
 
     def answer(self, start: float) -> ImpliedIntegers:
-        """Search and put the proof together."""
+        """Search and assemble the proof."""
         declared = int(self.program.integer.sum())
         note = note_of(self.program)
         block = np.zeros(self.named.shape[1], dtype=bool)
@@ -106,7 +106,7 @@ class _Search:
         columns = np.flatnonzero(block)
         rows = np.unique(self.matrix[:, columns].indices)
         if not len(rows):
-            block[:], columns = False, columns[:0]  # columns without entries alone are nothing to prove
+            block[:], columns = False, columns[:0]  # columns without entries need no proof
         if len(columns):
             part = canonical(sp.csc_array(self.matrix[:, columns]).tocsr()[rows])
             with self.clock.outside():
@@ -129,7 +129,7 @@ class _Search:
         )
 
     def _block(self) -> Booleans:
-        """Grow a block; continuous columns refused spoil their rows, so the search starts again without those."""
+        """Grow a block; a refused continuous column excludes its rows, so the search restarts without it."""
         refused = np.zeros(self.named.shape[1], dtype=bool)
         while True:
             candidates = np.flatnonzero(self._candidates(refused))
@@ -144,7 +144,7 @@ class _Search:
             refused |= spoilt
 
     def _candidates(self, refused: Booleans) -> Booleans:
-        """Columns that may be in the block at all; ``refused`` are continuous columns that are known not to be."""
+        """Columns that may be in the block; ``refused`` are continuous columns known not to fit."""
         units = np.ones(self.named.shape[1], dtype=bool)
         columns = np.repeat(np.arange(self.named.shape[1]), np.diff(self.matrix.indptr))
         units[columns[np.abs(self.matrix.data) != 1]] = False
@@ -152,7 +152,7 @@ class _Search:
         good = units & ~refused & np.all(~np.isfinite(bounds) | (bounds == np.rint(bounds)), axis=0)
         rows = self.good_rows.copy()
         while True:
-            spoilt = ~good & ~self.program.integer  # continuous columns spoil their rows, and those their columns
+            spoilt = ~good & ~self.program.integer  # excluded continuous columns exclude their rows
             rows[self.matrix.indices[spoilt[columns]]] = False
             left = good.copy()
             left[columns[~rows[self.matrix.indices]]] = False
@@ -161,7 +161,7 @@ class _Search:
             good = left
 
     def _alone(self, accepted: Booleans) -> Integers:
-        """Continuous columns whose component has no integer column: nothing to prove about them."""
+        """Continuous columns whose component has no integer column, so that nothing needs a proof."""
         from scipy.sparse.csgraph import connected_components
 
         columns = np.flatnonzero(accepted)
@@ -171,7 +171,7 @@ class _Search:
         return columns[~np.isin(mine, useful)]
 
     def _by_halves(self, candidates: Integers) -> Booleans:
-        """Add halves of what is left as long as the whole is proven totally unimodular."""
+        """Add halves of the remaining columns as long as the block is proven totally unimodular."""
         accepted = np.zeros(len(candidates), dtype=bool)
         length = np.diff(self.matrix.indptr)[candidates]
         waiting = [np.lexsort((length, self.program.integer[candidates]))]
@@ -209,6 +209,6 @@ class _Search:
             if free.size == 0:
                 continue
             column = int(free[np.argmax(np.diff(self.matrix.indptr)[free])])
-            pinned[columns] = True  # the column itself is determined now, the others must not be by it
+            pinned[columns] = True  # the others must stay kept, as they determine this column
             found.append((column, row))
         return found

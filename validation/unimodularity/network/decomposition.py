@@ -24,7 +24,7 @@ to them; stamps of members and nodes.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types; annotations would help neither numba nor a reader.
 from __future__ import annotations
 
 from flowlex.formulations.deferred_compilation import loop

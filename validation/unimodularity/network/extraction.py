@@ -85,7 +85,7 @@ class Extraction:
 
 
 def extract_network(source: Any, *, time_limit: float = 60.0) -> Extraction:
-    """Make the minimum-cost flow that a program with a network matrix is.
+    """Convert a program with a network matrix to an equivalent minimum-cost flow.
 
     Raises `MatrixError` if the source is no linear program, if its matrix is no network matrix (the message names the
     rows that stand in the way), or if its numbers cannot be made integers of a sensible size.
@@ -108,7 +108,7 @@ def extract_network(source: Any, *, time_limit: float = 60.0) -> Extraction:
 
 
 class _Flow:
-    """Builds the circulation: arcs with bounds moved to 0, supplies that make up for it."""
+    """Builds the circulation: arcs with lower bounds moved to 0, and supplies that compensate for that."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class _Flow:
         return None if side is None else side / self.row_scales.get(row, 1)
 
     def extraction(self) -> Extraction:
-        """Clear fractions and put the network together."""
+        """Clear fractions and assemble the network."""
         flow_scale = _common([*self.low, *self.high])
         cost_scale = _common(self.cost)
         supply = [Fraction(0)] * (self.named.shape[0] + 1)

@@ -1,10 +1,10 @@
-"""A network but for a few rows: the largest part of a program, by rows, whose matrix is a network matrix.
+"""The largest part of a program, by rows, whose matrix is a network matrix.
 
-Such a program is solved as a network with side constraints (Lagrangian relaxation, basis partitioning), so it is worth
-knowing which rows stand in the way. To leave out as few rows as possible is NP-hard. Greedily: add rows in halves, as
-long as what is there is a network matrix. Then, where it is small: a set of rows that is no network matrix, but is
-one without any of its rows, must lose one of them; trying each in turn, to the depth that the greedy answer allows,
-either finds a larger part or proves that there is none.
+Such a program is a network with side constraints (solved by Lagrangian relaxation or basis partitioning), so it helps
+to know which rows are in the way. To leave out as few rows as possible is NP-hard. A greedy search adds rows in halves
+as long as they form a network matrix. Then, for small programs, a minimal set of rows that is no network matrix must
+lose one of them; trying each in turn, to the depth that the greedy answer allows, either finds a larger part or proves
+that there is none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flowlex.validation.unimodularity.proof_types import Certificate, indices, l
 from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
 from flowlex.validation.unimodularity.verify_proof import prove
 
-#: Nonzeros looked at, all trials together, and trials: greedily, and then for the proof.
+#: Most nonzeros scanned in all trials, and most trials, in the greedy search and then for the proof.
 MOST_WORK, MOST_TRIALS = 10_000_000, 400
 
 
@@ -47,7 +47,7 @@ _EXTENT = {
 
 @dataclass(frozen=True)
 class NetworkPart:
-    """Rows without which a program is a network."""
+    """A part of a program that is a network: all rows but a few."""
 
     #: The rows left out.
     rest: tuple[int, ...]
@@ -139,7 +139,7 @@ class _Search:
         self.trials, self.work = 0, 0
 
     def over(self) -> bool:
-        """Whether enough has been tried."""
+        """Whether a limit of trials is reached."""
         return self.trials >= MOST_TRIALS or self.work > MOST_WORK or self.clock.left() <= 0
 
     def is_network(self, kept: Booleans) -> bool:
@@ -187,7 +187,7 @@ class _Search:
         return kept, Extent.LARGEST
 
     def _without(self, rows: Booleans, most: int) -> Booleans | None:
-        """A network of these rows but for ``most`` of them, or None: there is none."""
+        """A network of these rows without at most ``most`` of them, or None if there is none."""
         if self.over():
             raise TimeIsUp
         if self.is_network(rows):
@@ -203,7 +203,7 @@ class _Search:
         return None
 
     def _obstruction(self, rows: Booleans) -> list[int]:
-        """Rows that are no network, but would be without any of them (Junker 2004, QuickXplain)."""
+        """A minimal set of rows that is no network (Junker 2004, QuickXplain)."""
 
         def needed(base: Booleans, rows: NDArray[np.intp], tried: bool) -> list[int]:
             if self.over():

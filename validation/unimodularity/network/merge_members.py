@@ -1,7 +1,7 @@
 """Loops that make one graph of a chain of members; see `decomposition`."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types; annotations would help neither numba nor a reader.
 from __future__ import annotations
 
 from flowlex.formulations.deferred_compilation import loop

@@ -4,7 +4,7 @@ See `decomposition` for the decomposition that the columns are added to.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
-# numba infers the types; annotations would say nothing to it and little to a reader.
+# numba infers the types; annotations would help neither numba nor a reader.
 from __future__ import annotations
 
 import numpy as np
@@ -24,7 +24,7 @@ from flowlex.validation.unimodularity.network.merge_members import hang, merge
 
 @loop
 def _grown(table, needed):
-    """The table with room for so many rows."""
+    """The table, extended to at least ``needed`` rows."""
     if needed <= len(table):
         return table
     larger = np.full((2 * needed, table.shape[1]), -1, table.dtype)
@@ -43,7 +43,7 @@ def _longer(vector, needed):
 
 @loop
 def _room(work, members, nodes, edges):
-    """Scratch arrays for so many members, nodes and edges."""
+    """Scratch arrays for the given numbers of members, nodes and edges."""
     first, after, count, degree, links, met, queue, seen, times, tick = work
     first, count, degree = _longer(first, members), _longer(count, members), _longer(degree, members)
     links, met, queue, seen = (
@@ -164,7 +164,7 @@ def realise(rows, ptr, idx, order, stop):
             continue
         start, line, fresh = _by_component(column, turn, known, component, slot, stamp)
         groups = len(start) - 1
-        at = np.zeros(groups + 1, np.int64)  # the chains of the groups stand one behind the other
+        at = np.zeros(groups + 1, np.int64)  # the chains of the groups follow each other
         for g in range(groups):
             chain, joint = _grown(chain, at[g] + ct[0] + 2), _grown(joint, at[g] + ct[0] + 2)
             length = reduce(line[start[g] : start[g + 1]], ed, mb, nd, turn, work, chain[at[g] :], joint[at[g] :])

@@ -1,4 +1,4 @@
-"""Tasks that must run on different machines: the network gadget against brute force, static and live."""
+"""Tasks that must run on different machines: the network gadget compared with brute force, static and live."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOALS = (Placement(), DataLocality(), Continuity(base=2), LoadSpread())
 
 
 def tagged(seed, **sizes):
-    """A small random instance whose jobs keep their tasks apart, some of them with those of other jobs."""
+    """A small random instance whose jobs have anti-affinity, some of them with tasks of other jobs."""
     instance = generate("flow-random", seed=seed, **sizes)
     rng = np.random.default_rng(seed)
     rules = [None, "red", "blue", "red"]

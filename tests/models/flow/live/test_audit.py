@@ -1,4 +1,4 @@
-"""A live schedule proven from the instance: random lives are, and a network that was built wrong is found out."""
+"""`audit` proves live schedules from the instance: random ones pass, and a wrongly built network is refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_random_lives_are_proven_from_the_instance(name: str, seed: int, flow_li
         solution = life.scheduler.audit()
         assert solution.certificate.claim == "optimal"
         life.scheduler.prepare()
-        life.scheduler.state.session.solve()  # what was placed has its credit for staying now
+        life.scheduler.state.session.solve()  # placed tasks now have their credit for staying
         assert solution.score == life.scheduler.score() and solution.machine_of == life.scheduler.placements()
         document, instance = solution.to_dict(), life.scheduler.instance()
         read = FlowInstance.model_validate(instance.model_dump(mode="json"))
@@ -40,7 +40,7 @@ def test_random_lives_are_proven_from_the_instance(name: str, seed: int, flow_li
 
 
 def test_a_network_that_is_wrong_is_found_out(flow_life, monkeypatch) -> None:
-    """A step's own proof holds on the wrong network; the audit refuses."""
+    """The step's proof holds on the wrong network; the audit refuses it."""
     goals, refused = (Placement(), DataLocality()), 0
     monkeypatch.setattr(Rules, "waiting", lambda *_: 0)
     true = Rules.moving

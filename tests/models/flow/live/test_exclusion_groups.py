@@ -1,4 +1,4 @@
-"""Tasks that leave machines or racks out: few arcs, freed again, and the optimum of an assignment without groups."""
+"""Tasks that exclude machines or racks: few arcs, released again, and the optimum of an assignment without groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def job(name: str, *kinds: tuple[str, tuple[str, ...]]) -> FlowJob:
 
 
 def oracle(instance: FlowInstance) -> tuple[int, int]:
-    """Most running tasks and their least cost, as an assignment of tasks to slots."""
+    """Return the most running tasks and their least cost, by an assignment of tasks to slots."""
     slots = [m for m in instance.machines for _ in range(m.slots)]
     tasks = list(instance.tasks)
     far = 10**6

@@ -1,4 +1,4 @@
-"""Why a task waits: the stated price places it and one unit less does not, the named blocker's end places it."""
+"""`explain`: the stated price places the task, one unit less does not, and it runs after its blocker ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_price(scheduler, why, before):
 
 
 def check_cost(scheduler, why, goals, options):
-    """`set_cost` as told, against the static model."""
+    """Apply `set_cost` as explained, and compare with the static model."""
     score, waits = scheduler.score(), []
     for cost in (why.cost, why.cost + 1 / scheduler.options["scale"]):
         trial = deepcopy(scheduler)
@@ -55,7 +55,7 @@ def check_cost(scheduler, why, goals, options):
             assert trial.step().certificate.ok and trial.machine_of(why.task) is not None
             assert trial.score() == static.score != score
         else:
-            assert static.score.cost == score.cost  # to let it wait is still as good
+            assert static.score.cost == score.cost  # waiting is still equally good
             priced = options.get("wait_cost") or any(getattr(goal, "mode", "") == "weighted" for goal in goals)
             assert priced or static.score == score
     assert not waits[0]
@@ -78,7 +78,7 @@ def test_prices_and_blockers_are_true(seed, goals, flow_life):
             if why.machine is None and why.rule == "placement":
                 assert why.rule == "placement" and why.price is None is why.blocker
                 continue
-            scheduler.state.session.solve()  # what was placed has its credit for staying now
+            scheduler.state.session.solve()  # placed tasks now have their credit for staying
             check_price(scheduler, why, scheduler.state.session.objective)
             if why.cost is not None:
                 check_cost(scheduler, why, rules, options)
@@ -87,7 +87,7 @@ def test_prices_and_blockers_are_true(seed, goals, flow_life):
                 trial.finish(why.blocker)
                 delta = trial.step()
                 assert task in {name for name, _ in delta.placed} and delta.certificate.ok
-        assert scheduler.step().stopped == ()  # to ask decides nothing
+        assert scheduler.step().stopped == ()  # `explain` changes nothing
     assert asked
 
 

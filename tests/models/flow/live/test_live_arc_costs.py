@@ -1,4 +1,4 @@
-"""The arcs of tasks after any events are those that the goals ask for when they are asked about each place anew."""
+"""After any events the arcs of tasks have the costs that goals give for each place from scratch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WANTS = (
 
 
 def wrong_arcs(scheduler):
-    """Tasks whose arcs differ from those found by asking goals about each place."""
+    """Return the tasks whose arcs differ from the goals' costs of each place."""
     state = scheduler.state
     rules = copy.copy(state.rules)
     rules._locality = None
@@ -62,4 +62,4 @@ def test_arcs_are_what_the_goals_ask_for(seed):
             assert not wrong_arcs(scheduler)
         scheduler.step(step * 40.0)
         assert not wrong_arcs(scheduler)
-    assert shortcuts or seed % 3 == 0  # machines went without asking about every place
+    assert shortcuts or seed % 3 == 0  # machines were removed without evaluating every place

@@ -1,4 +1,4 @@
-"""Limits of preemptions in living clusters: every step is a static optimum, and no job loses more than it may."""
+"""Limits of preemption, live: every step is a static optimum, and no job exceeds its limit."""
 
 from __future__ import annotations
 

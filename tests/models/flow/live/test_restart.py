@@ -1,4 +1,4 @@
-"""A live scheduler always comes back: any life, stopped after any event, loads and goes on with the same schedule."""
+"""A saved scheduler always loads: stopped after any event, it continues with the same schedule."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def job(name, count=1, **more):
 
 
 def again(live, path):
-    """The scheduler after a stop and a start."""
+    """Return the scheduler after saving and loading."""
     save_scheduler(live, path)
     twin = load_scheduler(path, certify=live.certify)
     save_scheduler(twin, path.with_suffix(".twin"))
@@ -39,7 +39,7 @@ def again(live, path):
 
 
 def rule(rng, name, live):
-    """A rule over a job that is here, perhaps about a place that is gone soon."""
+    """Return a rule over a present job, possibly about a place that is removed soon."""
     racks = sorted({machine.rack for machine in live.state.cluster.machines.values()})
     jobs = [each for each, those in live.state.jobs.items() if those.job.preemptions_per_hour is None]
     if not jobs or not racks:
@@ -61,7 +61,7 @@ def lives(seed, goals, flow_life, path, *, tied, turns):
                 life.scheduler.tie(*(() if new is None else (new,)))
             twin = again(life.scheduler, path)
             assert twin.placements() == life.scheduler.placements()
-            twin.step(life.now)  # one life goes on in the twin, the other without a stop
+            twin.step(life.now)  # the twin continues after loading, the other without a stop
             life.scheduler.step(life.now)
             assert (twin.score(), twin.waiting().keys()) == (life.scheduler.score(), twin.waiting().keys())
             if life.rng.random() < 0.5:
@@ -122,7 +122,7 @@ def test_a_rule_whose_places_are_all_gone_waits_and_says_so(tmp_path):
 
 @pytest.mark.parametrize("path", sorted(STATES.glob("*.state")), ids=lambda path: path.stem)
 def test_states_of_every_format_load_and_go_on(path):
-    """What was saved once: queues, rules, capacities, a machine that is gone, and two events since the last step."""
+    """A stored state with queues, rules, capacities, a removed machine, and two events since the last step."""
     live = load_scheduler(path, certify=True)
     assert (live.steps, live.state.now_s, live.state.running) == (2, 100.0, 6)
     assert [key for key in live.state.side_constraints.rules] == [("gang", "g"), ("spread", "s"), ("affinity", "f")]
@@ -132,11 +132,11 @@ def test_states_of_every_format_load_and_go_on(path):
 
 
 def test_the_present_format_is_among_those_kept():
-    """Another format comes with a state of it, made by the code before the change, and with the way to read it."""
+    """A new format needs a stored state of the old one, written by the code before the change, and code to read it."""
     assert (STATES / f"format-{snapshot._FORMAT.split()[-1]}.state").is_file()
 
 
-# What is worth nothing is not done -------------------------------------------------------------------------------
+# No changes without a gain ----------------------------------------------------------------------------------------
 def tied_schedules():
     machines = tuple(Machine(name=f"m{k}", slots=2, rack=f"r{k % 2}") for k in range(4))
     live = FlowScheduler(FlowInstance(name="ties", machines=machines), (Priority(), Placement()))
@@ -228,7 +228,7 @@ class Warm(Goal):
 
 
 class Bare(Warm):
-    """Not a dataclass of its own, with an address in its `repr`."""
+    """A goal that is no dataclass, with a memory address in its `repr`."""
 
     __repr__ = object.__repr__
 

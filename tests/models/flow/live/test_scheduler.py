@@ -1,4 +1,4 @@
-"""The live scheduler: every step equals a solve from scratch, differences add up, bad events change nothing."""
+"""The live scheduler: every step equals a solve from scratch, deltas add up, invalid events change nothing."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_replay_of_a_log():
 
 
 def test_a_cold_start_gives_the_optimum_of_pylmcf_a_tree():
-    """Large enough that the cold start goes by pylmcf; differences must stay right across it."""
+    """The cold start uses pylmcf at this size; deltas must be correct across it."""
     instance = generate("flow-scale", machines=150, tasks=200, slots=1, seed=3)
     goals = (Placement(), DataLocality(), Continuity(base=10, rate=10))
     scheduler = FlowScheduler(instance, goals)

@@ -1,4 +1,4 @@
-"""Claims that follow the events: always the shares of the present jobs, and only what changed is handed on."""
+"""Share demands after events: always the shares of the present jobs, and only changes are reported."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_random_events_give_the_shares_of_the_jobs_that_are_here(kind):
         tables = [{Rule(): counts[j.name]} for j in all_jobs]
         low, high = shares.bounds(Claims(*columns, np.full(len(all_jobs), -1), tables), (), places)
         assert [told[j.name][1:] for j in all_jobs] == list(zip(low.tolist(), high.tolist(), strict=True))
-    assert len(claims._names) < 4 * len(jobs) + 64  # room is taken again
+    assert len(claims._names) < 4 * len(jobs) + 64  # freed entries are reused
 
 
 def test_a_step_without_news_recomputes_nothing(monkeypatch):

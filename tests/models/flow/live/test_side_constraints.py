@@ -1,4 +1,4 @@
-"""A living cluster with gangs, spreads, affinities or capacities: every step is the best of all schedules tried."""
+"""Live gangs, spreads, affinities and capacities: every step is the best of all enumerated schedules."""
 
 from __future__ import annotations
 
@@ -107,15 +107,15 @@ def test_lives_with_rules_are_the_best_of_all_schedules(seed, tmp_path):
 
 @pytest.mark.parametrize("seed", seeds(4, 60))
 def test_lives_with_capacities_are_the_best_of_all_schedules(seed, tmp_path):
-    """Capacities alone, and beside gangs, affinities and spreads."""
+    """Capacities alone, and together with gangs, affinities and spreads."""
     for instance in (cluster(seed, tasks=4), with_capacities(tied_cluster(seed, most_tasks=4), seed)):
         s = FlowScheduler(instance, GOALS)
-        steps(s, seed, tmp_path, best, claims=("optimal", "bounded"))  # where the solver is taken at its word
+        steps(s, seed, tmp_path, best, claims=("optimal", "bounded"))  # where the solver's claim is not verified
 
 
 @pytest.mark.parametrize("seed", seeds(4, 60))
 def test_limits_of_preemptions_hold_beside_capacities(seed):
-    """A random life: every step is the best that stops no more tasks of a job than it may lose within an hour."""
+    """A random event sequence: every step is the best schedule within the preemption limits per hour."""
     rng, s = np.random.default_rng(seed), FlowScheduler(cluster(seed, tasks=2), GOALS)
     whole = 0
     for number in range(4):
@@ -140,7 +140,7 @@ def test_limits_of_preemptions_hold_beside_capacities(seed):
 
 @pytest.mark.parametrize("seed", seeds(6, 100))
 def test_limits_of_preemptions_hold_beside_rules(seed, tmp_path):
-    """A random life: machines, tasks and rules come and go, and every step is the best of all schedules."""
+    """A random event sequence of machines, tasks and rules: every step is the best of all schedules."""
     rng = np.random.default_rng(seed)
     machines = tied_cluster(seed).machines
     s = FlowScheduler(FlowInstance(name="limits", machines=machines), GOALS)
@@ -229,7 +229,7 @@ def test_a_step_without_a_schedule_can_be_repeated(monkeypatch):
 
 
 def test_a_rule_that_is_not_looked_at_is_found_out(tmp_path, monkeypatch):
-    """The network's answer is refused by the oracle where nobody looks at the rules."""
+    """If the rules are not checked, the oracle refuses the network's answer."""
     monkeypatch.setattr(SideConstraints, "keeps", lambda *_: True)
     with pytest.raises(AssertionError):
         for seed in range(20):
@@ -256,7 +256,7 @@ def test_a_gang_starts_when_the_last_of_its_places_comes_and_ends_task_by_task()
     s.remove_machine("m4")
     assert s.step(3.0).running == 4
     s.set_slots("m0", 1)
-    assert s.step(4.0).running == 0  # all or none of what is left of it
+    assert s.step(4.0).running == 0  # all or none of its remaining tasks
     s.untie("gang", "big")
     assert s.step(5.0).running == 3
     for k in range(1, 5):
@@ -300,7 +300,7 @@ def test_a_gang_is_held_while_it_is_whole_and_free_when_torn():
     s.submit(job("u", 1, priority=0))
     assert s.step(2.0).waiting_count == 1 and s.machine_of("u-0") is None
     s.set_preemption("g", per_hour=2)
-    assert s.step(2.5).running == 3  # it stops whole or not at all
+    assert s.step(2.5).running == 3  # it stops completely or not at all
     s.remove_machine("m2")
     assert s.step(3.0).running == 1 and s.placements().keys() == {"u-0"}
     s.untie("gang", "g")

@@ -1,4 +1,4 @@
-"""What broke live schedulers once: float ages, saving between changes and a step, fractions, twice the same goal."""
+"""Regression tests of live schedulers: float ages, saving between changes and a step, fractions, repeated goals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scheduler(*slots: int, goals: tuple = (), **options: object) -> FlowSchedule
 
 
 def step(live: FlowScheduler, now_s: float, goals: tuple, **options: object) -> Delta:
-    """A step whose schedule is worth what a fresh solve of the same state is worth."""
+    """Step, and compare the schedule's value with a fresh solve of the same state."""
     live.prepare(now_s)
     static = FlowScheduling(live.instance(), goals=goals, **options).solve("network")
     delta = live.step(now_s)

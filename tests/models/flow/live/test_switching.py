@@ -1,4 +1,4 @@
-"""Goals and labels that change under a living cluster: afterwards it equals a fresh static solve."""
+"""Changes of goals and labels, live: afterwards the schedule equals a fresh static solve."""
 
 from __future__ import annotations
 
