@@ -20,8 +20,6 @@ from flowlex.service.scheduler_protocol import Core, Document, RefusedEvent, rep
 from flowlex.service.snapshots import Snapshots
 from flowlex.service.write_ahead_log import Journal, Position
 
-__all__ = ["BusyError", "NotLeading", "StorageError", "Taken", "Worker"]
-
 _LOG = logging.getLogger(__name__)
 _MOST_WAITING, _MOST_TOGETHER, _MOST_KEYS = 1000, 200, 10_000
 #: Seconds between two full garbage collections, each of which takes 0.3 s on a cluster of 10 000 machines.

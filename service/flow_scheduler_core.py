@@ -21,8 +21,6 @@ from flowlex.models.model_base import ModelError
 from flowlex.service.request_documents import Explained, Place, Places
 from flowlex.service.scheduler_protocol import Document, RefusedEvent, SlowAnswer
 
-__all__ = ["ClusterCore"]
-
 #: Limits of the two full solves for the cost in an explanation.
 _MOST_TASKS = 5_000
 _BOUNDS = {"time_limit_s": 10.0}

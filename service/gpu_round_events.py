@@ -9,8 +9,6 @@ from pydantic import Field, TypeAdapter
 from flowlex.instances.gpu import Job, Node
 from flowlex.instances.instance_base import Name, Part, Positive
 
-__all__ = ["GPU_EVENT", "GpuEvent", "JobPart", "NodeGone", "NodeReport", "TaskEnd", "Transfer", "Withdrawn"]
-
 
 class NodeReport(Part):
     """A node with its GPUs; a task on a GPU that is gone or now too small waits again."""

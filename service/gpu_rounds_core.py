@@ -25,8 +25,6 @@ from flowlex.service.measured_bandwidth import Bandwidths
 from flowlex.service.request_documents import Place, Places
 from flowlex.service.scheduler_protocol import Document, RefusedEvent
 
-__all__ = ["GpuCore"]
-
 
 class GpuCore:
     """See `flowlex.service.scheduler_protocol.Core`.

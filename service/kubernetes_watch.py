@@ -24,8 +24,6 @@ from flowlex.instances.importers.kubernetes_resources import allocatable, reques
 from flowlex.service.client import Refused, Scheduler
 from flowlex.service.request_documents import Decision
 
-__all__ = ["PodPlacer"]
-
 Item = Mapping[str, Any]
 #: Pod priorities from this on are the most important; their jobs have priority 0.
 _TOP, _LOWEST = 1000, 1000

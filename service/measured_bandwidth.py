@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["LINKS", "Bandwidths"]
-
 #: Kinds of links: a node's own disk, two nodes of a rack, two racks.
 LINKS = ("disk", "rack", "between_racks")
 #: Largest and smallest number of transfers of an estimate.

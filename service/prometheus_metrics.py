@@ -6,8 +6,6 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from flowlex.telemetry.prometheus_metrics import HttpMetrics
 
-__all__ = ["Metrics"]
-
 
 class Metrics(HttpMetrics):
     """Metrics of one service; names begin with ``flowlex_scheduler_``."""

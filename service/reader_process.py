@@ -38,8 +38,6 @@ from flowlex.service.scheduler_protocol import (
 from flowlex.service.snapshots import newest_readable
 from flowlex.service.write_ahead_log import LogFolder, Position, record_of
 
-__all__ = ["Follower", "ReaderProcess", "resolve"]
-
 _LOG = logging.getLogger(__name__)
 _MOST_BEHIND = 100_000
 #: Delivers an answer: JSON, or the exception to raise.

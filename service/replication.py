@@ -16,8 +16,6 @@ from pathlib import Path
 from flowlex.instances.file_storage import write_atomically
 from flowlex.service.write_ahead_log import Position
 
-__all__ = ["Replication"]
-
 #: Delivers an answer: called with an empty text, or with the reason for failure.
 Deliver = Callable[[str], None]
 

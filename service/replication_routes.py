@@ -18,8 +18,6 @@ from flowlex.service.write_ahead_log import MAX_CHUNK
 from flowlex.telemetry.access_rights import Admin, only_known_parameters
 from flowlex.telemetry.response_models import ERRORS, refuse
 
-__all__ = ["End", "LogChunk", "Settings", "State", "router"]
-
 router: APIRouter = APIRouter(
     prefix="/v1/replica", tags=["standby"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
 )

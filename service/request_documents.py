@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from flowlex.instances.event_log import Event
 from flowlex.service.gpu_round_events import GpuEvent
 
-__all__ = ["ClusterEvents", "Decision", "Explained", "GpuEvents", "Place", "Places", "Taken"]
-
 
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid")

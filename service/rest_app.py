@@ -28,8 +28,6 @@ from flowlex.telemetry.routes_service import Health
 from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 
-__all__ = ["create_app"]
-
 router: APIRouter = APIRouter(
     prefix="/v1", tags=["decisions"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
 )

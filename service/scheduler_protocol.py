@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel
 
-__all__ = ["Core", "Document", "NoReaderError", "RefusedEvent", "SlowAnswer", "UnknownTask", "replay"]
-
 Document = dict[str, Any]
 
 

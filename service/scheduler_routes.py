@@ -16,8 +16,6 @@ from flowlex.service.served_scheduler import REFUSED, Key, ServedDep, Writer, ha
 from flowlex.telemetry.access_rights import Reader, only_known_parameters
 from flowlex.telemetry.response_models import ERRORS, Problem, refuse
 
-__all__ = ["cluster_router", "gpu_router", "placement_router"]
-
 
 def _router(tag: str) -> APIRouter:
     return APIRouter(prefix="/v1", tags=[tag], responses=ERRORS, dependencies=[Depends(only_known_parameters)])

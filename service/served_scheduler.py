@@ -21,8 +21,6 @@ from flowlex.telemetry.service_context import Settings
 from flowlex.telemetry.store import Store
 from flowlex.telemetry.tokens_and_rights import Identity, Role, TokenBook
 
-__all__ = ["REFUSED", "Key", "Served", "ServedDep", "Writer", "hand_over", "served"]
-
 T = TypeVar("T")
 C = TypeVar("C", bound=Core)
 #: Most decisions cached as JSON.

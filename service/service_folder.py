@@ -18,8 +18,6 @@ from flowlex.service.gpu_rounds_core import GpuCore
 from flowlex.service.measured_bandwidth import Bandwidths
 from flowlex.service.scheduler_protocol import Core
 
-__all__ = ["cluster_loader", "gpu_loader", "loader_of", "read_cluster", "settled"]
-
 
 def settled(folder: Path, kind: str, options: dict[str, Any], given: set[str]) -> dict[str, Any]:
     """Return the options of a service's first start; refuse an option that is given now and differs.

@@ -12,8 +12,6 @@ from typing import Any, Generic, TypeVar
 from flowlex.service.scheduler_protocol import Core, Document
 from flowlex.service.write_ahead_log import Journal
 
-__all__ = ["Snapshots", "newest_readable"]
-
 _LOG = logging.getLogger(__name__)
 C = TypeVar("C", bound=Core)
 

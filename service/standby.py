@@ -36,8 +36,6 @@ from flowlex.telemetry.service_context import Settings as Limits
 from flowlex.telemetry.store import Store
 from flowlex.telemetry.tokens_and_rights import TokenBook
 
-__all__ = ["Follower", "NotComplete", "standby_app"]
-
 _LOG = logging.getLogger(__name__)
 _WAIT_S = 1.0
 

@@ -10,8 +10,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["is_whole", "start_read_back"]
-
 
 def start_read_back(folder: Path, state: Path) -> subprocess.Popen[bytes]:
     """Start the process."""

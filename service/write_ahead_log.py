@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MAX_CHUNK", "Journal", "JournalError", "LogFolder", "Position", "record_of"]
-
 _DIGITS = 9
 #: Number of a log, and bytes in it.
 Position = tuple[int, int]

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Estimate"]
-
 
 @dataclass(frozen=True)
 class Estimate:

@@ -12,8 +12,6 @@ from pydantic import Field
 from flowlex.instances.simulation_scenario import Decision
 from flowlex.simulation.event_queue import SimulationError
 
-__all__ = ["Each", "EveryNth", "ask"]
-
 Action = TypeVar("Action")
 #: Certify every n-th time; 0: never.
 Each = Annotated[int, Field(ge=0)]

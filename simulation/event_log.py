@@ -16,8 +16,6 @@ from flowlex.instances.file_storage import write_atomically
 from flowlex.instances.instance_base import InstanceError
 from flowlex.simulation.event_queue import SimulationError
 
-__all__ = ["RunLog"]
-
 Record = dict[str, Any]
 
 

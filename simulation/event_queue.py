@@ -12,8 +12,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Kernel", "Planned", "SimulationError"]
-
 
 class SimulationError(ValueError):
     """An invalid request to a simulation; names the time, and the event if there is one.

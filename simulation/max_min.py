@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.deferred_compilation import njit
 
-__all__ = ["fill", "max_min_rates"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

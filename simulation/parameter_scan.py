@@ -9,8 +9,6 @@ from typing import Any
 
 from flowlex.simulation.experiments.statements_and_verdicts import Picture, Statement
 
-__all__ = ["Lines", "Measured", "closest_settings", "effects", "nearest_points"]
-
 #: A table of the report: its caption (empty: none), head and lines.
 Lines = tuple[str, Sequence[str], list[list[str]]]
 

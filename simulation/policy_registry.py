@@ -22,8 +22,6 @@ from flowlex.instances.instance_base import Instance, InstanceError
 from flowlex.instances.simulation_scenario import Decision, PolicyChoice
 from flowlex.simulation.event_log import RunLog
 
-__all__ = ["Run", "Simulator", "make_policy", "policies", "policy", "simulator"]
-
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 #: Module of each simulator; it has a `SIMULATOR`, and importing it registers its policies.
 _SIMULATORS = {"cluster": "flowlex.simulation.cluster", "network": "flowlex.simulation.network"}

@@ -6,8 +6,6 @@ import hashlib
 
 import numpy as np
 
-__all__ = ["Streams"]
-
 
 class Streams:
     """One generator per name, all from one seed.

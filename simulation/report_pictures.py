@@ -15,8 +15,6 @@ from flowlex.simulation.experiments.statements_and_verdicts import Picture
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["picture_svg"]
-
 Runs = Sequence[Mapping[str, float]]
 
 

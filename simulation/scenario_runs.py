@@ -17,8 +17,6 @@ from flowlex.instances.simulation_scenario import PolicyChoice, Scenario
 from flowlex.simulation.event_log import RunLog
 from flowlex.simulation.policy_registry import Run, make_policy, simulator
 
-__all__ = ["choice_of", "run_scenario", "with_settings", "workload_of"]
-
 
 def workload_of(scenario: Scenario, seed: int, folder: str | Path = ".") -> Instance:
     """Return the workload of a scenario for a seed.

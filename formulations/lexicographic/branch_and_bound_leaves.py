@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import Status
 
-__all__ = ["Branch", "Leaf", "StageResult", "StagesOutcome"]
-
 
 @dataclass(frozen=True)
 class Branch:

@@ -42,8 +42,6 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
 from flowlex.formulations.solver_outcome import Outcome, SolveOptions, Status
 
-__all__ = ["minimize_levels"]
-
 
 def minimize_levels(
     problem: LexicographicProgram,

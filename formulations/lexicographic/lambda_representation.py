@@ -23,8 +23,6 @@ from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Floats
 
-__all__ = ["increments", "lambda_representation"]
-
 
 def lambda_representation(
     program: LinearProgram,

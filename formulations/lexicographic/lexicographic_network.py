@@ -18,8 +18,6 @@ from flowlex.formulations.processor_time import processor_seconds
 from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
 
-__all__ = ["Stage", "optimal_face", "solve_lexicographic"]
-
 
 @dataclass(frozen=True)
 class Stage:

@@ -15,17 +15,6 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import Outcome, Status
 
-__all__ = [
-    "WHOLE",
-    "Integrality",
-    "LexicographicProgram",
-    "LexicographicResult",
-    "Route",
-    "Stage",
-    "copy_program",
-    "is_whole",
-]
-
 Integrality: TypeAlias = Literal["auto", "lp", "mip"]
 #: How an answer was found.
 Route: TypeAlias = Literal["lp", "lp, rounded within the optimal face", "mip"]

@@ -37,8 +37,6 @@ from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramA
 from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
 from flowlex.formulations.solver_outcome import Outcome, Status
 
-__all__ = ["OpenSession", "Report", "minimize_on_faces"]
-
 #: Opens a session for a program; returns None if HiGHS does not solve.
 OpenSession: TypeAlias = Callable[[LinearProgramArrays], BoundedProgram | None]
 #: Called before each further level, with a function that makes a result of the levels so far.

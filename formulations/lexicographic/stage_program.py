@@ -15,8 +15,6 @@ from flowlex.formulations.processor_time import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
 from flowlex.formulations.solver_outcome import SolveOptions
 
-__all__ = ["WHOLE", "StageProgram", "close_to", "raised"]
-
 #: A value this close to an integer counts as one.
 WHOLE = 1e-6
 #: After rounding by less than this, the other columns are not optimised again.

@@ -17,8 +17,6 @@ from flowlex.formulations.lexicographic.lexicographic_problem import Lexicograph
 from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
 
-__all__ = ["PrecisionError", "weighted_program"]
-
 #: Above this, sums of integers are no longer exact in double precision.
 EXACT = 2.0**53
 

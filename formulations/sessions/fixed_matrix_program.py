@@ -17,8 +17,6 @@ from flowlex.formulations.engines.highs import configured, outcome_of, pass_mode
 from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 from flowlex.formulations.solver_outcome import Outcome, SolveOptions, Status
 
-__all__ = ["BoundedProgram"]
-
 #: Multiple of HiGHS's own cost perturbation (levels of 70 VGG16 jobs: 3.3 s instead of 4.6; 200 times gave no more).
 _PERTURBATION = 20.0
 

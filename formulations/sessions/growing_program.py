@@ -17,8 +17,6 @@ from flowlex.formulations.engines.highs import quiet, run
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import Status
 
-__all__ = ["GrowingProgram", "Round"]
-
 INFINITY = float(highspy.kHighsInf)
 _STATUS = {
     highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,

@@ -27,8 +27,6 @@ from flowlex.formulations.sessions import residual_network as kernels
 from flowlex.formulations.sessions.shortest_path_kernels import balance
 from flowlex.formulations.solver_outcome import EngineError
 
-__all__ = ["PATH_COST_LIMIT", "NetworkSession", "NoFlowError", "Violations", "load_kernels"]
-
 #: Costs along any path must stay below this, so that no potential leaves 64 bits.
 PATH_COST_LIMIT = 2**56
 

@@ -15,30 +15,6 @@ import numpy as np
 
 from flowlex.formulations.deferred_compilation import njit
 
-__all__ = [
-    "DONE",
-    "ENDLESS",
-    "FAR",
-    "FIRST",
-    "HEAP",
-    "LAST",
-    "LOOKS",
-    "LOOSE",
-    "PATHS",
-    "STAMP",
-    "TOUCHED",
-    "Residual",
-    "change_arcs",
-    "change_supplies",
-    "empty",
-    "kernel",
-    "price_fresh",
-    "put_flow",
-    "put_flows",
-    "reset",
-    "violations",
-]
-
 #: Capacity of an arc without capacity.
 ENDLESS = 2**60
 #: Distance of a node not reached.

@@ -25,8 +25,6 @@ from flowlex.formulations.sessions.residual_network import (
     put_flow,
 )
 
-__all__ = ["balance"]
-
 #: Arcs that a search may scan before it is postponed; each round allows four times as many. In an overfull cluster of
 #: 10 000 machines, 1000 events, this needs a third of the scans of searches without a limit.
 _FIRST_LOOKS = 256

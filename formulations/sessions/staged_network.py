@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from flowlex.formulations.program_arrays import Integers, exact_dot
 from flowlex.formulations.sessions.live_network import NetworkSession, Violations
 
-__all__ = ["PhasedSession"]
-
 
 class PhasedSession:
     """The interface of `NetworkSession` for costs of any size; ``divisors`` fall to 1 (see the module)."""

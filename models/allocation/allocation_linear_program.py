@@ -12,8 +12,6 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance, Limit
 
-__all__ = ["Base", "Columns", "base_program", "equal_throughput", "limited", "raised_program", "run_columns"]
-
 
 @dataclass(frozen=True, eq=False)
 class Columns:

@@ -18,8 +18,6 @@ from flowlex.models.model_base import ModelError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BASELINES", "baseline", "compare", "fifo", "proportional"]
-
 
 def fifo(view: AllocationArrays) -> Floats:
     """Return fractions, (n, J): in order, each job runs all the time on the fastest type with enough free GPUs."""

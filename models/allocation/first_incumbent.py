@@ -16,8 +16,6 @@ from flowlex.models.allocation.allocation_linear_program import Columns, run_col
 from flowlex.models.allocation.policies import Step
 from flowlex.models.allocation.policy_linear_programs import TOTALS, PolicyProgram
 
-__all__ = ["first_answer", "isolated"]
-
 
 def isolated(view: AllocationArrays) -> Floats:
     """Return fractions, (n, J): an equal share ``N_j / (M s_m)`` of every type, scaled to at most all the time."""

@@ -22,8 +22,6 @@ from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.allocation_linear_program import Columns
 from flowlex.models.allocation.policies import Step
 
-__all__ = ["JobClasses", "job_classes"]
-
 _BY_WEIGHT = ("max_min", "water_filling", "hierarchical")
 
 

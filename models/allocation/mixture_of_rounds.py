@@ -30,8 +30,6 @@ from flowlex.formulations.sessions.growing_program import GrowingProgram
 from flowlex.formulations.solver_outcome import EngineError, SolveOptions, Status
 from flowlex.models.allocation.slot_configurations import slot_configurations
 
-__all__ = ["Mixture", "Pool", "mixture"]
-
 #: Tolerance for fractions and slacks: the accuracy of a linear program.
 _NOTHING = 1e-9
 #: Tolerance for theta = 1: the accuracy of two linear programs in sequence.

@@ -44,8 +44,6 @@ from flowlex.models.model_base import Dual, Equation, Model, ModelError, Run, Sy
 from flowlex.models.process_pool import side_by_side
 from flowlex.models.statement.rows_and_objectives import Statement
 
-__all__ = ["Allocation", "AllocationSolution", "Policy"]
-
 Policy: TypeAlias = Literal[
     "max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"
 ]

@@ -28,8 +28,6 @@ from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.allocation_linear_program import Base, Columns
 from flowlex.models.allocation.policies import Goal
 
-__all__ = ["PairPrices", "PricedMaster"]
-
 #: Columns added per job and round.
 _FEW = 3
 #: Smallest reduced value of a pair to add, relative to the largest dual value.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["draw_allocation"]
-
 
 def draw_allocation(frame: pd.DataFrame, gpu_types: list[str], title: str, ax: Axes | None = None) -> Axes:
     """Draw stacked bars of each job's time on each GPU type; jobs are sorted by normalised throughput (the line).

@@ -34,20 +34,6 @@ from flowlex.formulations.solver_outcome import EngineError, Outcome, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance
 from flowlex.models.allocation.allocation_linear_program import Base, Columns, raised_program
 
-__all__ = [
-    "FinishTimes",
-    "Goal",
-    "Master",
-    "Raise",
-    "Step",
-    "WholeMaster",
-    "fill",
-    "finish_times",
-    "pace_of",
-    "prices_of",
-    "quickest",
-]
-
 #: Duals of levels above this fraction of the largest count as positive (a full job missed here is found later).
 _POSITIVE = 1e-7
 

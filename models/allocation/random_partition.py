@@ -31,8 +31,6 @@ from flowlex.models.allocation.policies import Step
 from flowlex.models.allocation.policy_linear_programs import TOTALS, Answer, PolicyProgram
 from flowlex.models.model_base import ModelError
 
-__all__ = ["Part", "combined", "divided"]
-
 
 @dataclass(frozen=True, eq=False)
 class Part:

@@ -17,8 +17,6 @@ from flowlex.models.solution import ModelError
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.variable_labels import Index
 
-__all__ = ["state"]
-
 #: Largest number of columns of the statement.
 LARGEST = 300_000
 #: Policies with a single linear program.

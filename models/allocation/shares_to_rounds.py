@@ -36,8 +36,6 @@ from flowlex.validation.certificates.allocation_rounds import certify_rounds
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RoundSchedule", "schedule_rounds"]
-
 #: Rates are integer multiples of 1 / _UNITS, so that comparisons of release and due dates are exact.
 _UNITS = 2**40
 _MOST_ROUNDS = 100_000

@@ -21,8 +21,6 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.formulations.solver_outcome import SolveOptions, Status
 
-__all__ = ["slot_configurations"]
-
 _NOTHING = 1e-12
 #: Start and end of an interval, free GPUs, and used slots of the current scale.
 _Piece = tuple[float, float, int, int]

@@ -16,8 +16,6 @@ from flowlex.models.model_base import Solution
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["AllocationSolution"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class AllocationSolution(Solution):

@@ -16,8 +16,6 @@ from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.model_base import ModelError
 
-__all__ = ["Rules", "StageWeights", "mentioned_machines", "only_machine", "single_file"]
-
 #: Largest number of spots of one task; more combinations of preferences are refused.
 _MOST_SPOTS = 256
 

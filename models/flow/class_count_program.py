@@ -20,8 +20,6 @@ from flowlex.models.flow.task_rules import TaskRules, Team
 from flowlex.models.model_base import ModelError
 from flowlex.models.statement.rows_and_objectives import Statement
 
-__all__ = ["CountedProgram"]
-
 #: Largest sum of costs that is exact in the floating point of a solver.
 _EXACT = 2**52
 

@@ -25,8 +25,6 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance, FlowJob, Queue
 
-__all__ = ["dominant_bounds"]
-
 Amount = tuple[Fraction, ...]
 Key = tuple[int, Fraction, int]
 

@@ -18,8 +18,6 @@ from flowlex.models.flow.goals.fair_shares import FairShares
 from flowlex.models.flow.goals.goal_interface import ClusterView, Spot, TaskView
 from flowlex.models.flow.queue_shares import Claims, Places
 
-__all__ = ["JobClaims", "Rule", "job_bounds", "places_of", "rule_of"]
-
 #: Tasks of a job without a limit.
 _NO_LIMIT = 2**40
 

@@ -6,8 +6,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["collect_after", "collect_on_request", "collector_paused"]
-
 #: Number of objects from which on a collection would delay a step noticeably.
 _MANY = 5000
 

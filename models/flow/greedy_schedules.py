@@ -17,8 +17,6 @@ from flowlex.formulations.program_arrays import Booleans, Integers
 if TYPE_CHECKING:
     from flowlex.models.flow.class_count_program import CountedProgram
 
-__all__ = ["Greedy"]
-
 
 class Greedy:
     """A partial schedule with the remaining slots, capacities, shares and limits of rules.

@@ -14,8 +14,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.model_base import ModelError
 
-__all__ = ["Resources"]
-
 #: Largest amount in units; beyond it, a solver's floating-point tolerance would hide small violations.
 _MOST = 2**31
 

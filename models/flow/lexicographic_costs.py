@@ -26,8 +26,6 @@ from flowlex.models.flow.goals.goal_interface import Goal
 from flowlex.models.flow.goals.priority import LOWEST, Priority
 from flowlex.models.model_base import ModelError
 
-__all__ = ["TOP_CLASS", "StrictOrder"]
-
 #: Importance of the most important class of a strict `Priority`.
 TOP_CLASS = LOWEST + 1
 #: Bound on the change of (importance of waiting classes + shortfall) along a simple cycle.

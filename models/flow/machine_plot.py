@@ -14,8 +14,6 @@ from flowlex.formulations.program_arrays import Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_machines"]
-
 #: Number of jobs with their own colour.
 _COLOURED = 7
 

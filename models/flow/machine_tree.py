@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
-__all__ = ["Blocks", "Layout", "Path"]
-
 Path = tuple[int, ...]
 
 #: Number of bits per level; a block has 2^5 children.

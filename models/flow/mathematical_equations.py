@@ -6,9 +6,6 @@ from dataclasses import replace
 
 from flowlex.models.model_base import Equation
 
-__all__ = ["EQUATIONS"]
-
-
 _COUNTED = "with capacities or task rules, and in changed models; counted by classes of tasks and kinds of machines"
 
 _ROWS: tuple[Equation, ...] = (

@@ -17,17 +17,6 @@ from flowlex.models.flow.network import ScheduleNetwork
 from flowlex.models.flow.solution import Score
 from flowlex.models.model_base import ModelError, Run
 
-__all__ = [
-    "FlowRun",
-    "chosen_stage",
-    "flow_of",
-    "rank_names",
-    "score_of",
-    "stage_costs",
-    "waiting_by_job",
-    "waiting_levels",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class FlowRun(Run):

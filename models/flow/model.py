@@ -50,8 +50,6 @@ from flowlex.models.statement.rows_and_objectives import Statement
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["FlowScheduling"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):

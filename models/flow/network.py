@@ -22,9 +22,6 @@ from flowlex.models.flow.machine_tree import Blocks, Path
 from flowlex.models.flow.preemption import hold
 from flowlex.models.flow.task_rules import TaskRules
 
-__all__ = ["Columns", "ScheduleNetwork", "build_network", "cycle_bound", "placements", "single_files"]
-
-
 #: Blocks of arcs, except those of shares and preemptions.
 _BLOCKS = ("runs", "via", "waits", "offers", "single file", "blocks", "slots")
 

@@ -31,8 +31,6 @@ from flowlex.models.flow.price_proof import bounds_of, combined_stages, document
 from flowlex.models.incumbents import offer
 from flowlex.models.model_base import ModelError
 
-__all__ = ["NetworkMethod"]
-
 #: Largest combined weight; beyond it, the stages are solved one after the other.
 _WEIGHT_LIMIT = 2**53
 

@@ -15,8 +15,6 @@ from flowlex.models.model_base import ModelError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_network", "plot_latency"]
-
 _COLUMN = {"task": 0, "unscheduled": 1, "group": 1, "machine": 2, "sink": 3}
 _COLOUR = {"task": BLUE, "unscheduled": RED, "group": PURPLE, "machine": GREEN, "sink": GREY}
 #: Largest number of vertices in a drawing.

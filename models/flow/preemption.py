@@ -17,8 +17,6 @@ from flowlex.instances.flow import FlowJob, Machine
 from flowlex.models.flow.goals.goal_interface import TaskView
 from flowlex.models.flow.task_rules import TaskRules
 
-__all__ = ["HOUR_S", "hold", "kept_tasks", "left"]
-
 #: Period in seconds over which preemptions are counted.
 HOUR_S = 3600.0
 

@@ -21,8 +21,6 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.network import ScheduleNetwork, cycle_bound
 from flowlex.models.model_base import Dual
 
-__all__ = ["Prices", "bounds_of", "combined_stages", "document_of", "duals_of", "prices_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Prices:

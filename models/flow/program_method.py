@@ -36,8 +36,6 @@ from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import proof_leaves
 
-__all__ = ["ProgramMethod"]
-
 #: Without limits in the options: largest number of columns of an integer program, and of nodes per stage.
 _COLUMNS, _NODES = 8_000, 500
 #: Leaves of a stage: total number of columns of their linear programs, and limits of the number of leaves.

@@ -31,8 +31,6 @@ from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.flow import Queue
 
-__all__ = ["Claims", "Places", "fair_shares", "guaranteed"]
-
 
 @dataclass(frozen=True, eq=False)
 class Claims:

@@ -28,8 +28,6 @@ from flowlex.models.solution import ModelError
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.variable_labels import Index
 
-__all__ = ["Size", "label_levels", "state_flow", "with_sizes"]
-
 #: Largest integer up to which double precision is exact.
 _EXACT = 2**53
 _LEVELS = ("task", "machine", "job", "rack")

@@ -11,8 +11,6 @@ from flowlex.models.model_base import Solution
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["FlowSolution", "Score"]
-
 
 @dataclass(frozen=True, order=True)
 class Score:

@@ -23,8 +23,6 @@ from flowlex.models.flow.integer_resources import Resources
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.model_base import ModelError
 
-__all__ = ["Classes", "Pairs"]
-
 #: Largest number of pairs of a task (or class) and a machine in one statement.
 _PAIRS = 2_000_000
 

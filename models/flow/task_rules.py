@@ -11,8 +11,6 @@ from typing import TypeAlias
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.group_rules import RACK, Affinity, Gang, TaskSpread, domain_tags, members_of
 
-__all__ = ["GroupRule", "Limit", "TaskRules", "Team"]
-
 GroupRule: TypeAlias = Gang | TaskSpread | Affinity
 
 

@@ -14,8 +14,6 @@ from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.goal_interface import ClusterView, TaskView, task_views
 from flowlex.models.flow.task_rules import Limit, TaskRules, Team
 
-__all__ = ["CAPACITY_USED", "CHANGED", "SHARE_USED", "TOO_LARGE", "WORTH_MORE", "plain_reason", "waiting_reasons"]
-
 CHANGED = "no slot that the changed model leaves it is worth more to it than to others, or than waiting"
 TOO_LARGE = "no machine that it may use has as much of everything it asks for"
 CAPACITY_USED = "no machine that it may use has as much left of everything it asks for"

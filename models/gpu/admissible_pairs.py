@@ -17,8 +17,6 @@ from flowlex.models.solution import ModelError
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.variable_labels import Index
 
-__all__ = ["LARGEST", "SMALL", "LargeStatement", "labels_of", "pair_count", "pairs_of"]
-
 #: Numbers of pairs up to which a changed round is always solved by pairs, and beyond which it never is.
 SMALL, LARGEST = 20_000, 2_000_000
 

@@ -18,8 +18,6 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.models.gpu.round_eligibility import Round
 from flowlex.models.gpu.transfer_costs import TransferCosts
 
-__all__ = ["AssignmentNetwork", "RoundBuilder", "build_paper", "constant_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class AssignmentNetwork:

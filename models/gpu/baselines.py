@@ -28,8 +28,6 @@ from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BASELINES", "base_shares", "compare", "greedy", "greedy_delay", "greedy_preemptive"]
-
 
 def base_shares(view: GpuArrays) -> Integers:
     """(J,) ``min(floor(Q / K), N_j)``."""

@@ -18,8 +18,6 @@ from flowlex.models.gpu.assignment_network import AssignmentNetwork, RoundBuilde
 from flowlex.models.gpu.round_eligibility import Round
 from flowlex.models.gpu.transfer_costs import TransferCosts
 
-__all__ = ["build_compact"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Places:

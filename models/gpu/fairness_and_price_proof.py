@@ -13,8 +13,6 @@ from flowlex.models.gpu.round_eligibility import Round
 from flowlex.models.gpu.tie_break_weights import Ties
 from flowlex.models.gpu.transfer_costs import TransferCosts
 
-__all__ = ["proof_of"]
-
 
 def proof_of(run: GpuRun, costs: TransferCosts, ties: Ties) -> dict[str, Any]:
     """Return the certificate of a run, keyed by names of the instance; empty if a network has no dual values."""

@@ -14,8 +14,6 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.gpu import GpuArrays
 from flowlex.models.gpu.transfer_costs import LEVELS, TransferCosts
 
-__all__ = ["Placement", "jain_index"]
-
 
 @dataclass(frozen=True, eq=False)
 class Placement:

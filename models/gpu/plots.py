@@ -26,8 +26,6 @@ from flowlex.models.model_base import ModelError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_network", "plot_placements"]
-
 #: Farthest level a task reads from: meaning, colour, and a hatch if colours look equal in greyscale.
 _LOOKS = {
     "data on its node": (GREEN, ""),

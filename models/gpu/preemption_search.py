@@ -25,8 +25,6 @@ from flowlex.models.gpu.round_eligibility import Round
 from flowlex.models.gpu.tie_break_weights import Ties
 from flowlex.models.model_base import Run
 
-__all__ = ["GpuRun", "Leaf", "Node", "search"]
-
 #: Solve a round with some tasks kept and some stopped; None if it is infeasible.
 SolveRound: TypeAlias = Callable[[NDArray[np.bool_], NDArray[np.bool_]], "Leaf | Outcome | None"]
 #: Effort limit of the search: total number of arcs of all networks solved.

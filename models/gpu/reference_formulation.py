@@ -25,8 +25,6 @@ from flowlex.models.solution import ModelError
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.variable_labels import Index
 
-__all__ = ["order_pairs", "state"]
-
 _NEEDED = {
     "task": "a task would run several times",
     "gpu_out": "a GPU would run several tasks at once",

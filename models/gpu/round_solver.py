@@ -21,8 +21,6 @@ from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
 from flowlex.models.incumbents import offer
 from flowlex.models.model_base import ModelError
 
-__all__ = ["Rounds"]
-
 
 @dataclass(frozen=True, eq=False)
 class Rounds:

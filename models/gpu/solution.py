@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["GpuSolution"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSolution(Solution):

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from flowlex.instances.gpu import GpuArrays
 
-__all__ = ["Ties"]
-
 
 @dataclass(frozen=True, eq=False)
 class Ties:

@@ -24,8 +24,6 @@ from flowlex.instances.gpu import GpuArrays, GpuInstance
 from flowlex.instances.gpu_units import ExactCosts
 from flowlex.models.model_base import ModelError
 
-__all__ = ["LEVELS", "Penalties", "TransferCosts"]
-
 #: Levels from which a shard is read, nearest first.
 LEVELS = ("node", "rack", "between")
 

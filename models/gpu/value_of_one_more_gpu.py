@@ -20,8 +20,6 @@ from flowlex.models.gpu.round_solver import Rounds
 from flowlex.models.model_base import ModelError
 from flowlex.models.statement.variable_labels import nearest
 
-__all__ = ["Value", "value_of"]
-
 
 @dataclass(frozen=True)
 class Value:

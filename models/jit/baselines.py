@@ -10,8 +10,6 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.transfer_slot_grid import Grid
 
-__all__ = ["fill", "greedy_schedule", "is_early"]
-
 #: Port (ingress after egress), first slot, end, and units in use in each slot.
 Taken = tuple[Integers, Integers, Integers, Integers]
 

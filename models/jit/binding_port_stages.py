@@ -25,8 +25,6 @@ from flowlex.models.jit.plan_search import Ports, SearchState
 from flowlex.models.jit.slot_programs import Cells, latest_end, lexicographic_program
 from flowlex.validation.certificates.jit import LevelProof
 
-__all__ = ["solve_components", "solve_part"]
-
 #: Approximate number of transfers of a program that several components share.
 TOGETHER = 150
 

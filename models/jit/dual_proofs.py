@@ -18,8 +18,6 @@ from flowlex.models.jit.slot_programs import Cells
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
 from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices, SchedulePart
 
-__all__ = ["band_proofs", "common_scale", "highest_level", "part_document", "scaled", "stage_proofs"]
-
 _SIDES = ("out", "in")
 #: Largest denominator of duals; programs with 0/1 coefficients have duals with small denominators.
 _DENOMINATOR = 64

@@ -9,8 +9,6 @@ from flowlex.models.jit.transfer_slot_grid import Grid
 from flowlex.models.model_base import Dual
 from flowlex.validation.certificates.jit import LATENESS
 
-__all__ = ["duals_of"]
-
 #: First slot, end, price in the first slot and in the last, and the scale of both.
 _Run = tuple[int, int, int, int, int]
 

@@ -21,8 +21,6 @@ from flowlex.models.jit.transfer_slot_grid import Grid
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates.jit import LATENESS, SchedulePart
 
-__all__ = ["incumbent"]
-
 
 def incumbent(state: SearchState) -> Plan | None:
     """Return the best complete schedule found so far; None if each violates a window (or a firm end)."""

@@ -19,9 +19,6 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, Runs
 from flowlex.models.model_base import ModelError
 
-__all__ = ["Blocks", "blocks_of_cells", "load_counts", "overfull", "pile", "port_pieces"]
-
-
 #: Largest number of rates of an expansion to slots.
 MOST_ENTRIES = 100_000_000
 

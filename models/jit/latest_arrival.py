@@ -37,8 +37,6 @@ from flowlex.instances.jit import JitInstance
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LatestArrival", "Rule", "latest_arrival_times", "makers"]
-
 Rule: TypeAlias = Literal["critical", "paper"]
 
 

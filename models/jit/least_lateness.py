@@ -38,8 +38,6 @@ from flowlex.models.jit.slot_programs import Cells, latest_end
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
 from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices
 
-__all__ = ["LeastLate", "least_late"]
-
 #: After the last event, ends of windows are rounded to multiples of (time span of events) / this.
 _PARTS = 64
 #: Number of programs with guessed splits, after which intervals are also bisected.

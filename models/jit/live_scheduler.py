@@ -41,8 +41,6 @@ from flowlex.models.jit.unsent_remainder import RunOfSlots, Sending, behind, cer
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import Certificate
 
-__all__ = ["JitEventError", "JitScheduler", "JitStep", "Sending"]
-
 
 class JitEventError(ValueError):
     """An event does not fit the state of the scheduler; it was not applied."""

@@ -31,8 +31,6 @@ from flowlex.models.jit.transfer_slot_grid import Grid
 from flowlex.models.jit.unit_rounding import settle
 from flowlex.validation.certificates.jit import SchedulePart
 
-__all__ = ["Plan", "Search", "find_plan"]
-
 _FIRM = "the firm ends cannot all be met, even if all other transfers are late; raise a firm_s, or leave one out"
 
 

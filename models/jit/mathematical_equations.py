@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from flowlex.models.model_equations import Equation
 
-__all__ = ["EQUATIONS"]
-
 EQUATIONS: tuple[Equation, ...] = (
     Equation(
         "egress",

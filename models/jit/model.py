@@ -49,8 +49,6 @@ from flowlex.models.statement.apply_changes import apply_changes
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun
 
-__all__ = ["JitBandwidth", "ProgramName"]
-
 ProgramName: TypeAlias = Literal["P1", "P2", "P3", "P4"]
 
 

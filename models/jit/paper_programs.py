@@ -12,8 +12,6 @@ from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.plan_search import Plan
 from flowlex.models.jit.slot_programs import Cells
 
-__all__ = ["solve_printed"]
-
 
 def solve_printed(
     program: LinearProgram, cells: Cells, integrality: Integrality, engine: EngineName, options: SolveOptions

@@ -23,8 +23,6 @@ from flowlex.models.jit.slot_programs import Horizon
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, Windows
 from flowlex.validation.certificates.jit import LevelProof, SchedulePart
 
-__all__ = ["Plan", "Ports", "Search", "SearchState"]
-
 #: Share of the time limit that is reserved for integer programs.
 _TO_ROUND = 0.1
 

@@ -15,8 +15,6 @@ from flowlex.models.jit.transfer_slot_grid import Grid
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_gantt", "plot_loads", "plot_ports", "plot_remaining"]
-
 #: Largest number of transfers and of ports in a plot.
 SHOWN, PORTS_SHOWN = 40, 3
 

@@ -20,8 +20,6 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.jit import JitInstance
 from flowlex.models.jit.latest_arrival import LatestArrival, Rule, latest_arrival_times
 
-__all__ = ["PortBound", "least_lateness", "port_bound"]
-
 #: Windows are widened to integer nanoseconds and sizes rounded down to bytes, so that the bound stays valid.
 _NANO = 10**9
 

@@ -26,8 +26,6 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
 
-__all__ = ["Bands", "components", "find_bands", "port_overload"]
-
 
 @dataclass(frozen=True, eq=False)
 class Bands:

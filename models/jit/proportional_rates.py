@@ -32,8 +32,6 @@ from flowlex.models.jit.port_load_bounds import PortBound, least_lateness, port_
 from flowlex.models.jit.transfer_slot_grid import Windows
 from flowlex.models.model_base import ModelError
 
-__all__ = ["ProportionalPlan", "proportional_plan"]
-
 #: Number of ports of every interval that become rows in one round.
 ROWS_ADDED = 6
 #: Steps of multiplicative weights before the first program (they reduce the largest load of the coflows of an hour from

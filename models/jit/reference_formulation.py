@@ -20,8 +20,6 @@ from flowlex.models.jit.transfer_slot_grid import Grid, Load
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.variable_labels import Index
 
-__all__ = ["NEEDED", "level_count", "rate_cells", "state_bandwidth"]
-
 #: Rows that changes must not drop, with the reasons.
 NEEDED = {
     "size": "nothing would be sent",

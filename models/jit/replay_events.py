@@ -13,8 +13,6 @@ from flowlex.models.jit.live_scheduler import JitEventError, JitScheduler, JitSt
 from flowlex.models.model_base import ModelError
 from flowlex.models.step_latency import Replayed
 
-__all__ = ["JitReplay", "replay_jit_events"]
-
 
 @dataclass
 class JitReplay(Replayed):

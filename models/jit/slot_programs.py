@@ -22,8 +22,6 @@ from flowlex.models.jit.interval_schedules import Blocks, blocks_of_cells
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, Runs
 from flowlex.models.model_base import ModelError
 
-__all__ = ["Cells", "Horizon", "base_program", "latest_end", "lexicographic_program"]
-
 Horizon: TypeAlias = Literal["slots", "intervals"]
 
 #: Largest number of columns of a program.

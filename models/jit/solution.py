@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["JitSolution", "by_slot", "stages_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class JitSolution(Solution):

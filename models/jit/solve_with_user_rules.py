@@ -28,8 +28,6 @@ from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun, run_statement
 from flowlex.validation.certificates.jit import SchedulePart
 
-__all__ = ["RuledRun", "concerned", "solve_ruled"]
-
 #: Levels of time, which are ignored when the transfers concerned by a rule are determined.
 _MOMENTS = frozenset({"slot", "time", "step"})
 

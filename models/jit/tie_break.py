@@ -36,8 +36,6 @@ from flowlex.models.jit.transfer_sequencing import Pair
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, Windows
 from flowlex.models.jit.unit_rounding import share_runs
 
-__all__ = ["break_ties", "tie_stages"]
-
 #: Largest total number of slots of blocks that are expanded to slots.
 _MOST_SLOTS = 10_000
 #: Largest number of transfers of a group that is rescheduled in other orders.

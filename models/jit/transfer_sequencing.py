@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-__all__ = ["Pair", "Run"]
-
 #: Transfer of the pair, first slot, end, units per slot.
 Run: TypeAlias = tuple[int, int, int, int]
 #: Function from (transfer, slot, units left) to a sort key; the smallest is served first.

@@ -22,8 +22,6 @@ from flowlex.instances.jit import JitInstance
 from flowlex.models.jit.latest_arrival import LatestArrival, Rule, latest_arrival_times
 from flowlex.models.model_base import ModelError
 
-__all__ = ["Grid", "Load", "Runs", "ShareOf", "Windows", "make_grid"]
-
 Load: TypeAlias = Literal["pair", "port", "sender", "receiver"]
 Windows: TypeAlias = Literal["strict", "elastic"]
 ShareOf: TypeAlias = Literal["transfers", "bytes"]

@@ -16,8 +16,6 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.models.jit.interval_schedules import Blocks, port_pieces
 from flowlex.models.jit.transfer_slot_grid import Grid
 
-__all__ = ["settle", "share_runs"]
-
 #: First slot, end, units in each.
 Run = tuple[int, int, int]
 #: Largest number of ports times slots for which loads are computed by slot.

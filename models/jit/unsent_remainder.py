@@ -17,8 +17,6 @@ from flowlex.models.jit.transfer_slot_grid import Load, make_grid
 from flowlex.validation.certificates import Certificate
 from flowlex.validation.certificates.jit import JitSchedule, certify_schedule
 
-__all__ = ["RunOfSlots", "Sending", "behind", "certified", "rest_instance"]
-
 #: First slot, end, units in each slot; slots count from time 0.
 RunOfSlots: TypeAlias = tuple[int, int, int]
 

@@ -21,8 +21,6 @@ from flowlex.models.model_base import ModelError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Algorithm1", "algorithm1", "compare"]
-
 
 @dataclass(frozen=True)
 class Algorithm1:

@@ -44,8 +44,6 @@ from flowlex.models.model_base import Dual, Equation, Model, ModelError, Run, Sy
 from flowlex.models.solution import plain
 from flowlex.models.statement.rows_and_objectives import Statement
 
-__all__ = ["LoadPartition", "PartitionSolution"]
-
 Capacity: TypeAlias = Literal["configuration", "cpu_load", "history", "performance"] | Callable[[LoadNode], float]
 
 

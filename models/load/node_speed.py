@@ -15,8 +15,6 @@ from flowlex.instances.exact_rationals import rational, rationals
 from flowlex.instances.load import LoadNode
 from flowlex.models.model_base import ModelError
 
-__all__ = ["EVALUATIONS", "capacities", "largest_remainder", "least_makespan_loads"]
-
 
 def by_configuration(node: LoadNode) -> Fraction:
     """Capacity from the configuration of the processor."""

@@ -22,8 +22,6 @@ from flowlex.formulations.program_arrays import Booleans, Integers
 from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances.load import LoadPartitionArrays, LoadPartitionInstance
 
-__all__ = ["Groups", "PartitionNetwork", "build_network", "moved_cost", "moves_of", "sending_nodes"]
-
 #: Upper bound on the cost of any path of the network, so that no engine overflows 64 bits.
 _LONGEST_PATH = 2**59
 #: Largest cost that floating-point engines represent exactly.

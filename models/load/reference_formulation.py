@@ -25,8 +25,6 @@ from flowlex.models.solution import ModelError
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.variable_labels import Index
 
-__all__ = ["Shipped", "state"]
-
 #: Largest number of columns of the statement.
 LARGEST = 500_000
 _NEEDED = {

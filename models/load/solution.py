@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["PartitionSolution", "finish_times"]
-
 
 def finish_times(after: Integers, speed: Floats) -> Floats:
     """Return the time of each node, (N,): items over speed; 0 without items, infinite at speed 0."""

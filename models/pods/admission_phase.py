@@ -28,8 +28,6 @@ from flowlex.models.pods.search.search_state import SearchState
 if TYPE_CHECKING:
     from flowlex.models.pods.problem.integer_program import PlacementProgram
 
-__all__ = ["Admission", "Admitting", "remaining"]
-
 #: Share of a time limit that admission may use.
 _SHARE = 0.6
 #: Share of that time for first placements, so that most is left to improve the best; and the policies tried first.

@@ -26,8 +26,6 @@ from flowlex.models.pods.search.annealing import Annealing
 from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.validation.certificates.pods.exhaustive_enumeration import enumerable
 
-__all__ = ["BalanceOutcome", "BalanceProof", "Balancing", "settled_tangents", "tangents"]
-
 #: First tangent points, in percent of a node's capacity.
 _TANGENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 MAX_ROUNDS = 40

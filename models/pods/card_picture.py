@@ -15,8 +15,6 @@ from flowlex.models.pods.problem.node_fill_state import Cluster
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_cards", "used_shares"]
-
 #: Largest number of nodes drawn: first those that change most, then the fullest.
 _NODES = 60
 

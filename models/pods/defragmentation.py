@@ -23,8 +23,6 @@ from flowlex.models.pods.problem.integer_program import Groups
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.problem.running_pods import packed_running
 
-__all__ = ["Defragmentation", "Move", "defragment"]
-
 #: Largest number of pairs (pod, node); with more pods, only those on cards with the fewest pods may move.
 _PAIRS = 200_000
 

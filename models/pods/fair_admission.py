@@ -24,8 +24,6 @@ from flowlex.models.pods.problem.running_pods import running_cluster
 from flowlex.models.pods.search.placement_policies import POLICIES
 from flowlex.models.pods.search.placement_steps import Placing
 
-__all__ = ["FairAdmitting", "least_shares"]
-
 
 def least_shares(program: LinearProgram, builder: PlacementProgram, x: Variables, most: int) -> Expression:
     """(most,) sums of the 1, 2, ... least shares, by rows ``share`` and ``fair``; valid for maximisation only."""

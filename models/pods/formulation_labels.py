@@ -14,8 +14,6 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.problem.integer_program import PlacementProgram
 from flowlex.models.statement.variable_labels import Index
 
-__all__ = ["column_labels", "row_labels"]
-
 _ONE = Index({}, {}, 1)
 #: Reserved labels of pairs (pod, node); a node label with such a name gets the prefix ``node_``.
 _OWN = ("pod", "node", "card", "priority", "queue", "gang", "resource", "card_model")

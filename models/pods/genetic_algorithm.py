@@ -18,8 +18,6 @@ from flowlex.models.pods.relocation_phase import move_cost_of
 from flowlex.models.pods.search.placement_policies import POLICIES, by_priority
 from flowlex.models.pods.search.placement_steps import place_by
 
-__all__ = ["Evolution", "GeneticSettings", "genetic"]
-
 
 @dataclass(frozen=True)
 class GeneticSettings:

@@ -8,8 +8,6 @@ from typing import Any, TypedDict
 from flowlex.instances.pod_rule_arrays import GANG, MOST, QUOTA, SKEW, SideRules
 from flowlex.models.model_base import Equation
 
-__all__ = ["EQUATIONS"]
-
 
 class _When(TypedDict):
     """The condition under which rows exist, as text and as a predicate of the model."""

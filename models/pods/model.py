@@ -51,8 +51,6 @@ from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun, start_values
 from flowlex.validation.certificates import verify
 
-__all__ = ["PlacementSolution", "PodPlacement"]
-
 Moves: TypeAlias = Literal["free", "least"]
 Stage: TypeAlias = Literal["admission", "balance"]
 

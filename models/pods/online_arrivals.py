@@ -22,8 +22,6 @@ from flowlex.models.pods.problem.running_pods import packed_running
 from flowlex.models.pods.search.placement_policies import POLICIES
 from flowlex.models.pods.search.placement_steps import Placing
 
-__all__ = ["ArrivalCurve", "Arrivals", "Life", "gpus_of", "live_through", "submit_all"]
-
 
 class Arrivals(Placing):
     """A cluster on which pods of an instance arrive and depart.

@@ -18,8 +18,6 @@ from flowlex.models.pods.problem.balance_measures import Measure
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.validation.certificates.pods.pod_sizes import kind_of
 
-__all__ = ["PlacementRun", "proof_document", "so_far"]
-
 
 @dataclass(frozen=True)
 class PlacementRun(Run):

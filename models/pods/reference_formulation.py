@@ -24,8 +24,6 @@ from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.solve_statement import StatementRun, run_statement
 
-__all__ = ["placement_statement", "pods_of_values", "with_squares", "with_tangents"]
-
 #: Largest number of columns of a statement by pod, node and card.
 LARGEST_STATEMENT = 200_000
 #: Largest denominator of the unit of loads; loads without such a unit are rounded.

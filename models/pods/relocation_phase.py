@@ -16,8 +16,6 @@ from flowlex.models.pods.bounds.branch_and_price import PROVEN
 from flowlex.models.pods.problem.balance_measures import SCALE, Measure, to_objective
 from flowlex.models.pods.problem.integer_program import PlacementProgram
 
-__all__ = ["fewest_moves", "move_cost_of"]
-
 _ROUNDS = 30
 
 

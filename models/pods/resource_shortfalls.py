@@ -14,8 +14,6 @@ from flowlex.models.pods.problem.group_rules import room
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.solution import PlacementSolution
 
-__all__ = ["Shortfall", "shortfalls"]
-
 
 @dataclass(frozen=True)
 class Shortfall:

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["PlacementSolution", "share_of", "waiting_reason"]
-
-
 #: The balance is optimal within this tolerance, as a fraction of a node's capacity.
 MET = 1e-6
 

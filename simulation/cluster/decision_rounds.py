@@ -12,8 +12,6 @@ from flowlex.simulation.event_log import RunLog
 from flowlex.simulation.event_queue import Kernel, Planned, SimulationError
 from flowlex.simulation.policy_registry import Run
 
-__all__ = ["Rounds"]
-
 #: Order at one time: events, then the round that they trigger, then rates.
 ROUND_RANK = 1
 #: Most consecutive rounds in which nothing runs or starts and no event is planned.

@@ -12,8 +12,6 @@ from flowlex.simulation.cluster.policy_interface import LiveNode, LiveTask, Stat
 from flowlex.simulation.cluster.transfers import Transfer, Transfers
 from flowlex.simulation.event_log import RunLog
 
-__all__ = ["LEVELS", "InputData"]
-
 #: Locality of a source: the node's own disk, its rack, another rack.
 LEVELS = ("node", "rack", "between")
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, Place
 
-__all__ = ["LiveJob", "LiveNode", "LivePlace", "LiveTask"]
-
 
 @dataclass(slots=True, eq=False)
 class LiveTask:

@@ -10,8 +10,6 @@ from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, Flo
 from flowlex.instances.instance_base import Instance, Part
 from flowlex.simulation.event_log import RunLog
 
-__all__ = ["replay_events"]
-
 
 def replay_events(workload: Instance, log: RunLog) -> Iterator[Part]:
     """Yield the events of a run, as a live scheduler would receive them.

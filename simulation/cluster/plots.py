@@ -14,8 +14,6 @@ from flowlex.simulation.event_log import RunLog
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PLOTS", "plot_gantt", "plot_queue", "plot_utilisation"]
-
 #: Most places in a Gantt chart; more would be unreadable.
 _MOST_PLACES = 120
 

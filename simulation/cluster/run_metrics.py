@@ -11,8 +11,6 @@ from typing import Any
 from flowlex.simulation.cluster.input_transfers import LEVELS
 from flowlex.simulation.event_log import RunLog
 
-__all__ = ["Stay", "figures", "job_spans", "megabytes", "stays"]
-
 
 @dataclass(frozen=True)
 class Stay:

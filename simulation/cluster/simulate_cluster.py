@@ -16,8 +16,6 @@ from flowlex.simulation.cluster.simulator import ClusterParameters, ClusterRun
 from flowlex.simulation.event_log import RunLog
 from flowlex.simulation.policy_registry import Run, checked
 
-__all__ = ["SIMULATOR", "ClusterSimulator", "simulate_cluster"]
-
 
 class ClusterSimulator:
     """See `flowlex.simulation.policy_registry.Simulator`."""

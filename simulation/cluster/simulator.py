@@ -20,8 +20,6 @@ from flowlex.simulation.event_queue import Kernel, Planned, SimulationError
 from flowlex.simulation.policy_registry import Run, checked
 from flowlex.simulation.random_streams import Streams
 
-__all__ = ["ClusterParameters", "ClusterRun"]
-
 _RATE_RANK = 2
 #: Allocations between two garbage collections: nearly all objects of a run stay alive, and scanning them takes a
 #: quarter of the time.

@@ -17,8 +17,6 @@ from flowlex.simulation.decision_time import EveryNth
 from flowlex.simulation.event_queue import SimulationError
 from flowlex.simulation.max_min import Floats, Integers, fill
 
-__all__ = ["Transfer", "Transfers"]
-
 #: Transfers that end within a nanosecond end together.
 TOGETHER_S = 1e-9
 #: Most resources that a transfer may use.

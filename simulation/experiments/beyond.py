@@ -17,8 +17,6 @@ from flowlex.simulation.cluster.policies.live import Flow
 from flowlex.simulation.cluster.run_metrics import figures
 from flowlex.simulation.experiments.cluster_runs import first_waits, made, simulated, workload
 
-__all__ = ["day", "openb_protocol", "training"]
-
 _WHO = ("live", "priority", "FIFO")
 
 

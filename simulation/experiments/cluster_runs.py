@@ -14,8 +14,6 @@ from flowlex.simulation.event_log import RunLog
 from flowlex.simulation.experiments.statements_and_verdicts import PROVEN
 from flowlex.simulation.policy_registry import make_policy
 
-__all__ = ["alone_seconds", "fairness_rates", "first_waits", "made", "run", "simulated", "workload"]
-
 _CLAIMING = ("FSP", "FS", "FSU", "FlowScheduler", "Quincy", "PodPlacement", "allocation")
 
 

@@ -23,8 +23,6 @@ from flowlex.simulation.network.simulator import simulate_traffic
 from flowlex.simulation.network.traffic_arrays import Traffic
 from flowlex.simulation.policy_registry import Run
 
-__all__ = ["beginning", "drawn", "drawn_coflows", "hour"]
-
 POLICIES: dict[str, Callable[[], NetworkPolicy]] = {
     "fair": Fair,
     "fifo": Fifo,

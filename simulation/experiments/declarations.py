@@ -13,8 +13,6 @@ from typing import Any
 
 from flowlex.simulation.experiments.statements_and_verdicts import Experiment, Picture, Rule, Statement, Table
 
-__all__ = ["declared"]
-
 _HERE = "flowlex.simulation.experiments"
 
 

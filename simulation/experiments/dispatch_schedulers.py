@@ -24,8 +24,6 @@ from flowlex.instances.generators import generate
 from flowlex.instances.generators.flow import event_stream
 from flowlex.instances.instance_base import Part
 
-__all__ = ["Dispatcher", "cost_of", "feed"]
-
 Rule = Literal["queue", "random"]
 _STEPS = 5
 _DRAWS = 10

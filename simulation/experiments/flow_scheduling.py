@@ -22,8 +22,6 @@ from flowlex.simulation.experiments.cluster_runs import first_waits, made, run, 
 from flowlex.simulation.experiments.dispatch_schedulers import Dispatcher, cost_of, feed
 from flowlex.simulation.experiments.statements_and_verdicts import PROVEN
 
-__all__ = ["cost", "fair", "images", "latency", "priority"]
-
 _OTHERS = ("Quincy", "random", "spread")
 
 

@@ -14,8 +14,6 @@ from flowlex.models.gpu.model import GpuAssignment
 from flowlex.simulation.cluster.run_metrics import figures
 from flowlex.simulation.experiments.cluster_runs import alone_seconds, fairness_rates, made, run, simulated, workload
 
-__all__ = ["alone", "rounds", "shared", "users"]
-
 
 def alone(
     seed: int, quick: bool, *, round_s: float = 2.0, aggregation: str = "limited", **open_: Any

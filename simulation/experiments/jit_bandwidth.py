@@ -25,8 +25,6 @@ from flowlex.simulation.network.policy_view import NetworkPolicy
 from flowlex.simulation.network.run_record import coflow_frame, remaining_egress, transfer_frame
 from flowlex.simulation.policy_registry import Run
 
-__all__ = ["alpha", "compare", "plan_time", "training_jobs", "when"]
-
 Placement = Literal["scatter", "worker"]
 Phase = Literal["iteration", "forward"]
 

@@ -20,8 +20,6 @@ from flowlex.models.load.model import LoadPartition
 from flowlex.simulation.event_queue import Kernel
 from flowlex.simulation.random_streams import Streams
 
-__all__ = ["Information", "changes", "evaluations", "reading", "served"]
-
 Floats = NDArray[np.float64]
 _WORKERS, _ITEMS, _ITEM_S = 4, 400, 0.5
 _STEP_S, _REST_S = 1.0, 5.0

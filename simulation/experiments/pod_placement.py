@@ -18,8 +18,6 @@ from flowlex.simulation.cluster.run_metrics import figures
 from flowlex.simulation.event_log import RunLog
 from flowlex.simulation.experiments.cluster_runs import made, workload
 
-__all__ = ["balance", "convergence", "native", "queue"]
-
 #: Gap to which the balance is proven, as a fraction of a node's load; most nodes of the search tree.
 _GAP, _STEPS = 1e-3, 500
 

@@ -17,8 +17,6 @@ import numpy as np
 
 from flowlex.simulation.confidence_intervals import Estimate
 
-__all__ = ["OURS", "PROVEN", "Experiment", "Picture", "Rule", "Statement", "Table", "Verdict"]
-
 #: Experiments certify every n-th optimum of a round, and rates at every n-th change: certifying costs more than
 #: solving, and a simulation has thousands of both. Tests certify all of them on small runs.
 PROVEN = 20

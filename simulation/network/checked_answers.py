@@ -14,8 +14,6 @@ from flowlex.simulation.network.network_arrays import PAIRS, Net
 from flowlex.simulation.network.policy_view import Instruction, Rates
 from flowlex.simulation.network.traffic_arrays import Floats, Ints, Traffic
 
-__all__ = ["Carried"]
-
 _NOBODY = np.zeros(0, np.int64)
 _NOTHING = np.zeros(0)
 Refuse = Callable[[str], NoReturn]

@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from flowlex.simulation.network.traffic_arrays import Floats, Ints, Traffic
 
-__all__ = ["Needs", "bottleneck_select_scale_iterate", "needs_of_job", "tac", "tic"]
-
 
 def bottleneck_select_scale_iterate(load: Floats, weight: ArrayLike | None = None) -> Ints:
     """Order coflows by Sincronia's primal-dual algorithm.

@@ -13,8 +13,6 @@ from flowlex.formulations.deferred_compilation import njit
 from flowlex.simulation.max_min import fill
 from flowlex.simulation.network.network_arrays import PACED, RUNNING, common, flip
 
-__all__ = ["backfill", "backfill_listed", "fair_coflow", "fair_pairs", "open_ports", "reserve"]
-
 #: A port with less than this fraction of its rate free is full.
 NOTHING = 1e-9
 

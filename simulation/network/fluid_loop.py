@@ -22,21 +22,6 @@ from flowlex.simulation.network.fair_rates import (
 from flowlex.simulation.network.network_arrays import BIN, ENDED, EVENTS, NOW, PACED, PAIRS, RUNNING, finish
 from flowlex.simulation.network.rate_checks import check
 
-__all__ = [
-    "ASK",
-    "FAIR",
-    "GREEDY",
-    "LISTED",
-    "MADD",
-    "RATES",
-    "SEBF",
-    "SPLIT",
-    "STUCK",
-    "bottlenecks",
-    "run_until_asked",
-    "set_rates",
-]
-
 #: Instructions: rates as given; max-min fair; in order of groups: greedy, MADD, SEBF (reorders, then MADD), fair inside
 #: a group, greedy by the group's list.
 RATES, FAIR, GREEDY, MADD, SEBF, SPLIT, LISTED = range(7)

@@ -10,8 +10,6 @@ import numpy as np
 from flowlex.simulation.event_queue import Kernel
 from flowlex.simulation.network.traffic_arrays import Floats, Ints, Traffic
 
-__all__ = ["Computations"]
-
 
 class Computations:
     """Start and end of every computation.

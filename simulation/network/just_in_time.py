@@ -21,8 +21,6 @@ from flowlex.simulation.network.policy_view import NetworkState, Rates
 from flowlex.simulation.network.traffic_arrays import Floats, Traffic
 from flowlex.simulation.policy_registry import policy
 
-__all__ = ["JustInTime"]
-
 Share = Annotated[float, Field(gt=0, le=1)]
 #: First slot (from time 0) and end of a run of slots, and its rate in MB/s.
 Segment = tuple[int, int, float]

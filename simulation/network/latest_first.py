@@ -14,8 +14,6 @@ from flowlex.simulation.network.policy_view import NetworkState, Rates
 from flowlex.simulation.network.traffic_arrays import Traffic
 from flowlex.simulation.policy_registry import policy
 
-__all__ = ["LatestFirst"]
-
 
 @policy("network", "jit-early")
 @dataclass(eq=False)

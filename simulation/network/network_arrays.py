@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from flowlex.formulations.deferred_compilation import njit
 from flowlex.simulation.network.traffic_arrays import Floats, Ints, Traffic
 
-__all__ = ["Grouping", "Net", "add", "common", "finish", "flip", "make_net", "words"]
-
 Grouping: TypeAlias = Literal["coflow", "transfer", "pair"]
 
 

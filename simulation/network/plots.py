@@ -13,8 +13,6 @@ from flowlex.simulation.network.run_record import coflow_frame, port_loads, tran
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PLOTS", "plot_completion_times", "plot_gantt", "plot_ports"]
-
 #: Most coflows drawn as bars.
 SHOWN = 40
 

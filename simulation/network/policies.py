@@ -18,8 +18,6 @@ from flowlex.simulation.network.policy_view import Instruction, NetworkState, Ra
 from flowlex.simulation.network.traffic_arrays import Ints, Traffic
 from flowlex.simulation.policy_registry import policy
 
-__all__ = ["Aalo", "Fair", "Fifo", "Sebf", "Sincronia", "TensorFlow", "TicTac"]
-
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Factor = Annotated[float, Field(gt=1, allow_inf_nan=False)]
 Queues = Annotated[int, Field(ge=1, le=64)]

@@ -28,8 +28,6 @@ from flowlex.simulation.network.fluid_loop import FAIR, GREEDY, LISTED, MADD, SE
 from flowlex.simulation.network.network_arrays import NOW, PAIRS, Net
 from flowlex.simulation.network.traffic_arrays import Floats, Ints, Traffic
 
-__all__ = ["Answer", "Instruction", "NetworkPolicy", "NetworkState", "Rates"]
-
 
 @dataclass(frozen=True, eq=False)
 class Rates:

@@ -13,8 +13,6 @@ import numpy as np
 from flowlex.formulations.deferred_compilation import njit
 from flowlex.simulation.network.network_arrays import OFFENDER, PACED, PAIRS, RUNNING, common, flip
 
-__all__ = ["FULL", "IDLE", "RATE", "UNFAIR", "check"]
-
 #: Violations: a rate that is no positive number, a port above its capacity, a transfer that could be faster, a transfer
 #: whose rate is not the largest at any full port.
 RATE, FULL, IDLE, UNFAIR = range(1, 5)

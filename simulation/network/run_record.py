@@ -18,8 +18,6 @@ from flowlex.simulation.network.traffic_arrays import Floats
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["coflow_frame", "figures", "port_loads", "remaining_egress", "to_log", "transfer_frame"]
-
 #: Tolerance within which a transfer after its deadline is still in time.
 LATE_S = 1e-6
 #: Decimal digits to which times (s) and loads (MB) are rounded in a file.

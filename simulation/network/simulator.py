@@ -20,8 +20,6 @@ from flowlex.simulation.network.traffic_arrays import Floats, Ints, Traffic
 from flowlex.simulation.policy_registry import Run
 from flowlex.simulation.random_streams import Streams
 
-__all__ = ["NetworkRun", "simulate_traffic"]
-
 _NOBODY, _NO_MARKS = np.zeros(0, np.int64), np.zeros(0)
 #: Most decisions within this time (s) while nothing ends; a policy that exceeds them would never stop.
 _MOST_IDLE, _HARDLY_S = 100_000, 1e-3

@@ -19,8 +19,6 @@ from flowlex.instances.instance_base import read_only
 from flowlex.instances.jit import JitInstance
 from flowlex.models.jit.latest_arrival import makers
 
-__all__ = ["Traffic"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -14,9 +14,6 @@ from flowlex.instances.flow import Machine
 from flowlex.models.flow.goals.goal_interface import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
 from flowlex.models.model_base import ModelError
 
-__all__ = ["Continuity", "DataLocality", "LoadSpread", "RandomCosts"]
-
-
 #: Number of doublings of the running time after which a credit stops growing.
 _OLDEST = 24
 

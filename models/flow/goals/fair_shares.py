@@ -14,8 +14,6 @@ from flowlex.models.flow.goals.goal_interface import Goal
 from flowlex.models.flow.queue_shares import Claims, Places, fair_shares, guaranteed
 from flowlex.models.model_base import ModelError
 
-__all__ = ["FairShares"]
-
 
 @dataclass(frozen=True)
 class FairShares(Goal):

@@ -13,8 +13,6 @@ from flowlex.instances.instance_base import Part
 from flowlex.models.flow.goals.goal_interface import Goal
 from flowlex.models.model_base import ModelError
 
-__all__ = ["AbsentGoalError", "described", "name_of", "revived"]
-
 
 class AbsentGoalError(ModelError):
     """The code of a goal is missing; ``goal`` is its name."""

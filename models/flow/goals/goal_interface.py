@@ -18,8 +18,6 @@ from flowlex.instances.flow import FlowInstance, FlowTask, Machine
 from flowlex.models.flow.machine_tree import Layout
 from flowlex.models.model_base import ModelError
 
-__all__ = ["ANYWHERE", "LARGEST_COST", "ClusterView", "Goal", "Scale", "Spot", "TaskView", "task_views"]
-
 
 class Spot(NamedTuple):
     """All machines that have every tag of ``has`` and none of ``lacks``.

@@ -21,8 +21,6 @@ from flowlex.models.flow.goals.placement import Placement
 from flowlex.models.flow.goals.priority import Priority
 from flowlex.models.model_base import ModelError
 
-__all__ = ["AskedGoal", "ask", "check_prices", "check_slot_costs", "check_waiting", "is_foreign"]
-
 #: Goals that a model handles specially, beyond calling their methods.
 _SPECIAL = (Continuity, FairShares, Placement, Priority)
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from flowlex.instances.flow import Constraint
 from flowlex.models.flow.goals.goal_interface import ClusterView, Goal, Scale, Spot, TaskView
 
-__all__ = ["Placement"]
-
 
 @dataclass(frozen=True)
 class Placement(Goal):

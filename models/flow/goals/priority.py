@@ -11,8 +11,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.models.flow.goals.goal_interface import Goal, Scale, TaskView
 from flowlex.models.model_base import ModelError
 
-__all__ = ["LOWEST", "Priority"]
-
 #: The largest priority number an instance can hold.
 LOWEST = 1000
 

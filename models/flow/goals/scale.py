@@ -11,8 +11,6 @@ from flowlex.models.flow.goals.goal_interface import Goal
 from flowlex.models.flow.goals.placement import Placement
 from flowlex.models.model_base import ModelError
 
-__all__ = ["common_scale"]
-
 #: Largest factor; with larger ones most costs would exceed `LARGEST_COST`.
 _MOST = 2**53
 

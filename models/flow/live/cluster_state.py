@@ -21,8 +21,6 @@ from flowlex.models.flow.live.task_ages import TaskAges, elapsed_s
 from flowlex.models.flow.live.task_records import EventError, FullSolve, LiveJob, LiveTask
 from flowlex.models.model_base import ModelError
 
-__all__ = ["LiveState"]
-
 #: Largest total number of slots; the network may have one arc per slot.
 _SLOT_LIMIT = 2**21
 _MACHINE_LIMIT = 2**18

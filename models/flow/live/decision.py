@@ -18,8 +18,6 @@ from flowlex.models.flow.live.session_choice import prove
 from flowlex.models.flow.live.side_constraints import Changes
 from flowlex.models.flow.live.task_records import Decided, Delta, FullSolve
 
-__all__ = ["decide"]
-
 
 def decide(
     state: LiveState,

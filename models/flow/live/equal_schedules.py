@@ -18,8 +18,6 @@ from flowlex.models.flow.goals.goal_interface import Spot
 from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.side_constraints import Changes
 
-__all__ = ["without_idle_changes"]
-
 #: The name of a machine, or (job,) for the waiting tasks of a job.
 _Place = str | tuple[str]
 

@@ -18,23 +18,6 @@ from flowlex.models.flow.live.task_records import EventError
 from flowlex.models.flow.task_rules import GroupRule
 from flowlex.models.model_base import ModelError
 
-__all__ = [
-    "add_machine",
-    "cancel",
-    "finish",
-    "relabel",
-    "remove_machine",
-    "set_cost",
-    "set_preemption",
-    "set_priority",
-    "set_queues",
-    "set_slots",
-    "submit",
-    "tie",
-    "untie",
-    "update_shares",
-]
-
 T = TypeVar("T", FlowJob, Machine)
 
 

@@ -15,8 +15,6 @@ from flowlex.models.flow.live.live_assignment import Roster
 from flowlex.models.flow.live.machine_groups import Group, Wiring
 from flowlex.models.flow.machine_tree import Blocks, Path
 
-__all__ = ["BlockTree", "ExclusionGroup"]
-
 
 class BlockTree:
     """Blocks of the machines of one spot, and the groups that enter them.

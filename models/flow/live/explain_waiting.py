@@ -26,8 +26,6 @@ from flowlex.models.flow.live.task_records import EventError
 from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.waiting_reasons import CAPACITY_USED, SHARE_USED, TOO_LARGE, WORTH_MORE
 
-__all__ = ["Explanation", "explain_task"]
-
 _REMEDIES = {
     "gang": "add slots where it may run, end what holds them, or change the rule",
     "spread": "raise its limit, or add machines in other domains",

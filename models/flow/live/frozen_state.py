@@ -23,8 +23,6 @@ from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.task_rules import GroupRule
 
-__all__ = ["FrozenState"]
-
 #: Rules by kind, and the field of an instance that holds them.
 _KINDS: dict[str, tuple[type[GroupRule], str]] = {
     "gang": (Gang, "gangs"),

@@ -17,8 +17,6 @@ from flowlex.models.model_base import ModelError
 from flowlex.models.solution import Seconds
 from flowlex.validation.certificates.verifier_interface import verify
 
-__all__ = ["audit_schedule", "priced", "solve_fully"]
-
 
 def solve_fully(state: LiveState, *, certify: bool) -> FlowSolution:
     """Find the best schedule of the present instance.

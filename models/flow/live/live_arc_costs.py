@@ -13,8 +13,6 @@ from flowlex.models.flow.live.side_constraints import SideConstraints
 from flowlex.models.flow.live.task_ages import elapsed_s
 from flowlex.models.flow.live.task_records import EventError, LiveTask
 
-__all__ = ["ArcCosts"]
-
 
 class ArcCosts:
     """Set the arc costs of tasks and machines by the goals; refuse costs beyond the limit of the strict order.

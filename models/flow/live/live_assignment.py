@@ -14,9 +14,6 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.models.flow.goals.goal_interface import Spot
 from flowlex.models.flow.live.session_choice import Session
 
-__all__ = ["Arcs", "Assignment", "Owner", "Roster", "Target", "TaskNode"]
-
-
 #: A machine by name, or a group of machines.
 Target = str | Spot
 

@@ -17,8 +17,6 @@ from flowlex.models.flow.live.live_assignment import Arcs, Assignment, Owner, Ta
 from flowlex.models.flow.live.machine_groups import Group, MachineGroup, MachineNode, SingleFile, Wiring
 from flowlex.models.flow.live.session_choice import Session
 
-__all__ = ["UNBOUND", "JobBounds", "LiveNetwork"]
-
 #: Capacity of a job's waiting arc when nothing bounds it.
 UNBOUND = ENDLESS
 

@@ -16,8 +16,6 @@ from flowlex.models.flow.arc_costs import only_machine, single_file
 from flowlex.models.flow.goals.goal_interface import ClusterView, Spot
 from flowlex.models.flow.live.live_assignment import Arcs, Assignment, Roster
 
-__all__ = ["Group", "MachineGroup", "MachineNode", "SingleFile", "Wiring"]
-
 
 class Group:
     """A vertex between tasks and machines."""

@@ -19,8 +19,6 @@ from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.live_assignment import Target
 from flowlex.models.flow.live.session_choice import Session
 
-__all__ = ["Optimum", "Paths", "Residual"]
-
 
 @dataclass(frozen=True)
 class Paths:

@@ -14,8 +14,6 @@ from flowlex.models.flow.live.task_ages import elapsed_s
 from flowlex.models.flow.live.task_records import LiveJob, LiveTask
 from flowlex.models.flow.preemption import HOUR_S, kept_tasks, left
 
-__all__ = ["PreemptionLimits"]
-
 
 class PreemptionLimits:
     """The preemption limits of all jobs.

@@ -15,8 +15,6 @@ from flowlex.models.flow.method_result import score_of
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.flow.waiting_reasons import plain_reason
 
-__all__ = ["Queries"]
-
 
 class Queries:
     """Queries of a state; between two steps, all queries share one solved optimum of the network."""

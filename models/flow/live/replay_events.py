@@ -15,8 +15,6 @@ from flowlex.models.flow.live.scheduler import Delta, EventError, FlowScheduler
 from flowlex.models.model_base import ModelError
 from flowlex.models.step_latency import Replayed
 
-__all__ = ["ReplayReport", "replay_events"]
-
 
 @dataclass
 class ReplayReport(Replayed):

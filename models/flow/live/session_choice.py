@@ -10,8 +10,6 @@ from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import Certificate, Check
 
-__all__ = ["Method", "Session", "make_session", "plan_stages", "prove"]
-
 Method = Literal["auto", "weights", "phases"]
 
 #: What keeps the live network solved.

@@ -17,8 +17,6 @@ from flowlex.instances.group_rules import Gang, check_rules, domain_tags, member
 from flowlex.models.flow.live.task_records import EventError, LiveJob, LiveTask
 from flowlex.models.flow.task_rules import GroupRule, TaskRules
 
-__all__ = ["Changes", "SideConstraints"]
-
 #: Machine of each task that changes: (now, next).
 Changes = Mapping[str, tuple[str | None, str | None]]
 _MOST_RULES = 2**16

@@ -25,8 +25,6 @@ from flowlex.models.flow.goals.goal_document import AbsentGoalError, described, 
 from flowlex.models.flow.live.frozen_state import FrozenState
 from flowlex.models.flow.live.scheduler import FlowScheduler
 
-__all__ = ["load_scheduler", "save_scheduler"]
-
 _FORMAT = "flowlex flow scheduler 6"
 
 

@@ -11,8 +11,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.models.flow.goals.costs import Continuity
 from flowlex.models.flow.goals.goal_interface import Goal
 
-__all__ = ["TaskAges", "elapsed_s"]
-
 
 @lru_cache(maxsize=2**10)  # many tasks start and age at the same times
 def elapsed_s(started_s: float, now_s: float) -> float:

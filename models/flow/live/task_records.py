@@ -13,8 +13,6 @@ from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import Certificate
 
-__all__ = ["Decided", "Delta", "EventError", "FullSolve", "LiveJob", "LiveTask"]
-
 
 class EventError(ModelError):
     """An event does not fit the state of the cluster; the state has not changed."""

@@ -11,8 +11,6 @@ import numpy as np
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.models.gpu.large_rounds.class_program import Landing, Program, Refined, classes, cost_of
 
-__all__ = ["Network"]
-
 
 class Network:
     """Nodes: tasks, cluster and racks by task class, GPU groups (rack, memory, code), places (node, memory, code)."""

@@ -23,8 +23,6 @@ from flowlex.models.gpu.reference_formulation import order_pairs
 from flowlex.models.gpu.round_eligibility import Round
 from flowlex.models.gpu.transfer_costs import TransferCosts
 
-__all__ = ["Landing", "Program", "Refined", "classes", "cost_of"]
-
 
 class Landing(NamedTuple):
     """Columns that assign tasks to GPUs, each with a representative task and GPU."""

@@ -21,8 +21,6 @@ from flowlex.models.gpu.round_eligibility import Round
 from flowlex.models.gpu.transfer_costs import TransferCosts
 from flowlex.models.solution import Dual
 
-__all__ = ["RefinedRun", "run_refined"]
-
 METHOD = "compact network, classes refined by the rules"
 
 

@@ -22,8 +22,6 @@ from flowlex.models.solution import ModelError
 from flowlex.models.statement.apply_changes import sides_of
 from flowlex.models.statement.variable_labels import Index, nearest
 
-__all__ = ["Codes", "Rule", "Rules", "Selection", "unsupported"]
-
 _TASK, _GPU = ("task", "job"), ("gpu", "node", "rack")
 _EXACT = 2**53
 #: Changes that need one variable per pair of task and GPU, with the message that suggests an alternative.

@@ -27,8 +27,6 @@ from flowlex.models.pods.problem.integer_program import PlacementProgram, stays
 from flowlex.models.pods.problem.node_and_pod_classes import Demand
 from flowlex.models.pods.problem.node_fill_state import Cluster
 
-__all__ = ["most_by_patterns"]
-
 #: Steps of all enumerations for one level, and of one of them: first few, which usually suffices for the patterns of an
 #: optimum, then more for the bound; and for large programs, which give patterns but no useful bound.
 _STEPS = (20_000_000, 1_000_000), (150_000_000, 20_000_000)

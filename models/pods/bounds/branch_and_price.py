@@ -19,8 +19,6 @@ from flowlex.models.pods.problem.integer_program import stays
 from flowlex.models.pods.problem.node_and_pod_classes import Demand
 from flowlex.models.pods.problem.node_fill_state import Cluster
 
-__all__ = ["PROVEN", "GapSearch"]
-
 #: Largest difference of value and bound, as a fraction of a node's capacity, that counts as zero.
 PROVEN = 1e-6
 #: Half-width of the first interval of the mean, in units of the balance.

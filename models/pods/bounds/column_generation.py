@@ -34,8 +34,6 @@ from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.models.pods.problem.node_and_pod_classes import Demand
 from flowlex.models.pods.problem.node_fill_state import Cluster
 
-__all__ = ["Columns", "PodPrices", "Proof", "filled"]
-
 #: Penalty for violating rows other than those of groups, in units of the scaled objective per node.
 _PENALTY = 1e3
 _ROUNDS = 80

@@ -18,8 +18,6 @@ from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.pod_rule_arrays import GANG, MOST, SKEW
 from flowlex.instances.pods import PodArrays
 
-__all__ = ["gangs_out", "largest_sum", "most_of_spreads"]
-
 #: Largest (bound x number of distinct summands) for which sums are enumerated.
 _SUMS = 5_000_000
 #: Relative tolerance of sums.

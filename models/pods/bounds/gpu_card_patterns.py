@@ -12,8 +12,6 @@ from flowlex.formulations.linear_expression import Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Floats, Integers
 
-__all__ = ["CardRows", "Slots", "fillings"]
-
 #: Largest number of card patterns; beyond it, only total memory and pods with more than half a card are constrained.
 _WAYS = 4_000
 

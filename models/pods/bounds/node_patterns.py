@@ -19,8 +19,6 @@ from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.balance_measures import Measure
 from flowlex.models.pods.problem.node_and_pod_classes import Demand
 
-__all__ = ["Pattern", "Pricing"]
-
 #: Tolerance of sums of shares of a node.
 EPSILON = 1e-9
 

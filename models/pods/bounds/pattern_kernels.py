@@ -14,8 +14,6 @@ import numpy as np
 
 from flowlex.formulations.deferred_compilation import njit
 
-__all__ = ["enumerate_patterns"]
-
 EPSILON = 1e-9
 DEVIATION, MEAN_ABSOLUTE, LARGEST = 0, 1, 2
 #: Largest number of steps to pack cards (then a packing counts as possible), and of the subgradient method.

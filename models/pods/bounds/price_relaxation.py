@@ -40,8 +40,6 @@ from flowlex.models.pods.problem.group_rules import shares
 from flowlex.models.pods.problem.integer_program import PlacementProgram, stays
 from flowlex.models.pods.problem.node_and_pod_classes import NodeClasses
 
-__all__ = ["Prices", "Relaxation"]
-
 #: Largest number of columns of a program, and largest number of groups without aggregation into cells.
 _COLUMNS, _GROUPS = 3_000_000, 200
 

@@ -22,8 +22,6 @@ from flowlex.formulations.engines.highs import solve_arrays
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers, LinearProgramArrays
 from flowlex.formulations.solver_outcome import Outcome, SolveOptions, Status
 
-__all__ = ["Choices", "solve_by_cells"]
-
 #: Largest relative gap between the optimum over cells and the bound; rounds of splitting.
 _APART, _ROUNDS = 1e-6, 40
 #: Cells that lose more than this share of the average are split.

@@ -16,8 +16,6 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.problem.pod_value import ValueMeasure, pod_values
 
-__all__ = ["Key", "Levels", "Ranking"]
-
 Ranking: TypeAlias = Literal["lexicographic", "weighted", "fair"]
 #: A priority; ``"3 running"``: pods of priority 3 that run and may be stopped; ``"worth"`` and ``"rest"``: weighted;
 #: ``"queue q"``: fair.

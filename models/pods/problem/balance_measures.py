@@ -16,8 +16,6 @@ from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Floats, Integers
 
-__all__ = ["MEASURES", "SCALE", "Balance", "Measure", "squares", "to_measure", "to_objective"]
-
 #: Loads are in percent, so that their squares are well above the solver's tolerances.
 SCALE = 100.0
 

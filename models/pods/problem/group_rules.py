@@ -14,8 +14,6 @@ from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.pod_rule_arrays import GANG, MOST, QUOTA, SKEW
 from flowlex.instances.pods import PodArrays
 
-__all__ = ["add_rules", "broken_rules", "may_use", "room", "rule_reason", "shares"]
-
 
 def _counts(view: PodArrays, node: Integers) -> tuple[Integers, Integers, Integers]:
     """(F,) what every domain of every rule holds and may hold, and (R,) pods of each rule that are outside of all."""

@@ -19,8 +19,6 @@ from flowlex.models.pods.problem.balance_measures import SCALE, Measure
 from flowlex.models.pods.problem.group_rules import add_rules, may_use
 from flowlex.models.pods.problem.node_fill_state import Cluster
 
-__all__ = ["Groups", "PlacementProgram", "partition", "pinned", "stays"]
-
 
 @dataclass(frozen=True, eq=False)
 class Groups:

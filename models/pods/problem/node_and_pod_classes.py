@@ -18,8 +18,6 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.problem.integer_program import PlacementProgram, partition, stays
 
-__all__ = ["Demand", "NodeClasses"]
-
 
 @dataclass(frozen=True, eq=False)
 class NodeClasses:

@@ -7,8 +7,6 @@ import numpy as np
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.pods import PodArrays
 
-__all__ = ["Cluster", "deviation"]
-
 
 def deviation(loads: Floats) -> float:
     """Standard deviation of the node loads: the paper's fitness."""

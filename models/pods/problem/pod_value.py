@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.pods import Pod, PodInstance
 
-__all__ = ["ValueMeasure", "pod_values"]
-
 ValueMeasure: TypeAlias = Literal["value", "gpu", "fragmentation"]
 
 

@@ -10,8 +10,6 @@ from flowlex.models.model_base import ModelError
 from flowlex.models.pods.problem.integer_program import stays
 from flowlex.models.pods.problem.node_fill_state import Cluster
 
-__all__ = ["check_running", "packed_running", "running_cluster"]
-
 
 def running_cluster(view: PodArrays, *, cards: bool, all_of_it: bool = True) -> Cluster | None:
     """Return the cluster of running pods; None if `Cluster.pack` fails.

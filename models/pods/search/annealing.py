@@ -14,8 +14,6 @@ from flowlex.models.pods.problem.integer_program import pinned
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.search.search_state import SearchState
 
-__all__ = ["Annealing"]
-
 #: Steps of one call of the compiled loop; time limits are checked between calls.
 _BATCH = 500_000
 #: Relative lengths of runs: the second, if needed, is longer, which helps more than another seed.

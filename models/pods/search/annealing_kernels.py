@@ -23,8 +23,6 @@ import numpy as np
 from flowlex.formulations.deferred_compilation import njit
 from flowlex.models.pods.search.ruin_and_recreate import link, place, take
 
-__all__ = ["anneal"]
-
 #: Number of pods of a node among which the second pod of an exchange is drawn.
 _WALK = 32
 

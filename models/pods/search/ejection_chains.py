@@ -11,8 +11,6 @@ from flowlex.formulations.deferred_compilation import njit
 from flowlex.models.pods.search.node_scoring import changed, choose, settle
 from flowlex.models.pods.search.ruin_and_recreate import fits, link, place, take
 
-__all__ = ["arrive", "depart"]
-
 
 @njit(cache=True)
 def _chain(s, t, policy, pod, moves, path, dead, rng):

@@ -29,8 +29,6 @@ import numpy as np
 from flowlex.formulations.deferred_compilation import njit
 from flowlex.models.pods.search.ruin_and_recreate import fits, link, place, takes
 
-__all__ = ["changed", "choose", "settle"]
-
 FIRST, BEST, DOT, CLUSTERING, PACKING, FGD, KUBERNETES, RANDOM, EVEN = range(9)
 _INFINITE = 1e300
 

@@ -11,8 +11,6 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.node_fill_state import Cluster
 
-__all__ = ["EVEN", "POLICIES", "Scores", "by_priority", "in_order", "workload"]
-
 #: Name to number in `flowlex.models.pods.search.node_scoring`.
 POLICIES = {
     "first-fit": 0,

@@ -17,8 +17,6 @@ from flowlex.models.pods.search.search_state import SearchState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Placing", "place_by", "tied", "with_waiting"]
-
 
 def tied(view: PodArrays) -> Booleans:
     """(P,) whether searches must not remove a pod alone: pods of gangs and of spreads with a skew."""

@@ -12,8 +12,6 @@ import numpy as np
 
 from flowlex.formulations.deferred_compilation import njit
 
-__all__ = ["fits", "link", "place", "recreate", "take", "takes", "unplace"]
-
 
 @njit(cache=True)
 def obeys(s, pod, node):

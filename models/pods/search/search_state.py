@@ -13,8 +13,6 @@ from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.problem.group_rules import room
 from flowlex.models.pods.problem.node_fill_state import Cluster
 
-__all__ = ["SearchState"]
-
 
 class SearchState(NamedTuple):
     """A placement for compiled loops. Sizes: P pods, N nodes, R kinds of pods, C of nodes, K cards of a node."""

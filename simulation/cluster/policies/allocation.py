@@ -27,8 +27,6 @@ from flowlex.simulation.cluster.policy_interface import Action, LiveNode, LivePl
 from flowlex.simulation.decision_time import Each, EveryNth
 from flowlex.simulation.policy_registry import policy
 
-__all__ = ["Shares", "allocation_round", "gpu_type"]
-
 #: Rounds of a plan, and the number of its first rounds at which it may begin.
 _ROUNDS, _BEGINNINGS = 200, 100
 

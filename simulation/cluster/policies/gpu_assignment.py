@@ -16,8 +16,6 @@ from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LiveNod
 from flowlex.simulation.decision_time import Each, EveryNth
 from flowlex.simulation.policy_registry import policy
 
-__all__ = ["GPU", "MEMORY", "Assignment", "RoundParts", "round_instance"]
-
 #: The resource of GPU places; other tasks start in order of arrival where their data are cheapest to read.
 GPU = "gpu"
 #: The optional resource for a GPU's memory in GB; a task needs a GPU with enough of it.

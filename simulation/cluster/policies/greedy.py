@@ -18,8 +18,6 @@ from flowlex.simulation.cluster.policies.queues import start_where_cheapest
 from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LivePlace, LiveTask, Policy, State
 from flowlex.simulation.policy_registry import policy
 
-__all__ = ["Delay", "Greedy", "PreemptiveGreedy"]
-
 _Limit = Annotated[float, Field(ge=0)]
 
 

@@ -17,8 +17,6 @@ from flowlex.simulation.cluster.policies.queues import fair_shares, places_after
 from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LivePlace, LiveTask, Policy, State
 from flowlex.simulation.policy_registry import policy
 
-__all__ = ["Kueue", "Volcano"]
-
 
 def _units(task: LiveTask) -> int:
     """Return the sum of a task's demands; intended for workloads with one resource."""

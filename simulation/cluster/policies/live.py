@@ -15,8 +15,6 @@ from flowlex.simulation.decision_time import Each, EveryNth
 from flowlex.simulation.event_queue import SimulationError
 from flowlex.simulation.policy_registry import policy
 
-__all__ = ["Flow", "flow_task", "machine_of"]
-
 #: Utility of a label without which a task is slower, per unit of its slowdown factor.
 _UTILITY = 10
 

@@ -21,8 +21,6 @@ from flowlex.simulation.decision_time import Each, EveryNth
 from flowlex.simulation.event_queue import SimulationError
 from flowlex.simulation.policy_registry import policy
 
-__all__ = ["PodModel", "PodRule", "pod_round"]
-
 Rule = Literal[
     "first-fit", "best-fit", "dot-product", "gpu-clustering", "gpu-packing", "fgd", "kubernetes", "random",
     "priority-queue", "whole-cards", "genetic",

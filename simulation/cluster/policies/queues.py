@@ -26,16 +26,6 @@ from flowlex.simulation.cluster.policy_interface import (
 )
 from flowlex.simulation.policy_registry import policy
 
-__all__ = [
-    "Queue",
-    "Where",
-    "cheapest_place",
-    "fair_shares",
-    "places_after_stops",
-    "start_where_cheapest",
-    "victims_rank",
-]
-
 #: Rule for a task's place: the free place with the cheapest data access, the node with the fewest running tasks, the
 #: node with the most free, the first place, or a random one.
 Where = Literal["data", "spread", "most-free", "first", "random"]

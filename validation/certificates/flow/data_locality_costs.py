@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from flowlex.validation.certificates.exact_numbers import times, wide
 
-__all__ = ["Blocks", "Locality", "Reach", "Rows"]
-
 #: Largest size of a table of counts.
 _COUNTS = 2**21
 

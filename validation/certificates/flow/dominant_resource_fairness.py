@@ -12,8 +12,6 @@ from fractions import Fraction
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance, FlowJob, Queue
 
-__all__ = ["dominant_shares"]
-
 
 def dominant_shares(instance: FlowInstance) -> tuple[list[int], list[int]]:
     """Tasks of each job within its share, and the most that may run."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from flowlex.validation.certificates.flow.goal_costs import Problem
 
-__all__ = ["Groups"]
-
 
 @dataclass(frozen=True)
 class Groups:

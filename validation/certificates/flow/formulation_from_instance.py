@@ -27,8 +27,6 @@ from flowlex.validation.certificates.solution_document import Document, Strict, 
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number, Stage
 from flowlex.validation.certificates.statement.stage_proof import Bounded, StatedLeaf, least
 
-__all__ = ["CountedProof", "counted_bounds", "state_flow", "weighted_objective"]
-
 _REAL_FIELDS = ("rack_cost", "cluster_cost", "base", "rate", "step")
 
 

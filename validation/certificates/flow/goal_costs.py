@@ -28,8 +28,6 @@ from flowlex.validation.certificates.flow.goal_options import Goals
 from flowlex.validation.certificates.flow.own_goals import OwnGoal, OwnGoals, Wishes
 from flowlex.validation.certificates.flow.side_constraints import Ties
 
-__all__ = ["Problem", "Task"]
-
 _LOWEST = 1000
 _OLDEST = 24
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from flowlex.validation.certificates.flow.own_goals import OwnGoal
 
-__all__ = ["Goals"]
-
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "Placement": {"rules": {}},
     "DataLocality": {"rack_cost": 1, "cluster_cost": 2, "threshold": 0.1, "most": 10},

@@ -25,8 +25,6 @@ from flowlex.validation.certificates.flow.dominant_resource_fairness import domi
 from flowlex.validation.certificates.flow.goal_costs import Problem
 from flowlex.validation.certificates.flow.own_goals import Wishes
 
-__all__ = ["stated_shares", "unfair"]
-
 Place = tuple[int, Fraction, int]
 
 

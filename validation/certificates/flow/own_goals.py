@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from flowlex.instances.flow import Constraint, FlowInstance, FlowTask
 from flowlex.validation.certificates.exact_numbers import whole
 
-__all__ = ["OwnGoal", "OwnGoals", "Wishes"]
-
 
 class OwnGoal(Protocol):
     """A goal that was passed to ``verify``, as `flowlex.models.flow.goals.own_goals.ask` makes it."""

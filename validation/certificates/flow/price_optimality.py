@@ -30,8 +30,6 @@ from numpy.typing import NDArray
 from flowlex.validation.certificates.exact_numbers import dot, times, total, whole, wide
 from flowlex.validation.certificates.flow.goal_costs import Problem
 
-__all__ = ["Prices", "Survey", "bound", "strict", "weighed"]
-
 #: Costs and prices in one array stay below this in 64 bits; beyond, they are Python integers.
 _SAFE = 2**60
 #: Exceeds every cost in arrays of Python integers.

@@ -13,8 +13,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.group_rules import domain_tags, members_of
 
-__all__ = ["CHECKS", "Ties", "overfull"]
-
 #: Names of the checks of rules.
 CHECKS = ("gangs: all tasks run, or none", "gangs and affinities in one domain", "limits of spreads")
 

@@ -17,8 +17,6 @@ from flowlex.validation.certificates.flow.price_optimality import Prices, Survey
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.verifier_interface import Strict
 
-__all__ = ["PriceProof", "StageProof", "proven"]
-
 
 class PriceProof(Strict):
     """Weights of stages, and prices in the unit of their sum; those left out are 0."""

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from flowlex.instances.gpu import GpuInstance
 from flowlex.validation.certificates.certificate import Check
 
-__all__ = ["Cluster", "none"]
-
 
 class Cluster:
     """The instance as columns in its own order, and the answer placed in them."""

@@ -24,8 +24,6 @@ from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
 from flowlex.validation.certificates.gpu.fair_shares import Mask
 from flowlex.validation.certificates.gpu.transfer_costs import Costs
 
-__all__ = ["check_duals"]
-
 
 def check_duals(
     cluster: Cluster, costs: Costs, stated: Mapping[str, Mapping[str, Any]], startable: Mask | None, transfer: Fraction

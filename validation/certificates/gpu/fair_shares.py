@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster
 
-__all__ = ["Limits", "Mask", "fair_limits", "most_tasks"]
-
 Mask: TypeAlias = NDArray[np.bool_]
 
 

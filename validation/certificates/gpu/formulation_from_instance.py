@@ -17,8 +17,6 @@ from flowlex.validation.certificates.gpu.round_options import RoundOptions
 from flowlex.validation.certificates.gpu.transfer_costs import Costs
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 
-__all__ = ["fair_levels", "state_gpu", "stops_of"]
-
 
 def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStatement:
     """Variables ``x`` by task and GPU, ``share_step`` by job and step; see the model's docstring for the rows."""

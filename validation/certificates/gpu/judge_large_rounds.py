@@ -21,8 +21,6 @@ from flowlex.validation.certificates.gpu.user_written_rules import GpuRules
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.statement.stage_proof import StatementProof
 
-__all__ = ["LARGE", "judge_refined"]
-
 #: Pairs of tasks and GPUs above which a changed round is judged here.
 LARGE = 20_000
 

@@ -14,8 +14,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates.gpu.large_rounds import Large
 from flowlex.validation.certificates.statement.stage_proof import StatedLeaf
 
-__all__ = ["Prices"]
-
 _WIDE = 2**61
 Whole = NDArray[Any]
 

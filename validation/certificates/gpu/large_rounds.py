@@ -20,8 +20,6 @@ from flowlex.validation.certificates.gpu.round_options import RoundOptions
 from flowlex.validation.certificates.gpu.transfer_costs import Costs
 from flowlex.validation.certificates.gpu.user_written_rules import GpuRules
 
-__all__ = ["Large", "Values"]
-
 Whole = NDArray[Any]
 Values = Mapping[str, Mapping[str, Any]]
 

@@ -19,8 +19,6 @@ from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
 from flowlex.validation.certificates.gpu.fair_shares import Mask
 
-__all__ = ["Stops"]
-
 
 @dataclass(frozen=True)
 class Stops:

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu_policy import GpuPolicy
 
-__all__ = ["RoundOptions"]
-
 
 class RoundOptions(NamedTuple):
     """Policy, weights of rack, distance and waiting, whether tasks wait at a price, price of a second of lost work."""

@@ -38,8 +38,6 @@ from flowlex.validation.certificates.gpu.transfer_costs import Costs
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.verifier_interface import Strict
 
-__all__ = ["GpuProof", "SearchProof"]
-
 
 class GpuProof(Strict):
     """See the module; empty where no optimum is claimed."""

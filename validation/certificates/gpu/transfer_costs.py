@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.gpu_units import ExactCosts
 
-__all__ = ["Costs"]
-
 Whole = NDArray[Any]
 _WIDE = 2**60
 

@@ -15,8 +15,6 @@ from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Relaxed, Term, Variable
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster
 
-__all__ = ["GpuRules", "OwnRow", "Part"]
-
 Whole = NDArray[np.int64]
 
 

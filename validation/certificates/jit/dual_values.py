@@ -17,8 +17,6 @@ from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.jit import SchedulePart
 from flowlex.validation.certificates.jit.prices_and_windows import LATENESS, LevelProof
 
-__all__ = ["check_duals"]
-
 
 def check_duals(
     instance: JitInstance, parts: tuple[SchedulePart, ...], stated: Mapping[str, Mapping[str, Any]]

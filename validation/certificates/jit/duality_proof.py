@@ -25,8 +25,6 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.validation.certificates.jit.prices_and_windows import SAFE, Allowed, LevelProof, greatest
 from flowlex.validation.certificates.jit.transfer_cells import Cells, Rows
 
-__all__ = ["Board"]
-
 
 class Board:
     """The columns of one part, and the bounds settled so far.

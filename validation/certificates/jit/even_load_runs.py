@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Integers
 
-__all__ = ["Even", "sweep"]
-
 _NONE = np.zeros(0, np.int64)
 
 

@@ -11,8 +11,6 @@ from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.jit.transfer_windows import TransferWindows, planned_transfers, transfer_windows
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number
 
-__all__ = ["JitStatement", "state_jit"]
-
 
 def state_jit(instance: JitInstance, options: Mapping[str, Any]) -> ExactStatement:
     """Units by transfer and slot, loads and their levels."""

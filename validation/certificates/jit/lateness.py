@@ -26,8 +26,6 @@ _NOTHING = 1 << 61
 #: Most entries of the table of prices.
 _MOST = 10**8
 
-__all__ = ["PartWindows", "all_allowed", "judge_lateness"]
-
 
 @dataclass(frozen=True, eq=False)
 class PartWindows:

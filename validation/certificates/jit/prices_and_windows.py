@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Integers
 
-__all__ = ["LATENESS", "SAFE", "Allowed", "LevelProof", "Prices", "greatest"]
-
 #: The "level" of the proof that total lateness is least.
 LATENESS = -1
 #: Sums stay below this, so that 64 bits suffice in every order of summation.

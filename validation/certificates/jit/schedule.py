@@ -14,8 +14,6 @@ from flowlex.validation.certificates.jit.even_load_runs import Even
 from flowlex.validation.certificates.jit.prices_and_windows import LevelProof
 from flowlex.validation.certificates.jit.transfer_windows import TransferWindows, transfer_windows
 
-__all__ = ["JitSchedule", "SchedulePart", "View"]
-
 
 @dataclass(frozen=True, eq=False)
 class SchedulePart:

@@ -36,8 +36,6 @@ from flowlex.validation.certificates.problem_options import JitOptions
 from flowlex.validation.certificates.statement.stage_proof import StatementProof
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 
-__all__ = ["VERIFIER", "Answer", "Proof", "schedule_of"]
-
 _SIDES = ("out", "in")
 #: How the answer was found, and capacity left to background traffic, which no file holds.
 _UNJUDGED = frozenset({"linear_programs", "integer_programs", "least_remaining_egress", "median_remaining_egress"})

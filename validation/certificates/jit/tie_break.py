@@ -25,8 +25,6 @@ from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.jit.schedule import View
 from flowlex.validation.certificates.jit.transfer_cells import together
 
-__all__ = ["TIES", "tie_checks", "tie_figures"]
-
 #: Number of evenly chosen start slots from which late jobs at a port are counted.
 _STARTS = 16
 

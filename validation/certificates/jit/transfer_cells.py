@@ -14,8 +14,6 @@ import scipy
 from flowlex.formulations.program_arrays import Integers
 from flowlex.validation.certificates.jit.prices_and_windows import Allowed, LevelProof, Prices
 
-__all__ = ["Cells", "Rows", "together"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Units:

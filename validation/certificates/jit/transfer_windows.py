@@ -15,8 +15,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.grid_rounding import WHOLE
 from flowlex.instances.jit import JitInstance, Job
 
-__all__ = ["TransferWindows", "overloaded", "planned_transfers", "transfer_windows"]
-
 #: A quotient this near to an integer counts as one.
 _WHOLE = Fraction(1, 10**9)
 #: A slot after all others.

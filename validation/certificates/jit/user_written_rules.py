@@ -22,8 +22,6 @@ from flowlex.validation.certificates.statement.rational_linear_program import Ex
 from flowlex.validation.certificates.statement.stage_proof import Bounded, StatementProof
 from flowlex.validation.certificates.statement.verify_changed_model import judge_columns
 
-__all__ = ["judge_rules"]
-
 _MOMENTS = frozenset({"slot", "time", "step"})
 
 

@@ -26,8 +26,6 @@ from flowlex.validation.certificates.pods.pod_sizes import TOLERANCE
 from flowlex.validation.certificates.pods.price_bound import Population, Price, PriceBound, Priced
 from flowlex.validation.certificates.verifier_interface import Strict
 
-__all__ = ["AdmissionProof", "most_by_prices"]
-
 #: Steps of the search for the best pattern of one kind of nodes.
 _STEPS = 4_000_000
 #: Bound on the rounding error of a sum, relative to the sizes of its terms.

@@ -35,8 +35,6 @@ from flowlex.validation.certificates.pods.price_bound import Population, Price, 
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.verifier_interface import Strict
 
-__all__ = ["Piece", "least_balance"]
-
 #: Steps of the search for the best pattern of one class of nodes.
 _STEPS = 4_000_000
 #: Bound on the rounding error of a sum, relative to the absolute sum of its terms.

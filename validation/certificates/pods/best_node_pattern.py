@@ -14,8 +14,6 @@ import numpy as np
 
 from flowlex.formulations.deferred_compilation import njit
 
-__all__ = ["CAPPED", "OUTSIDE", "SQUARED", "best_pattern", "cost_of_load", "packed", "promise"]
-
 #: Cost of a load u: (u - low) (u - high); its distance from [low, high]; none up to high, beyond it impossible.
 SQUARED, OUTSIDE, CAPPED = 0, 1, 2
 #: Steps after which a packing of cards counts as possible.

@@ -15,8 +15,6 @@ from flowlex.validation.certificates.pods.placement import Usage
 from flowlex.validation.certificates.pods.pod_sizes import balance_of, kind_of, size_of
 from flowlex.validation.certificates.pods.pod_values import QueueShares, levels_of
 
-__all__ = ["all_ways", "enumerable"]
-
 #: Most placements, before any exclusion, for which enumeration is tried.
 _PLACEMENTS = 2e7
 

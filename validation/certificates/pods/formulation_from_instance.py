@@ -19,8 +19,6 @@ from flowlex.validation.certificates.statement.rational_linear_program import Ex
 from flowlex.validation.certificates.statement.stage_proof import StatementProof
 from flowlex.validation.certificates.statement.verify_changed_model import judge_statement
 
-__all__ = ["judge_pods", "state_pods"]
-
 _BALANCE = ("largest", "mean", "above", "below", "distance", "tangent")
 _NEEDED = frozenset({"pod", "running", "card_link", "card_distinct", "count", "fair", *_BALANCE})
 #: Tolerance of a square, relative to it and to one squared percent.

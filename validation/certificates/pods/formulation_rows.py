@@ -12,8 +12,6 @@ from flowlex.validation.certificates.pods.group_rules import Amount, RuleBook, d
 from flowlex.validation.certificates.pods.pod_sizes import need_of, size_of
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Labels, Number
 
-__all__ = ["StatedPods", "Terms"]
-
 Terms = dict[int, Number]
 
 

@@ -12,8 +12,6 @@ from flowlex.validation.certificates.pods.pod_sizes import Level, exact_rates, n
 from flowlex.validation.certificates.pods.pod_values import levels_of, worths_of
 from flowlex.validation.certificates.statement.rational_linear_program import Labels
 
-__all__ = ["add_admission", "add_balance", "add_moves"]
-
 #: Loads whose common unit would be finer than 1 / this of a node's capacity are rounded to that.
 _FINEST = 10**9
 #: Distances, in percent, of the initial tangents of their squares.

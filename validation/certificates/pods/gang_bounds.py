@@ -18,8 +18,6 @@ from flowlex.validation.certificates.pods.group_rules import domain_of
 from flowlex.validation.certificates.pods.pod_sizes import machine_kind, size_of
 from flowlex.validation.certificates.pods.price_bound import Population
 
-__all__ = ["GangBounds"]
-
 #: Most units of a level, times the number of distinct values, for which the possible sums are computed.
 _SUMS = 5_000_000
 

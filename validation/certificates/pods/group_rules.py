@@ -15,8 +15,6 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.pods.pod_sizes import kind_of, size_of
 
-__all__ = ["Amount", "Rule", "RuleBook", "domain_of"]
-
 Amount: TypeAlias = Fraction | int
 Limits: TypeAlias = Mapping[str, Amount] | Amount
 

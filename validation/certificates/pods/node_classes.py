@@ -16,8 +16,6 @@ from flowlex.instances.pods import Pod, PodNode
 from flowlex.validation.certificates.pods.pod_sizes import machine_kind, size_of
 from flowlex.validation.certificates.pods.price_bound import Population
 
-__all__ = ["NodeClass", "node_classes"]
-
 
 class _Shape(NamedTuple):
     """What a pod takes of a node: cores, memory, total GPU memory, GPU memory of each slot, slots; its load."""

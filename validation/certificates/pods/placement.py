@@ -14,8 +14,6 @@ from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.pods.group_rules import RuleBook
 from flowlex.validation.certificates.pods.pod_sizes import TOLERANCE, balance_of, kind_of, loads_of, need_of, size_of
 
-__all__ = ["Usage", "check_placement", "could_be_added"]
-
 Cards = Mapping[int, NDArray[np.int64]]
 
 

@@ -14,21 +14,6 @@ from numpy.typing import NDArray
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 
-__all__ = [
-    "TOLERANCE",
-    "Level",
-    "balance_of",
-    "exact_rates",
-    "kind_of",
-    "loads_of",
-    "machine_kind",
-    "need_of",
-    "rates_of",
-    "shape_of",
-    "size_of",
-    "units_of",
-]
-
 #: Tolerance of a stated balance (floating point), and for an answer that meets its bound.
 TOLERANCE = 1e-6
 

@@ -16,8 +16,6 @@ from typing import Any
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
 from flowlex.validation.certificates.pods.pod_sizes import Level, machine_kind, need_of, shape_of, size_of
 
-__all__ = ["QueueShares", "levels_of", "worths_of"]
-
 
 def levels_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Level | None]:
     """The level of every pod; None if it must run."""

@@ -27,9 +27,6 @@ from flowlex.validation.certificates.pods.pod_sizes import (
 from flowlex.validation.certificates.pods.pod_values import levels_of
 from flowlex.validation.certificates.verifier_interface import Strict
 
-__all__ = ["Population", "Price", "PriceBound", "Priced"]
-
-
 #: A price or multiplier of a proof, limited so that sums neither lose precision nor overflow.
 Price: TypeAlias = Annotated[float, Field(ge=-1e9, le=1e9)]
 
