@@ -24,7 +24,7 @@ from benchmarks.textbook_models import MODELS
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.instances.generators.registry import generate
 from flowlex.models.registry import model_for
-from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
+from flowlex.validation.unimodularity.implied_integers.integrality_proof import ImpliedIntegers
 from flowlex.validation.unimodularity.implied_integers.search import implied_integers
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of
 from flowlex.validation.unimodularity.named_matrix import NamedMatrix

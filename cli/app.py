@@ -8,11 +8,11 @@ import typer
 
 from flowlex.cli.command_group import FlowlexGroup
 from flowlex.cli.export import export
+from flowlex.cli.file_formats_and_examples import example, library, schema
 from flowlex.cli.generate import generate
 from flowlex.cli.kubernetes_bindings import bindings
 from flowlex.cli.place import place
 from flowlex.cli.plot import plot
-from flowlex.cli.schema_and_library import example, library, schema
 from flowlex.cli.show_instance import show
 from flowlex.cli.solve import solve
 from flowlex.cli.verify import verify

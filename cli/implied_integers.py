@@ -13,7 +13,7 @@ from flowlex.cli.exit_codes import AcceptQuoted, SearchLimit, SearchSeed, report
 from flowlex.cli.options import ForceOption
 
 if TYPE_CHECKING:
-    from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
+    from flowlex.validation.unimodularity.implied_integers.integrality_proof import ImpliedIntegers
     from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 
 
@@ -69,7 +69,7 @@ def _write(found: ImpliedIntegers, file: Path, output: str) -> None:
 
 
 def _verify(stored: Path, named: NamedMatrix, as_json: bool, accept_quoted: bool) -> int:
-    from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
+    from flowlex.validation.unimodularity.implied_integers.integrality_proof import ImpliedIntegers
     from flowlex.validation.unimodularity.matrix_files import read_proof
 
     found = read_proof(stored, ImpliedIntegers.from_json, "proof")

@@ -98,7 +98,7 @@ def place(
         lines += _defragmented(cluster, objects, read, defragment, options)
     typer.echo("\n".join(lines))
     if picture:
-        from flowlex.models.pods.card_picture import draw_cards
+        from flowlex.models.pods.gpu_card_plot import draw_cards
         from flowlex.models.pods.problem.running_pods import running_cluster
 
         first, last = rounds[0][1], rounds[-1][1]

@@ -192,7 +192,7 @@ def _started(
     from flowlex.service.prometheus_metrics import Metrics
     from flowlex.service.reader_process import ReaderProcess
     from flowlex.service.service_folder import settled
-    from flowlex.service.snapshots import Snapshots
+    from flowlex.service.state_snapshot_files import Snapshots
     from flowlex.service.verify_snapshot import start_read_back
     from flowlex.service.write_ahead_log import Journal, JournalError
 

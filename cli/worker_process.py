@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowlex.cli.memory_limits import explained, memory_limit, out_of_memory, refuse_changed
 from flowlex.cli.result_record import Channel, blank, cut_off, fill
-from flowlex.formulations.processor_time import set_listener
+from flowlex.formulations.processor_clock import set_listener
 from flowlex.instances.file_storage import json_value, read_head
 
 if TYPE_CHECKING:

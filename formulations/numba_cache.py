@@ -20,7 +20,7 @@ from typing import Any
 import numba
 from numba.core import event
 
-from flowlex.formulations.processor_time import notify
+from flowlex.formulations.processor_clock import notify
 
 #: Cache folders that could not be written; the empty name is numba's default.
 _refused: set[str] = set()

@@ -18,7 +18,7 @@ from flowlex.formulations.deferred_compilation import small_work
 from flowlex.formulations.engines import solve, solve_options
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.model_changes import Changes, read_changes

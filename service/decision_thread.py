@@ -17,7 +17,7 @@ from flowlex.service.prometheus_metrics import Metrics
 from flowlex.service.reader_process import ReaderProcess
 from flowlex.service.replication import Replication
 from flowlex.service.scheduler_protocol import Core, Document, RefusedEvent, replay
-from flowlex.service.snapshots import Snapshots
+from flowlex.service.state_snapshot_files import Snapshots
 from flowlex.service.write_ahead_log import Journal, Position
 
 _LOG = logging.getLogger(__name__)

@@ -35,7 +35,7 @@ from flowlex.service.scheduler_protocol import (
     UnknownTask,
     replay,
 )
-from flowlex.service.snapshots import newest_readable
+from flowlex.service.state_snapshot_files import newest_readable
 from flowlex.service.write_ahead_log import LogFolder, Position, record_of
 
 _LOG = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ import numpy as np
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf, StageResult, StagesOutcome
 from flowlex.formulations.lexicographic.stage_program import WHOLE, StageProgram, close_to, raised
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Booleans, Floats, LinearProgramArrays
 from flowlex.formulations.solver_outcome import SolveOptions, Status
 

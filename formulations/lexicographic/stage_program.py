@@ -11,7 +11,7 @@ import numpy as np
 
 from flowlex.formulations.engines.highs import choose_algorithm, configured, pass_model, quiet, run
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
 from flowlex.formulations.solver_outcome import SolveOptions
 

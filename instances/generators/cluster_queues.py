@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
-from flowlex.instances.generators.cluster import one_place
+from flowlex.instances.generators.cluster_testbeds import one_place
 from flowlex.instances.generators.registry import Rate, Share, Size, generator
 
 

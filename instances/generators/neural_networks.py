@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from flowlex.instances.generators.cnn_layers import Layers, Operation
+from flowlex.instances.generators.convolution_arithmetic import Layers, Operation
 
 NETWORKS = ("LeNet", "AlexNet", "VGG16", "InceptionV3", "ResNet152")
 

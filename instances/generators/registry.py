@@ -47,7 +47,7 @@ _OWN = {
     name: module
     for module, names in {
         "allocation": "gavel-like",
-        "cluster": "cluster-testbed cluster-servers cluster-images",
+        "cluster_testbeds": "cluster-testbed cluster-servers cluster-images",
         "cluster_queues": "cluster-queue cluster-random cluster-pods cluster-day cluster-training",
         "flow": "flow-testbed flow-scale flow-random",
         "gpu": "gpu-figure1 gpu-figure4 gpu-testbed gpu-scale gpu-random",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from flowlex.instances.importers.kubernetes_documents import COMMAND, objects_of
 from flowlex.instances.importers.kubernetes_resources import Amounts, allocatable, host_ports, limits, requests
 from flowlex.instances.importers.kubernetes_selectors import Taint, matches_node, tolerates
-from flowlex.instances.importers.kubernetes_versions import as_of, minor_version
+from flowlex.instances.importers.kubernetes_version_fields import as_of, minor_version
 from flowlex.instances.instance_base import InstanceError
 
 Item = Mapping[str, Any]

@@ -32,8 +32,8 @@ from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.fair_share_demands import rule_of
 from flowlex.models.flow.goals import Goal, Preset, preset
 from flowlex.models.flow.goals.goal_interface import ClusterView, Scale, task_views
+from flowlex.models.flow.goals.integer_cost_scale import common_scale
 from flowlex.models.flow.goals.own_goals import AskedGoal, ask, is_foreign
-from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.mathematical_equations import EQUATIONS
 from flowlex.models.flow.method_result import FlowRun, chosen_stage, score_of

@@ -23,7 +23,7 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.models.flow.class_count_program import CountedProgram

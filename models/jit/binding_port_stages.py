@@ -18,9 +18,9 @@ from flowlex.formulations.lexicographic.lexicographic_problem import (
 from flowlex.formulations.lexicographic.optimal_faces import minimize_on_faces
 from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.solver_outcome import Status
-from flowlex.models.jit.dual_proofs import stage_proofs
 from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.least_lateness import least_late
+from flowlex.models.jit.level_optimality_duals import stage_proofs
 from flowlex.models.jit.plan_search import Ports, SearchState
 from flowlex.models.jit.slot_programs import Cells, latest_end, lexicographic_program
 from flowlex.validation.certificates.jit import LevelProof

@@ -21,9 +21,9 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.solver_outcome import Infeasibility, Status
 from flowlex.models.jit.binding_port_stages import solve_components, solve_part
-from flowlex.models.jit.dual_proofs import band_proofs
 from flowlex.models.jit.incumbent import incumbent
 from flowlex.models.jit.interval_schedules import Blocks, overfull
+from flowlex.models.jit.level_optimality_duals import band_proofs
 from flowlex.models.jit.plan_search import Plan, Ports, Search, SearchState
 from flowlex.models.jit.presolve import components, find_bands, port_overload
 from flowlex.models.jit.slot_programs import Cells, base_program

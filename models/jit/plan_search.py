@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.engines import runs_highs, solve
 from flowlex.formulations.lexicographic.lexicographic_problem import Integrality
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Integers, LinearProgramArrays
 from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
 from flowlex.formulations.solver_outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status

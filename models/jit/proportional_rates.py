@@ -22,7 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.sessions.growing_program import INFINITY, GrowingProgram
 from flowlex.formulations.solver_outcome import Status

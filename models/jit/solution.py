@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from flowlex.formulations.program_arrays import Integers, locked
 from flowlex.formulations.solver_outcome import Status
 from flowlex.models.jit.baselines import fill, greedy_schedule
-from flowlex.models.jit.dual_proofs import part_document
 from flowlex.models.jit.dual_values import duals_of
 from flowlex.models.jit.interval_schedules import Blocks, load_counts, port_pieces
+from flowlex.models.jit.level_optimality_duals import part_document
 from flowlex.models.jit.plan_search import Plan
 from flowlex.models.jit.tie_break import tie_stages
 from flowlex.models.jit.transfer_slot_grid import Grid, Load

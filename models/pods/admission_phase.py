@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.models.pods.bounds.admission_bound import most_by_patterns
 from flowlex.models.pods.bounds.gang_bounds import gangs_out, largest_sum

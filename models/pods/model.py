@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.instances.pods import PodInstance

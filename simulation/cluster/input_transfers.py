@@ -9,7 +9,7 @@ import numpy as np
 
 from flowlex.instances.cluster import Read
 from flowlex.simulation.cluster.policy_interface import LiveNode, LiveTask, State, reads_of
-from flowlex.simulation.cluster.transfers import Transfer, Transfers
+from flowlex.simulation.cluster.task_data_transfers import Transfer, Transfers
 from flowlex.simulation.event_log import RunLog
 
 #: Locality of a source: the node's own disk, its rack, another rack.

@@ -19,7 +19,7 @@ from flowlex.simulation.event_log import RunLog
 from flowlex.simulation.experiments.statements_and_verdicts import PROVEN
 from flowlex.simulation.network import SIMULATOR
 from flowlex.simulation.network.just_in_time import JustInTime
-from flowlex.simulation.network.latest_first import LatestFirst
+from flowlex.simulation.network.latest_arrival_first import LatestFirst
 from flowlex.simulation.network.policies import Fair, Sincronia, TensorFlow, TicTac
 from flowlex.simulation.network.policy_view import NetworkPolicy
 from flowlex.simulation.network.run_record import coflow_frame, remaining_egress, transfer_frame

@@ -10,7 +10,7 @@ from flowlex.instances.event_log import events_of
 from flowlex.instances.instance_base import Instance, InstanceError, Part
 from flowlex.instances.jit import JitInstance
 from flowlex.simulation.event_log import RunLog
-from flowlex.simulation.network import just_in_time, latest_first, policies
+from flowlex.simulation.network import just_in_time, latest_arrival_first, policies
 from flowlex.simulation.network.plots import PLOTS
 from flowlex.simulation.network.policy_view import Instruction, NetworkPolicy, NetworkState, Rates
 from flowlex.simulation.network.run_record import figures, to_log
@@ -26,7 +26,7 @@ __all__ = [
     "Rates",
     "Traffic",
     "just_in_time",
-    "latest_first",
+    "latest_arrival_first",
     "policies",
     "simulate_traffic",
 ]

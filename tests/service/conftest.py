@@ -34,7 +34,7 @@ def start(folder: Path) -> Iterator[Callable[..., Any]]:
     from flowlex.service.prometheus_metrics import Metrics
     from flowlex.service.reader_process import Follower, resolve
     from flowlex.service.rest_app import create_app
-    from flowlex.service.snapshots import Snapshots
+    from flowlex.service.state_snapshot_files import Snapshots
     from flowlex.service.write_ahead_log import Journal
     from flowlex.telemetry.service_context import Settings
     from flowlex.telemetry.store import Store

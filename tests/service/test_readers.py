@@ -12,7 +12,7 @@ from flowlex.service.prometheus_metrics import Metrics
 from flowlex.service.reader_process import ReaderProcess
 from flowlex.service.scheduler_protocol import NoReaderError, UnknownTask
 from flowlex.service.service_folder import loader_of, settled
-from flowlex.service.snapshots import Snapshots
+from flowlex.service.state_snapshot_files import Snapshots
 from flowlex.service.write_ahead_log import Journal
 
 

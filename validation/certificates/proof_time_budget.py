@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.validation.certificates.certificate import Check
 
 #: Share of a time limit that the certificate may always take, even if solving took all of it.

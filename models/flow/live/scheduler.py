@@ -24,8 +24,8 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.instances.instance_base import Part
 from flowlex.models.flow.garbage_collection import collect_after, collector_paused
 from flowlex.models.flow.goals import Goal, preset
+from flowlex.models.flow.goals.integer_cost_scale import common_scale
 from flowlex.models.flow.goals.priority import Priority
-from flowlex.models.flow.goals.scale import common_scale
 from flowlex.models.flow.live import event_handlers
 from flowlex.models.flow.live.cluster_state import LiveState
 from flowlex.models.flow.live.decision import decide

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from flowlex.formulations.lexicographic.objective_stages import Leaf, StageResult, StagesOutcome, solve_stages
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import Infeasibility, Outcome, SolveOptions, Status
 from flowlex.models.gpu.large_rounds.class_network import Network

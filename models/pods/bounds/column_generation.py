@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.sessions.growing_program import INFINITY, GrowingProgram
 from flowlex.instances.pods import PodArrays

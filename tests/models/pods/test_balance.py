@@ -15,9 +15,9 @@ from flowlex.formulations.engines.highs import solve_arrays
 from flowlex.formulations.solver_outcome import SolveOptions, Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.pods.bounds.compiled_pattern_search import enumerate_patterns
 from flowlex.models.pods.bounds.gpu_card_patterns import fillings
 from flowlex.models.pods.bounds.node_patterns import Pricing
-from flowlex.models.pods.bounds.pattern_kernels import enumerate_patterns
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.balance_measures import MEASURES
 from flowlex.models.pods.problem.node_and_pod_classes import Demand, NodeClasses

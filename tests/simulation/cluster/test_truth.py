@@ -21,7 +21,7 @@ from flowlex.models.gpu.model import GpuAssignment
 from flowlex.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.simulation.cluster.policies.gpu_assignment import round_instance
 from flowlex.simulation.cluster.run_metrics import figures, job_spans, megabytes, stays
-from flowlex.simulation.cluster.transfers import Transfer, Transfers
+from flowlex.simulation.cluster.task_data_transfers import Transfer, Transfers
 from flowlex.simulation.confidence_intervals import Estimate
 from flowlex.simulation.event_log import RunLog
 from flowlex.simulation.event_queue import SimulationError

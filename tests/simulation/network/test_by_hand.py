@@ -7,7 +7,7 @@ from flowlex.instances.jit import BackgroundCopy, Computation, JitInstance, Job,
 from flowlex.instances.simulation_scenario import Decision
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.simulation.network.just_in_time import JustInTime
-from flowlex.simulation.network.latest_first import LatestFirst
+from flowlex.simulation.network.latest_arrival_first import LatestFirst
 from flowlex.simulation.network.policies import Aalo, Fair, Fifo, Sebf, Sincronia, TensorFlow, TicTac
 from flowlex.simulation.network.run_record import figures, to_log
 from flowlex.simulation.network.simulator import simulate_traffic

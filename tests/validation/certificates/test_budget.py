@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flowlex import generate, model_for
-from flowlex.formulations.processor_time import processor_seconds
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.solver_outcome import EngineName
 from flowlex.instances.instance_base import Instance
 from flowlex.models.model_base import QUOTED

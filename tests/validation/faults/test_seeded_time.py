@@ -101,19 +101,19 @@ JIT: dict[str, dict[str, Change]] = {
         "the first transfer's by the last": _blocks("item", _SWAP),
     },
     f"{_JIT}.load_levels:settle": {"a slot late": lambda b, *_: replace(b, begin=b.begin + 1, end=b.end + 1)},
-    f"{_JIT}.dual_proofs:band_proofs": {
+    f"{_JIT}.level_optimality_duals:band_proofs": {
         "none": lambda *_: (),
         "the highest left out": _fewer,
         "transfers free": _proofs(field("lam", _ZERO)),
     },
-    f"{_JIT}.dual_proofs:stage_proofs": {
+    f"{_JIT}.level_optimality_duals:stage_proofs": {
         "none": lambda *_: (),
         "transfers free": _proofs(field("lam", _ZERO)),
         "lateness free": _proofs(field("nu", lambda *_: 0)),
         "levels below paid for": _proofs(lambda p, *_: replace(p, mu={1: p.scale} if p.level > 1 else {})),
         "doubled": _proofs(field("lam", lambda lam, *_: 2 * lam)),
     },
-    f"{_JIT}.dual_proofs:_number": {"the other way round": _REVERSED},
+    f"{_JIT}.level_optimality_duals:_number": {"the other way round": _REVERSED},
     f"{_JIT}.solution:stages_of": {
         "a load less": lambda stages, *_: {name: value - (name == "level_1") for name, value in stages.items()},
         "nothing late": lambda stages, *_: stages | {"lateness": 0},

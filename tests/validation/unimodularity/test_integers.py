@@ -20,7 +20,7 @@ from flowlex.cli.app import app
 from flowlex.formulations import SolveOptions
 from flowlex.formulations.engines.highs import solve_arrays
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
+from flowlex.validation.unimodularity.implied_integers.integrality_proof import ImpliedIntegers
 from flowlex.validation.unimodularity.implied_integers.search import implied_integers
 from flowlex.validation.unimodularity.matrix_adapters import read_matrix
 from flowlex.validation.unimodularity.named_matrix import NamedMatrix

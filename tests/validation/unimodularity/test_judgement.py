@@ -12,7 +12,7 @@ import pytest
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.implied_integers.proof import ImpliedIntegers
+from flowlex.validation.unimodularity.implied_integers.integrality_proof import ImpliedIntegers
 from flowlex.validation.unimodularity.implied_integers.search import implied_integers
 from flowlex.validation.unimodularity.matrix_adapters import matrix_of, read_matrix
 from flowlex.validation.unimodularity.named_matrix import canonical, ternary

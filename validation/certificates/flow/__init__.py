@@ -26,9 +26,9 @@ from flowlex.validation.certificates.flow.formulation_from_instance import (
 )
 from flowlex.validation.certificates.flow.goal_costs import Problem
 from flowlex.validation.certificates.flow.job_shares import stated_shares, unfair
+from flowlex.validation.certificates.flow.lexicographic_stage_bounds import PriceProof, StageProof, proven
 from flowlex.validation.certificates.flow.price_optimality import Prices, Survey, bound, strict, weighed
 from flowlex.validation.certificates.flow.side_constraints import CHECKS, overfull
-from flowlex.validation.certificates.flow.stage_bounds import PriceProof, StageProof, proven
 from flowlex.validation.certificates.problem_options import FlowOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
 

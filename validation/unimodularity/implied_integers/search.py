@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from flowlex.formulations.program_arrays import Booleans, Integers
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.implied_integers.proof import (
+from flowlex.validation.unimodularity.implied_integers.integrality_proof import (
     ImpliedIntegers,
     note_of,
     program_fingerprint,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from flowlex.formulations import processor_time
-from flowlex.formulations.processor_time import notify, processor_seconds, set_listener
+from flowlex.formulations import processor_clock
+from flowlex.formulations.processor_clock import notify, processor_seconds, set_listener
 
 
 def spend(seconds):
@@ -29,7 +29,7 @@ def test_compiling_is_not_counted():
         assert processor_seconds() - before >= 0.05
     finally:
         set_listener(None)
-    assert heard == [True, False] and processor_time._began is None
+    assert heard == [True, False] and processor_clock._began is None
 
 
 def test_a_busy_machine_is_not_counted(monkeypatch):
