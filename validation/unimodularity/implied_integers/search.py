@@ -1,4 +1,4 @@
-"""Which integer declarations can be dropped? Search for a large block and for determined columns (see `proof`).
+"""Which integer declarations can be dropped? Search for a large block and for determined columns (see `integrality_proof`).
 
 A column can be in the block when its entries are +-1 once rows are divided by their content, its bounds and the
 sides of its rows are integral, and its rows hold no continuous column that cannot. The block is grown in halves of
@@ -27,6 +27,8 @@ from flowlex.validation.unimodularity.matrix_adapters import matrix_of
 from flowlex.validation.unimodularity.named_matrix import NamedMatrix, bipartite, canonical, exact
 from flowlex.validation.unimodularity.row_scaling import divided, divisors_of
 from flowlex.validation.unimodularity.time_limit import Clock
+
+__all__ = ["implied_integers"]
 
 #: Proofs tried while growing a block in halves.
 MOST_PROOFS = 120
