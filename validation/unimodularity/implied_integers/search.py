@@ -1,4 +1,4 @@
-"""Which integer declarations can be dropped? Search for a large block and for determined columns (see `integrality_proof`).
+"""Find redundant integer declarations: search for a large block and for determined columns (see `integrality_proof`).
 
 A column can be in the block when its entries are +-1 once rows are divided by their content, its bounds and the
 sides of its rows are integral, and its rows hold no continuous column that cannot. The block is grown in halves of
