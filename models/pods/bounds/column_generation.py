@@ -258,7 +258,7 @@ class Columns:
             self.steps -= pricing.steps
             bound += float(counts[kind]) * least
             if pattern is not None:
-                found.append(pattern)
+                found += [pattern, *pricing.others]
         return bound, found
 
     # Placements

@@ -178,7 +178,7 @@ def _take(shape, here, after, n, earned, large):
 
 
 @njit(cache=True)
-def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit):
+def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit, met):
     """Find the pattern with the largest profit minus cost.
 
     - ``shape``: (H, 6) cores, memory, memory per card, cards, scaled load and most pods, of each shape.
@@ -191,6 +191,8 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     - ``tolerance``, ``limit``: smallest improvement that is searched for; largest number of steps.
     - Returns ``bound``: upper bound for all patterns; the bound of the root if the limit was reached.
     - Returns ``value, counts``: the best pattern found that packs; minus infinity if there is none.
+    - ``met``: (K, H) is filled with the last patterns that were the best so far.
+    - Returns ``kept``: number of patterns written to ``met`` in turn, each better than the one before.
     - Returns ``steps``: number of steps used.
     """
     mode, low, high, slope, start, most = int(law[0]), law[1], law[2], law[3], law[4], law[5]
@@ -211,11 +213,11 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     left = np.zeros((kinds + 1, 6))
     left[0, :4], left[0, 4] = room, start
     relaxed, value, steps, depth, descend = -np.inf, -np.inf, 0, 0, True
-    first = np.inf
+    kept, first = 0, np.inf
     while depth >= 0:
         steps += 1
         if steps > limit:
-            return first, value, best_counts, steps
+            return first, value, best_counts, kept, steps
         if depth == kinds:
             found = left[depth, 5] - node_cost(mode, low, high, slope, left[depth, 4])
             if found > relaxed:
@@ -223,6 +225,8 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
                 if packs == 1 and found > value:
                     value = found
                     best_counts[:] = counts
+                    met[kept % len(met)] = counts
+                    kept += 1
                 if packs != 0:
                     relaxed = found
                 if packs != 1:
@@ -249,4 +253,4 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
                 continue
         _take(shape[h], here, left[depth + 1], counts[h], profit[h, counts[h]], large[h])
         depth, descend = depth + 1, True
-    return relaxed + tolerance, value, best_counts, steps
+    return relaxed + tolerance, value, best_counts, kept, steps

@@ -21,6 +21,8 @@ from flowlex.models.pods.problem.node_and_pod_classes import Demand
 
 #: Tolerance of sums of shares of a node.
 EPSILON = 1e-9
+#: Number of patterns, each the best for a while, that pricing hands on as further columns.
+_KEPT = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,7 @@ class Pricing:
     def __post_init__(self) -> None:
         view, demand, kind, cards = self.view, self.demand, self.kind, self.cards
         self.steps = 0
+        self.others: list[Pattern] = []
         groups = np.flatnonzero(demand.may[:, kind])
         node, base, pods = int(demand.classes.first[kind]), demand.base[kind], demand.pod[groups]
         many = view.gpu_cards if cards else np.minimum(view.gpu_cards, 1)
@@ -95,7 +98,8 @@ class Pricing:
 
         profit, chosen = self._profit(prices)
         gain = profit[:, 1] / np.maximum(self.shape[:, 4], 1e-12) if len(profit) else np.zeros(0)
-        bound, value, counts, self.steps = enumerate_patterns(
+        met = np.zeros((_KEPT, len(self.shape)), np.int64)
+        bound, value, counts, kept, self.steps = enumerate_patterns(
             self.shape,
             self.room,
             self.held,
@@ -108,7 +112,9 @@ class Pricing:
             np.array(self.law(slope)),
             tolerance,
             limit,
+            met,
         )
+        self.others = [self._pattern_of(other, chosen) for other in met[: min(kept, _KEPT)]]
         return -bound, self._pattern_of(counts, chosen) if np.isfinite(value) else None
 
     def _profit(self, prices: Floats) -> tuple[Floats, list[Integers]]:

@@ -224,9 +224,9 @@ def test_the_limit_of_the_enumeration_is_told() -> None:
     profit = np.tile(np.arange(10.0), (4, 1))
     law = np.array([0, -1.0, 1.0, 0.0, -5.0, 50.0])
     room, none, no_cards = np.full(4, 30.0), np.zeros(0), np.zeros(0, np.int64)
-    order = np.arange(4)
+    order, met = np.arange(4), np.zeros((3, 4), np.int64)
     arguments = (shape, room, none, no_cards, order, 0, 0.0, profit, order, law, 1e-6)
-    weak, best = (enumerate_patterns(*arguments, limit)[0] for limit in (5, 1_000_000))
+    weak, best = (enumerate_patterns(*arguments, limit, met)[0] for limit in (5, 1_000_000))
     assert best <= weak < np.inf
 
 
