@@ -9,7 +9,7 @@ import numpy as np
 
 from flowlex.formulations.deferred_compilation import njit
 from flowlex.models.pods.search.node_scoring import changed, choose, settle
-from flowlex.models.pods.search.ruin_and_recreate import fits, link, place, take
+from flowlex.models.pods.search.ruin_and_recreate import fits, like_its_kind, link, place, take
 
 
 @njit(cache=True)
@@ -19,15 +19,15 @@ def _chain(s, t, policy, pod, moves, path, dead, rng):
     ``path``: nodes of this chain, which are not used again. ``dead``: (M, R) whether a kind of pods is known to have
     no chain with this many moves since the last change.
     """
-    row, ruled = s.row[pod], s.rule_start[pod + 1] > s.rule_start[pod]
-    if not ruled and dead[moves, row]:
+    row, common = s.row[pod], like_its_kind(s, pod)
+    if common and dead[moves, row]:
         return -1
     spot = choose(s, t, policy, pod, path, rng)
     if spot >= 0:
         settle(s, t, policy, pod, spot, rng)
         return 0
     if moves == 0:
-        dead[0, row] |= not ruled
+        dead[0, row] |= common
         return -1
     for n in range(len(s.head)):
         if not s.allowed[row, s.column[n]] or n in path:
@@ -53,7 +53,7 @@ def _chain(s, t, policy, pod, moves, path, dead, rng):
                 take(s, pod)
                 s.node[pod] = -1
             link(s, other, n, used)
-    dead[moves, row] |= not ruled
+    dead[moves, row] |= common
     return -1
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.deferred_compilation import njit
-from flowlex.models.pods.search.ruin_and_recreate import fits, link, place, takes
+from flowlex.models.pods.search.ruin_and_recreate import fits, like_its_kind, link, place, takes
 
 FIRST, BEST, DOT, CLUSTERING, PACKING, FGD, KUBERNETES, RANDOM, EVEN = range(9)
 _INFINITE = 1e300
@@ -214,8 +214,7 @@ def _random_cards(s, pod, node, rng):
 def choose(s, t, policy, pod, but, rng):
     """Return the feasible node with the least score, not in ``but``, with random tie-breaking; -1 if none."""
     row, best, spot, met = s.row[pod], _INFINITE, -1, 0
-    ruled = s.rule_start[pod + 1] > s.rule_start[pod]  # feasibility may change without a change of the node
-    kept = t.cost.shape[0] > 1 and not ruled
+    kept = t.cost.shape[0] > 1 and like_its_kind(s, pod)
     taken_off = 2.0 * t.total[0] / len(s.head) if policy == EVEN else 0.0
     for n in range(len(s.head)):
         if len(but) and n in but:

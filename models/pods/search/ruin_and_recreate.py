@@ -57,6 +57,12 @@ def fits(s, pod, node):
 
 
 @njit(cache=True)
+def like_its_kind(s, pod):
+    """Return whether the nodes that fit the pod are those that fit any pod of its row: it has no rules and no home."""
+    return s.rule_start[pod + 1] == s.rule_start[pod] and s.pin[pod] < 0 and s.home[pod] < 0
+
+
+@njit(cache=True)
 def takes(s, pod, node, card):
     """Return whether the pod fits a card; on its home node only its own cards, if these are known."""
     if s.home[pod] == node and s.home_cards[pod] and not (s.home_cards[pod] >> np.uint64(card)) & np.uint64(1):

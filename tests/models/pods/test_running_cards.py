@@ -17,7 +17,7 @@ from flowlex.instances.importers.kubernetes import read_kubernetes
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.model import PodPlacement
-from tests.models.pods.oracles import failing
+from tests.models.pods.oracles import failing, solved
 
 TWO_CARDS = (PodNode(name="n", cpu_cores=8, memory_gb=8, cards=2, card_gb=16),)
 
@@ -203,6 +203,16 @@ def agrees(seed: int) -> None:
 def test_admission_of_tiny_instances_is_that_of_an_integer_program(block: int) -> None:
     for seed in range(10 * block, 10 * block + 10):
         agrees(seed)
+
+
+def test_a_pod_that_may_be_stopped_is_not_moved_to_where_an_equal_pod_fits() -> None:
+    """Scores remembered for a waiting pod of the same size say nothing of one that runs (found as ``tiny-150``)."""
+    nodes = tuple(PodNode(name=f"n{k}", cpu_cores=8, memory_gb=8, cards=1, card_gb=8) for k in range(3))
+    waiting = tuple(Pod(name=f"p{k}", cpu_cores=1, gpu_memory_gb=6, priority=2) for k in range(2))
+    runs = Pod(name="r", cpu_cores=1, gpu_memory_gb=6, priority=1, node="n2", preempt_cost=1.0)
+    solution = solved(PodInstance(nodes=nodes, pods=(*waiting, runs)))
+    assert solution.node[2] == 2 and sorted(solution.node[:2].tolist()) == [0, 1]
+    agrees(150)
 
 
 @pytest.mark.slow
