@@ -22,7 +22,7 @@ from flowlex.models.pods.bounds.price_relaxation import Prices, Relaxation
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.problem.running_pods import running_cluster
 from flowlex.models.pods.search.placement_policies import EVEN, POLICIES, in_order
-from flowlex.models.pods.search.placement_steps import place_by, tied
+from flowlex.models.pods.search.placement_steps import Placing, place_by, tied
 from flowlex.models.pods.search.search_state import SearchState
 
 if TYPE_CHECKING:
@@ -140,12 +140,15 @@ class Admitting:
         """Return the even placement if it places all pods, else the best of all policies, the promising first."""
         began = processor_seconds()
         best = place_by(EVEN, start, in_order(self.levels.of, self.view.load.most()))
-        for name in dict.fromkeys((*_PROMISING, *POLICIES)):
+        names = dict.fromkeys((*_PROMISING, *POLICIES))
+        for policy in (*(POLICIES[name] for name in names), EVEN):
             late = self.until is not None and processor_seconds() - began > _FIRST_SHARE * (self.until - began)
             if self.count(best) == self.wanted or late:
                 break
-            trial = place_by(POLICIES[name], start, in_order(self.levels.of), seed=self.options.seed)
-            best = max(best, trial, key=self.count)
+            trial = Placing(start, policy, self.options.seed)
+            trial.place(in_order(self.levels.of))
+            if self.levels.total(trial.state.node >= 0) > self.count(best):
+                best = trial.cluster()
         return best
 
     def _bound(self, found: tuple[int, ...]) -> list[int]:
