@@ -227,13 +227,13 @@ def hand_out(
     found: dict[str, str] = {}
     for task in tasks:
         place = next((m for m, units in free.items() if units and fits(task, m)), None)
-        way = [(task, place)] if place is not None else _exchange(task, free, _now(held, found), fits)
+        way = [(task, place)] if place is not None else _exchange(task, free, _tasks_by_machine(held, found), fits)
         found.update(way)
         free[way[0][1]] -= 1
     return found
 
 
-def _now(held: Mapping[str, Iterable[str]], found: Mapping[str, str]) -> dict[str, list[str]]:
+def _tasks_by_machine(held: Mapping[str, Iterable[str]], found: Mapping[str, str]) -> dict[str, list[str]]:
     """Tasks by machine, with the new assignments ``found``."""
     there = {machine: [task for task in those if task not in found] for machine, those in held.items()}
     for task, machine in found.items():
