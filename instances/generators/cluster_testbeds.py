@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place, Read
-from flowlex.instances.generators.gpu import TESTBED_RACKS, PaperJob, paper_jobs
+from flowlex.instances.generators.gpu import TESTBED_RACKS, Copies, PaperJob, copy_holders, paper_jobs
 from flowlex.instances.generators.registry import Count, Rate, Size, chosen, generator, require
 
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -34,6 +34,7 @@ def cluster_testbed(
     users: Size = 1,
     jobs_at_once: Size = 6,
     replicas: Size = 3,
+    copies: Copies = "file",
     aggregation: Literal["limited", "unlimited"] = "limited",
     disk_mb_per_s: Rate = 200.0,
     compute_s_per_gb: _Seconds = 4.0,
@@ -49,7 +50,9 @@ def cluster_testbed(
       without both, all of J1-J36 once.
     - ``users``: number of users, whose queues the jobs join in turn.
     - ``jobs_at_once``: jobs that run at a time.
-    - ``replicas``: nodes that hold each shard.
+    - ``replicas``: nodes that hold a copy.
+    - ``copies``: ``"file"``, as printed: all tasks of a job that read one file share its nodes; ``"shard"``: every
+      shard lies on nodes of its own.
     - ``aggregation``: uplink of each rack: 1 Gbit/s (``limited``) or 10 Gbit/s.
     - ``disk_mb_per_s``, ``compute_s_per_gb``: disk of a node, seconds of computing per GB read (four times that for
       prime tests).
@@ -65,7 +68,7 @@ def cluster_testbed(
     rng = np.random.default_rng(seed)
     racks = [f"rack{rack}" for rack, size in enumerate(TESTBED_RACKS, 1) for _ in range(size)]
     cluster = tuple(_gpu_node(f"node{n:02}", rack, cards) for n, rack in enumerate(racks, 1))
-    maker = _JobMaker(rng, [node.name for node in cluster], replicas, compute_s_per_gb, output_share)
+    maker = _JobMaker(rng, [node.name for node in cluster], replicas, copies, compute_s_per_gb, output_share)
     drawn = _drawn(rng, jobs, count)
     order = rng.permutation(len(drawn)) if shuffled else np.arange(len(drawn))
     made = [maker.job(drawn[k], number, f"user{number % users + 1}") for number, k in enumerate(order.tolist())]
@@ -123,15 +126,26 @@ class _JobMaker:
     """Makes the graph of each kind of job."""
 
     def __init__(
-        self, rng: np.random.Generator, nodes: Sequence[str], replicas: int, compute_s_per_gb: float, share: float
+        self,
+        rng: np.random.Generator,
+        nodes: Sequence[str],
+        replicas: int,
+        copies: Copies,
+        compute_s_per_gb: float,
+        share: float,
     ) -> None:
-        self.rng, self.nodes, self.replicas = rng, nodes, replicas
+        self.rng, self.nodes, self.replicas, self.copies = rng, nodes, replicas, copies
         self.per_mb, self.share = compute_s_per_gb / 1000.0, share
 
     def job(self, job: PaperJob, number: int, user: str) -> ClusterJob:
         name = f"{job.name}.{number}"
         per_mb = self.per_mb * _INTENSITY.get(job.kind, 1.0)
-        tasks = [self._task(f"{name}.t{k}", self._shards(job.shards), per_mb) for k in range(job.tasks)]
+        holders = [copy_holders(self.rng, self.nodes, self.replicas, self.copies, job.tasks) for _ in job.shards]
+        reads = [
+            [Read(size_mb=size, replicas=of[k]) for (_, size), of in zip(job.shards, holders, strict=True)]
+            for k in range(job.tasks)
+        ]
+        tasks = [self._task(f"{name}.t{k}", own, per_mb) for k, own in enumerate(reads)]
         if job.kind == "k-means":
             tasks = self._iterations(name, tasks)
         elif job.kind.startswith("matrix"):
@@ -145,12 +159,6 @@ class _JobMaker:
     def _task(self, name: str, reads: Sequence[Read], per_mb: float, kind: str = "gpu") -> ClusterTask:
         compute_s = per_mb * sum(read.size_mb for read in reads)
         return ClusterTask(name=name, demand={kind: 1}, compute_s=compute_s, reads=tuple(reads))
-
-    def _shards(self, sizes: Sequence[tuple[str, float]]) -> list[Read]:
-        return [Read(size_mb=size, replicas=self._holders()) for _, size in sizes]
-
-    def _holders(self) -> tuple[str, ...]:
-        return tuple(self.nodes[k] for k in self.rng.choice(len(self.nodes), self.replicas, replace=False).tolist())
 
     def _made(self, task: ClusterTask, parts: int = 1) -> Read:
         size = sum(read.size_mb for read in task.reads) * self.share / parts

@@ -1,7 +1,8 @@
 """GPU-assignment instances: the paper's figures, testbed and jobs J1-J37, clusters of any size, and random small ones.
 
-Source: Tang, Zhu, Mao, Fu, Li, Journal of Software 33(12), 2022. Reconstructed, because the paper does not
-give it: disk throughput, placement of replicas, which tasks run already and for how long, the size of an image (that of
+Source: Tang, Zhu, Mao, Fu, Li, Journal of Software 33(12), 2022. Printed: copies of each
+data *file* lie on random nodes, and a task reads a shard of it by offset. Reconstructed, because the paper does not
+give it: disk throughput, number of copies, which tasks run already and for how long, the size of an image (that of
 a common benchmark set), the GPU memory a task needs (every task fits every GPU of the testbed). Between racks a
 transfer gets the slower of its node's link (1 Gbit/s) and a quarter of its rack's uplink (four nodes share
 it): 31.25 MB/s with the "limited" aggregation of 1 Gbit/s, 125 MB/s with the "unlimited" one of 10 Gbit/s.
@@ -20,6 +21,8 @@ from flowlex.instances.generators.registry import Count, Share, Size, chosen, ge
 from flowlex.instances.gpu import Gpu, GpuInstance, Job, Node, Running, Shard, Task
 
 Aggregation = Literal["limited", "unlimited"]
+#: What is copied as a whole: a file, of which every task of the job reads a shard, or each shard by itself.
+Copies = Literal["file", "shard"]
 
 _DISK_MB_PER_S = 200.0
 _LINK_MB_PER_S = 125.0
@@ -77,6 +80,7 @@ def gpu_testbed(
     active: int = 6,
     jobs: str = "",
     replicas: Size = 3,
+    copies: Copies = "file",
     running: Share = 0.3,
     aggregation: Aggregation = "limited",
 ) -> GpuInstance:
@@ -85,7 +89,9 @@ def gpu_testbed(
     - ``seed``: chooses jobs, replicas and running tasks.
     - ``active``: number of active jobs, drawn from J1-J37; not used if ``jobs`` names them.
     - ``jobs``: the active jobs by name, such as ``"J1,J9"``.
-    - ``replicas``: nodes that hold each shard.
+    - ``replicas``: nodes that hold a copy.
+    - ``copies``: ``"file"``, as printed: all tasks of a job that read one file share its nodes; ``"shard"``: every
+      shard lies on nodes of its own.
     - ``running``: share of the GPUs (0 to 1) that already run a task.
     - ``aggregation``: ``"limited"`` (1 Gbit/s) or ``"unlimited"`` (10 Gbit/s) switch between the racks.
     """
@@ -95,20 +101,22 @@ def gpu_testbed(
     drawn = _chosen_jobs(rng, active, jobs)
     racks = [f"rack{rack}" for rack, size in enumerate(TESTBED_RACKS, 1) for _ in range(size)]
     nodes = tuple(_node(f"node{n:02}", rack, [_GPU_GB] * 2) for n, rack in enumerate(racks, 1))
-    made = [
-        Job(
-            name=job.name,
-            tasks=tuple(
-                Task(
-                    name=f"{job.name}.t{t}",
-                    memory_gb=job.memory_gb,
-                    shards=_shards(rng, nodes, job.shards, replicas),
-                )
-                for t in range(1, job.tasks + 1)
-            ),
+    names = [node.name for node in nodes]
+    made = []
+    for job in drawn:
+        holders = [copy_holders(rng, names, replicas, copies, job.tasks) for _ in job.shards]
+        tasks = (
+            Task(
+                name=f"{job.name}.t{t}",
+                memory_gb=job.memory_gb,
+                shards=tuple(
+                    Shard(name=file, size_mb=size, replicas=of[t - 1])
+                    for (file, size), of in zip(job.shards, holders, strict=True)
+                ),
+            )
+            for t in range(1, job.tasks + 1)
         )
-        for job in drawn
-    ]
+        made.append(Job(name=job.name, tasks=tuple(tasks)))
     named = f"jobs {','.join(job.name for job in drawn)}"
     return GpuInstance(
         name="gpu-testbed",
@@ -256,6 +264,15 @@ def _shards(
         holders = rng.choice(len(nodes), replicas, replace=False)
         made.append(Shard(name=name or None, size_mb=size, replicas=tuple(nodes[n].name for n in np.sort(holders))))
     return tuple(made)
+
+
+def copy_holders(
+    rng: np.random.Generator, nodes: Sequence[str], replicas: int, copies: Copies, shards: int
+) -> list[tuple[str, ...]]:
+    """Draw the nodes that hold each shard of a file: the same for all if whole files are copied."""
+    draws = 1 if copies == "file" else shards
+    held = [np.sort(rng.choice(len(nodes), replicas, replace=False)).tolist() for _ in range(draws)]
+    return [tuple(nodes[n] for n in held[k % draws]) for k in range(shards)]
 
 
 def _chosen_jobs(rng: np.random.Generator, active: int, names: str) -> list[PaperJob]:

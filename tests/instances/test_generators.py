@@ -97,6 +97,23 @@ def test_testbed_takes_named_jobs_and_an_aggregation():
     assert generate("gpu-testbed").between_racks_mb_per_s == 31.25
 
 
+def _layouts(name: str, copies: str) -> list[list[set[tuple[str, ...]]]]:
+    """For each job, and each file that its tasks read: the sets of nodes that hold a shard of it."""
+    made = generate(name, seed=2, jobs="J1,J9", copies=copies)
+    jobs = [[t.shards if name == "gpu-testbed" else t.reads for t in job.tasks] for job in made.jobs]
+    read = [[shards for shards in tasks if shards and shards[0].replicas] for tasks in jobs]
+    return [[{shard.replicas for shard in of} for of in zip(*tasks, strict=True)] for tasks in read]
+
+
+@pytest.mark.parametrize("name", ["gpu-testbed", "cluster-testbed"])
+def test_copies_are_of_files_so_all_tasks_of_a_job_find_a_file_on_the_same_nodes(name):
+    by_file, by_shard = (sorted(_layouts(name, copies), key=len) for copies in ("file", "shard"))
+    assert [[len(places) for places in job] for job in by_file] == [[1], [1, 1]]  # J9 reads one file, J1 reads A and B
+    a, b = by_file[1]
+    assert a != b and {len(nodes) for nodes in a | b} == {3}
+    assert all(len(places) > 1 for job in by_shard for places in job)
+
+
 def test_scale_has_the_published_size():
     instance = generate("gpu-scale", seed=1)
     view = instance.arrays
