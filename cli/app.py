@@ -10,8 +10,6 @@ from flowlex.cli.command_group import FlowlexGroup
 from flowlex.cli.export import export
 from flowlex.cli.file_formats_and_examples import example, library, schema
 from flowlex.cli.generate import generate
-from flowlex.cli.kubernetes_bindings import bindings
-from flowlex.cli.place import place
 from flowlex.cli.plot import plot
 from flowlex.cli.show_instance import show
 from flowlex.cli.solve import solve
@@ -44,5 +42,5 @@ def _root(
     pass
 
 
-for _command in (generate, show, solve, verify, export, plot, place, bindings, schema, library, example):
+for _command in (generate, show, solve, verify, export, plot, schema, library, example):
     app.command()(_command)

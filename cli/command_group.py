@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from flowlex.cli.console_output import complain
+from flowlex.instances.registered_systems import registrations
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Lazy:
     attribute: str
     help: str  # the line in ``flowlex --help``
     extra: str = ""  # the extra with the dependencies that it needs to run (not for its help), if any
+    task: str = ""  # the section of ``flowlex --help``, for commands that `TASKS` does not name
 
     def present(self) -> bool:
         """Return whether the module is installed."""
@@ -74,11 +76,25 @@ LAZY: dict[str, Lazy] = {
 }
 
 
-#: Commands by task, in the order of ``flowlex --help``.
+def lazy_commands() -> dict[str, Lazy]:
+    """Return the commands that are imported when called, including those that systems register."""
+    return LAZY | {name: Lazy(**what) for system in registrations() for name, what in system.COMMANDS.items()}
+
+
+def _tasks() -> dict[str, tuple[str, ...]]:
+    """Commands by task, those of systems after ours."""
+    found = dict(TASKS)
+    for name, lazy in lazy_commands().items():
+        if lazy.task:
+            found[lazy.task] = (*found.get(lazy.task, ()), name)
+    return found
+
+
+#: Our own commands by task, in the order of ``flowlex --help``.
 TASKS: dict[str, tuple[str, ...]] = {
     "Make and import instances": ("generate", "example", "import", "library", "schema"),
-    "Solve": ("solve", "place", "study", "options", "replay", "flow", "run-partition"),
-    "Look": ("show", "plot", "explain", "export", "bindings"),
+    "Solve": ("solve", "study", "options", "replay", "flow", "run-partition"),
+    "Look": ("show", "plot", "explain", "export"),
     "Check": ("verify", "tu", "integers", "claims"),
     "Simulate": ("simulate", "reproduce"),
     "Serve": ("serve", "telemetry", "warm-up"),
@@ -90,16 +106,16 @@ class FlowlexGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All commands, by task."""
-        names = [*super().list_commands(ctx), *(name for name, lazy in LAZY.items() if lazy.present())]
-        order = [name for task in TASKS.values() for name in task]
+        names = [*super().list_commands(ctx), *(name for name, lazy in lazy_commands().items() if lazy.present())]
+        order = [name for task in _tasks().values() for name in task]
         return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section of the help for each task."""
         names = self.list_commands(ctx)
-        other = [name for name in names if not any(name in task for task in TASKS.values())]
+        other = [name for name in names if not any(name in task for task in _tasks().values())]
         limit = formatter.width - 6 - max(map(len, names))
-        for title, members in {**TASKS, "Other": tuple(other)}.items():
+        for title, members in {**_tasks(), "Other": tuple(other)}.items():
             rows = [(name, self.get_command(ctx, name).get_short_help_str(limit)) for name in members if name in names]
             if rows:
                 with formatter.section(title):
@@ -107,15 +123,16 @@ class FlowlexGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Look a command up; a lazy command is represented by a stand-in with its help line."""
-        if cmd_name in LAZY and LAZY[cmd_name].present():
-            return TyperCommand(cmd_name, help=LAZY[cmd_name].help)
+        lazy = lazy_commands().get(cmd_name)
+        if lazy is not None and lazy.present():
+            return TyperCommand(cmd_name, help=lazy.help)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command to run; imports a lazy one."""
         name, command, rest = super().resolve_command(ctx, args)
-        if name in LAZY and command is not None:
-            command = LAZY[name].load(name)
+        if name in lazy_commands() and command is not None:
+            command = lazy_commands()[name].load(name)
         return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -125,7 +142,7 @@ class FlowlexGroup(TyperGroup):
         except BrokenPipeError:
             raise  # the reader of a pipe has ended; the command-line library exits quietly
         except ModuleNotFoundError as error:
-            lazy = LAZY.get(ctx.invoked_subcommand or "")
+            lazy = lazy_commands().get(ctx.invoked_subcommand or "")
             if (error.name or "").startswith("flowlex") or lazy is None or not lazy.extra:
                 raise
             package = f"pip install 'flowlex[{lazy.extra}]'"

@@ -17,7 +17,10 @@ import pytest
 from flowlex.instances.gpu_policy import GpuPolicy
 from tests.documents import ROOT, SOURCE
 
-PACKAGES = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "testing", "validation")
+PACKAGES = (
+    *("cli", "formulations", "instances", "models", "service", "simulation", "systems", "telemetry", "testing"),
+    "validation",
+)
 LONGEST = 400
 #: One import that each contract of pyproject.toml forbids.
 FORBIDDEN = [
@@ -38,6 +41,8 @@ FORBIDDEN = [
     ("simulation/policy_registry.py", "flowlex.simulation.experiments.statements_and_verdicts"),
     ("instances/grid_rounding.py", "flowlex.telemetry.request_limits"),
     ("models/gpu/transfer_costs.py", "flowlex.testing.row_names"),
+    ("cli/versions.py", "flowlex.systems.kubernetes.registration"),
+    ("systems/kubernetes/selectors.py", "flowlex.simulation.random_streams"),
     ("testing/row_names.py", "flowlex.validation.certificates.verifier_interface"),
 ]
 

@@ -17,7 +17,10 @@ import pytest
 
 from tests.documents import ROOT, SOURCE
 
-PACKAGES = ("cli", "formulations", "instances", "models", "service", "simulation", "telemetry", "testing", "validation")
+PACKAGES = (
+    *("cli", "formulations", "instances", "models", "service", "simulation", "systems", "telemetry", "testing"),
+    "validation",
+)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: Distributions whose module has another name, or that flowlex does not import, with the reason to require them.
 MODULES = {

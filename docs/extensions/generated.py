@@ -120,13 +120,13 @@ def document(title: str, schema: dict[str, Any]) -> str:
 def commands() -> dict[str, str]:
     """Return a page per command with the text of ``--help``."""
     from flowlex.cli.app import app
-    from flowlex.cli.command_group import LAZY
+    from flowlex.cli.command_group import lazy_commands
 
     group = typer.main.get_command(app)
     context = typer.Context(group, info_name="flowlex")
     pages = {}
     for name in group.list_commands(context):  # type: ignore[attr-defined]
-        command = LAZY[name].load(name) if name in LAZY else group.get_command(context, name)  # type: ignore[attr-defined]
+        command = lazy_commands()[name].load(name) if name in lazy_commands() else group.get_command(context, name)  # type: ignore[attr-defined]
         text = get_docs_for_click(obj=command, ctx=context, name=name, call_prefix="flowlex")
         pages[name] = re.sub(r"^(#+) `(.*?)`$", r"\1 \2", text, flags=re.MULTILINE)
     return pages

@@ -1,14 +1,15 @@
-"""Importers that read public traces and live clusters as instances and event logs."""
+"""Importers that read public traces as instances and event logs."""
 
 import inspect
 from collections.abc import Callable, Mapping
+from pkgutil import resolve_name
 
 from flowlex.instances.extensions import added, load_added, owner
 from flowlex.instances.importers.coflow import read_coflow_trace
 from flowlex.instances.importers.gavel import read_gavel
-from flowlex.instances.importers.kubernetes import read_kubernetes
 from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.instance_base import Instance, InstanceError
+from flowlex.instances.registered_systems import registrations
 
 __all__ = ["importers"]
 
@@ -16,9 +17,15 @@ __all__ = ["importers"]
 def importers() -> Mapping[str, Callable[..., Instance]]:
     """Return the functions that read foreign data as an instance, by name, including those of other packages.
 
-    See `flowlex.instances.extensions`. ``flowlex import NAME`` runs them.
+    See `flowlex.instances.extensions` and `flowlex.instances.registered_systems`. ``flowlex import NAME`` runs them.
     """
-    ours = {"coflow": read_coflow_trace, "gavel": read_gavel, "kubernetes": read_kubernetes, "openb": read_openb}
+    ours: dict[str, Callable[..., Instance]] = {
+        "coflow": read_coflow_trace,
+        "gavel": read_gavel,
+        "openb": read_openb,
+    }
+    for system in registrations():
+        ours |= {name: resolve_name(target) for name, target in system.IMPORTERS.items()}
     return {**load_added("flowlex.importers", _function), **ours}
 
 

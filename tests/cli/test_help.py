@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from flowlex.cli.app import app
-from flowlex.cli.command_group import LAZY, TASKS
+from flowlex.cli.command_group import TASKS, lazy_commands
 from flowlex.cli.warm_up import RUNS
 from flowlex.instances import generate, kinds, write_instance
 from flowlex.models.model_options import options_of
@@ -134,7 +134,7 @@ def test_jobs_are_processes_in_all_commands():
 
 
 def _leaves(command):
-    lazy = [one.load(name) for name, one in LAZY.items()] if command.name == "flowlex" else []
+    lazy = [one.load(name) for name, one in lazy_commands().items()] if command.name == "flowlex" else []
     below = [*getattr(command, "commands", {}).values(), *lazy]
     return [leaf for each in below for leaf in _leaves(each)] or [command]
 

@@ -10,8 +10,8 @@ from flowlex.instances.flow import FlowJob, FlowTask, Machine
 from flowlex.instances.group_rules import Gang
 from flowlex.models.flow.goals import preset
 from flowlex.service.flow_scheduler_core import ClusterCore
-from flowlex.service.kubernetes_watch import PodPlacer
 from flowlex.service.scheduler_routes import cluster_router as router
+from flowlex.systems.kubernetes.watch import PodPlacer
 
 URL = "http://127.0.0.1"
 

@@ -13,10 +13,10 @@ from scipy.sparse import lil_array
 
 from flowlex.formulations.solver_outcome import SolveOptions, Status
 from flowlex.instances.group_rules import PodGang, PodSpread
-from flowlex.instances.importers.kubernetes import read_kubernetes
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.model import PodPlacement
+from flowlex.systems.kubernetes.placement_instance import read_kubernetes
 from tests.models.pods.oracles import failing, solved
 
 TWO_CARDS = (PodNode(name="n", cpu_cores=8, memory_gb=8, cards=2, card_gb=16),)

@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from flowlex.instances.importers.kubernetes_documents import COMMAND, objects_of
-from flowlex.instances.importers.kubernetes_resources import Amounts, allocatable, host_ports, limits, requests
-from flowlex.instances.importers.kubernetes_selectors import Taint, matches_node, tolerates
-from flowlex.instances.importers.kubernetes_version_fields import as_of, minor_version
 from flowlex.instances.instance_base import InstanceError
+from flowlex.systems.kubernetes.documents import COMMAND, objects_of
+from flowlex.systems.kubernetes.resources import Amounts, allocatable, host_ports, limits, requests
+from flowlex.systems.kubernetes.selectors import Taint, matches_node, tolerates
+from flowlex.systems.kubernetes.version_fields import as_of, minor_version
 
 Item = Mapping[str, Any]
 _T = TypeVar("_T")

@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from flowlex.cli.app import app
-from flowlex.instances.importers.kubernetes import KubernetesWarning, read_kubernetes
-from flowlex.instances.importers.kubernetes_bindings import plan
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.baselines import place
 from flowlex.models.pods.model import PodPlacement
-from tests.conformance.kubernetes import checker
-from tests.conformance.kubernetes import random_clusters as clusters
+from flowlex.systems.kubernetes.bindings import plan
+from flowlex.systems.kubernetes.placement_instance import KubernetesWarning, read_kubernetes
+from tests.systems.kubernetes.conformance import checker
+from tests.systems.kubernetes.conformance import random_clusters as clusters
 
 POLICIES = ("first-fit", "priority-queue", "random")
 

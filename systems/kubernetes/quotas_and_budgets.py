@@ -11,10 +11,10 @@ from fractions import Fraction
 from typing import Any
 
 from flowlex.instances.group_rules import PodQueue, PodResource
-from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod
-from flowlex.instances.importers.kubernetes_resources import gigabytes, quantity
-from flowlex.instances.importers.kubernetes_selectors import selects
-from flowlex.instances.importers.kubernetes_waiting_pods import Draft
+from flowlex.systems.kubernetes.objects import ANY_ERROR, Cluster, KubePod
+from flowlex.systems.kubernetes.resources import gigabytes, quantity
+from flowlex.systems.kubernetes.selectors import selects
+from flowlex.systems.kubernetes.waiting_pods import Draft
 
 #: Labels and annotations that name a pod's group: the coscheduling plugin, Volcano, Kueue.
 _GROUPS = (

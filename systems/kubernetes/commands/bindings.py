@@ -14,7 +14,7 @@ from flowlex.cli.options import ForceOption
 from flowlex.instances.input_errors import counted
 
 if TYPE_CHECKING:
-    from flowlex.instances.importers.kubernetes_bindings import Plan
+    from flowlex.systems.kubernetes.bindings import Plan
 
 
 _SUFFIXES = (".yaml", ".yml", ".json", ".sh")
@@ -51,12 +51,12 @@ def bindings(
     2: a file cannot be read.
     """
     from flowlex.instances.files import read_instance, read_json
-    from flowlex.instances.importers.kubernetes_bindings import manifests as patched
-    from flowlex.instances.importers.kubernetes_bindings import plan
-    from flowlex.instances.importers.kubernetes_objects import read_cluster
-    from flowlex.instances.importers.kubernetes_snapshot_diff import changed_since
     from flowlex.instances.instance_base import InstanceError
     from flowlex.instances.pods import PodInstance
+    from flowlex.systems.kubernetes.bindings import manifests as patched
+    from flowlex.systems.kubernetes.bindings import plan
+    from flowlex.systems.kubernetes.objects import read_cluster
+    from flowlex.systems.kubernetes.snapshot_diff import changed_since
     from flowlex.validation.certificates import SolutionError, verify
 
     check_output(output, force)
@@ -98,7 +98,7 @@ def check_output(output: str, force: bool) -> None:
 
 def write_plan(made: Plan, output: str, instead: dict[str, Any] | None = None) -> None:
     """Write the objects of a plan (or ``instead``) in the format of the name, and report which pods wait."""
-    from flowlex.instances.importers.kubernetes_bindings import script
+    from flowlex.systems.kubernetes.bindings import script
 
     for name, reason in list(made.waits.items())[:5]:
         note(f"{name} is left as it is: {reason}")

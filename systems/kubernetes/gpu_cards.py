@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod
-from flowlex.instances.importers.kubernetes_quotas_and_budgets import evictable
-from flowlex.instances.importers.kubernetes_resources import gigabytes
-from flowlex.instances.importers.kubernetes_waiting_pods import Draft
 from flowlex.instances.pods import Pod
+from flowlex.systems.kubernetes.objects import ANY_ERROR, Cluster, KubeNode, KubePod
+from flowlex.systems.kubernetes.quotas_and_budgets import evictable
+from flowlex.systems.kubernetes.resources import gigabytes
+from flowlex.systems.kubernetes.waiting_pods import Draft
 
 GPU = "nvidia.com/gpu"
 _MODEL, _MEMORY, _CARDS_LABEL = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from tests.conformance.kubernetes.stored_pods import HARD, Json, amounts, counted, requested, stored
+from tests.systems.kubernetes.conformance.stored_pods import HARD, Json, amounts, counted, requested, stored
 
 
 def key_of(pod: Json) -> tuple[str, str]:

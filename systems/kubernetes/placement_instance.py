@@ -26,22 +26,22 @@ from typing import Any
 from pydantic import ValidationError
 
 from flowlex.instances.group_rules import PodGang
-from flowlex.instances.importers.kubernetes_gpu_cards import Cards, cards_in_use, cards_of_nodes
-from flowlex.instances.importers.kubernetes_node_capacity import read_capacities
-from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubeNode, KubePod, read_cluster
-from flowlex.instances.importers.kubernetes_quotas_and_budgets import (
+from flowlex.instances.input_errors import InstanceError, counted, first_fault
+from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.systems.kubernetes.gpu_cards import Cards, cards_in_use, cards_of_nodes
+from flowlex.systems.kubernetes.node_capacity import read_capacities
+from flowlex.systems.kubernetes.objects import ANY_ERROR, Cluster, KubeNode, KubePod, read_cluster
+from flowlex.systems.kubernetes.quotas_and_budgets import (
     evictable,
     read_gangs,
     read_queues,
     read_scoped_quotas,
 )
-from flowlex.instances.importers.kubernetes_resources import gigabytes
-from flowlex.instances.importers.kubernetes_selectors import Taint, tolerates
-from flowlex.instances.importers.kubernetes_topology import read_affinity, read_anti_affinity, read_spreads
-from flowlex.instances.importers.kubernetes_volumes import count_attached, read_volumes
-from flowlex.instances.importers.kubernetes_waiting_pods import Draft
-from flowlex.instances.input_errors import InstanceError, counted, first_fault
-from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.systems.kubernetes.resources import gigabytes
+from flowlex.systems.kubernetes.selectors import Taint, tolerates
+from flowlex.systems.kubernetes.topology import read_affinity, read_anti_affinity, read_spreads
+from flowlex.systems.kubernetes.volumes import count_attached, read_volumes
+from flowlex.systems.kubernetes.waiting_pods import Draft
 
 #: Most different sets of nodes; each set becomes a label of its nodes.
 _SETS = 500

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from flowlex.instances.importers.kubernetes import KubernetesWarning, read_kubernetes
-from flowlex.instances.importers.kubernetes_bindings import plan
 from flowlex.models.pods.baselines import place
-from tests.conformance.kubernetes import checker
+from flowlex.systems.kubernetes.bindings import plan
+from flowlex.systems.kubernetes.placement_instance import KubernetesWarning, read_kubernetes
+from tests.systems.kubernetes.conformance import checker
 
 HERE = Path(__file__).parent
 

@@ -1,14 +1,13 @@
 """Example of an adapter that reads a Kubernetes watch stream and writes bindings.
 
-    kubectl get nodes,pods --watch --output-watch-events -o json | python -m flowlex.service.kubernetes_watch URL
+    kubectl get nodes,pods --watch --output-watch-events -o json | python -m flowlex.systems.kubernetes.watch URL
 
 Each line is a watch event (``ADDED``, ``MODIFIED``, ``DELETED`` of a Node or Pod), live or recorded. Events may come
 twice. After ``ERROR`` 410 (Gone) the watcher lists again: objects that are not among the ``ADDED`` events up to the
 ``BOOKMARK`` with the annotation ``k8s.io/initial-events-end`` were deleted meanwhile. Other bookmarks are ignored.
 Nodes become machines with their allocatable amounts; pods of the scheduler ``flowlex`` become jobs of one task with
 their requests and required labels from ``nodeSelector``. Decisions are written as ``v1 Binding`` objects to post.
-Taints, affinities and volumes are left out here; `flowlex.instances.importers.kubernetes` reads them for whole
-clusters.
+Taints, affinities and volumes are left out here; `placement_instance` reads them for whole clusters.
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from flowlex.client import Refused, Scheduler
 from flowlex.instances.flow import Constraint, FlowJob, FlowTask, Machine
-from flowlex.instances.importers.kubernetes_resources import allocatable, requests
-from flowlex.service.client import Refused, Scheduler
-from flowlex.service.request_documents import Decision
+from flowlex.systems.kubernetes.resources import allocatable, requests
 
 Item = Mapping[str, Any]
 #: Pod priorities from this on are the most important; their jobs have priority 0.
@@ -112,14 +110,11 @@ class PodPlacer:
         """Yield bindings, and evictions of preempted pods, decided since the last call."""
         for decision in self.scheduler.decisions(self._number, wait_s):
             self._number = decision.number
-            yield from self._objects(decision)
-
-    def _objects(self, decision: Decision) -> Iterator[dict[str, Any]]:
-        for pod, *_ in (*decision.stopped, *decision.moved):
-            yield {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": _metadata(pod)}
-        for pod, node in decision.placed:
-            target = {"apiVersion": "v1", "kind": "Node", "name": node}
-            yield {"apiVersion": "v1", "kind": "Binding", "metadata": _metadata(pod), "target": target}
+            for pod, *_ in (*decision.stopped, *decision.moved):
+                yield {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": _metadata(pod)}
+            for pod, node in decision.placed:
+                target = {"apiVersion": "v1", "kind": "Node", "name": node}
+                yield {"apiVersion": "v1", "kind": "Binding", "metadata": _metadata(pod), "target": target}
 
 
 def _machine(item: Item) -> Machine:

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from flowlex.instances.group_rules import PodResource, PodSpread
-from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubeNode, KubePod
-from flowlex.instances.importers.kubernetes_selectors import tolerates
-from flowlex.instances.importers.kubernetes_waiting_pods import Draft, Selection
+from flowlex.systems.kubernetes.objects import ANY_ERROR, KubeNode, KubePod
+from flowlex.systems.kubernetes.selectors import tolerates
+from flowlex.systems.kubernetes.waiting_pods import Draft, Selection
 
 #: Up to this many pods get an exclusion each; more share one, which also separates them from each other.
 _SINGLE = 20

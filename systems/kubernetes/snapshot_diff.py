@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flowlex.instances.importers.kubernetes_bindings import Plan, pod_of
-from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, Kind, KubePod
-from flowlex.instances.importers.kubernetes_waiting_pods import Draft, Selection
+from flowlex.systems.kubernetes.bindings import Plan, pod_of
+from flowlex.systems.kubernetes.objects import ANY_ERROR, Cluster, Kind, KubePod
+from flowlex.systems.kubernetes.waiting_pods import Draft, Selection
 
 
 def changed_since(found: Plan, before: Cluster, now: Cluster) -> dict[str, str]:

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from flowlex.cli.app import app
-from flowlex.instances.importers.kubernetes import KubernetesWarning, read_kubernetes
-from flowlex.instances.importers.kubernetes_bindings import manifests, plan
 from flowlex.instances.instance_base import InstanceError
 from flowlex.models.pods.baselines import place
 from flowlex.models.pods.model import PodPlacement
-from tests.instances.importers.test_kubernetes import OBJECTS, node, pod, write
+from flowlex.systems.kubernetes.bindings import manifests, plan
+from flowlex.systems.kubernetes.placement_instance import KubernetesWarning, read_kubernetes
+from tests.systems.kubernetes.test_placement_instance import OBJECTS, node, pod, write
 
 
 def labelled(**labels: str) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from flowlex.instances.group_rules import PodResource
-from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, KubePod, label_map
-from flowlex.instances.importers.kubernetes_resources import quantity
-from flowlex.instances.importers.kubernetes_selectors import matches_node, selects
-from flowlex.instances.importers.kubernetes_waiting_pods import Draft
+from flowlex.systems.kubernetes.objects import ANY_ERROR, Cluster, KubePod, label_map
+from flowlex.systems.kubernetes.resources import quantity
+from flowlex.systems.kubernetes.selectors import matches_node, selects
+from flowlex.systems.kubernetes.waiting_pods import Draft
 
 Item = Mapping[str, Any]
 _UNLIMITED = 2**31

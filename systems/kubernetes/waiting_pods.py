@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from flowlex.instances.group_rules import PodResource, PodSpread
-from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, Cluster, Kind, KubePod, label_map
-from flowlex.instances.importers.kubernetes_selectors import selects
+from flowlex.systems.kubernetes.objects import ANY_ERROR, Cluster, Kind, KubePod, label_map
+from flowlex.systems.kubernetes.selectors import selects
 
 HOST = "kubernetes.io/hostname"
 _T = TypeVar("_T")

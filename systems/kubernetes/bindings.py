@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.instances.group_rules import PodSpread
-from flowlex.instances.importers.kubernetes_documents import objects_of
-from flowlex.instances.importers.kubernetes_gpu_cards import card_notes
-from flowlex.instances.importers.kubernetes_objects import Cluster, KubePod
-from flowlex.instances.importers.kubernetes_quotas_and_budgets import Budgets
 from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.systems.kubernetes.documents import objects_of
+from flowlex.systems.kubernetes.gpu_cards import card_notes
+from flowlex.systems.kubernetes.objects import Cluster, KubePod
+from flowlex.systems.kubernetes.quotas_and_budgets import Budgets
 
 
 @dataclass(frozen=True)

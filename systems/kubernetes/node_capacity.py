@@ -8,9 +8,9 @@ from collections import Counter
 from functools import cache
 
 from flowlex.instances.group_rules import PodResource
-from flowlex.instances.importers.kubernetes_objects import ANY_ERROR, KubePod
-from flowlex.instances.importers.kubernetes_resources import shown
-from flowlex.instances.importers.kubernetes_waiting_pods import Draft
+from flowlex.systems.kubernetes.objects import ANY_ERROR, KubePod
+from flowlex.systems.kubernetes.resources import shown
+from flowlex.systems.kubernetes.waiting_pods import Draft
 
 _ANY = "0.0.0.0"
 #: Disks that pods name directly, without a claim, and the fields that identify a disk.

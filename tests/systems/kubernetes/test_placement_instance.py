@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from flowlex.instances.importers.kubernetes import KubernetesWarning, read_kubernetes
-from flowlex.instances.importers.kubernetes_bindings import plan
-from flowlex.instances.importers.kubernetes_resources import quantity
 from flowlex.instances.instance_base import InstanceError
 from flowlex.models.pods.baselines import place
+from flowlex.systems.kubernetes.bindings import plan
+from flowlex.systems.kubernetes.placement_instance import KubernetesWarning, read_kubernetes
+from flowlex.systems.kubernetes.resources import quantity
 
 
 def node(name: str, *, gpus: int = 0, taints: Any = None, **labels: str) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flowlex.cli.console_output import complain, note, picture_suffix, refuse_existing, write_picture
-from flowlex.cli.kubernetes_bindings import check_output, write_plan
 from flowlex.cli.options import ForceOption, GapOption, SeedOption, TimeLimitOption
 from flowlex.instances.input_errors import counted
+from flowlex.systems.kubernetes.commands.bindings import check_output, write_plan
 
 if TYPE_CHECKING:
-    from flowlex.instances.importers.kubernetes_bindings import Plan
-    from flowlex.instances.importers.kubernetes_objects import Cluster
     from flowlex.models.pods.solution import PlacementSolution
+    from flowlex.systems.kubernetes.bindings import Plan
+    from flowlex.systems.kubernetes.objects import Cluster
 
 
 #: Most reasons printed of each sort; the others are counted.
@@ -83,8 +83,8 @@ def place(
     if output:
         check_output(output, force)
 
-    from flowlex.instances.importers.kubernetes import with_nodes
-    from flowlex.instances.importers.kubernetes_objects import read_cluster
+    from flowlex.systems.kubernetes.objects import read_cluster
+    from flowlex.systems.kubernetes.placement_instance import with_nodes
 
     cluster = read_cluster(objects)
     options: dict[str, Any] = {"time_limit_s": time_limit, "gap": gap, "seed": seed or 0}
@@ -114,7 +114,7 @@ def _rounds(
     cluster: Cluster, path: str, read: dict[str, Any], options: dict[str, Any]
 ) -> list[tuple[Cluster, PlacementSolution]]:
     """Compute successive placements: rules of later ones count the pods of earlier ones as running."""
-    from flowlex.instances.importers.kubernetes import after
+    from flowlex.systems.kubernetes.placement_instance import after
 
     found = [(cluster, _solved(cluster, path, read, options))]
     while len(found) <= _ROUNDS:
@@ -134,7 +134,7 @@ def _rounds(
 
 def _plan(rounds: list[tuple[Cluster, PlacementSolution]]) -> Plan:
     """Combine the objects of all placements in order, and the pods that wait."""
-    from flowlex.instances.importers.kubernetes_bindings import Plan, plan
+    from flowlex.systems.kubernetes.bindings import Plan, plan
 
     made = Plan()
     for cluster, solution in rounds:
@@ -151,8 +151,8 @@ def _solved(
     cluster: Cluster, path: str, read: dict[str, Any], options: dict[str, Any], even: float = _EVEN
 ) -> PlacementSolution:
     """Place the waiting pods; ``even`` is the absolute gap of the balance."""
-    from flowlex.instances.importers.kubernetes import instance_of
     from flowlex.models.pods.model import PodPlacement
+    from flowlex.systems.kubernetes.placement_instance import instance_of
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -253,8 +253,8 @@ def _gain(wanted: str, many: int, now: PlacementSolution, then: PlacementSolutio
 
 
 def _defragmented(cluster: Cluster, path: str, read: dict[str, Any], moves: int, options: dict[str, Any]) -> list[str]:
-    from flowlex.instances.importers.kubernetes import movable_instance
     from flowlex.models.pods.defragmentation import defragment
+    from flowlex.systems.kubernetes.placement_instance import movable_instance
 
     read = {name: value for name, value in read.items() if name != "preempt_below"}
     with warnings.catch_warnings():

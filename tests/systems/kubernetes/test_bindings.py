@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from flowlex.instances.importers.kubernetes import instance_of
-from flowlex.instances.importers.kubernetes_bindings import Plan, plan, script
-from flowlex.instances.importers.kubernetes_objects import Cluster, read_cluster
-from flowlex.instances.importers.kubernetes_quotas_and_budgets import Budgets
-from flowlex.instances.importers.kubernetes_snapshot_diff import changed_since
+from flowlex.systems.kubernetes.bindings import Plan, plan, script
+from flowlex.systems.kubernetes.objects import Cluster, read_cluster
+from flowlex.systems.kubernetes.placement_instance import instance_of
+from flowlex.systems.kubernetes.quotas_and_budgets import Budgets
+from flowlex.systems.kubernetes.snapshot_diff import changed_since
 
 
 def node(name: str, **labels: str) -> dict[str, Any]:

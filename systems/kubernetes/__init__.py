@@ -1,0 +1,1 @@
+"""Kubernetes: objects in, placements out (importer, ``flowlex place``, Bindings and Evictions)."""

@@ -1,0 +1,1 @@
+"""The commands ``flowlex place`` and ``flowlex bindings``."""
