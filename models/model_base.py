@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property, partial
 from importlib.metadata import EntryPoint
 from inspect import cleandoc
@@ -25,14 +26,16 @@ from flowlex.instances.model_changes import Changes, read_changes
 from flowlex.models.incumbents import Offers
 from flowlex.models.model_equations import Equation, Symbol, docstring, equation_table, html_table, latex
 from flowlex.models.model_options import check_option, option_types, plain_options
-from flowlex.models.solution import Dual, ModelError, Seconds, Solution
+from flowlex.models.solution import Dual, ModelError, Seconds, Solution, Stated, plain
 from flowlex.models.statement.stated_model import StatedModel
 from flowlex.validation.certificates import (
     Budget,
     Certificate,
     Check,
+    SolutionError,
     certify_network,
     certify_program,
+    changed_finding,
     verifier_for,
     verify,
 )
@@ -324,22 +327,49 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
 
     def _certified(self, run: RunT, solution: SolutionT, budget: Budget) -> tuple[SolutionT, Certificate | None]:
         """A solution with its certificate; if only the proof fails, with weaker claims or as a feasible answer."""
-        certificate = first = self._certify(run, solution, budget)
+        certificate = first = self._judged(run, solution, budget)
         if first is None or first.ok:
             return solution, first
+        failed = next(check for check in first.checks if not check.ok)
+        why = f"{UNPROVEN} ({failed.name}: {failed.detail or failed.worst})"
+        if solution.stated is not None:
+            for weaker_solution in self._with_weaker_claims(solution, solution.stated, why, budget):
+                certificate = self._judged(run, weaker_solution, budget)
+                if certificate is None or certificate.ok:
+                    return weaker_solution, certificate
+            first.require(f"{self.name}: {self.instance.name}")
         weaker = self._weaker(run)
         if weaker is not None:
             run, solution = weaker, self._interpret(weaker)
-            certificate = self._certify(run, solution, budget) if solution.status.claims else None
+            certificate = self._judged(run, solution, budget) if solution.status.claims else None
             if certificate is None or certificate.ok:
                 return solution, certificate
-        if solution.status.has_answer and solution.stated is None:
-            failed = next(check for check in first.checks if not check.ok)
-            solution = solution.without_claims(f"{UNPROVEN} ({failed.name}: {failed.detail or failed.worst})")
-            certificate = self._certify(run, solution, budget)
+        if solution.status.has_answer:
+            solution = solution.without_claims(why)
+            certificate = self._judged(run, solution, budget)
         if certificate is None or not certificate.ok:
             first.require(f"{self.name}: {self.instance.name}")
         return solution, certificate
+
+    def _judged(self, run: RunT, solution: SolutionT, budget: Budget) -> Certificate | None:
+        """The certificate of a solution; if its document cannot even be read, one that fails."""
+        try:
+            return self._certify(run, solution, budget)
+        except SolutionError as error:
+            return Certificate("feasible", True, (Check("can be judged", False, detail=str(error)[:300]),))
+
+    def _with_weaker_claims(self, solution: SolutionT, stated: Stated, why: str, budget: Budget) -> Iterator[SolutionT]:
+        """The answer of a changed model with what its proof shows, then without proof."""
+        bare = replace(solution, stated=replace(stated, proof={}))
+        if not solution.status.has_answer:
+            yield replace(bare, message=f"{solution.message} {why}".lstrip())
+            return
+        lowered = replace(solution.without_claims(why), unproven=False)
+        found = changed_finding(lowered.to_dict(), self.instance, budget)
+        if found is not None and found.objective is not None and found.bound is not None:
+            gap = abs(found.objective - found.bound) / max(Fraction(1), abs(Fraction(found.objective)))
+            yield replace(lowered, bound=plain(Fraction(found.bound)), gap=float(gap))
+        yield replace(lowered, stated=bare.stated)
 
     def _hand_on(self, run: RunT, report: Callable[[SolutionT], None], started: float, budget: Budget) -> None:
         """Report an intermediate answer, unless its certificate fails."""

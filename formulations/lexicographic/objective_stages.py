@@ -84,9 +84,12 @@ def solve_stages(
         results.append(result)
         if not result.proven and not message:
             message = f"stage {len(results)} is not proven: {result.value:g}, at least {result.bound:g}"
+    best = program.best
+    if best is not None and accept is None and len(program.integer) < len(best):
+        best = program.tidied(best)
     return StagesOutcome(
         Status.FEASIBLE if message else Status.OPTIMAL,
-        program.best,
+        best,
         tuple(results),
         _method(program),
         message,

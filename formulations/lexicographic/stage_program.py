@@ -84,7 +84,7 @@ class StageProgram:
     def keep(self, cost: Floats, value: float, step: float) -> None:
         """Fix a stage at its value from now on."""
         used = np.flatnonzero(cost)
-        side = value + (0.0 if step else 1e-9 * max(1.0, abs(value)))
+        side = value + (0.0 if step else 1e-13 * max(1.0, abs(value)))  # the best answer reaches it, but for rounding
         self.lp.addRow(-inf, side, len(used), used.astype(np.int32), cost[used])
         self.kept.append((cost, side))
 
@@ -180,6 +180,29 @@ class StageProgram:
             if self.lp.getModelStatus() == highspy.HighsModelStatus.kOptimal:
                 found = np.array(self.lp.getSolution().col_value)
                 found[self.integer] = whole
+                return found
+        return values
+
+    def tidied(self, values: Floats) -> Floats:
+        """The values with those that are almost simple fractions rounded, if rows and earlier stages allow it.
+
+        A stage of fractional columns is kept within a tolerance, which later stages use up.
+        """
+        a = self.arrays
+        for parts in (60, 1):
+            near = np.rint(values * parts)
+            found = np.where(np.abs(values * parts - near) <= WHOLE, near / parts, values)
+            holds = True
+            rows = np.asarray(a.matrix @ values), np.asarray(a.matrix @ found), abs(a.matrix) @ np.abs(found)
+            columns = values, found, np.abs(found)
+            for (before, after, size), low, high in (
+                (rows, a.row_lower, a.row_upper),
+                (columns, a.column_lower, a.column_upper),
+            ):
+                slack = np.maximum(np.maximum(low - before, before - high).clip(0), 1e-12 * size)
+                holds = holds and not ((after < low - slack) | (after > high + slack)).any()
+            worth = [(float(cost @ values), float(cost @ found)) for cost, _ in self.kept]
+            if holds and all(after <= before + 1e-9 * max(1.0, abs(before)) for before, after in worth):
                 return found
         return values
 

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, Relation, VariableBlock
 from flowlex.formulations.program_arrays import Floats
+from flowlex.instances.exact_rationals import rational
 from flowlex.models.solution import ModelError
 from flowlex.models.statement.user_expressions import LabelledVariables
 from flowlex.models.statement.variable_labels import Index, Named, nearest
@@ -53,6 +54,14 @@ class Stage:
         value = Fraction(round(internal)) if abs(internal - round(internal)) < 1e-6 else Fraction(internal)
         constant = Fraction(float(self.expression.constant[0]))
         return ((-value if self.maximize else value) + constant) * self.unit
+
+    def value_at(self, values: Floats) -> Fraction:
+        """The exact value of the stage at (n,) values of all columns, each read as the decimal that a file states."""
+        e = self.expression
+        used = values[e.column] != 0
+        each = zip(e.value[used].tolist(), values[e.column[used]].tolist(), strict=True)
+        total = sum((Fraction(cost) * rational(x) for cost, x in each), Fraction(float(e.constant[0])))
+        return total * self.unit
 
 
 @dataclass(frozen=True, eq=False)

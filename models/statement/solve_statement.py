@@ -12,6 +12,7 @@ import numpy as np
 from flowlex.formulations.engines.infeasibility_explanation import explained
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf, StagesOutcome
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
+from flowlex.formulations.linear_program import ConstraintBlock
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_conversion import safe_names
 from flowlex.formulations.solver_outcome import Infeasibility, Outcome, SolveOptions, Status
@@ -19,7 +20,8 @@ from flowlex.models.solution import Dual, ModelError, Solution, plain
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.variable_labels import nearest
 
-#: Multipliers below half of ``1 / _GRAIN`` are left out; others become small fractions or multiples of ``1 / _FINE``.
+#: Multipliers times the largest number of their row below half of ``1 / _GRAIN`` are left out; others become small
+#: fractions or multiples of ``1 / _FINE``.
 _GRAIN, _FINE = 2**24, 2**44
 #: Tolerance for solver values of integer columns.
 _WHOLE = 1e-5
@@ -79,7 +81,8 @@ def run_statement(
     stages, bounds, proven = {}, {}, 0
     known = True
     for k, (stage, result) in enumerate(zip(statement.stages, found.stages, strict=False)):
-        stages[stage.name] = stage.value_of(result.value)
+        # A later stage may move fractional values within the solver's tolerance, so the final ones are measured.
+        stages[stage.name] = stage.value_of(result.value) if found.values is None else stage.value_at(found.values)
         bounds[stage.name] = stage.value_of(result.bound) if known and np.isfinite(result.bound) else None
         proven = k + 1 if known else proven
         known = known and result.proven
@@ -130,22 +133,26 @@ class _Names:
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
         self._columns: list[tuple[str, str]] | None = None
+        #: The largest number of each row, by name: its multipliers are rounded relative to it.
+        self._sizes = {name: _largest(block) for name, block in statement.program.constraint_blocks.items()}
 
     def leaf(self, leaf: Leaf, stages: Sequence[Any]) -> dict[str, Any]:
         """A leaf as plain data; multipliers are those of the unscaled rows, in the unit of the stage."""
         statement, unit = self._statement, stages[-1].unit if stages and leaf.own else Fraction(1)
         rows: dict[str, dict[str, int | str]] = {}
         for name, block in statement.program.constraint_blocks.items():
-            duals = leaf.rows[block.rows] * float(statement.scale(name))
-            texts = statement.rows[name]
-            used = np.flatnonzero(np.abs(duals) * _GRAIN >= 0.5)
+            sizes, scale = self._sizes[name], statement.scale(name)
+            effects = leaf.rows[block.rows] * sizes
+            used = np.flatnonzero(np.abs(effects) * _GRAIN >= 0.5)
             if used.size:
-                labels = texts.take(used).texts()
-                rows[name] = {t: _text(y, unit) for t, y in zip(labels, duals[used].tolist(), strict=True)}
+                labels = statement.rows[name].take(used).texts()
+                each = zip(labels, effects[used].tolist(), sizes[used].tolist(), strict=True)
+                rows[name] = {label: _text(y, unit * scale / Fraction(size)) for label, y, size in each}
         earlier = {}
         for stage, multiplier in zip(stages[:-1], leaf.earlier.tolist(), strict=False):
-            if abs(multiplier) * _GRAIN >= 0.5:
-                earlier[stage.name] = _text(multiplier, unit / stage.unit)
+            size = float(np.abs(stage.expression.value).max(initial=0)) or 1.0
+            if abs(multiplier * size) * _GRAIN >= 0.5:
+                earlier[stage.name] = _text(multiplier * size, unit / stage.unit / Fraction(size))
         document: dict[str, Any] = {"own": leaf.own, "rows": rows}
         if earlier:
             document["earlier"] = earlier
@@ -159,6 +166,13 @@ class _Names:
         variable, label = self._columns[branch.column]
         relation = "<=" if branch.upper else ">="
         return {"variable": variable, "label": label, "relation": relation, "side": branch.side}
+
+
+def _largest(block: ConstraintBlock) -> Floats:
+    """(n,) largest absolute coefficient of each row; 1 where there is none."""
+    found = np.zeros(block.count)
+    np.maximum.at(found, block.expression.row, np.abs(block.expression.value))
+    return np.where(found > 0, found, 1.0)
 
 
 def _text(multiplier: float, factor: Fraction) -> int | str:
@@ -190,7 +204,7 @@ def _short(value: float) -> int | float:
 def feasible_run(statement: Statement, values: Floats) -> StatementRun:
     """The result for given values, without a proof of optimality."""
     outcome = Outcome(Status.FEASIBLE, "given", values=values, message="Values from outside; no optimum is claimed.")
-    stages = {stage.name: stage.value_of(float(stage.cost(len(values)) @ values)) for stage in statement.stages}
+    stages = {stage.name: stage.value_at(values) for stage in statement.stages}
     return StatementRun(statement, outcome, stages, {}, {}, "given values", {})
 
 

@@ -8,5 +8,6 @@ from .solution_schema import solution_schema as solution_schema
 from .verifier_interface import Finding as Finding
 from .verifier_interface import SolutionError as SolutionError
 from .verifier_interface import Verifier as Verifier
+from .verifier_interface import changed_finding as changed_finding
 from .verifier_interface import verifier_for as verifier_for
 from .verifier_interface import verify as verify

@@ -50,6 +50,7 @@ __all__ = [
     "SolutionError",
     "Strict",
     "Verifier",
+    "changed_finding",
     "read_document",
     "verifier_for",
     "verifier_kinds",
@@ -79,6 +80,8 @@ _WEAKER: Mapping[str, tuple[Claim, ...]] = {
     "optimal": ("optimal", "bounded", "feasible"),
     "bounded": ("bounded", "feasible"),
 }
+#: Exceptions of a judgement that refuse the document.
+_REFUSING = ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError
 #: Relative difference between a metric and its recomputation that floating point explains.
 _ROUNDING = 1e-9
 
@@ -260,10 +263,26 @@ def _judged(checks: tuple[Check, ...], read: Document, judge: Callable[[], Findi
         with small_work(cells):
             finding = judge()
         checks = (*checks, *finding.checks, *_bindings(read, finding))
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+    except _REFUSING as error:
         failed = Check("can be judged", False, detail=f"{type(error).__name__}: {error}"[:300])
         return Certificate("feasible", True, (*checks, failed))
     return Certificate(finding.claim, not finding.tolerance, checks, finding.tolerance)
+
+
+def changed_finding(document: object, instance: Instance, budget: Budget | None = None) -> Finding | None:
+    """What is true of the answer of a changed model, whatever its document claims; None if it cannot be judged.
+
+    Parameters
+    ----------
+    document, instance, budget
+        As for `verify`.
+    """
+    read = read_document(document)
+    verifier = verifier_for(read.kind.removesuffix("-solution"))
+    try:
+        return None if verifier is None else _changed(read, verifier, instance, budget or Budget())
+    except _REFUSING:
+        return None
 
 
 def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Budget) -> Finding:

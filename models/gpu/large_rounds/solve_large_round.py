@@ -170,17 +170,26 @@ class _Writer:
 
     def __init__(self, model: Refined, units: Mapping[str, Fraction]) -> None:
         self.model, self.units = model, units
+        #: The largest coefficient of each own rule.
+        self._sizes = {
+            rule.name: float(max((abs(term.coefficient) for term in rule.terms), default=0)) or 1.0
+            for rule in model.rules.rules
+        }
 
     def leaf(
         self, leaf: Leaf, program: Program, place: Integers, unit: Fraction = Fraction(1), before: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Write the multipliers of a leaf as integer multiples of a fraction with a small denominator."""
-        grain = _grain(np.concatenate([leaf.rows, leaf.earlier]))
+        effects = leaf.rows.copy()
+        for name, size in self._sizes.items():
+            effects[program.constraint_blocks[f"own {name}"].rows] *= size
+        grain = _grain(np.concatenate([effects, leaf.earlier]))
         rows = {}
         for name, (values, labels, scale) in self._named(leaf.rows, program, place).items():
-            used = np.rint(values * grain)
+            size = Fraction(self._sizes.get(name, 1.0))  # a multiplier is rounded relative to the numbers of its row
+            used = np.rint(values * float(size) * grain)
             some = np.flatnonzero(used)
-            text = {y: _text(Fraction(int(y), grain) * scale * unit) for y in np.unique(used[some]).tolist()}
+            text = {y: _text(Fraction(int(y), grain) / size * scale * unit) for y in np.unique(used[some]).tolist()}
             texts = {labels[k]: text[y] for k, y in zip(some.tolist(), used[some].tolist(), strict=True)}
             if texts:
                 rows[name] = texts

@@ -21,6 +21,9 @@ Whole = NDArray[Any]
 class Prices:
     """Multipliers of a leaf as integer multiples of a common unit.
 
+    Those of the rows of single tasks (``task``, ``running``) are completed here: each task takes its cheapest GPU at
+    the prices of the other rows, which bounds at least as much as any multiplier that a file may state.
+
     Raises `ValueError`: a multiplier is of a row that does not exist, or has the wrong sign.
     """
 
@@ -59,6 +62,10 @@ class Prices:
         elif name == "gpu_out":
             self.gpu[cluster.gpu[label]] += int(y)
             relation, side = "<=", Fraction(1)
+        elif name in ("task", "running") and self._of_task(name, label):
+            if name == "task" and y > 0:
+                raise ValueError(f"the multiplier of row {name}[{label}] has the wrong sign")
+            return
         elif name == "share" and large.policy.fair:
             self.share[cluster.job[label]] += int(y)
         elif name == "stops" and large.policy.preemptive:
@@ -75,6 +82,11 @@ class Prices:
         if (y > 0 and relation == "<=") or (y < 0 and relation == ">="):
             raise ValueError(f"the multiplier of row {name}[{label}] has the wrong sign")
         self.fixed += y * side
+
+    def _of_task(self, name: str, label: str) -> bool:
+        """Whether a task has this row."""
+        task = self.large.cluster.task.get(label, -1)
+        return task >= 0 and (name == "task" or bool(self.large.held[task] and not self.large.policy.preemptive))
 
     def _ordered(self, label: str) -> tuple[int, int]:
         cluster = self.large.cluster

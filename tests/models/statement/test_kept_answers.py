@@ -1,0 +1,151 @@
+"""An answer of a changed model is returned with the claim that its proof shows; fine and coarse units keep proofs."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from flowlex import generate, model_for
+from flowlex.instances.flow import FlowInstance
+from flowlex.models.model_base import UNPROVEN
+from flowlex.models.statement import solve_statement
+from flowlex.validation.certificates import CertificateError, verify
+
+
+def flow(costs: dict[str, float], slots: int = 1) -> FlowInstance:
+    """One machine, one job, a task for each cost."""
+    tasks = [{"name": name, "costs": {"m": cost}} for name, cost in costs.items()]
+    return FlowInstance.model_validate(
+        {"name": "hand", "machines": [{"name": "m", "slots": slots}], "jobs": [{"name": "j", "tasks": tasks}]}
+    )
+
+
+def proven(solution: Any) -> None:
+    document = json.loads(json.dumps(solution.to_dict()))
+    assert verify(document, solution.source).verdict == "proven", verify(document, solution.source)
+    assert solution.status in ("optimal", "infeasible")
+
+
+@pytest.mark.parametrize("coefficient", [1, 10**8, 12_345_678_901, "0.00000001"])
+@pytest.mark.parametrize(
+    ("generator", "sizes"),
+    [
+        ("flow-random", {}),
+        ("gpu-random", {"seed": 3}),
+        ("gavel-like", {"jobs": 5}),
+        ("pods-scale", {"nodes": 3, "pods": 6}),
+        ("network-random", {}),
+    ],
+)
+def test_a_binding_rule_is_proven_whatever_its_unit(
+    generator: str, sizes: dict[str, Any], coefficient: int | str
+) -> None:
+    """The rule says the same in bytes as in GB, so optimum and claim are the same."""
+    model = model_for(generate(generator, **sizes))
+    name = next(iter(model.variables))
+    total = model.variables[name].sum()
+    bounds = {"flow-random": 3, "gpu-random": 4, "gavel-like": 2, "pods-scale": 4, "network-random": 790}
+    plain = model.with_constraint("own", total <= bounds[generator]).solve("highs")
+    side = Fraction(str(coefficient)) * bounds[generator]
+    found = model.with_constraint("own", total * coefficient <= side).solve("highs")
+    proven(found)
+    assert found.status == plain.status == "optimal"
+    assert found.objective == pytest.approx(plain.objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("costs", [{"a": 1.0}, {"a": 7, "b": 2.5}, {"a": 0.1, "b": 3, "c": 7}])
+def test_relaxed_flow_scheduling_states_what_its_values_give(costs: dict[str, float]) -> None:
+    model = model_for(flow(costs))
+    found = model.relaxed().solve("highs")
+    proven(found)
+    assert found.objective == pytest.approx(model.solve("network").objective, rel=1e-6)
+
+
+def test_rounds_with_few_admissible_pairs_are_proven_after_a_change() -> None:
+    """27 000 tasks times GPUs, fewer admissible pairs: the proof is by pairs, the certificate by classes."""
+    instance = generate("gpu-scale", gpus=150, tasks=150, running=0.3, jobs=8, racks=4, seed=1)
+    for policy in ("FSP", "FS"):
+        model = model_for(instance, policy=policy)
+        found = model.with_constraint("loose", model.variables["x"].sum() <= 1000).solve("highs")
+        proven(found)
+        assert found.objective == model.solve("network").objective
+
+
+def test_rounds_whose_disks_are_slower_than_the_network_are_proven_after_a_change() -> None:
+    instance = generate("gpu-scale", gpus=150, tasks=150, jobs=8, racks=4, seed=1)
+    slow = type(instance).model_validate(instance.model_dump() | {"disk_mb_per_s": 10.0})
+    model = model_for(slow)
+    found = model.with_constraint("loose", model.variables["x"].sum() <= 1000).solve("highs")
+    proven(found)
+    assert found.objective == model.solve("network").objective
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Change every leaf that a solve writes."""
+    true = solve_statement.proof_leaves
+
+    def spoilt(*args: Any) -> dict[str, Any]:
+        return {stage: [change(leaf) for leaf in leaves] for stage, leaves in true(*args).items()}
+
+    monkeypatch.setattr(solve_statement, "proof_leaves", spoilt)
+
+
+def unknown_row(leaf: dict[str, Any]) -> dict[str, Any]:
+    return leaf | {"rows": leaf["rows"] | {"unknown": {"a": -1}}}
+
+
+def no_rows(leaf: dict[str, Any]) -> dict[str, Any]:
+    return leaf | {"rows": {}}
+
+
+@pytest.mark.parametrize("change", [unknown_row, no_rows])
+@pytest.mark.parametrize(
+    "generator", ["flow-random", "gpu-random", "gavel-like", "network-random", "inference-cluster"]
+)
+def test_an_answer_whose_proof_fails_is_feasible(generator: str, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_for(generate(generator, seed=3))
+    total = model.variables[next(iter(model.variables))].sum()
+    changed = model.with_constraint("own", total >= 1)
+    true = changed.solve("highs")
+    spoil(monkeypatch, change)
+    found = changed.solve("highs")
+    assert found.objective == true.objective and found.certificate is not None and found.certificate.ok
+    assert found.status == "feasible" and UNPROVEN in found.message and not found.duals
+    assert verify(json.loads(json.dumps(found.to_dict())), found.source).verdict == "proven"
+
+
+def test_a_weaker_bound_is_stated_if_the_proof_shows_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: without multipliers every arc has its cheapest flow."""
+    instance = generate("network-random")
+    model, arcs = model_for(instance), zip(instance.cost, instance.lower, instance.upper, strict=True)
+    changed = model.with_constraint("own", model.variables["flow"].sum() >= 1)
+    true = changed.solve("highs")
+    spoil(monkeypatch, no_rows)
+    found = changed.solve("highs")
+    least = sum(cost * (upper if cost < 0 else lower) for cost, lower, upper in arcs)
+    assert found.bound == least <= true.objective == found.objective
+    assert found.certificate is not None and found.certificate.claim == "bounded"
+
+
+def test_values_that_break_a_row_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_for(flow({"a": 1, "b": 2}))
+    changed = model.with_constraint("own", model.variables["x"].sum() <= 1)
+    true = solve_statement.values_document
+    monkeypatch.setattr(
+        solve_statement, "values_document", lambda *args: {k: dict.fromkeys(v, 5) for k, v in true(*args).items()}
+    )
+    with pytest.raises(CertificateError, match="bounds of"):
+        changed.solve("highs")
+
+
+def test_an_infeasible_rule_whose_proof_fails_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_for(generate("network-random"))
+    changed = model.with_constraint("own", model.variables["flow"].sum() <= -1)
+    assert str(changed.solve("highs").certificate).startswith("infeasible, proven")
+    true = solve_statement._Names.leaf
+    monkeypatch.setattr(solve_statement._Names, "leaf", lambda *args: unknown_row(true(*args)))
+    found = changed.solve("highs")
+    assert found.status == "infeasible" and found.certificate.verdict == "quoted"
