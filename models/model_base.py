@@ -367,8 +367,9 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         lowered = replace(solution.without_claims(why), unproven=False)
         found = changed_finding(lowered.to_dict(), self.instance, budget)
         if found is not None and found.objective is not None and found.bound is not None:
-            gap = abs(found.objective - found.bound) / max(Fraction(1), abs(Fraction(found.objective)))
-            yield replace(lowered, bound=plain(Fraction(found.bound)), gap=float(gap))
+            objective, bound = Fraction(found.objective), Fraction(found.bound)
+            gap = float(abs(objective - bound) / max(Fraction(1), abs(objective)))
+            yield replace(lowered, bound=plain(bound), gap=gap)
         yield replace(lowered, stated=bare.stated)
 
     def _hand_on(self, run: RunT, report: Callable[[SolutionT], None], started: float, budget: Budget) -> None:

@@ -181,8 +181,8 @@ class _Writer:
     ) -> dict[str, Any]:
         """Write the multipliers of a leaf as integer multiples of a fraction with a small denominator."""
         effects = leaf.rows.copy()
-        for name, size in self._sizes.items():
-            effects[program.constraint_blocks[f"own {name}"].rows] *= size
+        for rule, largest in self._sizes.items():
+            effects[program.constraint_blocks[f"own {rule}"].rows] *= largest
         grain = _grain(np.concatenate([effects, leaf.earlier]))
         rows = {}
         for name, (values, labels, scale) in self._named(leaf.rows, program, place).items():
