@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks import Row, Tables
 from benchmarks.peers import measure
-from flowlex.cli.export import program_bytes
+from flowlex.formulations.program_files import write_program
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import PodInstance
 from flowlex.models.load.baselines import compare as compare_partitions
@@ -145,7 +145,7 @@ def _against_peers(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
         model = PodPlacement(instance, balance="max_load", stage="balance")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "program.mps"
-            path.write_bytes(program_bytes(model.formulation, "mps")[0])
+            write_program(model.formulation.named(), path)
             rows += [{"nodes": nodes, "pods": pods, "method": name} | _peer(model, path, name) for name in _NAMES]
     return rows
 

@@ -161,6 +161,7 @@ _EXPECTED = (
     ("flowlex.instances.input_errors", "InstanceError"),
     ("flowlex.models.solution", "ModelError"),
     ("flowlex.formulations.solver_outcome", "EngineError"),
+    ("flowlex.formulations.program_files.named_program", "ProgramFileError"),
     ("flowlex.validation.certificates.certificate", "CertificateError"),
     ("flowlex.simulation.event_queue", "SimulationError"),
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import tempfile
-from pathlib import Path
+from collections.abc import Iterator
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
@@ -15,14 +15,10 @@ from flowlex.instances.input_errors import counted
 
 if TYPE_CHECKING:
     from flowlex.formulations.linear_program import LinearProgram
+    from flowlex.models.model_base import Model
 
 
 Format = Literal["mps", "lp"]
-#: Characters that a format cannot hold in names (found by reading back every character; a test repeats it).
-_ILLEGAL: dict[Format, re.Pattern[str]] = {
-    "mps": re.compile(r"[\s\x00-\x1f\x7f]"),
-    "lp": re.compile(r"[^\w!\"#$%&(),.?@~{}]", re.ASCII),
-}
 
 
 @with_options(values=settings_of)
@@ -37,25 +33,52 @@ def export(
     values: dict[str, Any],
 ) -> None:
     """Write the linear or integer program of an instance, for any solver."""
-    from flowlex.formulations.flow_network import FlowNetwork
+    from flowlex.formulations.program_files import program_bytes
     from flowlex.instances.files import read_instance
     from flowlex.models.registry import model_for
 
     to = to or _format_of(output)
     refuse_existing(force, output)
     model = model_for(read_instance(file), **values)
-    formulation = model.statement.stage_program() if model.as_stated else model.formulation
-    program = formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
-    data, changed = program_bytes(program, to)
-    write_output(output, data)
-    if output != "-":
-        sizes = f"{counted(program.column_count, 'column')}, {counted(program.row_count, 'row')}"
-        note(f"{output}: {program.name}, {sizes}")
-    if to == "mps" and program.maximizing:
-        note("it is a maximisation (OBJSENSE); CBC and GLPK do not read OBJSENSE: use --to lp, or give them -max")
-    if changed:
-        many = counted(changed, "name holds", "names hold")
-        note(f"{many} characters that {to} files cannot; '[' became '(', others '_'")
+    for path, program in _programs(model, output, force):
+        data = program_bytes(program.named(), to)
+        write_output(path, data)
+        if path != "-":
+            sizes = f"{counted(program.column_count, 'column')}, {counted(program.row_count, 'row')}"
+            note(f"{path}: {program.name}, {sizes}")
+        if to == "mps" and program.maximizing:
+            note("it is a maximisation (OBJSENSE); CBC and GLPK do not read OBJSENSE: use --to lp, or give them -max")
+        if changed := data.count(b" flowlex column ") + data.count(b" flowlex row "):
+            many = counted(changed, "name holds", "names hold")
+            note(f"{many} characters that {to} files cannot; comments in the file keep them")
+
+
+def _programs(model: Model[Any, Any], output: str, force: bool) -> Iterator[tuple[str, LinearProgram]]:
+    """The programs to write, by file: of a changed model one for each objective, with rows for those before it."""
+    from flowlex.formulations.flow_network import FlowNetwork
+    from flowlex.formulations.solver_outcome import EngineError, Status
+
+    stages = [stage.name for stage in model.statement.stages] if model.as_stated else []
+    if not stages:
+        formulation = model.formulation
+        yield output, formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
+        return
+    if len(stages) == 1:
+        yield output, model.statement.stage_program()
+        return
+    if output == "-":
+        said = f"the changed model has {len(stages)} objectives in order, a file each; give the name of a file"
+        raise typer.BadParameter(said, param_hint="-o")
+    stem, ending = re.fullmatch(r"(.*?)((?:\.mps|\.lp)?(?:\.gz)?)", output, re.IGNORECASE | re.DOTALL).groups()  # type: ignore[union-attr]
+    paths = [f"{stem}-{number}-{name}{ending}" for number, name in enumerate(stages, 1)]
+    refuse_existing(force, *paths)
+    solution = model.solve("highs", certify=False)  # the optimum of each objective is a row of the later programs
+    if solution.status is not Status.OPTIMAL:
+        said = f"{output}: the changed model has {len(stages)} objectives in order, and a program of a later one needs "
+        raise EngineError(f"{said}the optima of those before it: solving ended {solution.status} ({solution.message})")
+    for place, (path, name) in enumerate(zip(paths, stages, strict=True)):
+        before = {each: Fraction(solution.stages[each]) for each in stages[:place]}
+        yield path, model.statement.stage_program(name, before)
 
 
 def _format_of(output: str) -> Format:
@@ -63,45 +86,3 @@ def _format_of(output: str) -> Format:
     if suffix not in ("mps", "lp"):
         raise typer.BadParameter(f"{output!r} does not end in .mps or .lp; give --to mps or --to lp", param_hint="-o")
     return cast("Format", suffix)
-
-
-def program_bytes(program: LinearProgram, to: Format) -> tuple[bytes, int]:
-    """Return the file's content, and the number of names changed for the format."""
-    import highspy
-
-    from flowlex.formulations.solver_outcome import EngineError
-
-    model = program.to_highs()
-    columns, rows = program.column_names(), program.row_names()
-    model.col_names_, model.row_names_ = legal_names(columns, to), legal_names(rows, to)
-    model.model_name_ = "_".join(program.name.split())
-    changed = sum(a != b for a, b in zip(columns + rows, [*model.col_names_, *model.row_names_], strict=True))
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    if solver.passModel(model) == highspy.HighsStatus.kError:
-        raise EngineError("HiGHS refuses the model; check it for coefficients beyond 1e15")
-    with tempfile.TemporaryDirectory(prefix="flowlex-") as folder:
-        path = Path(folder, f"program.{to}")
-        if solver.writeModel(str(path)) == highspy.HighsStatus.kError:
-            raise EngineError(f"HiGHS cannot write this model as {to}; try the other format")
-        return path.read_bytes(), changed
-
-
-def legal_names(names: list[str], to: Format) -> list[str]:
-    """Return distinct names that the format can hold; unchanged if possible."""
-    illegal = _ILLEGAL[to]
-    if to == "lp":
-        names = [name.replace("[", "(").replace("]", ")") for name in names]
-        names = [f"_{name}" if name[:1].isdigit() or name[:1] in (".", "") else name for name in names]
-    taken: set[str] = set()
-    result = []
-    originals = set(names)
-    for name in names:
-        legal = illegal.sub("_", name) or "_"
-        candidate, count = legal, 1
-        while candidate in taken or (candidate != name and candidate in originals):
-            count += 1
-            candidate = f"{legal}_{count}"
-        taken.add(candidate)
-        result.append(candidate)
-    return result

@@ -61,11 +61,16 @@ def integers(
 
 
 def _write(found: ImpliedIntegers, file: Path, output: str) -> None:
-    from flowlex.instances.file_storage import read_bytes
-    from flowlex.validation.unimodularity.model_files import open_model, without_integers
+    from dataclasses import replace
 
-    kinds = [name.lower().removesuffix(".gz").rpartition(".")[2] for name in (file.name, output)]
-    write_output(output, without_integers(open_model(read_bytes(file), kinds[0]), found.dropped, kinds[1]))
+    from flowlex.formulations.program_files import parse_program, program_bytes, program_format
+    from flowlex.instances.file_storage import read_bytes
+
+    program = parse_program(read_bytes(file), program_format(file))
+    integer = program.arrays.integrality.copy()
+    integer[list(found.dropped)] = False
+    relaxed = replace(program, arrays=replace(program.arrays, integrality=integer))
+    write_output(output, program_bytes(relaxed, program_format(output)))
 
 
 def _verify(stored: Path, named: NamedMatrix, as_json: bool, accept_quoted: bool) -> int:

@@ -17,9 +17,9 @@ import numpy as np
 import scipy
 
 from flowlex.formulations.engines.highs import quiet, run
+from flowlex.formulations.highs_adapter import to_highs
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
-from flowlex.formulations.solver_conversion import to_highs
 from flowlex.formulations.solver_outcome import EngineError, Status
 
 #: Primal simplex: the last answer stays feasible when columns are added.

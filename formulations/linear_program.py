@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import highspy
     import pulp
 
+    from flowlex.formulations.program_files import NamedProgram
+
 Relation: TypeAlias = Literal["<=", ">=", "=="]
 
 
@@ -355,15 +357,21 @@ class LinearProgram:
         """
         return {name: values[block.columns] for name, block in self.variable_blocks.items()}
 
+    def named(self) -> NamedProgram:
+        """The program as arrays and names, as model files hold it (see `flowlex.formulations.program_files`)."""
+        from flowlex.formulations.program_files import NamedProgram
+
+        return NamedProgram(self.arrays(), self.column_names(), self.row_names(), self.name)
+
     def to_pulp(self) -> pulp.LpProblem:
         """The same program as a PuLP problem, for reading, exporting or any other PuLP solver."""
-        from flowlex.formulations.solver_conversion import to_pulp
+        from flowlex.formulations.pulp_adapter import to_pulp
 
         return to_pulp(self.arrays(), self.name, self.column_names(), self.row_names())[0]
 
     def to_highs(self) -> highspy.HighsLp:
         """The same program as a HiGHS model with names."""
-        from flowlex.formulations.solver_conversion import to_highs
+        from flowlex.formulations.highs_adapter import to_highs
 
         return to_highs(self.arrays(), self.name, self.column_names(), self.row_names())
 

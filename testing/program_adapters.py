@@ -18,17 +18,17 @@ import numpy as np
 import pulp
 
 from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.highs_adapter import program_of_highs, to_highs
 from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, VariableBlock
 from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
-from flowlex.formulations.solver_conversion import from_pulp, to_highs
-from flowlex.instances.file_storage import read_bytes
+from flowlex.formulations.program_files import NamedProgram, read_program
+from flowlex.formulations.pulp_adapter import program_of_pulp, replace_objective, replace_row, terms_of
 from flowlex.models.model_base import Model
 from flowlex.models.statement.rows_and_objectives import Stage as StatementStage
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.testing.canonical_program import Program, Stage, changed_rows
 from flowlex.testing.row_names import Names, families_of
-from flowlex.validation.unimodularity.model_files import highs_arrays, open_model
 
 _SENSES = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpConstraintEQ}
 
@@ -83,20 +83,13 @@ def program_of(source: Any, families: Iterable[str] = ()) -> Program:
         case FlowNetwork():
             return _of_blocks(source.to_linear_program())
         case pulp.LpProblem():
-            return _of_pulp(source, families)
-        case highspy.Highs():
-            return _of_highs(source.getLp(), families)
-        case highspy.HighsLp():
-            return _of_highs(source, families)
+            return _of_named(program_of_pulp(source), families)
+        case highspy.Highs() | highspy.HighsModel() | highspy.HighsLp():
+            return _of_named(program_of_highs(source), families)
+        case NamedProgram():
+            return _of_named(source, families)
         case str() | Path():
-            kind = Path(source).name.lower().removesuffix(".gz").rpartition(".")[2]
-            if kind not in ("mps", "lp"):
-                raise TypeError(f"{source}: expected a file that ends in .mps, .lp, .mps.gz or .lp.gz")
-            data = read_bytes(Path(source))
-            model = open_model(data, kind).getLp()
-            if data.startswith(b"*SENSE:Maximize"):  # written by PuLP; HiGHS reads it as a comment
-                model.sense_ = highspy.ObjSense.kMaximize
-            return _of_highs(model, families)
+            return _of_named(read_program(source), families)
     if callable(compiled := getattr(source, "compile", None)):
         return program_of(compiled(), families)
     known = "a PuLP problem, a LinearProgram, a FlowNetwork, a model, a HiGHS model or the path of an .mps or .lp file"
@@ -161,19 +154,10 @@ def _by_name(blocks: Iterable[Any]) -> dict[str, list[Any]]:
     return named
 
 
-def _of_pulp(problem: pulp.LpProblem, families: tuple[str, ...]) -> Program:
-    if problem.sos1 or problem.sos2:
-        raise TypeError(f"{problem.name}: SOS constraints are not supported; state them with binary variables")
-    rows, columns = list(problem._constraints), [variable.name for variable in problem.variables()]
+def _of_named(program: NamedProgram, families: tuple[str, ...]) -> Program:
+    rows, columns = list(program.row_names), list(program.column_names)
     named = families_of(rows, families), families_of(columns, families)
-    return _program(problem.name, rows, columns, named, from_pulp(problem))
-
-
-def _of_highs(model: highspy.HighsLp, families: tuple[str, ...]) -> Program:
-    rows = [name or f"r{i}" for i, name in enumerate(model.row_names_ or [""] * model.num_row_)]
-    columns = [name or f"c{i}" for i, name in enumerate(model.col_names_ or [""] * model.num_col_)]
-    named = families_of(rows, families), families_of(columns, families)
-    return _program(model.model_name_ or "program", rows, columns, named, highs_arrays(model))
+    return _program(program.name or "program", rows, columns, named, program.arrays)
 
 
 def _stages(staged: Staged, program: Program) -> list[Stage]:
@@ -186,10 +170,9 @@ def _stages(staged: Staged, program: Program) -> list[Stage]:
             continue
         cost = np.zeros(len(program.columns.names))
         if isinstance(expression, pulp.LpVariable | pulp.LpAffineExpression):
-            terms = pulp.LpAffineExpression(expression)
-            for variable, value in terms.items():
-                cost[program.column(variable.name)] += value
-            offset = float(terms.constant)
+            terms, offset = terms_of(expression)
+            for column, value in terms:
+                cost[program.column(column)] += value
         else:
             row = expression.sum() if isinstance(expression, Variables) else expression
             if row.count != 1:
@@ -215,16 +198,14 @@ def _stated(program: Program) -> LinearProgramArrays:
 
 def _into_pulp(problem: pulp.LpProblem, before: Program, after: Program) -> pulp.LpProblem:
     """Change rows, bounds, categories and costs that differ; the variables stay the same objects."""
-    variables, constraints = problem.variables(), list(problem._constraints.values())
+    variables = problem.variables()
     old, new = before.arrays, after.arrays
     rows = new.matrix.tocsr()
     for row in changed_rows(old, new):
         part = slice(rows.indptr[row], rows.indptr[row + 1])
         terms = zip(rows.indices[part].tolist(), rows.data[part].tolist(), strict=True)
-        constraint = constraints[row]
-        constraint.expr = pulp.LpAffineExpression({variables[column]: value for column, value in terms})
         relation, side = _relation(new.row_lower[row], new.row_upper[row])
-        constraint.sense, constraint.constant, constraint.modified = _SENSES[relation], -side, True
+        replace_row(problem, row, {variables[column]: value for column, value in terms}, _SENSES[relation], side)
     for column, variable in enumerate(variables):
         low, high = new.column_lower[column], new.column_upper[column]
         if (low, high) != (old.column_lower[column], old.column_upper[column]):
@@ -233,7 +214,7 @@ def _into_pulp(problem: pulp.LpProblem, before: Program, after: Program) -> pulp
             variable.cat = pulp.LpInteger if new.integrality[column] else pulp.LpContinuous
     cost, offset = after.stages[0].cost, after.stages[0].offset
     if (cost != before.stages[0].cost).any():
-        problem.objective = pulp.LpAffineExpression(dict(zip(variables, cost.tolist(), strict=True)), constant=offset)
+        replace_objective(problem, dict(zip(variables, cost.tolist(), strict=True)), offset)
     return problem
 
 

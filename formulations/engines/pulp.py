@@ -1,6 +1,5 @@
-"""PuLP as an engine, with its traps handled (for names and signs see `flowlex.formulations.solver_conversion`).
+"""PuLP as an engine, with its traps handled (for names, signs and versions see `flowlex.formulations.pulp_adapter`).
 
-* A run stopped by its time limit reads ``Optimal`` in ``status``: we read ``sol_status``.
 * PuLP drops unknown solver options silently: options are typed and mapped one by one.
 * An integer program's ``pi`` is 0.0: integer programs have no duals here.
 """
@@ -9,6 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,17 +19,10 @@ from flowlex.formulations.engines.exact_integers import check_floats, in_integer
 from flowlex.formulations.engines.highs import solve_arrays
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.program_arrays import LinearProgramArrays
-from flowlex.formulations.solver_conversion import from_pulp, to_pulp
+from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
+from flowlex.formulations.pulp_adapter import Relations, duals_of, from_pulp, run_solver, to_pulp
 from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions, Status
 
-_STATUS = {
-    pulp.LpSolutionOptimal: Status.OPTIMAL,
-    pulp.LpSolutionIntegerFeasible: Status.FEASIBLE,
-    pulp.LpSolutionInfeasible: Status.INFEASIBLE,
-    pulp.LpSolutionUnbounded: Status.UNBOUNDED,
-    pulp.LpSolutionNoSolutionFound: Status.TIME_LIMIT,
-}
 #: Options that PuLP's solvers take by name.
 _BY_NAME = {"time_limit_s", "gap", "threads", "log", "solver"}
 
@@ -39,18 +32,44 @@ def solve_with_pulp(formulation: LinearProgram | FlowNetwork, options: SolveOpti
     started = time.perf_counter()
     if isinstance(formulation, FlowNetwork):
         check_floats(formulation)
-    solver, arrays = asked_solver(options), formulation.arrays()
     names = formulation.column_names(), formulation.row_names()
-    # Other solvers always minimise, so that duals have one sign; HiGHS gets the problem unchanged.
-    if solver is not None and arrays.is_mip and not solver.mip:
-        raise EngineError(f"solver {solver.name!r} has mip=False, which drops the integer requirements; leave it out")
-    problem, variables = to_pulp(arrays, formulation.name, *names, minimizing=solver is not None)
-    if solver is None:
-        outcome = solve_arrays(from_pulp(problem, variables), options, engine="pulp")
-    else:
-        outcome = _solve_elsewhere(problem, variables, solver, options, arrays)
+    outcome = solve_named(formulation.arrays(), formulation.name, *names, options)
     outcome = replace(outcome, seconds=time.perf_counter() - started)
     return in_integers(formulation, outcome, started) if isinstance(formulation, FlowNetwork) else outcome
+
+
+def solve_named(
+    arrays: LinearProgramArrays,
+    name: str,
+    column_names: Sequence[str],
+    row_names: Sequence[str],
+    options: SolveOptions,
+) -> Outcome:
+    """Compile arrays with names to PuLP and solve there, with HiGHS or with ``options.solver``.
+
+    Values, duals and reduced costs are in the program's own direction and in the order of its columns and rows.
+    Raises `EngineError`: the solver is not there, does not take an option, or failed.
+    """
+    started = time.perf_counter()
+    solver = asked_solver(options)
+    if solver is not None and arrays.is_mip and not solver.mip:
+        raise EngineError(f"solver {solver.name!r} has mip=False, which drops the integer requirements; leave it out")
+    # Other solvers always minimise, so that duals have one sign; HiGHS gets the problem unchanged.
+    problem, variables = to_pulp(arrays, name, column_names, row_names, minimizing=solver is not None)
+    if solver is not None:
+        outcome = _solve_elsewhere(problem, variables, solver, options, arrays)
+    else:
+        outcome = solve_arrays(from_pulp(problem, variables), options, engine="pulp")
+        if outcome.duals is not None:
+            outcome = replace(outcome, duals=_by_row(arrays, outcome.duals))
+    return replace(outcome, seconds=time.perf_counter() - started)
+
+
+def _by_row(arrays: LinearProgramArrays, duals: Floats) -> Floats:
+    """Duals of rows from those of their constraints; at most one of the two sides of a row has one other than 0."""
+    by_row: Floats = np.zeros(len(arrays.row_lower))
+    np.add.at(by_row, Relations.of(arrays).row, duals)
+    return by_row
 
 
 def asked_solver(options: SolveOptions) -> pulp.LpSolver | None:
@@ -89,20 +108,10 @@ def _solve_elsewhere(
     arrays: LinearProgramArrays,
 ) -> Outcome:
     """Solve with one of PuLP's solvers and read values and duals back in the program's own direction."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            problem.solve(solver)
-    except pulp.PulpError as error:
-        raise EngineError(f"PuLP's {solver.name} failed: {error}. Set log=True to see why") from error
-    status = _STATUS.get(problem.sol_status, Status.ERROR)
-    if problem.sol_status == pulp.LpSolutionNoSolutionFound and problem.status == pulp.LpStatusInfeasible:
-        status = Status.INFEASIBLE  # CBC reports this for integer programs whose relaxation is feasible
+    status = run_solver(problem, solver)
     own = getattr(solver, "optionsDict", {})
     if status is Status.OPTIMAL and arrays.is_mip and (options.gap > 0 or own.get("gapRel") or own.get("gapAbs")):
         status = Status.FEASIBLE  # it may have stopped at the gap, and PuLP gives no bound
-    if status is Status.TIME_LIMIT and solver.timeLimit is None and not own.get("maxNodes"):
-        status = Status.ERROR
     outcome = Outcome(status, "pulp", algorithm=solver.name)
     if not status.has_answer:
         return outcome
@@ -111,8 +120,8 @@ def _solve_elsewhere(
     outcome = replace(outcome, objective=objective, values=values)
     if status is not Status.OPTIMAL:
         return outcome
-    constraints = list(problem._constraints.values())
-    if arrays.is_mip or any(c.pi is None for c in constraints):
+    duals = duals_of(problem)
+    if arrays.is_mip or any(each is None for each in duals):
         return replace(outcome, bound=objective)
-    duals = (-1.0 if arrays.maximize else 1.0) * np.array([c.pi for c in constraints], dtype=np.float64)
-    return replace(outcome, bound=objective, duals=duals, reduced_costs=arrays.cost - arrays.matrix.T @ duals)
+    prices = (-1.0 if arrays.maximize else 1.0) * _by_row(arrays, np.array(duals, dtype=np.float64))
+    return replace(outcome, bound=objective, duals=prices, reduced_costs=arrays.cost - arrays.matrix.T @ prices)

@@ -48,7 +48,7 @@ from flowlex.models.model_base import Equation, Model, ModelError, Symbol
 from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
-    import pulp
+    pass
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,22 +154,9 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         """Sizes of the network (with capacities or task rules: of the integer program), equal for all stages."""
         return super().sizes() if self.as_stated else self.solution_method.sizes
 
-    def compile(self, stage: str | None = None, before: Mapping[str, Any] | None = None) -> pulp.LpProblem:
-        """Return the program of a stage as a PuLP problem; by default of the option ``stage``.
-
-        Parameters
-        ----------
-        stage
-            Name of a stage of the statement; None: the stage of the option ``stage``.
-        before
-            Values at which earlier stages are fixed, such as ``solution.stages``; values of later stages are ignored.
-
-        Raises
-        ------
-        ModelError
-            There is no such stage, or the model cannot be stated with its goals and options.
-        """
-        return super().compile(self.stage if stage is None and self.as_stated else stage, before)
+    def _stage_program(self, stage: str | None, before: Mapping[str, Any] | None) -> LinearProgram:
+        """By default the program of the option ``stage``."""
+        return super()._stage_program(self.stage if stage is None and self.as_stated else stage, before)
 
     def _state(self) -> Statement:
         """``x`` by task and machine, ``waits`` by task; see `flowlex.models.flow.reference_formulation`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, L
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.linear_program import ConstraintBlock
 from flowlex.formulations.program_arrays import Floats
-from flowlex.formulations.solver_conversion import safe_names
+from flowlex.formulations.program_files import ProgramFileError, columns_of, read_solution
+from flowlex.formulations.program_files.written_names import written_names
 from flowlex.formulations.solver_outcome import Infeasibility, Outcome, SolveOptions, Status
 from flowlex.models.solution import Dual, ModelError, Solution, plain
 from flowlex.models.statement.rows_and_objectives import Statement
@@ -208,16 +210,22 @@ def feasible_run(statement: Statement, values: Floats) -> StatementRun:
     return StatementRun(statement, outcome, stages, {}, {}, "given values", {})
 
 
-def read_values(statement: Statement, values: Mapping[str, Any] | Any) -> Floats:
-    """Values of all columns from a solved PuLP problem, or by name; integer columns are rounded within a tolerance.
+def read_values(statement: Statement, values: Any) -> Floats:
+    """Values of all columns from a solved PuLP problem, a solution file, or by name.
 
+    Integer columns are rounded within a tolerance.
     Raises `ModelError`: a name does not exist, a number is missing or not finite, or a value of an integer column
     is fractional.
     """
     program = statement.program
-    if hasattr(values, "variablesDict"):
-        given = {name: each.varValue for name, each in values.variablesDict().items()}
-        names = safe_names(program.column_names())  # solvers refuse some characters, so PuLP's names have others
+    if isinstance(values, str | Path):
+        found = read_solution(values, program.column_names())
+        if found.values is None:
+            raise ModelError(f"{values}: {found.solver} found no answer ({found.status})")
+        x = found.values
+    elif hasattr(values, "variablesDict"):
+        given = {variable.name: variable.varValue for variable in values.variables()}
+        names = written_names(program.column_names(), "pulp")
         if missing := [name for name in names if given.get(name) is None]:
             raise ModelError(f"the problem has no value of {missing[0]}; solve a problem made by compile() first")
         x = np.array([float(given[name]) for name in names])
@@ -240,17 +248,20 @@ def read_values(statement: Statement, values: Mapping[str, Any] | Any) -> Floats
 
 
 def _named_values(statement: Statement, values: Mapping[str, Any]) -> Floats:
-    x = np.zeros(statement.program.column_count)
-    known = {name: k for k, name in enumerate(statement.program.column_names())}
+    names = statement.program.column_names()
+    x, known = np.zeros(len(names)), {name: k for k, name in enumerate(names)}
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if hasattr(value, "items"):
             flat |= {_column(name, label): each for label, each in value.items()}
         else:
             flat[name] = value
+    if unknown := next((name for name in flat if name not in known), None):
+        try:
+            known = columns_of(flat, names)  # as written files spell them
+        except ProgramFileError as error:
+            raise ModelError(nearest("variable", unknown, known)) from error
     for name, value in flat.items():
-        if name not in known:
-            raise ModelError(nearest("variable", name, known))
         x[known[name]] = float(value)
     return x
 

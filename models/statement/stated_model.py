@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from typing_extensions import TypeVar
 
+from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.program_files import program_format, write_program
 from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOptions
 from flowlex.instances.file_storage import refuse_existing
 from flowlex.instances.model_changes import Cost
 from flowlex.models.model_options import plain_options
-from flowlex.models.solution import ModelError, Solution, Stated, plain
+from flowlex.models.solution import Solution, Stated, plain
 from flowlex.models.statement.changeable_model import Changeable
 from flowlex.models.statement.matrix_structure import Structure, structure_of
 from flowlex.models.statement.solve_statement import (
@@ -30,7 +32,6 @@ from flowlex.validation.certificates import CertificateError, verify
 if TYPE_CHECKING:
     import pulp
 
-    from flowlex.formulations.flow_network import FlowNetwork
     from flowlex.formulations.linear_program import LinearProgram
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
@@ -86,21 +87,27 @@ class StatedModel(Changeable, Generic[SolutionT]):
         before
             Values at which earlier stages are fixed, such as ``solution.stages``; later stages are ignored.
         """
+        return self._stage_program(stage, before).to_pulp()
+
+    def _stage_program(self, stage: str | None, before: Mapping[str, Any] | None) -> LinearProgram:
+        """The program that `compile` and `write` state."""
         if stage is None and before is None and not self.as_stated:
-            return self.formulation.to_pulp()
+            formulation = self.formulation
+            return formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
         order = [each.name for each in self.statement.stages]
         earlier = order[: order.index(self.statement.stage(stage).name)] if stage is not None else []
         kept = {name: Fraction(before[name]) for name in earlier if name in before} if before else {}
-        return self.statement.stage_program(stage, kept).to_pulp()
+        return self.statement.stage_program(stage, kept)
 
-    def interpret(self, values: Mapping[str, Any] | pulp.LpProblem) -> SolutionT:
+    def interpret(self, values: Mapping[str, Any] | str | Path | pulp.LpProblem) -> SolutionT:
         """Convert the answer of any solver to a solution of the model.
 
         Parameters
         ----------
         values
             A solved PuLP problem that `compile` made of the statement, or values of its columns: by variable and label
-            (``{"x": {"t1,g1": 1}}``) or by name (``{"x[t1,g1]": 1}``); columns that are not named are 0.
+            (``{"x": {"t1,g1": 1}}``) or by name (``{"x[t1,g1]": 1}``), also as `write` spells it; columns that are not
+            named are 0. Or the path of a solution file of HiGHS, SCIP, Gurobi or CBC.
 
         Returns
         -------
@@ -121,31 +128,36 @@ class StatedModel(Changeable, Generic[SolutionT]):
             raise CertificateError(f"{self.name}: {self.instance.name}: the values are no answer ({failed})")
         return replace(solution, certificate=certificate)
 
-    def write(self, path: str | Path, stage: str | None = None, *, force: bool = False) -> Path:
-        """Write the program of a stage (see `compile`) for other solvers: ``.lp`` or ``.mps`` by the suffix.
+    def write(
+        self,
+        path: str | Path,
+        stage: str | None = None,
+        before: Mapping[str, Any] | None = None,
+        *,
+        force: bool = False,
+    ) -> Path:
+        """Write the program of a stage (see `compile`) for other solvers, with its sense, constant and names.
 
         Parameters
         ----------
         path
-            Target file.
-        stage
-            Name of the stage; see `compile`.
+            Target file, ``.lp`` or ``.mps``, also ``.gz``.
+        stage, before
+            See `compile`.
         force
             Whether to overwrite a file that is there already.
 
         Raises
         ------
-        ModelError
-            The suffix is neither ``.lp`` nor ``.mps``.
+        ProgramFileError
+            The name ends otherwise, or the format cannot state the program.
         FileExistsError
             The file is there already; use ``force=True``.
         """
         target = Path(path)
-        if target.suffix not in (".lp", ".mps"):
-            raise ModelError(f"{target}: expected a name that ends in .lp or .mps")
+        program_format(target)
         refuse_existing(target, force=force)
-        problem = self.compile(stage)
-        (problem.writeLP if target.suffix == ".lp" else problem.writeMPS)(str(target))
+        write_program(self._stage_program(stage, before).named(), target)
         return target
 
     def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> StatementRun:

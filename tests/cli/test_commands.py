@@ -18,9 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowlex.cli import command_group
-from flowlex.cli.export import Format, legal_names, program_bytes
+from flowlex.cli.export import Format
 from flowlex.cli.options import Engine
 from flowlex.formulations import ENGINES, LinearProgram
+from flowlex.formulations.program_files import read_program, write_program
+from flowlex.formulations.program_files.written_names import written_names
 from flowlex.instances import NetworkInstance
 from flowlex.instances.files import instance_from_document, read_instance
 from flowlex.instances.generators.registry import GENERATORS, generator
@@ -262,15 +264,14 @@ def test_every_character_survives_or_is_replaced_so_that_names_stay_distinct(to,
     program.constrain("row", x, "<=", np.arange(len(labels)) / 2 + 1, labels=labels)
     program.constrain("7 up", x.sum(), ">=", 1, labels=["."])
     program.maximize((x * np.arange(1, len(labels) + 1)).sum() + 5)
-    data, changed = program_bytes(program, to)
     path = tmp_path / f"x.{to}"
-    path.write_bytes(data)
-    assert changed
+    write_program(program.named(), path)
     solver = _read(path)
     model = solver.getLp()
-    assert list(model.col_names_) == legal_names(program.column_names(), to)
-    assert list(model.row_names_) == legal_names(program.row_names(), to)
+    assert list(model.col_names_) == written_names(program.column_names(), to)
+    assert list(model.row_names_) == written_names(program.row_names(), to)
     assert len(set(model.col_names_)) == len(labels)
+    assert list(read_program(path).column_names) == program.column_names()
     if to == "mps":  # only white space has to go
         kept = [a == b for a, b in zip(program.column_names(), model.col_names_, strict=True)]
         assert kept == [" " not in label for label in labels]
@@ -284,9 +285,9 @@ def test_every_character_survives_or_is_replaced_so_that_names_stay_distinct(to,
 
 @given(st.lists(st.text(max_size=4), unique=True), st.sampled_from(get_args(Format)))
 def test_legal_names_are_distinct_and_stable(names, to):
-    legal = legal_names(names, to)
+    legal = written_names(names, to)
     assert len(set(legal)) == len(names)
-    assert legal_names(legal, to) == legal
+    assert written_names(legal, to) == legal
 
 
 def _read(path: Path) -> highspy.Highs:

@@ -13,8 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations import LinearProgram, solve
-from flowlex.formulations.solver_conversion import from_pulp, safe_names, to_pulp
+from flowlex.formulations.engines.pulp import solve_named
+from flowlex.formulations.program_files.written_names import written_names
+from flowlex.formulations.pulp_adapter import from_pulp, to_pulp
+from flowlex.formulations.solver_outcome import SolveOptions
 
+SOLVERS = (None, pulp.HiGHS(msg=False))
 FIELDS = ("row_lower", "row_upper", "column_lower", "column_upper", "cost", "integrality")
 
 
@@ -22,8 +26,8 @@ def in_program_order(lp: LinearProgram, problem: pulp.LpProblem) -> dict[str, An
     """The arrays of a PuLP problem, its columns (which PuLP sorts by name) put back into the program's order."""
     variables, constraints, arrays = problem.variables(), problem.constraints(), from_pulp(problem)
     position = {variable.name: index for index, variable in enumerate(variables)}
-    order = [position[name] for name in safe_names(lp.column_names())]
-    assert [constraint.name for constraint in constraints] == safe_names(lp.row_names())
+    order = [position[name] for name in written_names(lp.column_names(), "pulp")]
+    assert [constraint.name for constraint in constraints] == written_names(lp.row_names(), "pulp")
     assert len(variables) == lp.column_count
     columns = {"column_lower", "column_upper", "cost", "integrality"}
     found = {f: getattr(arrays, f)[order] if f in columns else getattr(arrays, f) for f in FIELDS}
@@ -144,9 +148,17 @@ def test_any_pulp_problem_is_read() -> None:
     assert (arrays.column_lower.tolist(), arrays.column_upper.tolist()) == ([-1, 0, 0], [1, np.inf, 4])
 
 
-def test_pulp_holds_one_relation_a_row() -> None:
+def test_rows_with_two_sides_are_two_constraints_and_free_rows_none() -> None:
     lp = LinearProgram("p")
-    lp.constrain("c", lp.variables("x", 2), "<=", 3)
-    arrays = replace(lp.arrays(), row_lower=np.array([-np.inf, 1.0]))
-    with pytest.raises(ValueError, match=r"row 1 lies between 1\.0 and 3\.0; PuLP holds one relation a row"):
-        to_pulp(arrays, "p", ["a", "b"], ["c", "d"])
+    x = lp.variables("x", 3, upper=9)
+    lp.constrain("c", x, "<=", 3)
+    lp.maximize(x.sum())
+    arrays = replace(lp.arrays(), row_lower=np.array([-np.inf, 1.0, -np.inf]), row_upper=np.array([np.inf, 3.0, 2.0]))
+    problem, _ = to_pulp(arrays, "p", ["a", "b", "d"], ["c", "e", "f"])
+    assert [each.name for each in problem.constraints()] == ["e", "e_upper", "f"]
+    assert [(each.getLb(), each.getUb()) for each in problem.constraints()] == [(1, None), (None, 3), (None, 2)]
+    for solver in SOLVERS:
+        outcome = solve_named(arrays, "p", ["a", "b", "d"], ["c", "e", "f"], SolveOptions(solver=solver))
+        assert outcome.objective == 14
+        assert outcome.duals.tolist() == [0, 1, 1]
+        assert outcome.reduced_costs.tolist() == [1, 0, 0]

@@ -9,6 +9,7 @@ import pytest
 
 from flowlex import generate, model_for
 from flowlex.formulations import LinearProgram
+from flowlex.formulations.program_files import ProgramFileError
 from flowlex.testing import (
     Staged,
     UnknownNameError,
@@ -76,7 +77,7 @@ def test_models_networks_and_whatever_compiles_are_programs():
         assert_totally_unimodular(source)
     with pytest.raises(TypeError, match="cannot read a program from 3; expected a PuLP problem"):
         assert_optimum(3, 1)
-    with pytest.raises(TypeError, match=r"model\.txt: expected a file that ends in \.mps"):
+    with pytest.raises(ProgramFileError, match=r"model\.txt: expected a name that ends in \.mps"):
         assert_optimum("model.txt", 1)
 
 

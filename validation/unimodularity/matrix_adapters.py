@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,9 @@ from flowlex.validation.unimodularity.named_matrix import (
     exact,
     program_matrix,
 )
+
+if TYPE_CHECKING:
+    from flowlex.formulations.program_files import NamedProgram
 
 
 def matrix_of(source: Any) -> NamedMatrix:
@@ -105,21 +108,20 @@ def _constants(by_row: Any, fixed: Any, value: Any) -> dict[int, Any]:
 
 
 def _of_pulp(problem: Any) -> NamedMatrix:
-    from flowlex.formulations.solver_conversion import from_pulp
+    from flowlex.formulations.pulp_adapter import program_of_pulp
 
-    jumps = "it has SOS constraints" if getattr(problem, "sos1", None) or getattr(problem, "sos2", None) else ""
+    return _of_named(program_of_pulp(problem, beyond=True))
 
-    def rows() -> list[str]:
-        return [name or f"_C{place}" for place, name in enumerate(problem._constraints, 1)]  # PuLP's own names
 
-    return program_matrix(from_pulp(problem), rows, lambda: [v.name for v in problem.variables()], jumps)
+def _of_named(program: NamedProgram) -> NamedMatrix:
+    return program_matrix(program.arrays, lambda: program.row_names, lambda: program.column_names, program.beyond)
 
 
 def read_matrix(path: str | Path) -> NamedMatrix:
     """Read the constraint matrix of a file: a model, a matrix, a network or an instance.
 
-    What a reader would silently repair (HiGHS drops NaN coefficients, unknown rows and tiny values) is an error here,
-    so that a proof is about the matrix in the file.
+    What a reader might silently repair (NaN coefficients, unknown rows) is an error here, so that a proof is about the
+    matrix in the file.
 
     ``path``: see `FORMATS`; the kind follows from the name's ending, and by the content for everything else.
     Raises `InstanceError`: the file cannot be read or holds no matrix; names file, place and reason.
@@ -127,24 +129,27 @@ def read_matrix(path: str | Path) -> NamedMatrix:
     from flowlex.instances.instance_base import InstanceError
 
     path = Path(path)
+    from flowlex.formulations.program_files import ProgramFileError
+
     try:
         return _of_file(path)
     except InstanceError as error:
         raise error.at(path) from error.__cause__
+    except ProgramFileError as error:
+        raise InstanceError(error.reason, place=error.place, path=path) from error.__cause__
     except ValueError as error:  # no matrix, or an instance that its model refuses
         raise InstanceError(str(error), path=path) from error
 
 
 def _of_file(path: Path) -> NamedMatrix:
+    from flowlex.formulations.program_files import parse_program, program_format
     from flowlex.instances.file_storage import read_bytes
     from flowlex.instances.files import read_instance
     from flowlex.validation.unimodularity.matrix_files import parse_matrix
-    from flowlex.validation.unimodularity.model_files import model_matrix, open_model
 
     name, data = path.name.lower().removesuffix(".gz"), read_bytes(path)
-    kind = name.rpartition(".")[2]
-    if kind in ("mps", "lp"):
-        return model_matrix(open_model(data, kind))
+    if name.endswith((".mps", ".lp")):
+        return _of_named(parse_program(data, program_format(name), beyond=True))
     matrix = parse_matrix(data, name)
     return _of_instance(read_instance(path)) if matrix is None else NamedMatrix(matrix)
 
@@ -157,17 +162,9 @@ def _of_instance(instance: Any) -> NamedMatrix:
 
 def _of_highs(model: Any) -> NamedMatrix:
     """The matrix of a solver with its model, or of a model (``HighsModel``, ``HighsLp``) alone."""
-    import highspy
+    from flowlex.formulations.highs_adapter import program_of_highs
 
-    from flowlex.validation.unimodularity.model_files import model_matrix
-
-    solver = model
-    if not hasattr(model, "passModel"):
-        solver = highspy.Highs()
-        solver.setOptionValue("output_flag", False)
-        if solver.passModel(model) == highspy.HighsStatus.kError:
-            raise MatrixError(f"HiGHS refuses this {type(model).__name__}")
-    return model_matrix(solver)
+    return _of_named(program_of_highs(model, beyond=True))
 
 
 def _of_frame(frame: Any) -> NamedMatrix:

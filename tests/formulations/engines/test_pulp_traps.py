@@ -9,7 +9,7 @@ import pulp
 import pytest
 
 from flowlex.formulations import EngineError, FlowNetwork, LinearProgram, SolveOptions, solve
-from flowlex.formulations.solver_conversion import safe_names
+from flowlex.formulations.program_files.written_names import written_names
 from flowlex.validation.certificates import certify_program
 from tests.documents import SOURCE
 
@@ -97,11 +97,11 @@ def test_names_that_pulp_would_merge_stay_distinct(solver: str | None) -> None:
     assert outcome.values.tolist() == list(range(1, 1 + len(labels)))
 
 
-def test_safe_names() -> None:
-    assert safe_names(["x[a-1]", "x[a+1]", "y"]) == ["x_a_1", "x_a_1_2", "y"]
-    assert safe_names(["a", "a", "a_2", "a"]) == ["a", "a_3", "a_2", "a_4"]
-    assert safe_names(["]", "a\nb", "c"]) == ["_", "a_b", "c"]
-    assert safe_names([]) == []
+def test_names_for_pulp_are_safe_and_distinct() -> None:
+    assert written_names(["x[a-1]", "x[a+1]", "y"], "pulp") == ["x_a_1", "x_a_1_2", "y"]
+    assert written_names(["a", "a", "a_2", "a"], "pulp") == ["a", "a_3", "a_2", "a_4"]
+    assert written_names(["]", "a\nb", "c", "_C1"], "pulp") == ["n_", "a_b", "c", "n_C1"]  # PuLP 4 reserves _C1
+    assert written_names([], "pulp") == []
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -197,4 +197,4 @@ def test_pulp_is_imported_in_two_places() -> None:
                 modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
                 if id(node) not in typing_only and any(m.split(".")[0] == "pulp" for m in modules):
                     importers.add(path.relative_to(SOURCE).as_posix())
-    assert importers == {"formulations/solver_conversion.py", "formulations/engines/pulp.py"}
+    assert importers == {"formulations/pulp_adapter.py", "formulations/engines/pulp.py"}
