@@ -1,0 +1,1 @@
+"""The modelling language: labelled variables, data and rules, objectives in strict order, and the mathematics of it."""
