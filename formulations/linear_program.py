@@ -121,7 +121,7 @@ class LinearProgram:
     @property
     def is_mip(self) -> bool:
         """Whether any variable must be integer."""
-        return any(block.integer and block.count for block in self.variable_blocks.values())
+        return any(bool(np.any(block.integer)) and block.count for block in self.variable_blocks.values())
 
     @property
     def objective(self) -> Expression:
@@ -325,7 +325,7 @@ class LinearProgram:
             column_upper=_join([b.upper for b in blocks], np.float64),
             cost=cost,
             offset=float(self._objective.constant[0]),
-            integrality=np.repeat([b.integer for b in blocks] or [False], [b.count for b in blocks] or [0]),
+            integrality=_join([np.broadcast_to(b.integer, b.count) for b in blocks], np.bool_),
             maximize=self.maximizing,
         )
 

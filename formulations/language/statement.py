@@ -7,7 +7,7 @@ names in files, the LaTeX, and the proof.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ import scipy
 
 from flowlex.formulations.language import formulas
 from flowlex.formulations.language.exact_units import Unit, exact_numbers, to_floats
-from flowlex.formulations.language.expressions import Expression, Rule, cross, written_rule
+from flowlex.formulations.language.expressions import Expression, Rule, cross
 from flowlex.formulations.language.formulas import Node, Writer
 from flowlex.formulations.language.labels import (
     Codes,
@@ -31,11 +31,10 @@ from flowlex.formulations.language.labels import (
     plain_labels,
     table_columns,
 )
-from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
+from flowlex.formulations.program_arrays import Booleans, Floats, LinearProgramArrays
 
 StatementT = TypeVar("StatementT", bound="Statement")
 _NONE, _NO_VALUES = np.zeros(0, np.int64), np.zeros(0)
-#: Names that would clash with other parts of a problem's files.
 _SINGLE = Index((), {}, {}, 1, True)
 
 
@@ -53,7 +52,7 @@ class VariableBlock:
     start: int
     lower: Floats
     upper: Floats
-    integer: bool
+    integer: Booleans
     words: str = ""
     unit: str = ""
     token: VariableToken = field(default_factory=VariableToken)
@@ -346,7 +345,7 @@ class Statement:
             raise StatementError(
                 f"{bracketed(name, index, np.array([k]))[0]}: lower bound {low[k]:g} exceeds upper bound {high[k]:g}"
             )
-        block = VariableBlock(name, index, self.column_count, low, high, bool(integer), words, unit)
+        block = VariableBlock(name, index, self.column_count, low, high, np.full(index.count, bool(integer)), words, unit)
         self.blocks[name] = block
         return self._expression(block)
 
@@ -575,7 +574,7 @@ class Statement:
             column_upper=_joined([b.upper for b in blocks], np.float64),
             cost=chosen.cost(n) if chosen else np.zeros(n),
             offset=chosen.offset if chosen else 0.0,
-            integrality=np.repeat([b.integer for b in blocks] or [False], [b.index.count for b in blocks] or [0]),
+            integrality=_joined([b.integer for b in blocks], np.bool_),
             maximize=chosen.maximize if chosen else False,
         )
 
@@ -689,7 +688,7 @@ def _range_of(problem: Statement, e: Expression) -> tuple[Floats, Floats]:
 
 
 def _integral(problem: Statement, e: Expression) -> bool:
-    integer = np.repeat([b.integer for b in problem.blocks.values()], [b.index.count for b in problem.blocks.values()])
+    integer = _joined([b.integer for b in problem.blocks.values()], np.bool_)
     return bool(integer[e._columns].all())
 
 
@@ -774,6 +773,3 @@ def _hashable(label: Any) -> bool:
 
 def _short(value: Any) -> str:
     return str(value) if isinstance(value, (int, Fraction)) and not isinstance(value, bool) else f"{float(value):.6g}"
-
-
-__all__ = ["Objective", "RowBlock", "Rule", "Statement", "VariableBlock", "bracketed", "replace", "written_rule"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from flowlex.formulations.program_arrays import Floats
+import numpy as np
+
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import Status
 
 
@@ -27,6 +29,28 @@ class Leaf:
     earlier: Floats
     own: int  # 1, or 0 if the multipliers prove that the leaf is empty
     bound: float  # lower bound of the stage in the leaf; infinite if it is empty
+    #: Multipliers of the cuts, at least 0; shorter than their list, as later cuts have none.
+    cuts: Floats = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """``values x[columns] >= side``, which holds for all answers: on both sides of a split of integer columns.
+
+    ``split``: columns and integer values with ``<= floor`` or ``>= floor + 1``; ``rows``, ``earlier`` and ``cuts`` bound the
+    cut on each side, together with ``of_split``, the multiplier of the side itself.
+    """
+
+    columns: Integers
+    values: Floats
+    side: float
+    split: tuple[Integers, Integers, int]
+    rows: tuple[Floats, Floats]
+    earlier: tuple[Floats, Floats]
+    cuts: tuple[Floats, Floats]
+    of_split: tuple[float, float]
+    #: How many stages are fixed where it holds.
+    stage: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +61,9 @@ class StageResult:
     leaves: tuple[Leaf, ...]
     bound: float
     proven: bool
+    #: The bound that HiGHS states where the leaves prove less, and whether it calls the value optimal.
+    quoted: float | None = None
+    sure: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,3 +78,8 @@ class StagesOutcome:
     seconds: float = 0.0
     #: Leaves that prove infeasibility.
     empty: tuple[Leaf, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    #: Whether every stage is proven, or optimal by HiGHS's word.
+    sure: bool = False
+    #: A ray along which a stage improves without end, where the status is ``unbounded``.
+    ray: Floats | None = None

@@ -22,10 +22,14 @@ from math import inf
 import numpy as np
 
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf, StageResult, StagesOutcome
+from flowlex.formulations.lexicographic.mixed_integer_cuts import strengthened
 from flowlex.formulations.lexicographic.stage_program import WHOLE, StageProgram, close_to, raised
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Booleans, Floats, LinearProgramArrays
 from flowlex.formulations.solver_outcome import SolveOptions, Status
+
+#: Integer columns within this distance of an integer are not branched on.
+_DUST = 1e-10
 
 __all__ = ["Branch", "Leaf", "StageResult", "StagesOutcome", "solve_stages"]
 
@@ -39,13 +43,16 @@ def solve_stages(
     accept: Callable[[Floats], Floats | None] | None = None,
     nodes: int | None = None,
     known: Sequence[float] | None = None,
+    steps: Sequence[float] | None = None,
+    allowance: Callable[[int, float], float] | None = None,
+    cut_rounds: int = 0,
 ) -> StagesOutcome:
     """Minimise the costs one after the other.
 
     Parameters
     ----------
     arrays
-        The program; its own objective does not count. All columns have finite bounds.
+        The program; its own objective does not count.
     costs
         (n,) coefficients of each stage, integers where exact.
     options
@@ -60,6 +67,12 @@ def solve_stages(
         Node limit of HiGHS in one stage; 0: only linear programs are solved.
     known
         Bounds of the stages known from elsewhere; a stage that reaches its bound is not searched further.
+    steps
+        The unit of which values of each stage are multiples, 0 for none; found from integer costs when omitted.
+    allowance
+        Number of a stage and its value to how much of it later stages may give up.
+    cut_rounds
+        In how many rounds cuts are looked for before branching.
 
     Returns
     -------
@@ -75,13 +88,20 @@ def solve_stages(
         program.begin(start)
     results: list[StageResult] = []
     message = ""
-    for cost in costs if len(costs) else [np.zeros(len(arrays.cost))]:
-        result, empty = _stage(program, cost)
+    for k, cost in enumerate(costs if len(costs) else [np.zeros(len(arrays.cost))]):
+        step = steps[k] if steps is not None and len(costs) else _step(cost, arrays.integrality)
+        result, empty = _stage(program, cost, step, cut_rounds)
+        if result is None and program.ray is not None:
+            return StagesOutcome(
+                Status.UNBOUNDED, program.best, tuple(results), _method(program), "the objective improves without end",
+                processor_seconds() - started, ray=program.ray,
+            )  # fmt: skip
         if result is None:
             status = Status.INFEASIBLE if empty or program.refuted else Status.TIME_LIMIT
             text = "no answer satisfies all rows" if status is Status.INFEASIBLE else "the limit came before any answer"
-            return StagesOutcome(status, method=_method(program), message=text, empty=empty)
+            return StagesOutcome(status, method=_method(program), message=text, empty=empty, cuts=tuple(program.cuts))
         results.append(result)
+        program.keep(cost, result.value, step, allowance(k, result.value) if allowance is not None else 0.0)
         if not result.proven and not message:
             message = f"stage {len(results)} is not proven: {result.value:g}, at least {result.bound:g}"
     best = program.best
@@ -94,6 +114,8 @@ def solve_stages(
         _method(program),
         message,
         processor_seconds() - started,
+        cuts=tuple(program.cuts),
+        sure=all(result.proven or result.sure for result in results),
     )
 
 
@@ -101,15 +123,27 @@ def _method(program: StageProgram) -> str:
     return "integer program" if program.methods else "linear program"
 
 
-def _stage(program: StageProgram, cost: Floats) -> tuple[StageResult | None, tuple[Leaf, ...]]:
-    """Minimise one stage and fix its value; without an answer, return leaves that prove infeasibility."""
-    step = _step(cost, program.arrays.integrality)
+def _stage(
+    program: StageProgram, cost: Floats, step: float, cut_rounds: int
+) -> tuple[StageResult | None, tuple[Leaf, ...]]:
+    """Minimise one stage; without an answer, return leaves that prove infeasibility, or leave a ray."""
     program.minimise(cost)
     trivial = _trivial(program, cost, step)
     if trivial is None:
         root, vertex = program.relax((), cost)
+        if program.ray is not None and program.best is None:
+            program.minimise(np.zeros(len(cost)))
+            ray, program.ray = program.ray, None
+            found, _ = program.whole_program(np.zeros(len(cost)))
+            if found is None:
+                return None, ()
+            program.best, program.ray = program.rounded(found), ray
+        if program.ray is not None:
+            return None, ()
         if vertex is None and not root.own:
             return None, (root,)
+        if vertex is not None and cut_rounds and not program.integral(vertex):
+            root, vertex = strengthened(program, root, vertex, cost, cut_rounds)
         whole = vertex is not None and program.integral(vertex)
         if whole and vertex is not None:
             program.take(vertex, cost)
@@ -131,6 +165,7 @@ def _stage(program: StageProgram, cost: Floats) -> tuple[StageResult | None, tup
         bound = min(raised(root.bound, step), value)
         trivial = StageResult(value, (root,), bound, value - bound <= close_to(value, 0))
     if trivial is None:
+        program.quoted, program.sure = None, False
         if program.nodes != 0:
             found, sure = program.whole_program(cost)
             program.refuted = found is None and sure
@@ -142,8 +177,8 @@ def _stage(program: StageProgram, cost: Floats) -> tuple[StageResult | None, tup
         value = float(cost @ program.best)
         bound = min((raised(leaf.bound, step) for leaf in leaves), default=value)
         bound = min(bound, value)
-        trivial = StageResult(value, leaves, bound, value - bound <= close_to(value, program.options.gap))
-    program.keep(cost, trivial.value, step)
+        proven = value - bound <= close_to(value, program.options.gap)
+        trivial = StageResult(value, leaves, bound, proven, program.quoted, program.sure)
     return trivial, ()
 
 
@@ -160,7 +195,7 @@ def _trivial(program: StageProgram, cost: Floats, step: float) -> StageResult | 
     if program.best is None:
         return None
     a = program.arrays
-    zero = np.zeros(len(a.row_lower) + len(program.kept))
+    zero = np.zeros(len(a.row_lower) + len(program.added))
     leaf = program.leaf((), zero, 1, cost, a.column_lower, a.column_upper)
     value = float(cost @ program.best)
     return StageResult(value, (leaf,), value, True) if value <= leaf.bound + close_to(value, 0) else None
@@ -177,6 +212,14 @@ def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf,
         if vertex is not None and raised(leaf.bound, step) < value - close_to(value if np.isfinite(value) else 0.0, 0):
             if program.integral(vertex):
                 program.take(vertex, cost)
+                best = inf if program.best is None else float(cost @ program.best)
+                # Within the tolerance of integers, a vertex may be better than the answer that it is rounded to.
+                exact = program.accept is not None or not _uneven(program, vertex)
+                settled = exact or raised(leaf.bound, step) >= best - close_to(best, 0)
+            else:
+                settled = False
+            if settled:
+                pass
             elif len(leaves) + len(stack) + 2 <= program.leaves and not program.late:
                 stack += [(*leaf.branches, branch) for branch in _branches(program, vertex, cost)]
                 continue
@@ -185,6 +228,12 @@ def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf,
         cut = cut or (vertex is None and leaf.own == 1)
         leaves.append(leaf)
     return tuple(leaves), cut
+
+
+def _uneven(program: StageProgram, vertex: Floats) -> bool:
+    """Whether an integer column differs from an integer by more than the last digits."""
+    x = vertex[program.integer]
+    return bool((np.abs(x - np.rint(x)) > _DUST).any())
 
 
 def _branches(program: StageProgram, vertex: Floats, cost: Floats) -> tuple[Branch, Branch]:
@@ -203,7 +252,7 @@ def _branches(program: StageProgram, vertex: Floats, cost: Floats) -> tuple[Bran
                 gain = np.sign(own) * (program.best[program.integer] - x)
                 away = np.where(away > WHOLE, 2 + np.clip(gain, -1, 1), 0.0)
             break
-    k = int(np.flatnonzero(away >= away.max() - WHOLE)[-1])
+    k = int(np.flatnonzero(away >= away.max() - WHOLE)[-1]) if away.max() > WHOLE else int(np.argmax(away))
     column, below = int(program.integer[k]), int(np.floor(x[k]))
     sides = Branch(column, True, below), Branch(column, False, below + 1)
     return sides if x[k] - below > 0.5 else (sides[1], sides[0])

@@ -10,7 +10,7 @@ import highspy
 import numpy as np
 
 from flowlex.formulations.engines.highs import choose_algorithm, configured, pass_model, quiet, run
-from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf
+from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Cut, Leaf
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
 from flowlex.formulations.solver_outcome import SolveOptions
@@ -51,9 +51,17 @@ class StageProgram:
     integer: Integers = field(init=False)
     lp: highspy.Highs = field(init=False)
     kept: list[tuple[Floats, float]] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    #: Rows of the relaxation after those of the program: ``(False, k)`` keeps stage k, ``(True, k)`` is cut k.
+    added: list[tuple[bool, int]] = field(default_factory=list)
+    #: A ray along which the last relaxation improves without end.
+    ray: Floats | None = None
     bounded: set[int] = field(default_factory=set)
     methods: set[str] = field(default_factory=set)
     best: Floats | None = None
+    #: The bound of the last integer program by HiGHS's word, and whether it calls the answer optimal.
+    quoted: float | None = None
+    sure: bool = False
     #: Whether the solver reports infeasibility that the tree was too large to prove.
     refuted: bool = False
 
@@ -81,12 +89,31 @@ class StageProgram:
         columns = np.arange(len(cost), dtype=np.int32)
         self.lp.changeColsCost(len(columns), columns, cost)
 
-    def keep(self, cost: Floats, value: float, step: float) -> None:
-        """Fix a stage at its value from now on."""
+    def keep(self, cost: Floats, value: float, step: float, allowance: float = 0.0) -> None:
+        """Fix a stage at its value, or at most ``allowance`` above it, from now on."""
         used = np.flatnonzero(cost)
-        side = value + (0.0 if step else 1e-13 * max(1.0, abs(value)))  # the best answer reaches it, but for rounding
+        # The best answer reaches it, but for rounding.
+        side = value + allowance + (0.0 if step else 1e-13 * max(1.0, abs(value)))
         self.lp.addRow(-inf, side, len(used), used.astype(np.int32), cost[used])
+        self.added.append((False, len(self.kept)))
         self.kept.append((cost, side))
+
+    def add_cut(self, cut: Cut) -> None:
+        """Add a row that holds for all answers to the relaxation."""
+        self.lp.addRow(cut.side, inf, len(cut.columns), cut.columns.astype(np.int32), cut.values)
+        self.added.append((True, len(self.cuts)))
+        self.cuts.append(cut)
+
+    def apart(self, duals: Floats) -> tuple[Floats, Floats, Floats]:
+        """Duals of the program's rows, of the stages before, and of the cuts."""
+        m = len(self.arrays.row_lower)
+        earlier, cuts = np.zeros(len(self.kept)), np.zeros(len(self.cuts))
+        for (is_cut, k), y in zip(self.added, duals[m:].tolist(), strict=False):
+            if is_cut:
+                cuts[k] = max(y, 0.0)
+            else:
+                earlier[k] = min(y, 0.0)
+        return duals[:m].copy(), earlier, cuts
 
     def relax(self, branches: tuple[Branch, ...], cost: Floats) -> tuple[Leaf, Floats | None]:
         """Solve the linear program of a leaf; return the leaf with the bound of its duals, and the vertex."""
@@ -96,7 +123,8 @@ class StageProgram:
         self.bounded = {branch.column for branch in branches}
         crossed = next((b.column for b in branches if low[b.column] > high[b.column]), None)
         if crossed is not None:
-            return Leaf(branches, np.zeros(len(self.arrays.row_lower)), np.zeros(len(self.kept)), 0, inf), None
+            none = np.zeros(len(self.arrays.row_lower) + len(self.added))
+            return Leaf(branches, *self.apart(none)[:2], 0, inf), None
         # The last vertex stays primal feasible if only the cost changed, and dual feasible if bounds did.
         self.lp.setOptionValue("simplex_strategy", _DUAL if branches or not self.kept else _PRIMAL)
         if self.until < inf:
@@ -112,6 +140,8 @@ class StageProgram:
             return self.leaf(branches, np.zeros(len(self.arrays.row_lower)), 1, cost, low, high), None
         if status == highspy.HighsModelStatus.kInfeasible:
             return self._empty(branches, low, high), None
+        if status in (highspy.HighsModelStatus.kUnbounded, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+            return self._endless(branches, cost, low, high), None
         if status not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kModelEmpty):
             raise RuntimeError(f"HiGHS ends a relaxation with {self.lp.modelStatusToString(status)!r}")
         solution = self.lp.getSolution()
@@ -127,6 +157,43 @@ class StageProgram:
                 low[b.column] = max(low[b.column], b.side)
         return low, high
 
+    def _endless(self, branches: tuple[Branch, ...], cost: Floats, low: Floats, high: Floats) -> Leaf:
+        """After a run that says unbounded or infeasible: keep the ray, or prove the leaf empty."""
+        self.lp.setOptionValue("presolve", "off")
+        self.lp.clearSolver()
+        run(self.lp)
+        status = self.lp.getModelStatus()
+        self.lp.setOptionValue("presolve", "choose")
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return self._empty(branches, low, high)
+        self.ray = self._best_direction(cost)
+        none = np.zeros(len(self.arrays.row_lower) + len(self.added))
+        return Leaf(branches, *self.apart(none)[:2], 1, -inf)
+
+    def _best_direction(self, cost: Floats) -> Floats:
+        """The direction in the cone of all rows and bounds, with entries in -1..1, along which the cost falls most."""
+        a = self.arrays
+        solver = quiet()
+        pass_model(
+            solver,
+            replace(
+                a,
+                cost=cost,
+                offset=0.0,
+                maximize=False,
+                integrality=np.zeros_like(a.integrality),
+                row_lower=np.where(np.isfinite(a.row_lower), 0.0, -inf),
+                row_upper=np.where(np.isfinite(a.row_upper), 0.0, inf),
+                column_lower=np.where(np.isfinite(a.column_lower), 0.0, -1.0),
+                column_upper=np.where(np.isfinite(a.column_upper), 0.0, 1.0),
+            ),
+        )
+        for before, _ in self.kept:
+            used = np.flatnonzero(before)
+            solver.addRow(-inf, 0.0, len(used), used.astype(np.int32), before[used])
+        run(solver)
+        return np.array(solver.getSolution().col_value)
+
     def _empty(self, branches: tuple[Branch, ...], low: Floats, high: Floats) -> Leaf:
         _, found, ray = self.lp.getDualRay()
         if not found:  # presolve proved it
@@ -135,7 +202,7 @@ class StageProgram:
             run(self.lp)
             _, found, ray = self.lp.getDualRay()
             self.lp.setOptionValue("presolve", "choose")
-        duals = np.array(ray) if found else np.zeros(len(self.arrays.row_lower) + len(self.kept))
+        duals = np.array(ray) if found else np.zeros(len(self.arrays.row_lower) + len(self.added))
         duals = duals / max(float(np.abs(duals).max(initial=0)), 1e-12)
         none = np.zeros(len(self.arrays.cost))
         each = [self.leaf(branches, sign * duals, 0, none, low, high) for sign in (1.0, -1.0)]
@@ -146,20 +213,36 @@ class StageProgram:
         self, branches: tuple[Branch, ...], duals: Floats, own: int, cost: Floats, low: Floats, high: Floats
     ) -> Leaf:
         """The leaf with the bound that multipliers prove, in floating point; certificates recompute it exactly."""
+        y, earlier, cuts = self.apart(np.pad(duals, (0, len(self.arrays.row_lower) + len(self.added) - len(duals))))
+        y = self.signed(y)
+        total = self.total(own * cost, y, earlier, cuts, low, high)
+        return Leaf(branches, y, earlier, own, total, cuts)
+
+    def signed(self, y: Floats) -> Floats:
+        """Multipliers of rows without those against a side that a row does not have."""
+        side = np.where(y > 0, self.arrays.row_lower, self.arrays.row_upper)
+        return np.where(np.isfinite(side), y, 0.0)
+
+    def total(
+        self, cost: Floats, y: Floats, earlier: Floats, cuts: Floats, low: Floats, high: Floats, extra: float = 0.0
+    ) -> float:
+        """The lower bound on a cost that multipliers show, in floating point; reduced costs of rounding size count 0."""
         a = self.arrays
-        m = len(a.row_lower)
-        y, earlier = duals[:m].copy(), np.minimum(np.pad(duals[m:], (0, len(self.kept) - len(duals[m:]))), 0)
         side = np.where(y > 0, a.row_lower, a.row_upper)
-        y[~np.isfinite(side)] = 0
-        reduced = own * cost - a.matrix.T @ y
-        total = float(y @ np.where(np.isfinite(side), side, 0))
-        for multiplier, (before, value) in zip(earlier, self.kept, strict=True):
-            reduced = reduced - multiplier * before
-            total += multiplier * value
+        reduced = cost - a.matrix.T @ y
+        total = float(y @ np.where(np.isfinite(side), side, 0)) + extra
+        for multiplier, (before, value) in zip(earlier, self.kept, strict=False):
+            if multiplier:
+                reduced = reduced - multiplier * before
+                total += multiplier * value
+        for k in np.flatnonzero(cuts).tolist():
+            cut = self.cuts[k]
+            reduced[cut.columns] -= cuts[k] * cut.values
+            total += cuts[k] * cut.side
         end = np.where(reduced > 0, low, high)
-        used = np.abs(reduced) > 1e-11
-        total += float(reduced[used] @ end[used])
-        return Leaf(branches, y, earlier, own, total)
+        size = float(np.abs(cost).max(initial=0))
+        used = np.abs(reduced) > np.where(np.isfinite(end), 1e-11, 1e-9 * (1 + size))
+        return total + float(reduced[used] @ end[used])
 
     def integral(self, values: Floats) -> bool:
         """Whether all integer columns have integer values."""
@@ -172,7 +255,7 @@ class StageProgram:
         whole = np.rint(values[self.integer])
         apart = np.abs(values[self.integer] - whole).max(initial=0)
         values[self.integer] = whole
-        if apart > _DUST and len(self.integer) < len(values):
+        if len(self.integer) < len(values) and (apart > _DUST or not self.keeps(values)):
             columns = self.integer.astype(np.int32)
             self.lp.changeColsBounds(len(columns), columns, whole, whole)
             self.bounded |= set(columns.tolist())
@@ -206,15 +289,21 @@ class StageProgram:
                 return found
         return values
 
+    def keeps(self, values: Floats, tolerance: float = 1e-9) -> bool:
+        """Whether values satisfy all bounds and rows."""
+        a = self.arrays
+        rows = np.asarray(a.matrix @ values)
+        for value, low, high in ((values, a.column_lower, a.column_upper), (rows, a.row_lower, a.row_upper)):
+            slack = tolerance * np.maximum(1.0, np.abs(value))
+            if ((value < low - slack) | (value > high + slack)).any():
+                return False
+        return True
+
     def begin(self, values: Floats) -> None:
         """Make values the best answer if, once rounded, they satisfy all bounds and rows."""
-        found, a = self.rounded(values), self.arrays
-        rows = np.asarray(a.matrix @ found)
-        for value, low, high in ((found, a.column_lower, a.column_upper), (rows, a.row_lower, a.row_upper)):
-            slack = WHOLE * np.maximum(1.0, np.abs(value))
-            if ((value < low - slack) | (value > high + slack)).any():
-                return
-        self.best = found
+        found = self.rounded(values)
+        if self.keeps(found, WHOLE):
+            self.best = found
 
     def take(self, values: Floats, cost: Floats) -> None:
         """Make values that are integer where required the best answer, if they are accepted and no worse."""
@@ -249,6 +338,9 @@ class StageProgram:
         status = solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
             return None, True
+        quoted = float(solver.getInfo().mip_dual_bound) if len(self.integer) else None
+        self.quoted = quoted if quoted is not None and np.isfinite(quoted) else None
+        self.sure = status == highspy.HighsModelStatus.kOptimal
         if solver.getInfo().primal_solution_status != 2:
             return None, False
         return np.array(solver.getSolution().col_value), status == highspy.HighsModelStatus.kOptimal
@@ -269,9 +361,11 @@ class StageProgram:
         """
         a = self.arrays
         reduced = cost - a.matrix.T @ root.rows
-        kept = [(before, side, e) for (before, side), e in zip(self.kept, root.earlier, strict=True)]
+        kept = [(before, side, e) for (before, side), e in zip(self.kept, root.earlier, strict=False)]
         for before, _, multiplier in kept:
             reduced = reduced - multiplier * before
+        for k in np.flatnonzero(root.cuts).tolist():
+            reduced[self.cuts[k].columns] -= root.cuts[k] * self.cuts[k].values
         low = np.where(reduced < -WHOLE, a.column_upper, a.column_lower)
         high = np.where(reduced > WHOLE, a.column_lower, a.column_upper)
         at_lower, at_upper = root.rows > WHOLE, root.rows < -WHOLE

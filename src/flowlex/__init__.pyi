@@ -1,3 +1,5 @@
+from .errors import FlowlexError as FlowlexError
+from .formulations.language.labels import StatementError as StatementError
 from .instances import generate as generate
 from .instances import read_instance as read_instance
 from .instances.files import read as read
@@ -12,6 +14,7 @@ from .models.jit.live_scheduler import JitScheduler as JitScheduler
 from .models.load.model import LoadPartition as LoadPartition
 from .models.min_cost_flow import MinCostFlow as MinCostFlow
 from .models.pods.model import PodPlacement as PodPlacement
+from .models.problem import Problem as Problem
 from .models.parameter_study import study as study
 from .simulation.cluster.simulate_cluster import simulate_cluster as simulate_cluster
 from .validation.certificates.solution_files import verify as verify

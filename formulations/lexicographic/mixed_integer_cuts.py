@@ -1,0 +1,191 @@
+r"""Gomory's mixed-integer cuts, each as a split of the answers into two sides on which it holds.
+
+A fractional basic integer variable gives a row of the tableau, ``x_j + sum a_k t_k + sum a_i s_i = beta`` in the distances t
+and s of columns and rows from their sides. With f the fractional part of beta and integer multiples taken into the split
+``x_j + sum p_k t_k``, one side implies ``sum d t + sum a s >= f`` and the other ``<= f - 1``, so that
+
+.. math:: \sum \max(d_k / f, -d_k / (1 - f)) t_k + \sum \max(a_i / f, -a_i / (1 - f)) s_i \ge 1.
+
+Both implications are combinations of rows: the cut carries their multipliers, and its side is what these prove.
+Source: Gomory 1960; Cook, Kannan, Schrijver 1990 (split cuts).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import highspy
+import numpy as np
+
+from flowlex.formulations.lexicographic.branch_and_bound_leaves import Cut, Leaf
+from flowlex.formulations.lexicographic.stage_program import WHOLE, StageProgram, close_to
+from flowlex.formulations.program_arrays import Floats
+
+#: Coefficients of cuts are multiples of ``1 / GRAIN``, so that proofs hold small integers.
+GRAIN = 2**20
+#: Cuts of a round, fractional parts that are worth one, largest ratio of coefficients, smallest violation.
+_MOST, _AWAY, _RANGE, _VIOLATION = 40, 0.01, 1e4, 1e-3
+_LOWER, _UPPER, _BASIC = highspy.HighsBasisStatus.kLower, highspy.HighsBasisStatus.kUpper, highspy.HighsBasisStatus.kBasic
+
+
+def strengthened(
+    program: StageProgram, root: Leaf, vertex: Floats, cost: Floats, rounds: int
+) -> tuple[Leaf, Floats | None]:
+    """The relaxation after some rounds of cuts: its leaf and vertex."""
+    slow = 0
+    leaf, x = root, vertex
+    for _ in range(rounds):
+        cuts = _cuts(program, x)
+        if not cuts or program.late:
+            break
+        for cut in cuts:
+            program.add_cut(cut)
+        after, found = program.relax((), cost)
+        if found is None:
+            return (after, found) if not after.own else (leaf, x)
+        slow = 0 if after.bound - leaf.bound > 1e-4 * max(1.0, abs(leaf.bound)) else slow + 1
+        leaf, x = after, found
+        if program.integral(x) or slow == 3 or (program.best is not None and leaf.bound >= cost @ program.best - close_to(leaf.bound, 0)):
+            break
+    return leaf, x
+
+
+def _cuts(program: StageProgram, x: Floats) -> list[Cut]:
+    lp, a = program.lp, program.arrays
+    basis = lp.getBasis()
+    if not basis.valid:
+        return []
+    _, basic = lp.getBasicVariables()
+    row_state = list(basis.row_status)
+    column_state = np.array([_side(s) for s in basis.col_status])
+    low, high = a.column_lower, a.column_upper
+    away = np.abs(x - np.rint(x))
+    places = [
+        (min(away[j], 0.5), i, int(j))
+        for i, j in enumerate(basic.tolist())
+        if j >= 0 and a.integrality[j] and away[j] > max(_AWAY, WHOLE)
+    ]
+    found: list[tuple[float, Cut]] = []
+    for _, i, j in sorted(places, reverse=True)[: 3 * _MOST]:
+        _, multipliers = lp.getBasisInverseRow(i)
+        made = _cut(program, np.array(multipliers), j, float(x[j]), column_state, row_state, low, high)
+        if made is None:
+            continue
+        violation = made.side - float(made.values @ x[made.columns])
+        if violation > _VIOLATION * float(np.linalg.norm(made.values)):
+            found.append((violation / float(np.linalg.norm(made.values)), made))
+    return [cut for _, cut in sorted(found, key=lambda pair: -pair[0])[:_MOST]]
+
+
+def _side(state: Any) -> int:
+    """1 at the lower side, -1 at the upper, 0 basic or free."""
+    return 1 if state == _LOWER else -1 if state == _UPPER else 0
+
+
+def _cut(
+    program: StageProgram,
+    rho: Floats,
+    column: int,
+    beta: float,
+    column_state: Any,
+    row_state: Any,
+    low: Floats,
+    high: Floats,
+) -> Cut | None:
+    a = program.arrays
+    m, n = len(a.row_lower), len(low)
+    rho = np.where(np.abs(rho) < 1e-11, 0.0, rho)
+    y, more = rho[:m], rho[m:]
+    row = np.asarray(a.matrix.T @ y)
+    lower, upper = [a.row_lower], [a.row_upper]
+    for (is_cut, k), multiplier in zip(program.added, more.tolist(), strict=True):
+        if multiplier:
+            if is_cut:
+                row[program.cuts[k].columns] += multiplier * program.cuts[k].values
+            else:
+                row = row + multiplier * program.kept[k][0]
+    extra_low = [program.cuts[k].side if is_cut else -np.inf for is_cut, k in program.added]
+    extra_high = [np.inf if is_cut else program.kept[k][1] for is_cut, k in program.added]
+    row_low = np.concatenate([*lower, extra_low])
+    row_high = np.concatenate([*upper, extra_high])
+    f = beta - np.floor(beta)
+    # Distances of columns: x = low + t or high - t.
+    row[column] -= 1.0
+    used = np.flatnonzero(np.abs(row) > 1e-10)
+    sign = column_state[used].astype(float)
+    if ((sign == 0) & (np.abs(row[used]) > 1e-7)).any():
+        return None  # a nonbasic free column
+    alpha = row[used] * sign
+    whole = a.integrality[used]
+    part = alpha - np.floor(alpha)
+    pi = np.where(whole, np.where(part <= f, np.floor(alpha), np.ceil(alpha)), 0.0)
+    delta = np.where(np.abs(alpha - pi) < 1e-11, 0.0, alpha - pi)
+    gamma = np.maximum(delta / f, -delta / (1 - f))
+    gamma[low[used] == high[used]] = 0.0
+    # Distances of rows: activity = lower + s or upper - s.
+    rows = np.flatnonzero(rho)
+    row_sign = np.array([float(_side(row_state[i])) for i in rows.tolist()])
+    equal = row_low[rows] == row_high[rows]
+    row_sign[equal & (row_sign == 0)] = 1.0
+    if (row_sign == 0).any():
+        return None
+    row_alpha = -rho[rows] * row_sign
+    row_gamma = np.where(equal, 0.0, np.maximum(row_alpha / f, -row_alpha / (1 - f)))
+    g = np.zeros(n)
+    g[used] += gamma * sign
+    full = np.zeros(m + len(more))
+    full[rows] = row_gamma * row_sign
+    g += a.matrix.T @ full[:m]
+    for (is_cut, k), multiplier in zip(program.added, full[m:].tolist(), strict=True):
+        if multiplier:
+            if is_cut:
+                g[program.cuts[k].columns] += multiplier * program.cuts[k].values
+            else:
+                g = g + multiplier * program.kept[k][0]
+    size = float(np.abs(g).max(initial=0.0))
+    if not np.isfinite(size) or size < 1e-9:
+        return None
+    scale = 1.0 / size
+    fine = g * scale * GRAIN
+    # Rounded so that what is left over counts at a bound that the column has.
+    values = np.where(np.isfinite(high), np.rint(fine), np.ceil(fine - 1e-6))
+    values = np.where(np.isfinite(low), values, np.floor(fine + 1e-6))
+    kept = np.flatnonzero(values)
+    if len(kept) > 0.5 * n + 200 or (np.abs(values[kept]).min(initial=1) * _RANGE * 100 < GRAIN and len(kept) > 1000):
+        return None
+    split_columns = np.concatenate([used[pi != 0], [column]]).astype(np.int64)
+    split_values = np.concatenate([(pi * sign)[pi != 0], [1.0]])
+    constant = float((np.where(sign > 0, low[used], -high[used]) * 1.0 * pi)[pi != 0].sum())
+    # x_j + sum p t <= floor(beta), with t = x - low or high - x.
+    floor = int(np.rint(np.floor(beta) + constant))
+    if np.abs(split_values).max() > 2**40 or abs(floor) > 2**40:
+        return None
+    sides = []
+    rounded = np.zeros(n)
+    rounded[kept] = values[kept] / GRAIN
+    pi_x = np.zeros(n)
+    pi_x[split_columns] += split_values
+    for multiplier, times in ((-1 / f, -row_alpha / f), (1 / (1 - f), row_alpha / (1 - f))):
+        both = np.zeros(m + len(more))
+        both[rows] = row_sign * (row_gamma + times) * scale
+        mine, earlier, cuts = program.apart(both)
+        mine = program.signed(mine)
+        of_split = multiplier * scale
+        side = floor if multiplier < 0 else floor + 1
+        bound = program.total(rounded - of_split * pi_x, mine, earlier, cuts, low, high, extra=of_split * side)
+        sides.append((bound, mine, earlier, cuts, of_split))
+    bound = min(each[0] for each in sides)
+    if not np.isfinite(bound):
+        return None
+    first, second = sides
+    return Cut(
+        kept,
+        rounded[kept],
+        bound,
+        (split_columns, split_values.astype(np.int64), floor),
+        (first[1], second[1]),
+        (first[2], second[2]),
+        (first[3], second[3]),
+        (first[4], second[4]),
+        len(program.kept),
+    )

@@ -1,0 +1,273 @@
+"""The answer of a problem: values by label, objectives with what is proven of them, duals, slack, certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowlex.formulations.language.exact_units import to_floats
+from flowlex.formulations.language.labels import StatementError, nearest
+from flowlex.formulations.language.statement import RowBlock, Statement
+from flowlex.formulations.program_arrays import Floats
+from flowlex.models.solution import Solution
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram
+from flowlex.validation.proofs.proof import Proof, number, to_document
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class StageAnswer:
+    """One objective of an answer.
+
+    Attributes
+    ----------
+    name, value
+        Of the objective.
+    bound
+        What is proven: no answer is better (among the optima of the objectives before). None if nothing is.
+    quoted
+        The bound that the solver states, where it goes beyond what is proven.
+    proven
+        Whether the value is proven optimal.
+    given_away
+        How much worse the objective became for later ones, at most its ``within``.
+    """
+
+    name: str
+    value: float | int
+    bound: float | int | None
+    quoted: float | None = None
+    proven: bool = False
+    given_away: float | int = 0
+
+
+class StageAnswers(dict[str, StageAnswer]):
+    """Objectives by name; ``stages[0]`` is the first."""
+
+    def __getitem__(self, key: str | int) -> StageAnswer:
+        if isinstance(key, int) and not isinstance(key, bool):
+            return list(self.values())[key]
+        if key not in self:
+            raise StatementError(nearest("objective", key, self))
+        return super().__getitem__(key)
+
+
+class SeriesByName(dict[str, "pd.Series[Any]"]):
+    """Series by name of the rows; an unknown name raises with the nearest one."""
+
+    def __init__(self, series: Mapping[str, pd.Series[Any]], none: str) -> None:
+        super().__init__(series)
+        self._none = none
+
+    def __missing__(self, name: object) -> pd.Series[Any]:
+        raise StatementError(nearest("rows named", name, self) if self else self._none)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProblemSolution(Solution):
+    """What `flowlex.Problem.solve` returns.
+
+    ``solution["x"]`` are the values of the variables ``x`` that are not 0, by label; ``solution.values("x")`` all.
+    """
+
+    problem: Statement = field(repr=False)
+    numbers: Floats | None = field(default=None, repr=False)
+    exact: Exact | None = field(default=None, repr=False)
+    program: ExactProgram | None = field(default=None, repr=False)
+    found: Proof = field(default_factory=Proof, repr=False)
+    stages: Mapping[str, StageAnswer] = field(default_factory=StageAnswers)  # type: ignore[assignment]
+    row_duals: Mapping[str, Floats] | None = field(default=None, repr=False)
+
+    def values(self, name: str) -> pd.Series[Any]:
+        """Values of all variables of a name, by label.
+
+        Parameters
+        ----------
+        name
+            Of the variables.
+
+        Raises
+        ------
+        StatementError
+            There are no such variables.
+        ModelError
+            There is no answer.
+        """
+        import pandas as pd
+
+        self.require_answer()
+        assert self.numbers is not None
+        if name not in self.problem.blocks:
+            raise StatementError(nearest("variables named", name, self.problem.blocks))
+        block = self.problem.blocks[name]
+        values: Any = self.numbers[block.columns]
+        if len(block.integer) and block.integer.all() and np.abs(values).max(initial=0) < 2.0**62:
+            values = np.rint(values).astype(np.int64)
+        return pd.Series(values, index=block.index.to_pandas(), name=name)
+
+    def __getitem__(self, name: str) -> pd.Series[Any]:
+        every = self.values(name)
+        return every[every != 0]
+
+    def to_frame(self, name: str | None = None) -> pd.DataFrame:
+        """Values that are not 0 as a table.
+
+        Parameters
+        ----------
+        name
+            Of the variables, with their labels and those that follow as columns; None: all variables, one row each.
+        """
+        import pandas as pd
+
+        self.require_answer()
+        if name is not None:
+            every = self.values(name)
+            index = self.problem.blocks[name].index
+            table = pd.DataFrame({level: index.labels(level) for level in index.names} | {name: every.to_numpy()})
+            return table[table[name] != 0].reset_index(drop=True)
+        return pd.DataFrame(dict(self._columns()))
+
+    def _columns(self) -> Mapping[str, Any]:
+        assert self.numbers is not None
+        variables: list[str] = []
+        labels: list[str] = []
+        values: list[float] = []
+        for block in self.problem.blocks.values():
+            mine = self.numbers[block.columns]
+            used = np.flatnonzero(mine)
+            variables += [block.name] * len(used)
+            labels += block.index.texts(used)
+            values += mine[used].tolist()
+        return {"variable": variables, "label": labels, "value": [int(v) if v == int(v) else v for v in values]}
+
+    @cached_property
+    def slack(self) -> SeriesByName:
+        """Distance of each row from its side, by name and label; of an equation how far it is missed."""
+        self.require_answer()
+        x = self.numbers
+        assert x is not None
+        found = {}
+        for name, block in self.problem.rows.items():
+            values = to_floats(block.values, block.unit) * x[block.columns]
+            gap = np.bincount(block.rows, values, block.index.count) - to_floats(block.rhs, block.unit)
+            found[name] = _series(block, (-gap if block.relation == "<=" else gap) + 0.0, name)
+        return SeriesByName(found, "there are no rows")
+
+    def _draw(self, ax: Axes | None) -> Axes:
+        import matplotlib.pyplot as plt
+
+        shown = next((n for n, b in self.problem.blocks.items() if len(b.index.keys) in (1, 2)), None)
+        if shown is None:
+            raise NotImplementedError(f"{self.problem.name} has no variables by one or two levels to draw")
+        axes = ax if ax is not None else plt.subplots()[1]
+        every, block = self.values(shown), self.problem.blocks[shown]
+        if len(block.index.keys) == 1:
+            axes.bar(list(map(str, every.index)), every.to_numpy())
+            axes.set_xlabel(block.index.keys[0])
+            axes.set_ylabel(shown)
+        else:
+            table = every.unstack()
+            table = table.reindex(index=block.index.levels[block.index.keys[0]].labels, columns=block.index.levels[block.index.keys[1]].labels)
+            image = axes.imshow(table.to_numpy(dtype=float), aspect="auto", cmap="Blues")
+            for side, level in ((axes.yaxis, table.index), (axes.xaxis, table.columns)):
+                if len(level) <= 40:
+                    side.set_ticks(range(len(level)), [str(label) for label in level])
+                side.set_label_text(str(level.name))
+            axes.figure.colorbar(image, ax=axes, label=shown)
+        axes.set_title(self.problem.name)
+        return axes
+
+    def _metrics(self) -> dict[str, float | int | str]:
+        return {name: stage.value for name, stage in self.stages.items()}
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.numbers is not None and self.exact is not None
+        found: dict[str, dict[str, Any]] = {}
+        for block in self.problem.blocks.values():
+            used = np.flatnonzero(self.numbers[block.columns])
+            if len(used):
+                at = block.start + used
+                values = [number(int(v) * self.exact.unit) for v in self.exact.numbers[at].tolist()]
+                found[block.name] = dict(zip(block.index.texts(used), values, strict=True))
+        return found
+
+    def to_dict(self, *, duals: bool = True) -> dict[str, Any]:
+        """The solution file as plain data, from which `flowlex verify` proves or refuses the answer."""
+        answered = self.status.has_answer
+        proof = to_document(self.found, self.program) if self.program is not None and not self.unproven else {}
+        return {
+            "kind": f"{self.source.kind}-solution",
+            "version": 3,
+            "instance": self.instance,
+            "fingerprint": self.source.fingerprint,
+            "model": self.model,
+            "options": dict(self.options),
+            "engine": self.engine,
+            "status": str(self.status),
+            "objective": self.objective,
+            "bound": self.bound,
+            "gap": self.gap,
+            "stages": {
+                s.name: {"value": s.value, "bound": s.bound, "quoted": s.quoted, "given_away": s.given_away}
+                for s in self.stages.values()
+            },
+            "message": self.message,
+            "answer": self._answer() if answered else {},
+            "proof": proof,
+            "certificate": None if self.certificate is None else self.certificate.to_dict(),
+        }
+
+
+def _series(block: RowBlock, values: Floats, name: str) -> pd.Series[Any]:
+    import pandas as pd
+
+    return pd.Series(values, index=block.index.to_pandas(), name=name)
+
+
+def duals_of(problem: Statement, duals: Floats | None, sign: float) -> SeriesByName:
+    """Duals by name of the rows: how much the first objective changes with one unit more of the right side."""
+    none = "this answer has no duals: its optimum is proven by a tree, not by one linear program; relaxed() has them"
+    if duals is None:
+        return SeriesByName({}, none)
+    found, place = {}, 0
+    for block in problem.rows.values():
+        found[block.name] = _series(block, sign * duals[place : place + block.index.count] + 0.0, block.name)
+        place += block.index.count
+    return SeriesByName(found, none)
+
+
+def plain_number(value: Fraction | float) -> float | int:
+    """A number for people: an integer where it is one."""
+    return int(value) if Fraction(value).denominator == 1 else float(value)
+
+
+def exact_from_document(answer: Any, program: ExactProgram) -> Exact:
+    """Values of all columns from values by variable and label.
+
+    Raises `ValueError` naming what does not exist or is no number.
+    """
+    from flowlex.validation.proofs.proof import rational
+
+    found = [Fraction(0)] * program.count
+    if not isinstance(answer, dict):
+        raise ValueError("the answer is no object")
+    for variable, values in answer.items():
+        places = program.places.get(variable)
+        if places is None or not isinstance(values, dict):
+            raise ValueError(f"values of {variable!r}, which does not exist"[:120])
+        for label, value in values.items():
+            if label not in places:
+                raise ValueError(f"a value of {variable}[{label}], which does not exist"[:120])
+            found[places[label]] = rational(value)
+    return Exact.of(found)
+
+
+Names = Sequence[str]

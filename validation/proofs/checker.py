@@ -1,0 +1,545 @@
+r"""Is it true? Rows and bounds recomputed from the values, and each objective bounded by adding up multipliers.
+
+With multipliers y of the rows and e of the objectives before, every answer of a leaf satisfies
+
+.. math::
+
+    w c x \ge \sum_i y_i b_i + \sum_k e_k v_k + \sum_j \min_{l_j \le x_j \le u_j} r_j x_j,
+    \quad r = w c - A'y - \sum_k e_k c_k,
+
+with w = 1, or with w = 0 and a positive right-hand side if the leaf has no answer. All of it is computed in integers.
+Source: branch and bound with dual bounds as in VIPR (Cheung, Gleixner and Steffy, 2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.validation.certificates.certificate import Certificate, Check, Claim
+from flowlex.validation.proofs.exact_program import (
+    SAFE,
+    Exact,
+    ExactProgram,
+    Objective,
+    RowBlock,
+    Whole,
+    common_unit,
+    dot,
+    largest,
+    narrow,
+    scaled,
+)
+from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofError
+
+#: An objective counts as optimal within this share of its size, where values or data are fractions.
+_CLOSE = Fraction(1, 10**7)
+#: Rounds in which bounds that rows imply are passed on.
+_ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class StageVerdict:
+    """One objective: its value and the bound that is proven, in its own direction."""
+
+    name: str
+    value: Fraction
+    bound: Fraction | None
+    proven: bool
+    reason: str = ""
+    #: How much worse than its optimum the value is, for the sake of later objectives.
+    given_away: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What holds of an answer.
+
+    ``stages``: of the objectives, in order; those after the first unproven one have no bound.
+    """
+
+    claim: Claim
+    certificate: Certificate
+    stages: tuple[StageVerdict, ...] = ()
+
+
+@dataclass(eq=False)
+class Checker:
+    """A problem, made ready once for all leaves."""
+
+    program: ExactProgram
+    #: Proven sides of derived rows, and how many objectives each of them takes as fixed.
+    derived: list[tuple[Derived, Fraction]] = field(default_factory=list)
+
+    # ---- the answer
+
+    def violations(self, x: Exact) -> list[Check]:
+        """Checks that values satisfy bounds, rows and integrality."""
+        p = self.program
+        whole = x.unit.denominator == 1
+        checks = [self._inside(x), self._integers(x)]
+        worst, where, exact = 0.0, "", True
+        for block in p.rows.values():
+            slack = self._slack(block, x)
+            if slack is None:
+                slack_float, size = self._float_slack(block, x.floats)
+                off = np.where(slack_float < 0, -slack_float, 0) / (1 + size)
+                k = int(np.argmax(off)) if len(off) else 0
+                if len(off) and off[k] > worst:
+                    worst, where = float(off[k]), f"{block.name}[{block.texts()[k]}]"
+                exact = exact and not (slack_float < 0).any()
+            elif len(slack) and (low := min(slack.tolist()) if slack.dtype == object else int(slack.min())) < 0:
+                k = int(np.argmin(slack)) if slack.dtype != object else slack.tolist().index(low)
+                size = 1 + self._float_slack(block, x.floats)[1][k]
+                off_by = float(-low * block.unit * x.unit) / float(size)
+                exact = False
+                if off_by > worst:
+                    worst, where = off_by, f"{block.name}[{block.texts()[k]}]"
+        holds = worst == 0 or (worst <= p.tolerance and not whole)
+        detail = "" if worst == 0 else f"{where} is off by {worst:.3g} of its size"
+        return [*checks, Check("every row holds", holds, 0 if exact else worst, detail)]
+
+    def _slack(self, block: RowBlock, x: Exact) -> Whole | None:
+        """(rows,) distance to the side, times 1 / (unit of the block and of x); equations: minus the distance."""
+        if largest(block.value) * largest(x.numbers) * max(len(block.column), 1) >= SAFE or x.numbers.dtype == object:
+            if len(block.column) > 200_000:
+                return None
+            sums = np.zeros(block.count, object)
+            np.add.at(sums, block.row, block.value.astype(object) * x.numbers.astype(object)[block.column])
+        else:
+            sums = np.zeros(block.count, np.int64)
+            np.add.at(sums, block.row, block.value * x.numbers[block.column])
+        ratio = 1 / x.unit
+        side = (
+            scaled(block.rhs, int(ratio))
+            if ratio.denominator == 1
+            else np.array([v * ratio for v in block.rhs.tolist()], object)
+        )
+        gap = sums - side
+        return -gap if block.relation == "<=" else gap if block.relation == ">=" else -abs(gap)
+
+    def _float_slack(self, block: RowBlock, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        value = Exact(block.value, block.unit).floats
+        sums = np.bincount(block.row, value * x[block.column], block.count)
+        size = np.bincount(block.row, np.abs(value * x[block.column]), block.count)
+        gap = sums - Exact(block.rhs, block.unit).floats
+        return (-gap if block.relation == "<=" else gap if block.relation == ">=" else -np.abs(gap)), size
+
+    def _inside(self, x: Exact) -> Check:
+        p = self.program
+        if len(x.numbers) != p.count:
+            return Check("one value for each variable", False, detail=f"{p.count} expected, got {len(x.numbers)}")
+        worst, where = Fraction(0), -1
+        for bounds, sign in ((p.lower, 1), (p.upper, -1)):
+            off = sign * (bounds.at.floats - x.floats)
+            off[bounds.missing] = -1
+            for k in np.flatnonzero(off > -1e-9 * (1 + np.abs(x.floats))).tolist() if (off > 0).any() else []:
+                apart = sign * (bounds.at[k] - x[k])
+                if apart > worst:
+                    worst, where = apart, k
+        name = "" if where < 0 else "{}[{}]".format(*p.column_text(where))
+        share = float(worst) / (1 + abs(float(x[where]))) if where >= 0 else 0.0
+        holds = worst == 0 or (share <= p.tolerance and not p.integer[where])
+        return Check("every variable is within its bounds", holds, share, f"{name} is off by {float(worst):.3g}" if name else "")
+
+    def _integers(self, x: Exact) -> Check:
+        p = self.program
+        if not p.integer.any() or x.unit.denominator == 1:
+            return Check("integer variables are integers", True)
+        floats = x.floats
+        near = p.integer & (np.abs(floats - np.rint(floats)) > 0)
+        bad = [k for k in np.flatnonzero(p.integer).tolist() if x[k].denominator != 1] if near.any() else []
+        name = "" if not bad else "{}[{}] is {}".format(*p.column_text(bad[0]), float(x[bad[0]]))
+        return Check("integer variables are integers", not bad, len(bad), name)
+
+    def value(self, objective: Objective, x: Exact) -> Fraction:
+        """The objective of values."""
+        return (objective.constant + dot(objective.value, x.numbers[objective.column]) * x.unit) * objective.unit
+
+    # ---- the bound
+
+    def bound(
+        self,
+        leaves: Sequence[Leaf],
+        cost: Objective | None,
+        before: Mapping[str, tuple[Objective, Fraction]],
+        stage: int,
+        known: int | None = None,
+    ) -> Fraction | None:
+        """Lower bound on the cost (minimised, without its constant) over the answers of all leaves; None: nothing proven.
+
+        Without a cost: 0 if no leaf has an answer. ``before``: the objectives before with the values that they keep.
+        ``known``: how many derived rows may be used.
+
+        Raises `ProofError`: the leaves do not cover all answers, or name what does not exist.
+        """
+        if not covers([leaf.branches for leaf in leaves]):
+            raise ProofError("the leaves do not cover all answers")
+        for branch in {id(b): b for leaf in leaves for b in leaf.branches}.values():
+            if not self.program.integer[branch.column].all():
+                raise ProofError("a branch on a variable that is not integer")
+        found: Fraction | None = None
+        for leaf in leaves:
+            if self._crossed(leaf.branches):
+                continue
+            total = self._total(leaf, cost if leaf.own else None, before, stage, known)
+            if total is None:
+                return None
+            if not leaf.own or cost is None:
+                if total <= 0:
+                    return None
+                continue
+            found = total if found is None else min(found, total)
+        if cost is None:
+            return Fraction(0)
+        if found is None:
+            raise ProofError("the leaves have no answer at all")
+        step = self._step(cost)
+        return found if not step else Fraction(math.ceil(found / step)) * step
+
+    def _step(self, cost: Objective) -> Fraction:
+        """The unit of which values of the cost (without its constant) are multiples; 0 if they may be fractions."""
+        if not len(cost.column) or not self.program.integer[cost.column].all():
+            return Fraction(0)
+        return math.gcd(*(abs(v) for v in cost.value.tolist())) * cost.unit if len(cost.value) < 100_000 else (
+            int(np.gcd.reduce(np.abs(cost.value))) * cost.unit
+        )
+
+    def _total(
+        self,
+        leaf: Leaf,
+        cost: Objective | None,
+        before: Mapping[str, tuple[Objective, Fraction]],
+        stage: int,
+        known: int | None,
+    ) -> Fraction | None:
+        p = self.program
+        total = Fraction(0)
+        #: Vectors over columns, and the rational with which each counts in the reduced costs.
+        parts: list[tuple[Fraction, Any, Whole]] = []
+        if cost is not None:
+            parts.append((cost.sign * cost.unit, cost.column, cost.value))
+        blocks: list[tuple[Fraction, RowBlock, Whole]] = []
+        for name, y in leaf.rows.items():
+            block = p.rows.get(name)
+            if block is None or len(y.numbers) != block.count:
+                raise ProofError(f"multipliers of rows {name!r}, which do not exist")
+            if block.relation != "==" and len(y.numbers):
+                wrong = y.numbers > 0 if block.relation == "<=" else y.numbers < 0
+                if wrong.any():
+                    text = block.texts()[int(np.argmax(wrong))]
+                    raise ProofError(f"the multiplier of row {name}[{text}] has the wrong sign")
+            total += dot(y.numbers, block.rhs) * y.unit * block.unit
+            blocks.append((y.unit * block.unit, block, y.numbers))
+        for name, e in leaf.earlier.items():
+            if name not in before or e > 0:
+                raise ProofError(f"a multiplier of objective {name!r}, which comes later or has the wrong sign")
+            objective, limit = before[name]
+            total += e * (limit - objective.sign * objective.constant * objective.unit)
+            parts.append((-e * objective.sign * objective.unit, objective.column, objective.value))
+        for k, e in leaf.derived.items():
+            if not 0 <= k < (len(self.derived) if known is None else known) or e < 0:
+                raise ProofError(f"a multiplier of derived row {k}, which comes later or has the wrong sign")
+            row, side = self.derived[k]
+            if row.stage > stage:
+                raise ProofError(f"derived row {k} holds only once later objectives are fixed")
+            total += e * side
+            parts.append((-e, row.column, row.value))
+        low: dict[int, int] = {}
+        high: dict[int, int] = {}
+        for branch in leaf.branches:
+            if branch.alone:
+                column = int(branch.column[0])
+                if branch.upper:
+                    high[column] = min(high.get(column, branch.side), branch.side)
+                else:
+                    low[column] = max(low.get(column, branch.side), branch.side)
+            elif branch.multiplier:
+                if (branch.multiplier > 0) == branch.upper:
+                    raise ProofError("the multiplier of a branch has the wrong sign")
+                total += branch.multiplier * branch.side
+                parts.append((-branch.multiplier, branch.column, branch.value))
+        reduced, unit = self._reduced(parts, blocks)
+        return self._above(reduced, unit, total, low, high)
+
+    def _crossed(self, branches: Sequence[Branch]) -> bool:
+        """Whether the branches leave no value for a column."""
+        p = self.program
+        low: dict[int, Fraction] = {}
+        high: dict[int, Fraction] = {}
+        for branch in branches:
+            if branch.alone:
+                column, side = int(branch.column[0]), Fraction(branch.side)
+                if branch.upper:
+                    high[column] = min(high.get(column, side), side)
+                else:
+                    low[column] = max(low.get(column, side), side)
+        for column in low.keys() | high.keys():
+            lows = [low[column]] if column in low else []
+            highs = [high[column]] if column in high else []
+            if not p.lower.missing[column]:
+                lows.append(p.lower.at[column])
+            if not p.upper.missing[column]:
+                highs.append(p.upper.at[column])
+            if lows and highs and max(lows) > min(highs):
+                return True
+        return False
+
+    def _reduced(
+        self, parts: Sequence[tuple[Fraction, Any, Whole]], blocks: Sequence[tuple[Fraction, RowBlock, Whole]]
+    ) -> tuple[Whole, Fraction]:
+        """Cost minus what the multipliers of rows take away, of every column, as integers times a unit."""
+        unit = common_unit([abs(f) for f, _, _ in parts if f] + [f for f, block, _ in blocks if len(block.column)])
+        size = sum(float(abs(f / unit)) * largest(v) for f, _, v in parts)
+        size += sum(float(f / unit) * largest(y) * block.size for f, block, y in blocks)
+        kind: Any = np.int64 if size < SAFE else object
+        reduced = np.zeros(self.program.count, kind)
+        for factor, columns, values in parts:
+            if factor:
+                np.add.at(reduced, columns, scaled(values.astype(kind), int(factor / unit)))
+        for factor, block, y in blocks:
+            times = int(factor / unit)
+            used = y[block.row]
+            taken = block.value.astype(kind, copy=False) * (used.astype(kind, copy=False) * times)
+            if block.once:
+                reduced[block.column] -= taken
+            else:
+                np.subtract.at(reduced, block.column, taken)
+        return reduced, unit
+
+    def _above(
+        self, reduced: Whole, unit: Fraction, total: Fraction, low: dict[int, int], high: dict[int, int]
+    ) -> Fraction | None:
+        """``total`` plus the least of the reduced costs within the bounds; None if a bound is missing."""
+        p = self.program
+        up, down = np.flatnonzero(reduced > 0), np.flatnonzero(reduced < 0)
+        for columns, bounds, branched, pick in ((up, p.lower, low, max), (down, p.upper, high, min)):
+            own = [c for c in branched if (reduced[c] > 0 if bounds is p.lower else reduced[c] < 0)]
+            for c in own:
+                side = Fraction(branched[c])
+                if not bounds.missing[c]:
+                    side = pick(side, bounds.at[c])
+                total += int(reduced[c]) * unit * side
+            rest = columns[~np.isin(columns, own)] if own else columns
+            missing = rest[bounds.missing[rest]]
+            if len(missing):
+                implied = self.implied[0 if bounds is p.lower else 1]
+                if not np.isfinite(implied[missing]).all():
+                    return None
+                for c in missing.tolist():
+                    total += int(reduced[c]) * unit * Fraction(float(implied[c]))
+                rest = rest[~bounds.missing[rest]]
+            total += dot(reduced[rest], bounds.at.numbers[rest]) * unit * bounds.at.unit
+        return total
+
+    @cached_property
+    def implied(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Bounds of the columns that follow from rows, rounded outward; infinite where none does."""
+        p = self.program
+        low = np.where(p.lower.missing, -np.inf, np.nextafter(p.lower.at.floats, -np.inf))
+        high = np.where(p.upper.missing, np.inf, np.nextafter(p.upper.at.floats, np.inf))
+        sides = []
+        for block in p.rows.values():
+            value, rhs = Exact(block.value, block.unit).floats, Exact(block.rhs, block.unit).floats
+            if block.relation in ("<=", "=="):
+                sides.append((block, value, rhs))
+            if block.relation in (">=", "=="):
+                sides.append((block, -value, -rhs))
+        for _ in range(_ROUNDS):
+            before = int(np.isinf(low).sum() + np.isinf(high).sum())
+            for block, value, rhs in sides:
+                _pass_on(block, value, rhs, low, high)
+            if before == int(np.isinf(low).sum() + np.isinf(high).sum()):
+                break
+        return low, high
+
+
+def _pass_on(
+    block: RowBlock, value: NDArray[np.float64], rhs: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> None:
+    """Bound the columns that have none by rows ``value x <= rhs``; only missing bounds are changed."""
+    column, row = block.column, block.row
+    least = np.where(value > 0, value * low[column], value * high[column])
+    least[value == 0] = 0
+    open_ = np.isinf(least)
+    finite = np.where(open_, 0.0, least)
+    sums = np.bincount(row, finite, block.count)
+    size = np.bincount(row, np.abs(finite), block.count) + np.abs(rhs)
+    count = np.bincount(row, open_, block.count)
+    others_open = count[row] - open_
+    want = np.where(value > 0, np.isinf(high[column]), np.isinf(low[column])) & (others_open == 0) & (value != 0)
+    k = np.flatnonzero(want)
+    if not len(k):
+        return
+    room = rhs[row[k]] - (sums[row[k]] - finite[k]) + 1e-9 * (1 + size[row[k]])
+    side = room / value[k]
+    side = side + np.where(value[k] > 0, 1, -1) * 1e-9 * (1 + np.abs(side))
+    up = value[k] > 0
+    np.minimum.at(high, column[k][up], side[up])
+    np.maximum.at(low, column[k][~up], side[~up])
+
+
+def covers(paths: Sequence[Sequence[Branch]]) -> bool:
+    """Whether every way to branch ends in exactly one path."""
+    stack: list[tuple[list[Sequence[Branch]], int]] = [(list(paths), 0)]
+    while stack:
+        these, depth = stack.pop()
+        if any(len(path) == depth for path in these):
+            if len(these) != 1:
+                return False
+            continue
+        if len({path[depth].what for path in these}) != 1:
+            return False
+        sides: dict[tuple[bool, int], list[Sequence[Branch]]] = {}
+        for path in these:
+            sides.setdefault((path[depth].upper, path[depth].side), []).append(path)
+        below = [side for upper, side in sides if upper]
+        above = [side for upper, side in sides if not upper]
+        if not len(below) == len(above) == 1 or above[0] != below[0] + 1:
+            return False
+        stack += [(side, depth + 1) for side in sides.values()]
+    return bool(paths)
+
+
+def derive(checker: Checker, rows: Sequence[Derived], before: Sequence[tuple[Objective, Fraction]], done: int = 0) -> int:
+    """Find the sides of derived rows from number ``done`` on, as far as enough objectives are fixed."""
+    for k in range(done, len(rows)):
+        row = rows[k]
+        if row.stage > len(before):
+            return k
+        cost = Objective(f"derived row {k}", row.column, row.value, 0, Fraction(1))
+        kept = {o.name: (o, limit) for o, limit in before[: row.stage]}
+        side = checker.bound(row.cases, cost, kept, row.stage, known=k)
+        if side is None:
+            raise ProofError(f"derived row {k} does not follow: a bound is missing")
+        checker.derived.append((row, side))
+    return len(rows)
+
+
+def judge(program: ExactProgram, values: Exact | None, proof: Proof, claimed: str = "optimal") -> Verdict:
+    """What the data prove of an answer.
+
+    Parameters
+    ----------
+    program
+        The problem.
+    values
+        One value for each column; None: there is said to be no answer.
+    proof
+        Leaves and multipliers; empty: only the answer itself is judged.
+    claimed
+        The status that is stated: ``optimal``, ``feasible``, ``infeasible``, ``unbounded``.
+    """
+    checker = Checker(program)
+    if values is None:
+        return _judge_none(checker, proof, claimed)
+    checks = checker.violations(values)
+    if not all(check.ok for check in checks):
+        return Verdict("feasible", Certificate("feasible", False, tuple(checks), program.tolerance))
+    exact = all(not check.worst for check in checks)
+    stages: list[StageVerdict] = []
+    before: list[tuple[Objective, Fraction]] = []
+    done, reason = 0, ""
+    for k, objective in enumerate(program.objectives):
+        value = checker.value(objective, values)
+        bound: Fraction | None = None
+        if not reason:
+            try:
+                done = derive(checker, proof.derived, before, done)
+                leaves = proof.stages.get(objective.name, ())
+                found = checker.bound(leaves, objective, {o.name: (o, v) for o, v in before}, k) if leaves else None
+                bound = None if found is None else found + objective.sign * objective.constant * objective.unit
+                reason = "" if leaves else "no proof is given"
+                reason = reason or ("" if bound is not None else "a multiplier needs a bound that is missing")
+            except ProofError as error:
+                reason = str(error)
+        mine = objective.sign * value
+        close = Fraction(0) if exact and values.unit.denominator == 1 else _CLOSE * (1 + abs(mine))
+        allowed = mine if bound is None or not objective.within else objective.limit(bound)
+        if bound is not None and bound > mine + close:
+            # No answer can be better than a proven bound: only values within tolerances come here.
+            reason = f"the values lie {float(bound - mine):.3g} beyond the proven bound, within the tolerance of rows"
+        proven = bound is not None and mine - (allowed if objective.within else bound) <= close and not reason
+        if bound is not None and not proven and not reason:
+            reason = f"proven: {'at most' if objective.maximize else 'at least'} {float(objective.sign * bound):.10g}"
+        exact = exact and (not proven or bound is None or mine == bound or bool(objective.within))
+        own = None if bound is None else objective.sign * min(bound, mine)
+        given = max(mine - bound, Fraction(0)) if proven and bound is not None and objective.within else Fraction(0)
+        stages.append(StageVerdict(objective.name, value, own, proven, "" if proven else reason, given))
+        before.append((objective, max(allowed, mine) if objective.within else mine))
+    checks += [_stage_check(stage) for stage in stages if stage.proven or stage.bound is not None]
+    first = stages[0] if stages else None
+    claim: Claim = "optimal" if all(s.proven for s in stages) else "bounded" if first and first.bound is not None else "feasible"
+    tolerance = 0.0 if exact else float(_CLOSE)
+    return Verdict(claim, Certificate(claim, exact, tuple(checks), tolerance), tuple(stages))
+
+
+def _stage_check(stage: StageVerdict) -> Check:
+    name = f"objective {stage.name}: optimal" if stage.proven else f"objective {stage.name}: bounded"
+    given = f", {float(stage.given_away):.6g} of it given away for later objectives" if stage.given_away else ""
+    detail = f"{float(stage.value):.12g}{given}" if stage.proven else f"{float(stage.value):.12g}; {stage.reason}"
+    return Check(name, True, 0, detail)
+
+
+def _judge_none(checker: Checker, proof: Proof, claimed: str) -> Verdict:
+    program = checker.program
+    if claimed == "unbounded" and proof.ray:
+        checks = [*_point_checks(checker, proof), *_ray_checks(checker, proof)]
+        return Verdict("unbounded", Certificate("unbounded", False, tuple(checks), program.tolerance))
+    if claimed == "infeasible" and proof.empty:
+        try:
+            derive(checker, proof.derived, [])
+            empty = checker.bound(proof.empty, None, {}, 0) is not None
+            detail = f"{len(proof.empty)} leaves without an answer" if empty else "a leaf is not shown to be empty"
+        except ProofError as error:
+            empty, detail = False, str(error)
+        check = Check("no values satisfy all rows and bounds", empty, detail=detail)
+        return Verdict("infeasible", Certificate("infeasible", empty, (check,), 0.0))
+    check = Check(f"the problem is {claimed}", True, detail="the solver says so; no proof is given", how="quoted")
+    claim: Claim = "infeasible" if claimed == "infeasible" else "unbounded"
+    return Verdict(claim, Certificate(claim, False, (check,)))
+
+
+def _point_checks(checker: Checker, proof: Proof) -> list[Check]:
+    return checker.violations(Exact.of(proof.point) if proof.point else Exact(np.zeros(checker.program.count, np.int64)))
+
+
+def _ray_checks(checker: Checker, proof: Proof) -> list[Check]:
+    """The ray keeps rows and bounds, and the first objective gets better and better along it."""
+    p, ray = checker.program, Exact.of(proof.ray)
+    if len(proof.ray) != p.count:
+        return [Check("a ray with one number for each variable", False)]
+    floats = ray.floats
+    off = np.where(~p.lower.missing & (floats < 0), -floats, 0) + np.where(~p.upper.missing & (floats > 0), floats, 0)
+    size = 1.0
+    worst = float(off.max(initial=0))
+    for block in p.rows.values():
+        zero = RowBlock(block.name, block.count, block.relation, block.row, block.column, block.value, block.rhs * 0, block.unit, block.texts)
+        slack, scale = checker._float_slack(zero, floats)
+        worst = max(worst, float((np.where(slack < 0, -slack, 0) / (1 + scale)).max(initial=0)))
+        size = max(size, float(scale.max(initial=0)))
+    checks = [Check("the ray keeps every row and bound", worst <= p.tolerance, worst)]
+    if p.objectives:
+        first = p.objectives[0]
+        gain = -first.sign * dot(first.value, ray.numbers[first.column]) * ray.unit * first.unit
+        checks.append(Check("the objective improves along the ray", gain > Fraction(1, 10**6), detail=f"{float(gain):.6g} a step"))
+    return checks
+
+
+def exact_values(values: NDArray[np.float64]) -> Exact:
+    """Floats of a solver as exact numbers: integers where all are, else the binary numbers that they are."""
+    if (values == np.rint(values)).all() and np.abs(values).max(initial=0) < 2.0**62:
+        return Exact(values.astype(np.int64))
+    return Exact.of_floats(values)
+
+
+def rounded_row(values: NDArray[np.float64], grain: int) -> Whole:
+    """Coefficients as integers, in units of ``1 / grain``."""
+    return narrow([round(v * grain) for v in values.tolist()])

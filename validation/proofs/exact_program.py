@@ -1,0 +1,221 @@
+"""A problem in exact numbers: columns, rows and objectives as arrays of integers times a unit, with names and labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Integers: 64 bits, or Python's where these would overflow.
+Whole: TypeAlias = NDArray[Any]
+Positions: TypeAlias = NDArray[np.int64]
+#: Sums of products below this stay within 64 bits.
+SAFE = 2.0**62
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """A vector ``numbers * unit``."""
+
+    numbers: Whole
+    unit: Fraction = Fraction(1)
+
+    @classmethod
+    def of(cls, values: Iterable[Fraction | int]) -> Exact:
+        """Any rationals, in their largest common unit."""
+        listed = [Fraction(v) for v in values]
+        unit = Fraction(1, math.lcm(1, *(v.denominator for v in listed)))
+        return cls(narrow([int(v / unit) for v in listed]), unit)
+
+    @classmethod
+    def of_floats(cls, values: NDArray[np.float64]) -> Exact:
+        """Finite floats as the binary numbers they are."""
+        mantissa, exponent = np.frexp(values)
+        whole, shift = (mantissa * 2.0**53).astype(np.int64), exponent.astype(np.int64) - 53
+        used = whole != 0
+        if not used.any():
+            return cls(whole)
+        zeros = np.zeros(len(whole), np.int64)  # trailing zero bits
+        zeros[used] = np.log2((whole[used] & -whole[used]).astype(np.float64)).astype(np.int64)
+        whole, shift = whole >> zeros, shift + zeros
+        lowest = int(shift[used].min())
+        places = np.where(used, shift - lowest, 0)
+        size = float(np.max(np.log2(np.abs(whole[used]).astype(np.float64)) + places[used]))
+        unit = Fraction(2) ** lowest
+        if size < 61:
+            return cls(whole << places, unit)
+        return cls(np.array([w << p for w, p in zip(whole.tolist(), places.tolist(), strict=True)], object), unit)
+
+    @property
+    def floats(self) -> NDArray[np.float64]:
+        """The nearest floats."""
+        return np.asarray(self.numbers, np.float64) * float(self.unit.numerator) / float(self.unit.denominator)
+
+    def __getitem__(self, k: int) -> Fraction:
+        return int(self.numbers[k]) * self.unit
+
+
+def narrow(values: Sequence[int]) -> Whole:
+    """Integers in 64 bits if all of them fit."""
+    try:
+        return np.array(values, np.int64).reshape(-1)
+    except OverflowError:
+        return np.array(values, object).reshape(-1)
+
+
+def largest(values: Whole) -> float:
+    """Largest absolute value."""
+    if not len(values):
+        return 0.0
+    if values.dtype == object:
+        return float(max(abs(v) for v in values.tolist()))
+    return float(max(int(values.max()), -int(values.min())))
+
+
+def dot(a: Whole, b: Whole) -> int:
+    """``sum(a * b)``, exactly."""
+    if not len(a):
+        return 0
+    if a.dtype != object and b.dtype != object and largest(a) * largest(b) * len(a) < SAFE:
+        return int(np.dot(a, b))
+    return sum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
+
+
+def scaled(values: Whole, factor: int) -> Whole:
+    """``values * factor``, exactly."""
+    if factor == 1:
+        return values
+    return values.astype(object) * factor if abs(factor) * max(largest(values), 1.0) >= SAFE else values * factor
+
+
+def common_unit(units: Iterable[Fraction]) -> Fraction:
+    """The largest unit of which all are integer multiples; 1 if there is none but zeros."""
+    found = Fraction(0)
+    for unit in units:
+        found = Fraction(
+            math.gcd(found.numerator * unit.denominator, unit.numerator * found.denominator), found.denominator * unit.denominator
+        )
+    return found or Fraction(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """One side of the columns: numbers, and where there is none."""
+
+    at: Exact
+    missing: NDArray[np.bool_]
+
+    @classmethod
+    def of_floats(cls, values: NDArray[np.float64]) -> Bounds:
+        """Floats as the shortest decimals that read back to them; infinite ones are missing."""
+        missing = ~np.isfinite(values)
+        plain = np.where(missing, 0.0, values)
+        if (plain == np.rint(plain)).all() and np.abs(plain).max(initial=0) < 2.0**62:
+            return cls(Exact(plain.astype(np.int64)), missing)
+        distinct, place = np.unique(plain, return_inverse=True)
+        few = Exact.of(Fraction(repr(v)) for v in distinct.tolist())
+        return cls(Exact(few.numbers[place], few.unit), missing)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnBlock:
+    """Columns of one name, from ``start`` on."""
+
+    name: str
+    start: int
+    count: int
+    texts: Callable[[], list[str]]  # labels as text, made when they are needed
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Rows of one name: ``sum of values * unit relation rhs * unit``."""
+
+    name: str
+    count: int
+    relation: str
+    row: Positions
+    column: Positions
+    value: Whole
+    rhs: Whole
+    unit: Fraction
+    texts: Callable[[], list[str]]
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Position of each label."""
+        return {text: k for k, text in enumerate(self.texts())}
+
+    @cached_property
+    def once(self) -> bool:
+        """Whether no column occurs twice."""
+        if len(self.column) < 2:
+            return True
+        return int(np.bincount(self.column).max()) <= 1
+
+    @cached_property
+    def size(self) -> float:
+        """Largest absolute coefficient times the most terms of a column."""
+        if not len(self.column):
+            return 0.0
+        return largest(self.value) * float(np.bincount(self.column).max())
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """``(constant + sum of values) * unit``; later objectives may give up ``within`` (``relative``: of its size)."""
+
+    name: str
+    column: Positions
+    value: Whole
+    constant: int
+    unit: Fraction
+    maximize: bool = False
+    within: Fraction = Fraction(0)
+    relative: bool = False
+
+    @property
+    def sign(self) -> int:
+        """-1 if it is maximised: proofs minimise."""
+        return -1 if self.maximize else 1
+
+    def limit(self, value: Fraction) -> Fraction:
+        """How large it (as a minimisation) may become in later stages when its optimum is ``value``."""
+        return value + (self.within * abs(value) if self.relative else self.within)
+
+
+@dataclass(eq=False)
+class ExactProgram:
+    """A problem: columns with bounds, rows, objectives in strict order."""
+
+    columns: list[ColumnBlock] = field(default_factory=list)
+    lower: Bounds = field(default_factory=lambda: Bounds(Exact(np.zeros(0, np.int64)), np.zeros(0, bool)))
+    upper: Bounds = field(default_factory=lambda: Bounds(Exact(np.zeros(0, np.int64)), np.zeros(0, bool)))
+    integer: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    rows: dict[str, RowBlock] = field(default_factory=dict)
+    objectives: list[Objective] = field(default_factory=list)
+    #: Relative tolerance to which rows hold where values are fractions.
+    tolerance: float = 1e-7
+
+    @property
+    def count(self) -> int:
+        """Number of columns."""
+        return len(self.integer)
+
+    @cached_property
+    def places(self) -> dict[str, dict[str, int]]:
+        """Column of each label, by name of the columns."""
+        return {b.name: {t: b.start + k for k, t in enumerate(b.texts())} for b in self.columns}
+
+    def column_text(self, column: int) -> tuple[str, str]:
+        """Name and label of a column."""
+        for block in self.columns:
+            if block.start <= column < block.start + block.count:
+                return block.name, block.texts()[column - block.start]
+        raise IndexError(column)

@@ -1,0 +1,307 @@
+"""A proof: for each objective leaves that cover all answers, each with multipliers; rows that were derived on the way.
+
+In files, multipliers are rationals by name and label of a row; a name may carry one ``default`` for all its labels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Positions, Whole, narrow
+
+#: Version of the format of proofs in files.
+FORMAT = 3
+#: Longest text of a number that is read.
+_DIGITS = 400
+
+
+class ProofError(ValueError):
+    """A proof names what does not exist, or is no proof at all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """``sum of values * x[columns] <= side`` (``upper``) or ``>= side``, over integer columns with integer values.
+
+    ``multiplier``: of this row in the leaf, where there are several columns.
+    """
+
+    column: Positions
+    value: Whole
+    upper: bool
+    side: int
+    multiplier: Fraction = Fraction(0)
+
+    @classmethod
+    def single(cls, column: int, upper: bool, side: int) -> Branch:
+        """A bound of one column."""
+        return cls(np.array([column]), np.array([1]), upper, side)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is a bound of one column."""
+        return len(self.column) == 1 and self.value[0] == 1
+
+    @property
+    def what(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What is compared, as a key."""
+        return tuple(self.column.tolist()), tuple(self.value.tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """Answers that satisfy all branches, and multipliers that bound an objective over them.
+
+    ``rows``: by name, one multiplier for each row of that name. ``earlier``: of objectives before, at most 0 each.
+    ``derived``: of derived rows by number, at least 0 each. ``own``: 1, or 0 if the multipliers show that the leaf is empty.
+    """
+
+    rows: Mapping[str, Exact] = field(default_factory=dict)
+    earlier: Mapping[str, Fraction] = field(default_factory=dict)
+    derived: Mapping[int, Fraction] = field(default_factory=dict)
+    branches: tuple[Branch, ...] = ()
+    own: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Derived:
+    """A row ``sum of value * x[column] >= side`` that follows; the side is found by the checker.
+
+    Each case bounds it over the answers of its branches, and the cases cover all answers (none: a combination of rows,
+    rounded up if its columns are integer; two: a split). ``stage``: how many objectives before are fixed where it holds.
+    """
+
+    column: Positions
+    value: Whole
+    cases: tuple[Leaf, ...]
+    stage: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """Leaves of each objective by name; or leaves that show that there is no answer; or a point and a ray."""
+
+    stages: Mapping[str, tuple[Leaf, ...]] = field(default_factory=dict)
+    derived: tuple[Derived, ...] = ()
+    empty: tuple[Leaf, ...] = ()
+    point: tuple[Fraction, ...] = ()
+    ray: tuple[Fraction, ...] = ()
+
+
+# ---- as plain data
+
+
+def to_document(proof: Proof, program: ExactProgram) -> dict[str, Any]:
+    """The proof as plain data, in names and labels."""
+    found: dict[str, Any] = {"format": FORMAT}
+    if proof.stages:
+        found["stages"] = {name: [_leaf_out(leaf, program) for leaf in leaves] for name, leaves in proof.stages.items()}
+    if proof.derived:
+        found["derived"] = [
+            {"row": _terms_out(d.column, d.value, program), "stage": d.stage, "cases": [_leaf_out(c, program) for c in d.cases]}
+            for d in proof.derived
+        ]
+    if proof.empty:
+        found["empty"] = [_leaf_out(leaf, program) for leaf in proof.empty]
+    if proof.ray:
+        found["point"] = _vector_out(proof.point, program)
+        found["ray"] = _vector_out(proof.ray, program)
+    return found
+
+
+def _leaf_out(leaf: Leaf, program: ExactProgram) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    rows = {}
+    for name, y in leaf.rows.items():
+        numbers = y.numbers.tolist()
+        if not any(numbers):
+            continue
+        common, times = Counter(numbers).most_common(1)[0]
+        default = common if common and times > len(numbers) // 2 else 0
+        texts = program.rows[name].texts()
+        at = {texts[k]: number(v * y.unit) for k, v in enumerate(numbers) if v != default}
+        rows[name] = {"default": number(default * y.unit), "at": at} if default else {"at": at}
+    if rows:
+        found["rows"] = rows
+    if leaf.earlier:
+        found["earlier"] = {name: number(e) for name, e in leaf.earlier.items() if e}
+    if leaf.derived:
+        found["derived"] = {str(k): number(e) for k, e in leaf.derived.items() if e}
+    if leaf.branches:
+        found["branches"] = [
+            {
+                "row": _terms_out(b.column, b.value, program),
+                "relation": "<=" if b.upper else ">=",
+                "side": b.side,
+                **({"multiplier": number(b.multiplier)} if b.multiplier else {}),
+            }
+            for b in leaf.branches
+        ]
+    if not leaf.own:
+        found["own"] = 0
+    return found
+
+
+def number(value: Fraction) -> int | str:
+    """A rational as an integer or as text."""
+    return int(value) if value.denominator == 1 else str(value)
+
+
+def _terms_out(column: Positions, value: Whole, program: ExactProgram) -> list[list[Any]]:
+    return [[*program.column_text(c), int(v)] for c, v in zip(column.tolist(), value.tolist(), strict=True)]
+
+
+def _vector_out(values: Sequence[Fraction], program: ExactProgram) -> list[list[Any]]:
+    return [[*program.column_text(c), number(v)] for c, v in enumerate(values) if v]
+
+
+def from_document(document: Any, program: ExactProgram) -> Proof:
+    """Read a proof; `ProofError` names what is wrong."""
+    if not isinstance(document, dict):
+        raise ProofError(f"expected a proof as an object, got {_shown(document)}")
+    if document and document.get("format") != FORMAT:
+        raise ProofError(f"the proof has format {_shown(document.get('format'))}, this version reads {FORMAT}; solve again")
+    known = {o.name for o in program.objectives}
+    stages = _object(document.get("stages", {}), "stages")
+    for name in stages:
+        if name not in known:
+            raise ProofError(f"stages: no objective is named {_shown(name)}")
+    derived = [_derived_in(d, k, program) for k, d in enumerate(_list(document.get("derived", []), "derived"))]
+    return Proof(
+        {name: tuple(_leaf_in(x, program) for x in _list(leaves, f"stages {name!r}")) for name, leaves in stages.items()},
+        tuple(derived),
+        tuple(_leaf_in(x, program) for x in _list(document.get("empty", []), "empty")),
+        _vector_in(document.get("point", []), program),
+        _vector_in(document.get("ray", []), program) if document.get("ray") else (),
+    )
+
+
+def _derived_in(document: Any, k: int, program: ExactProgram) -> Derived:
+    each = _object(document, f"derived row {k}")
+    column, value = _terms_in(each.get("row"), program)
+    stage = each.get("stage", 0)
+    if not isinstance(stage, int) or isinstance(stage, bool) or not 0 <= stage <= len(program.objectives):
+        raise ProofError(f"derived row {k}: stage {_shown(stage)} does not exist")
+    return Derived(column, value, tuple(_leaf_in(x, program) for x in _list(each.get("cases", []), f"derived row {k}")), stage)
+
+
+def _leaf_in(document: Any, program: ExactProgram) -> Leaf:
+    each = _object(document, "a leaf")
+    if odd := set(each) - {"rows", "earlier", "derived", "branches", "own"}:
+        raise ProofError(f"a leaf has no {_shown(sorted(odd, key=str)[0])}")
+    own = each.get("own", 1)
+    if own not in (0, 1) or isinstance(own, bool):
+        raise ProofError(f"a leaf's own is 0 or 1, got {_shown(own)}")
+    rows = {}
+    for name, given in _object(each.get("rows", {}), "rows").items():
+        block = program.rows.get(name)
+        if block is None:
+            raise ProofError(f"a multiplier of rows {_shown(name)}, which do not exist")
+        given = _object(given, f"rows {name!r}")
+        at = _object(given.get("at", {}), f"rows {name!r}")
+        default = rational(given.get("default", 0))
+        values = [default] * block.count
+        for text, v in at.items():
+            if text not in block.places:
+                raise ProofError(f"a multiplier of row {name}[{_shown(text)}], which does not exist")
+            values[block.places[text]] = rational(v)
+        rows[name] = Exact.of(values)
+    earlier = {}
+    for name, v in _object(each.get("earlier", {}), "earlier").items():
+        if name not in {o.name for o in program.objectives}:
+            raise ProofError(f"a multiplier of objective {_shown(name)}, which does not exist")
+        earlier[name] = rational(v)
+    derived = {}
+    for name, v in _object(each.get("derived", {}), "derived").items():
+        if not name.isascii() or not name.isdigit() or len(name) > 9:
+            raise ProofError(f"a multiplier of derived row {_shown(name)}, which does not exist")
+        derived[int(name)] = rational(v)
+    branches = tuple(_branch_in(b, program) for b in _list(each.get("branches", []), "branches"))
+    return Leaf(rows, earlier, derived, branches, own)
+
+
+def _branch_in(document: Any, program: ExactProgram) -> Branch:
+    each = _object(document, "a branch")
+    column, value = _terms_in(each.get("row"), program)
+    side = rational(each.get("side"))
+    if each.get("relation") not in ("<=", ">=") or side.denominator != 1:
+        raise ProofError(f"a branch is a row, <= or >=, and an integer, got {_shown(document)}")
+    return Branch(column, value, each["relation"] == "<=", int(side), rational(each.get("multiplier", 0)))
+
+
+def _terms_in(document: Any, program: ExactProgram) -> tuple[Positions, Whole]:
+    columns, values = [], []
+    for term in _list(document, "a row"):
+        column, value = _term_in(term, program)
+        if value.denominator != 1:
+            raise ProofError(f"coefficients of derived rows and branches are integers, got {_shown(term)}")
+        columns.append(column)
+        values.append(int(value))
+    if len(set(columns)) != len(columns):
+        raise ProofError("a row names a variable twice")
+    return np.array(columns, np.int64), narrow(values)
+
+
+def _term_in(term: Any, program: ExactProgram) -> tuple[int, Fraction]:
+    if not isinstance(term, list) or len(term) != 3 or not isinstance(term[0], str) or not isinstance(term[1], str):
+        raise ProofError(f"expected [variable, label, number], got {_shown(term)}")
+    places = program.places.get(term[0], {})
+    if term[1] not in places:
+        raise ProofError(f"no variable {term[0]}[{term[1]}] exists"[:120])
+    return places[term[1]], rational(term[2])
+
+
+def _vector_in(document: Any, program: ExactProgram) -> tuple[Fraction, ...]:
+    found = [Fraction(0)] * program.count
+    for term in _list(document, "a vector"):
+        column, value = _term_in(term, program)
+        found[column] = value
+    return tuple(found)
+
+
+def rational(value: Any) -> Fraction:
+    """An exact number of a document: an integer, a decimal or a fraction's text, of bounded length."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ProofError(f"expected a number, got {_shown(value)}")
+    if isinstance(value, int):
+        if value.bit_length() > 4 * _DIGITS:
+            raise ProofError("a number has too many digits")
+        return Fraction(value)
+    text = value if isinstance(value, str) else repr(value)
+    whole, slash, below = text.partition("/")
+    if len(text) > 2 * _DIGITS or not _plain_decimal(whole) or (slash and not (below.isascii() and below.isdigit() and int(below))):
+        raise ProofError(f"expected a number such as 12, 1.5 or 3/2, got {_shown(value)}")
+    return Fraction(whole) / int(below) if slash else Fraction(whole)
+
+
+def _plain_decimal(text: str) -> bool:
+    digits, _, power = text.lower().partition("e")
+    return (
+        text.isascii()
+        and digits.lstrip("-").replace(".", "", 1).isdigit()
+        and digits.count("-") <= 1
+        and ("e" not in text.lower() or (power.lstrip("+-").isdigit() and len(power) <= 4))
+    )
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ProofError(f"{what}: expected an object, got {_shown(value)}")
+    return value
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ProofError(f"{what}: expected a list, got {_shown(value)}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
