@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from flowlex.formulations.lexicographic import branch_and_bound_leaves as found
-from flowlex.formulations.lexicographic.mixed_integer_cuts import GRAIN
 from flowlex.formulations.program_arrays import Floats
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof
@@ -29,11 +28,12 @@ _NEAR = 1e-9
 def exact_proof(program: ExactProgram, outcome: found.StagesOutcome) -> Proof:
     """The proof of an outcome of stages."""
     starts = np.cumsum([0, *(block.count for block in program.rows.values())]).tolist()
+    grains = [cut.grain for cut in outcome.cuts]
     stages = {}
-    for k, (objective, result) in enumerate(zip(program.objectives, outcome.stages, strict=False)):
-        stages[objective.name] = tuple(_leaf(program, starts, leaf, k, objective.unit) for leaf in result.leaves)
-    derived = tuple(_derived(program, starts, cut) for cut in outcome.cuts)
-    empty = tuple(_leaf(program, starts, leaf, 0, Fraction(1)) for leaf in outcome.empty)
+    for objective, result in zip(program.objectives, outcome.stages, strict=False):
+        stages[objective.name] = tuple(_leaf(program, starts, leaf, grains, objective.unit) for leaf in result.leaves)
+    derived = tuple(_derived(program, starts, cut, grains) for cut in outcome.cuts)
+    empty = tuple(_leaf(program, starts, leaf, grains, Fraction(1)) for leaf in outcome.empty)
     ray: tuple[Fraction, ...] = ()
     if outcome.ray is not None:
         size = float(np.abs(outcome.ray).max(initial=0)) or 1.0
@@ -47,10 +47,12 @@ def _near(value: float) -> Fraction:
     return small if abs(float(small) - value) <= _NEAR * max(1.0, abs(value)) else Fraction(value)
 
 
-def _leaf(program: ExactProgram, starts: Sequence[int], leaf: found.Leaf, stage: int, unit: Fraction) -> Leaf:
+def _leaf(
+    program: ExactProgram, starts: Sequence[int], leaf: found.Leaf, grains: Sequence[int], unit: Fraction
+) -> Leaf:
     own = unit if leaf.own else Fraction(1)
     branches = tuple(Branch.single(b.column, b.upper, b.side) for b in leaf.branches)
-    return _multipliers(program, starts, leaf.rows, leaf.earlier, leaf.cuts, own, branches, leaf.own)
+    return _multipliers(program, starts, leaf.rows, leaf.earlier, leaf.cuts, grains, own, branches, leaf.own)
 
 
 def _multipliers(
@@ -59,6 +61,7 @@ def _multipliers(
     rows: Floats,
     earlier: Floats,
     cuts: Floats,
+    grains: Sequence[int],
     own: Fraction,
     branches: tuple[Branch, ...] = (),
     is_own: int = 1,
@@ -69,7 +72,7 @@ def _multipliers(
     per_row = [rows[s : s + b.count] * float(b.unit / own) for b, s in zip(blocks, starts, strict=False)]
     before = program.objectives[: len(earlier)]
     per_earlier = np.array([e * float(o.unit / own) for e, o in zip(earlier.tolist(), before, strict=False)])
-    per_cut = cuts * float(1 / own)  # of rows in units of 1 / GRAIN
+    per_cut = cuts * float(1 / own)  # of rows in units of 1 / grain
     side = np.array([of_split * float(1 / own)])
     everything = np.concatenate([*per_row, per_earlier, per_cut, side])
     denominator, whole = in_fractions(everything)
@@ -91,7 +94,7 @@ def _multipliers(
     }
     place += len(per_earlier)
     found_cuts = {
-        k: Fraction(int(v)) * own / (denominator * GRAIN) for k, v in enumerate(whole[place : place + len(per_cut)].tolist()) if v > 0
+        k: Fraction(int(v)) * own / (denominator * grains[k]) for k, v in enumerate(whole[place : place + len(per_cut)].tolist()) if v > 0
     }
     if of_split and branches:
         last = branches[-1]
@@ -100,21 +103,18 @@ def _multipliers(
     return Leaf(found_rows, found_earlier, found_cuts, branches, is_own)
 
 
-def _derived(program: ExactProgram, starts: Sequence[int], cut: found.Cut) -> Derived:
-    """A cut as a derived row in units of ``1 / GRAIN``."""
+def _derived(program: ExactProgram, starts: Sequence[int], cut: found.Cut, grains: Sequence[int]) -> Derived:
+    """A cut as a derived row with its integer coefficients."""
     columns, values, floor = cut.split
     cases = []
     for k, upper in enumerate((True, False)):
         branch = Branch(columns, values, upper, floor if upper else floor + 1)
-        # The derived row is GRAIN times the cut.
+        times = float(cut.grain)  # the derived row is so many times the cut
+        multipliers = (cut.rows[k] * times, cut.earlier[k] * times, cut.cuts[k] * times)
         cases.append(
-            _multipliers(
-                program, starts, cut.rows[k] * GRAIN, cut.earlier[k] * GRAIN, cut.cuts[k] * GRAIN, Fraction(1), (branch,), 1,
-                cut.of_split[k] * GRAIN,
-            )
-        )  # fmt: skip
-    whole = np.rint(cut.values * GRAIN).astype(np.int64)
-    return Derived(cut.columns, whole, tuple(cases), cut.stage)
+            _multipliers(program, starts, *multipliers, grains, Fraction(1), (branch,), 1, cut.of_split[k] * times)
+        )
+    return Derived(cut.columns, cut.whole, tuple(cases), cut.stage)
 
 
 def in_fractions(values: Floats) -> tuple[int, Any]:

@@ -35,14 +35,15 @@ class Leaf:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """``values x[columns] >= side``, which holds for all answers: on both sides of a split of integer columns.
+    """``whole / grain x[columns] >= side``, which holds for all answers: on both sides of a split of integer columns.
 
     ``split``: columns and integer values with ``<= floor`` or ``>= floor + 1``; ``rows``, ``earlier`` and ``cuts`` bound the
     cut on each side, together with ``of_split``, the multiplier of the side itself.
     """
 
     columns: Integers
-    values: Floats
+    whole: Integers
+    grain: int
     side: float
     split: tuple[Integers, Integers, int]
     rows: tuple[Floats, Floats]
@@ -51,6 +52,11 @@ class Cut:
     of_split: tuple[float, float]
     #: How many stages are fixed where it holds.
     stage: int
+
+    @property
+    def values(self) -> Floats:
+        """Coefficients."""
+        return self.whole / self.grain
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,9 @@ from flowlex.formulations.lexicographic.branch_and_bound_leaves import Cut, Leaf
 from flowlex.formulations.lexicographic.stage_program import WHOLE, StageProgram, close_to
 from flowlex.formulations.program_arrays import Floats
 
-#: Coefficients of cuts are multiples of ``1 / GRAIN``, so that proofs hold small integers.
+#: Denominators by which the coefficients of a cut may become integers, so that its proof holds small numbers.
+_DENOMINATORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 21, 24, 30, 36, 40, 60, 100, 120, 360)
+#: Else coefficients are multiples of ``1 / GRAIN``.
 GRAIN = 2**20
 #: Cuts of a round, fractional parts that are worth one, largest ratio of coefficients, smallest violation.
 _MOST, _AWAY, _RANGE, _VIOLATION = 40, 0.01, 1e4, 1e-3
@@ -145,13 +147,9 @@ def _cut(
     size = float(np.abs(g).max(initial=0.0))
     if not np.isfinite(size) or size < 1e-9:
         return None
-    scale = 1.0 / size
-    fine = g * scale * GRAIN
-    # Rounded so that what is left over counts at a bound that the column has.
-    values = np.where(np.isfinite(high), np.rint(fine), np.ceil(fine - 1e-6))
-    values = np.where(np.isfinite(low), values, np.floor(fine + 1e-6))
+    values, grain, scale = _whole(g, size, low, high)
     kept = np.flatnonzero(values)
-    if len(kept) > 0.5 * n + 200 or (np.abs(values[kept]).min(initial=1) * _RANGE * 100 < GRAIN and len(kept) > 1000):
+    if len(kept) > 0.5 * n + 200 or (np.abs(values[kept]).min(initial=1) * _RANGE * 100 < grain and len(kept) > 1000):
         return None
     split_columns = np.concatenate([used[pi != 0], [column]]).astype(np.int64)
     split_values = np.concatenate([(pi * sign)[pi != 0], [1.0]])
@@ -162,7 +160,7 @@ def _cut(
         return None
     sides = []
     rounded = np.zeros(n)
-    rounded[kept] = values[kept] / GRAIN
+    rounded[kept] = values[kept] / grain
     pi_x = np.zeros(n)
     pi_x[split_columns] += split_values
     for multiplier, times in ((-1 / f, -row_alpha / f), (1 / (1 - f), row_alpha / (1 - f))):
@@ -180,7 +178,8 @@ def _cut(
     first, second = sides
     return Cut(
         kept,
-        rounded[kept],
+        values[kept].astype(np.int64),
+        grain,
         bound,
         (split_columns, split_values.astype(np.int64), floor),
         (first[1], second[1]),
@@ -189,3 +188,19 @@ def _cut(
         (first[4], second[4]),
         len(program.kept),
     )
+
+
+def _whole(g: Floats, size: float, low: Floats, high: Floats) -> tuple[Floats, int, float]:
+    """Integer coefficients of a cut, their denominator, and by how much the cut is scaled."""
+    used = np.abs(g[np.abs(g) > 1e-9 * size])
+    for unit in (size, float(used.min())):
+        for denominator in _DENOMINATORS:
+            fine = g / unit * denominator
+            whole = np.rint(fine)
+            if np.abs(fine - whole).max() <= 1e-7 * denominator and np.abs(whole).max() <= GRAIN:
+                grain = max(int(np.abs(whole).max()), 1)
+                return whole, grain, denominator / unit / grain
+    fine = g / size * GRAIN
+    # Rounded so that what is left over counts at a bound that the column has.
+    values = np.where(np.isfinite(high), np.rint(fine), np.ceil(fine - 1e-6))
+    return np.where(np.isfinite(low), values, np.floor(fine + 1e-6)), GRAIN, 1.0 / size

@@ -461,7 +461,7 @@ def judge(program: ExactProgram, values: Exact | None, proof: Proof, claimed: st
             except ProofError as error:
                 reason = str(error)
         mine = objective.sign * value
-        close = Fraction(0) if exact and values.unit.denominator == 1 else _CLOSE * (1 + abs(mine))
+        close = _CLOSE * (1 + abs(mine))
         allowed = mine if bound is None or not objective.within else objective.limit(bound)
         if bound is not None and bound > mine + close:
             # No answer can be better than a proven bound: only values within tolerances come here.
