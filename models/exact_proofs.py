@@ -18,7 +18,37 @@ from flowlex.validation.proofs.exact_program import Exact, ExactProgram
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof
 
 #: Denominators that are tried for all multipliers of a leaf at once.
-_DENOMINATORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 20, 24, 30, 36, 40, 60, 64, 100, 120, 360, 720, 840, 1000, 2520, 5040)
+_DENOMINATORS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    12,
+    14,
+    15,
+    16,
+    20,
+    24,
+    30,
+    36,
+    40,
+    60,
+    64,
+    100,
+    120,
+    360,
+    720,
+    840,
+    1000,
+    2520,
+    5040,
+)
 #: Largest denominator of a single multiplier, and of all of them together.
 _SINGLE, _TOGETHER = 1000, 2**40
 #: Multipliers are near a fraction within this share of their size.
@@ -94,7 +124,9 @@ def _multipliers(
     }
     place += len(per_earlier)
     found_cuts = {
-        k: Fraction(int(v)) * own / (denominator * grains[k]) for k, v in enumerate(whole[place : place + len(per_cut)].tolist()) if v > 0
+        k: Fraction(int(v)) * own / (denominator * grains[k])
+        for k, v in enumerate(whole[place : place + len(per_cut)].tolist())
+        if v > 0
     }
     if of_split and branches:
         last = branches[-1]
@@ -127,7 +159,9 @@ def in_fractions(values: Floats) -> tuple[int, Any]:
         return 1, np.zeros(len(values), np.int64)
     for denominator in _DENOMINATORS:
         scaled = used * denominator
-        if (np.abs(scaled - np.rint(scaled)) <= 1e-7 * np.minimum(size * denominator, 1e3)).all() and top * denominator < 2.0**52:
+        if (
+            np.abs(scaled - np.rint(scaled)) <= 1e-7 * np.minimum(size * denominator, 1e3)
+        ).all() and top * denominator < 2.0**52:
             return denominator, np.rint(values * denominator).astype(np.int64)
     if len(used) <= 2000:
         together = 1

@@ -107,7 +107,7 @@ class Problem(Statement):
     def maximize_leximin(
         self, name: str, entries: Expression, *, breakpoints: Sequence[float] | None = None, words: str = ""
     ) -> None:
-        """Make the sorted vector lexicographically largest: the smallest first (max-min fairness); see `minimize_leximax`."""
+        """Make the sorted vector lexicographically largest: the smallest entry first; see `minimize_leximax`."""
         piecewise.sorted_stages(self, name, entries, breakpoints, -1, words)
 
     def convex_cost(self, name: str, amount: Expression, steps: Sequence[tuple[float | None, float]]) -> Expression:
@@ -146,10 +146,14 @@ class Problem(Statement):
         """
         block = self._rows_named(name)
         fresh = self.copy()
-        made = fresh.variables(f"{name}_violation", over=_members_of(fresh, block), words=f"by how much {name} is violated")
+        made = fresh.variables(
+            f"{name}_violation", over=_members_of(fresh, block), words=f"by how much {name} is violated"
+        )
         parts = [(made, 1.0 if block.relation == ">=" else -1.0)]
         if block.relation == "==":
-            more = fresh.variables(f"{name}_shortfall", over=_members_of(fresh, block), words=f"by how much {name} falls short")
+            more = fresh.variables(
+                f"{name}_shortfall", over=_members_of(fresh, block), words=f"by how much {name} falls short"
+            )
             parts.append((more, 1.0))
         e = _row_expression(self, block)
         total: Expression | None = None
@@ -216,7 +220,9 @@ class Problem(Statement):
         if outside.any():
             k = int(inside[int(np.argmax(outside))])
             name = block.names(np.array([k]))[0]
-            raise StatementError(f"with_fixed: {name} = {value:g} lies outside its bounds {block.lower[k]:g} and {block.upper[k]:g}")
+            raise StatementError(
+                f"with_fixed: {name} = {value:g} lies outside its bounds {block.lower[k]:g} and {block.upper[k]:g}"
+            )
         if block.integer[inside].any() and value != np.rint(value):
             raise StatementError(f"with_fixed: {block.name} is integer, {value:g} is not")
         return self.with_bounds(variables, lower=value, upper=value)
@@ -244,14 +250,18 @@ class Problem(Statement):
     def with_cost(self, objective: str, cost: Expression) -> Self:
         """The problem with something added to an objective."""
         if not isinstance(cost, Expression):
-            raise StatementError(f"with_cost: expected an objective's name and an expression, got {objective!r} and {cost!r}")
+            raise StatementError(
+                f"with_cost: expected an objective's name and an expression, got {objective!r} and {cost!r}"
+            )
         k = next((k for k, o in enumerate(self.objectives) if o.name == objective), None)
         if k is None:
             raise StatementError("with_cost: " + nearest("objective", objective, [o.name for o in self.objectives]))
         old = self.objectives[k]
         fresh = self.copy()
         rest, fresh.objectives = fresh.objectives, []
-        fresh._objective(old.name, _objective_expression(fresh, old) + cost, old.maximize, 0, old.words, old.measure, old.sorted_of)
+        fresh._objective(
+            old.name, _objective_expression(fresh, old) + cost, old.maximize, 0, old.words, old.measure, old.sorted_of
+        )
         changed = replace(fresh.objectives[0], within=old.within, relative=old.relative)
         fresh.objectives = [*rest[:k], changed, *rest[k + 1 :]]
         return fresh
@@ -287,7 +297,11 @@ class Problem(Statement):
 
     @staticmethod
     def _finite(value: Any, what: str) -> float:
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, Fraction, np.number)) or not np.isfinite(float(value)):
+        if (
+            isinstance(value, (bool, np.bool_))
+            or not isinstance(value, (int, float, Fraction, np.number))
+            or not np.isfinite(float(value))
+        ):
             raise StatementError(f"{what}: expected a finite number, got {value!r}")
         return float(value)
 
@@ -326,8 +340,8 @@ class Problem(Statement):
         Parameters
         ----------
         engine
-            ``auto`` and ``highs``: HiGHS directly. ``pulp``: through PuLP, with ``solver=`` any PuLP solver; its answer is
-            proven by linear programs of HiGHS all the same.
+            ``auto`` and ``highs``: HiGHS directly. ``pulp``: through PuLP, with ``solver=`` any PuLP solver; its answer
+            is proven by linear programs of HiGHS all the same.
         certify
             False: prove nothing; the answer is the solver's.
         start
@@ -335,7 +349,8 @@ class Problem(Statement):
         report
             Called with the best answer so far, if solving takes longer than a second.
         **options
-            Of `SolveOptions`: ``time_limit_s``, ``max_steps``, ``gap``, ``seed``, ``threads``, ``log``, ``algorithm``, ``solver``.
+            Of `SolveOptions`: ``time_limit_s``, ``max_steps``, ``gap``, ``seed``, ``threads``, ``log``, ``algorithm``,
+            ``solver``.
 
         Returns
         -------
@@ -433,8 +448,17 @@ class Problem(Statement):
         done = time.perf_counter()
         main = next(iter(stages.values()), None)
         duals = None
-        if found.stages and len(found.stages[0].leaves) == 1 and self.objectives and not found.stages[0].leaves[0].branches:
-            duals = found.stages[0].leaves[0].rows if found.stages[0].leaves[0].own and not found.stages[0].leaves[0].cuts.any() else None
+        if (
+            found.stages
+            and len(found.stages[0].leaves) == 1
+            and self.objectives
+            and not found.stages[0].leaves[0].branches
+        ):
+            duals = (
+                found.stages[0].leaves[0].rows
+                if found.stages[0].leaves[0].own and not found.stages[0].leaves[0].cuts.any()
+                else None
+            )
         sign = -1.0 if self.objectives and self.objectives[0].maximize else 1.0
         bound = main.bound if main is not None else None
         gap = None
@@ -494,12 +518,16 @@ class Problem(Statement):
 
         limit = options.time_limit_s
         outcome = explained(
-            _flat(self, None), Outcome(Status.INFEASIBLE, "highs"), SolveOptions(time_limit_s=min(limit, 10.0) if limit else 10.0)
+            _flat(self, None),
+            Outcome(Status.INFEASIBLE, "highs"),
+            SolveOptions(time_limit_s=min(limit, 10.0) if limit else 10.0),
         )
         reason = outcome.infeasibility
         if reason is None or not (reason.constraints or reason.bounds):
             names = ", ".join(self.rows)
-            return Infeasibility(f"No values satisfy all rows ({names}); p.softened(name) shows by how much one must give.")
+            return Infeasibility(
+                f"No values satisfy all rows ({names}); p.softened(name) shows by how much one must give."
+            )
         places = {text: (block, k) for block in self.rows.values() for k, text in enumerate(_flat_names(block))}
         texts = [self.written_row(*places[name]) for name in reversed(reason.constraints[:_NAMED]) if name in places]
         more = len(reason.constraints) - _NAMED
@@ -535,7 +563,11 @@ class Problem(Statement):
             from flowlex.formulations.program_files import read_solution
 
             values = read_solution(values, self.column_names())
-        elif hasattr(values, "variables") and callable(getattr(values, "variables", None)) and not isinstance(values, Mapping):
+        elif (
+            hasattr(values, "variables")
+            and callable(getattr(values, "variables", None))
+            and not isinstance(values, Mapping)
+        ):
             from flowlex.formulations.pulp_adapter import solved_values
 
             values = solved_values(values, self.column_names())
@@ -577,7 +609,7 @@ class Problem(Statement):
             found[block.start + k] = self._finite(value, f"value of {name}[{label}]")
 
     def interpret(self, values: Any) -> ProblemSolution:
-        """The answer that some values are, judged: a solved PuLP problem, a ``.sol`` file, or values by variable and label.
+        """Judge values: of a solved PuLP problem, of a solver's ``.sol`` file, or by variable and label.
 
         Returns a solution whose certificate says whether the values are feasible; no optimum is claimed.
         """
@@ -596,7 +628,9 @@ class Problem(Statement):
             objective=main.value if main is not None else 0,
             stages=stages,
             certificate=verdict.certificate,
-            message="Values from outside; no optimum is claimed." if verdict.certificate.ok else verdict.certificate.summary,
+            message="Values from outside; no optimum is claimed."
+            if verdict.certificate.ok
+            else verdict.certificate.summary,
             problem=self,
             numbers=exact.floats,
             exact=exact,
@@ -606,7 +640,7 @@ class Problem(Statement):
     # ---- files
 
     def write(self, path: str | Path, *, force: bool = False) -> list[Path]:
-        """Write the problem: ``.mps``, ``.lp`` (also ``.gz``) for other solvers, ``.problem.json`` (``.gz``) for flowlex.
+        """Write the problem: ``.mps`` or ``.lp`` for other solvers, ``.problem.json`` for flowlex (all also ``.gz``).
 
         With several objectives, an MPS or LP file is written for the first, and one for each later objective is
         written by `write_stage` once the values of those before are known.
@@ -629,14 +663,17 @@ class Problem(Statement):
         if len(self.objectives) > 1:
             listed = ", ".join(o.name for o in self.objectives)
             raise StatementError(
-                f"{target}: an MPS or LP file holds one objective, this problem has {len(self.objectives)} in strict order "
-                f"({listed}); write a .problem.json, or p.stage(name, values).write(...) for each"
+                f"{target}: an MPS or LP file holds one objective, this problem has {len(self.objectives)} in strict "
+                f"order ({listed}); write a .problem.json, or p.stage(name, values).write(...) for each"
             )
         from flowlex.formulations.program_files import NamedProgram, write_program
 
         goal = self.objectives[0].name if self.objectives else ""
         write_program(
-            NamedProgram(self.arrays(0 if self.objectives else None), self.column_names(), self.row_names(), self.name, goal), target
+            NamedProgram(
+                self.arrays(0 if self.objectives else None), self.column_names(), self.row_names(), self.name, goal
+            ),
+            target,
         )
         return [target]
 
@@ -659,6 +696,7 @@ class Problem(Statement):
             if values is None:
                 raise StatementError(f"stage {objective!r}: give an answer, for the values of the objectives before")
             x = values.numbers if isinstance(values, ProblemSolution) else self.read_values(values)
+            assert x is not None
             for before in range(k):
                 fresh = fresh._keeping(before, x)
         fresh.objectives = [self.objectives[k]]
@@ -669,7 +707,8 @@ class Problem(Statement):
         """A problem from elsewhere: a PuLP problem, a `highspy.Highs`, solver arrays or a parsed file."""
         from flowlex.models.problem_conversion import problem_of
 
-        return problem_of(cls, source, name)
+        made: Self = problem_of(cls, source, name)
+        return made
 
     def to_pulp(self) -> pulp.LpProblem:
         """The problem of the first objective as a PuLP problem, with names of variables and rows."""
@@ -701,7 +740,9 @@ def _flat(problem: Statement, objective: int | None) -> Any:
     for r in problem.rows.values():
         terms = Terms(r.rows, r.columns, to_floats(r.values, r.unit), np.zeros(r.index.count))
         labels = r.index.texts() if r.index.keys else None
-        lp.constraint_blocks[r.name] = ConstraintBlock(r.name, start, terms, r.relation, to_floats(r.rhs, r.unit), labels)  # type: ignore[arg-type]
+        lp.constraint_blocks[r.name] = ConstraintBlock(
+            r.name, start, terms, r.relation, to_floats(r.rhs, r.unit), labels
+        )  # type: ignore[arg-type]
         start += r.index.count
     if objective is not None and problem.objectives:
         o = problem.objectives[objective]
@@ -726,7 +767,15 @@ def _row_expression(problem: Statement, block: RowBlock) -> Expression:
     """Left side minus right side of rows."""
     tokens = frozenset(b.token for b in problem.blocks.values())
     return Expression(
-        problem, block.index, block.rows, block.columns, block.values, -block.rhs, block.unit, block.left, tokens  # type: ignore[arg-type]
+        problem,
+        block.index,
+        block.rows,
+        block.columns,
+        block.values,
+        -block.rhs,
+        block.unit,
+        block.left,
+        tokens,  # type: ignore[arg-type]
     )
 
 
@@ -736,7 +785,15 @@ def _objective_expression(problem: Statement, objective: Objective) -> Expressio
     single = Index((), {}, {}, 1, True)
     constant = np.array([objective.constant])
     return Expression(
-        problem, single, rows, objective.columns, objective.values, constant, objective.unit, objective.formula, tokens  # type: ignore[arg-type]
+        problem,
+        single,
+        rows,
+        objective.columns,
+        objective.values,
+        constant,
+        objective.unit,
+        objective.formula,
+        tokens,  # type: ignore[arg-type]
     )
 
 
@@ -768,7 +825,11 @@ def _verdict_words(
     open_ = next(s for s in verdict.stages if not s.proven)
     quoted = stages[open_.name].quoted
     said = f"objective {open_.name!r}: {float(open_.value):g}"
-    proven = f"proven {'at most' if _maximizes(problem, open_.name) else 'at least'} {float(open_.bound):g}" if open_.bound is not None else "no bound is proven"
+    proven = (
+        f"proven {'at most' if _maximizes(problem, open_.name) else 'at least'} {float(open_.bound):g}"
+        if open_.bound is not None
+        else "no bound is proven"
+    )
     by_solver = f", {quoted:g} by the solver" if quoted is not None else ""
     status = Status.OPTIMAL if found.sure else Status.FEASIBLE
     word = "optimal by the solver's word, not proven" if found.sure else "feasible"

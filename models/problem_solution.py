@@ -53,7 +53,7 @@ class StageAnswers(dict[str, StageAnswer]):
     """Objectives by name; ``stages[0]`` is the first."""
 
     def __getitem__(self, key: str | int) -> StageAnswer:
-        if isinstance(key, int) and not isinstance(key, bool):
+        if isinstance(key, int):
             return list(self.values())[key]
         if key not in self:
             raise StatementError(nearest("objective", key, self))
@@ -174,8 +174,11 @@ class ProblemSolution(Solution):
             axes.set_xlabel(block.index.keys[0])
             axes.set_ylabel(shown)
         else:
-            table = every.unstack()
-            table = table.reindex(index=block.index.levels[block.index.keys[0]].labels, columns=block.index.levels[block.index.keys[1]].labels)
+            table = every.unstack()  # noqa: PD010
+            table = table.reindex(
+                index=block.index.levels[block.index.keys[0]].labels,
+                columns=block.index.levels[block.index.keys[1]].labels,
+            )
             image = axes.imshow(table.to_numpy(dtype=float), aspect="auto", cmap="Blues")
             for side, level in ((axes.yaxis, table.index), (axes.xaxis, table.columns)):
                 if len(level) <= 40:

@@ -79,14 +79,17 @@ def to_floats(values: Floats, unit: Unit) -> Floats:
     return values * float(unit.numerator) / float(unit.denominator)
 
 
-def common_unit(first: tuple[list[Floats], Unit], second: tuple[list[Floats], Unit]) -> tuple[list[Floats], list[Floats], Unit]:
+def common_unit(
+    first: tuple[list[Floats], Unit], second: tuple[list[Floats], Unit]
+) -> tuple[list[Floats], list[Floats], Unit]:
     """Two groups of vectors in one unit; as plain floats if there is none that is exact."""
     (a, one), (b, two) = first, second
     if one == two:
         return a, b, one
     if one is not None and two is not None:
         unit = Fraction(
-            math.gcd(one.numerator * two.denominator, two.numerator * one.denominator), one.denominator * two.denominator
+            math.gcd(one.numerator * two.denominator, two.numerator * one.denominator),
+            one.denominator * two.denominator,
         )
         scaled_a, scaled_b = _scaled(a, one / unit), _scaled(b, two / unit)
         if scaled_a is not None and scaled_b is not None:

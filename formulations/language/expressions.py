@@ -43,8 +43,8 @@ _NO_VALUES = np.zeros(0)
 class Expression:
     """A vector of linear expressions, one for each label; made by a problem's variables and data.
 
-    Supports ``+ - *`` and ``/`` by numbers and data, the sums and readings below, and ``<=``, ``>=``, ``==`` with another
-    expression, data (pandas Series, DataFrames, dicts) or a number.
+    Supports ``+ - *`` and ``/`` by numbers and data, the sums and readings below, and ``<=``, ``>=``, ``==`` with
+    another expression, data (pandas Series, DataFrames, dicts) or a number.
     """
 
     __array_ufunc__ = None
@@ -127,7 +127,15 @@ class Expression:
         known, gaps = where, bool(len(where)) and int(where.min()) < 0
         if not n:
             return Expression(
-                self._owner, index, _NONE, _NONE, _NO_VALUES, np.full(len(where), fill), Fraction(1), formula, self._blocks
+                self._owner,
+                index,
+                _NONE,
+                _NONE,
+                _NO_VALUES,
+                np.full(len(where), fill),
+                Fraction(1),
+                formula,
+                self._blocks,
             )
         constant = self._constant[known]
         if gaps:
@@ -147,11 +155,26 @@ class Expression:
             if self._order is not None:
                 source = self._order[source]
         found = Expression(
-            self._owner, index, rows, self._columns[source], self._values[source], constant, self._unit, formula, self._blocks
+            self._owner,
+            index,
+            rows,
+            self._columns[source],
+            self._values[source],
+            constant,
+            self._unit,
+            formula,
+            self._blocks,
         )
         if gaps and fill:
             lifted = Expression(
-                self._owner, index, _NONE, _NONE, _NO_VALUES, np.where(where < 0, 1.0, 0.0), Fraction(1), ("number", "0")
+                self._owner,
+                index,
+                _NONE,
+                _NONE,
+                _NO_VALUES,
+                np.where(where < 0, 1.0, 0.0),
+                Fraction(1),
+                ("number", "0"),
             )
             return (found + lifted * fill)._like(formula=formula)
         return found
@@ -226,13 +249,17 @@ class Expression:
         for name in wanted:
             self._level(name)
         index, group = self.index.group(wanted)
-        constant = np.bincount(group, self._constant, index.count) if self._constant.any() else np.zeros(index.count)
+        constant: Floats = np.zeros(index.count)
+        if self._constant.any():
+            constant = np.bincount(group, self._constant, index.count).astype(np.float64)
         run = tuple(k for k in self.index.keys if k not in wanted)
         unit, values = self._unit, self._values
         if unit is not None and float(np.abs(constant).max(initial=0)) > EXACT:
             values, constant, unit = to_floats(values, unit), to_floats(constant, unit), None
         formula = ("sum", run, self.formula) if run else self.formula
-        return self._like(index=index, rows=group[self._rows], values=values, constant=constant, unit=unit, formula=formula)
+        return self._like(
+            index=index, rows=group[self._rows], values=values, constant=constant, unit=unit, formula=formula
+        )
 
     def shift(self, *, start: Any = 0, **steps: int) -> Expression:
         """Each member as it was some labels before, along an ordered level.
@@ -264,7 +291,7 @@ class Expression:
         return self - self.shift(start=start, **steps)
 
     def rolling(self, **widths: int) -> Rolling:
-        """Windows along an ordered level: ``x.rolling(shift=3).sum()`` has a member for each label that ends a whole one."""
+        """Windows along an ordered level: ``x.rolling(shift=3).sum()`` has a member for each end of a whole window."""
         name, width = _one(widths, "rolling")
         self._level(name)
         if width < 1:
@@ -302,7 +329,9 @@ class Expression:
             raise StatementError("at: say which level is read where, such as at(conflicts, vm='a')")
         for name in reads:
             if self._level(name).name not in self.index.keys:
-                raise StatementError(f"at: {name!r} is no key of {self._short()}, which has {', '.join(self.index.keys)}")
+                raise StatementError(
+                    f"at: {name!r} is no key of {self._short()}, which has {', '.join(self.index.keys)}"
+                )
         if table is None:
             if len(reads) != 1 or not is_pandas(next(iter(reads.values())), "Series"):
                 raise StatementError("at without a table reads one level through a Series: at(machine=machine_of_task)")
@@ -325,7 +354,7 @@ class Expression:
         rest = [k for k in self.index.keys if k not in reads]
         if clash := set(rest) & set(rows.levels):
             raise StatementError(
-                f"at: the table's {sorted(clash)[0]!r} is a level of {self._short()} that is not read; rename the column"
+                f"at: {sorted(clash)[0]!r} is a column of the table and a level of {self._short()}; rename the column"
             )
         others = self.index.group(rest)[0] if rest else _SINGLE
         index, wanted = _crossed(rows, codes, others, self.index)
@@ -345,7 +374,9 @@ class Expression:
         added = [name for name in rows.names if name not in self.index.levels]
         if not common or not added:
             have = ", ".join(self.index.names)
-            raise StatementError(f"join: a table with some levels of {have} and at least one more; got {', '.join(rows.names)}")
+            raise StatementError(
+                f"join: a table with some levels of {have} and at least one more; got {', '.join(rows.names)}"
+            )
         mine, theirs = _shared_key(self.index, rows, common)
         order = np.argsort(theirs, kind="stable")
         begin, end = np.searchsorted(theirs[order], mine, "left"), np.searchsorted(theirs[order], mine, "right")
@@ -397,12 +428,16 @@ class Expression:
         factor = self._data(other, "*", self.index)
         left, right = (self, factor) if not len(factor._rows) else (factor, self)
         if len(right._rows):
-            raise StatementError(f"{self._short()} times {factor._short()} is a product of variables, which is not linear")
+            raise StatementError(
+                f"{self._short()} times {factor._short()} is a product of variables, which is not linear"
+            )
         formula = formulas.times(right.formula, left.formula)
         if not right.index.keys and right.index.count == 1:  # a number
             number = np.full(1, right._constant[0])
             values, unit = product(left._values, left._unit, np.broadcast_to(number, left._values.shape), right._unit)
-            constant, other_unit = product(left._constant, left._unit, np.broadcast_to(number, left._constant.shape), right._unit)
+            constant, other_unit = product(
+                left._constant, left._unit, np.broadcast_to(number, left._constant.shape), right._unit
+            )
             if unit != other_unit:
                 values, constant, unit = to_floats(values, unit), to_floats(constant, other_unit), None
             return left._like(values=values, constant=constant, unit=unit, formula=formula)
@@ -543,7 +578,9 @@ class Rule:
 
     def formula(self, writer: Writer) -> str:
         """The rule as text or LaTeX, without the members for which it holds."""
-        return written_rule(writer, self.left, self.relation, self.right, self.condition.formula if self.condition is not None else None)
+        return written_rule(
+            writer, self.left, self.relation, self.right, self.condition.formula if self.condition is not None else None
+        )
 
     def when(self, condition: Expression) -> Rule:
         """The rule where a binary is 1, nothing where it is 0.
@@ -571,7 +608,11 @@ def written_rule(writer: Writer, left: Node, relation: str, right: Node, conditi
     text = f"{writer.write(left)} {sign} {writer.write(right)}"
     if condition is None:
         return text
-    return rf"{text} \quad \text{{if }} {writer.write(condition)} = 1" if tex else f"{text} if {writer.write(condition)} is 1"
+    return (
+        rf"{text} \quad \text{{if }} {writer.write(condition)} = 1"
+        if tex
+        else f"{text} if {writer.write(condition)} is 1"
+    )
 
 
 def cross(first: Expression, second: Expression) -> tuple[Expression, Expression]:
@@ -580,7 +621,10 @@ def cross(first: Expression, second: Expression) -> tuple[Expression, Expression
         raise StatementError(f"cross: both have the level {sorted(clash)[0]!r}; they meet without it")
     n, m = first.index.count, second.index.count
     left, right = np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
-    codes = {**{k: v[left] for k, v in first.index.codes.items()}, **{k: v[right] for k, v in second.index.codes.items()}}
+    codes = {
+        **{k: v[left] for k, v in first.index.codes.items()},
+        **{k: v[right] for k, v in second.index.codes.items()},
+    }
     index = Index(
         (*first.index.keys, *second.index.keys),
         {**first.index.levels, **second.index.levels},
@@ -603,8 +647,8 @@ def _aligned(a: Expression, b: Expression, what: str) -> tuple[Expression, Expre
         return a if where is None else a._gather(where, b.index, a.formula), b, b.index
     mine, theirs = set(a.index.names), set(b.index.names)
     raise StatementError(
-        f"{what}: one side has {_listed(mine - theirs)} and the other {_listed(theirs - mine)}; sum over one of them, or "
-        "say with cross(a, b) that all combinations are meant"
+        f"{what}: one side has {_listed(mine - theirs)} and the other {_listed(theirs - mine)}; sum over "
+        "one of them, or say with cross(a, b) that all combinations are meant"
     )
 
 
@@ -696,7 +740,9 @@ def _range(level: Level, wanted: slice, what: str) -> Positions:
             (ends[0] is None or label >= ends[0]) and (ends[1] is None or label <= ends[1]) for label in level.labels
         ]
     except TypeError as error:
-        raise StatementError(f"{what}: {level.name!r} has no label {next(e for e in ends if e not in level.position)!r}") from error
+        raise StatementError(
+            f"{what}: {level.name!r} has no label {next(e for e in ends if e not in level.position)!r}"
+        ) from error
     return np.flatnonzero(np.array(inside, bool))
 
 

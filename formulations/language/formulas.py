@@ -65,16 +65,18 @@ def index_letters(levels: Iterable[str]) -> dict[str, str]:
 
 def symbol_tex(name: str, at: Sequence[str]) -> str:
     """A symbol with its indices."""
-    if re.fullmatch(r"[A-Za-z]", name) or name.startswith("\\"):
-        head = name
-    else:
-        head = rf"\mathrm{{{tex_text(name)}}}"
+    plain = re.fullmatch(r"[A-Za-z]", name) is not None or name.startswith("\\")
+    head = name if plain else rf"\mathrm{{{tex_text(name)}}}"
     return rf"{head}_{{{','.join(at)}}}" if at else head
 
 
 def tex_text(text: str) -> str:
     """Text inside mathematics."""
-    return re.sub(r"([_%&#$])", r"\\\1", text.replace("\\", " ").replace("{", "(").replace("}", ")")).replace("^", " ").replace("~", " ")
+    return (
+        re.sub(r"([_%&#$])", r"\\\1", text.replace("\\", " ").replace("{", "(").replace("}", ")"))
+        .replace("^", " ")
+        .replace("~", " ")
+    )
 
 
 def _label(label: Any) -> str:
@@ -112,7 +114,12 @@ class Writer:
         labels = found[0][2]
         shown = [_label(each) if self._tex else str(each) for each in labels[:_MOST_LABELS]]
         if len(labels) > _MOST_LABELS:
-            shown = [shown[0], shown[1], r"\dots" if self._tex else "...", _label(labels[-1]) if self._tex else str(labels[-1])]
+            shown = [
+                shown[0],
+                shown[1],
+                r"\dots" if self._tex else "...",
+                _label(labels[-1]) if self._tex else str(labels[-1]),
+            ]
         inside = ", ".join(shown)
         return rf"\in \{{{inside}\}}" if self._tex else f"in {{{inside}}}"
 
@@ -159,7 +166,8 @@ class Writer:
         _, level, width, body = node
         here = self.index(level, scope)
         if self._tex:
-            return rf"\sum_{{\tau=0}}^{{{width - 1}}} {self.write(body, {**scope, level: here + '-' + chr(92) + 'tau'}, tight=True)}"
+            earlier = self.write(body, {**scope, level: rf"{here}-\tau"}, tight=True)
+            return rf"\sum_{{\tau=0}}^{{{width - 1}}} {earlier}"
         return f"sum({self.write(body, {**scope, level: here + '-t'})} for t in 0..{width - 1})"
 
     def _pick(self, node: Node, scope: Mapping[str, str]) -> str:
@@ -175,7 +183,9 @@ class Writer:
             if isinstance(how, str):
                 read[level] = self.index(how, scope)
             else:
-                read[level] = f"{tex_text(how[0]) if self._tex else how[0]}({','.join(self.index(h, scope) for h in how[1])})"
+                read[level] = (
+                    f"{tex_text(how[0]) if self._tex else how[0]}({','.join(self.index(h, scope) for h in how[1])})"
+                )
         return self.write(node[2], {**scope, **read})
 
 

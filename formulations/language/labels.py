@@ -128,7 +128,9 @@ class Level:
                     raise StatementError(f"level {self.name!r}: label number {k} is missing ({label!r})")
                 position.setdefault(label, k)
         except TypeError as error:
-            raise StatementError(f"level {self.name!r}: label {label!r} cannot be hashed; use text or numbers") from error
+            raise StatementError(
+                f"level {self.name!r}: label {label!r} cannot be hashed; use text or numbers"
+            ) from error
         if len(position) != len(self.labels):
             seen: set[Any] = set()
             twice = next(label for label in self.labels if label in seen or seen.add(label))  # type: ignore[func-returns-value]
@@ -196,7 +198,9 @@ class Index:
         count = len(codes[0]) if codes else 1
         index = cls(tuple(keys), dict(zip(names, levels, strict=True)), dict(zip(names, codes, strict=True)), count)
         if count > 1:
-            key = np.sort(_combined([index.codes[k] for k in index.keys], [len(index.levels[k]) for k in index.keys])[0])
+            key = np.sort(
+                _combined([index.codes[k] for k in index.keys], [len(index.levels[k]) for k in index.keys])[0]
+            )
             if (key[1:] == key[:-1]).any():
                 first, _ = _first_double(index)
                 raise StatementError(f"{what}: {index.text(first)} occurs twice")
@@ -227,14 +231,16 @@ class Index:
 
     def text(self, member: int) -> str:
         """One member for a message: ``worker='ann', shift='mon'``."""
-        return ", ".join(f"{k}={self.levels[k].labels[int(self.codes[k][member])]!r}" for k in self.keys) or "the number"
+        return (
+            ", ".join(f"{k}={self.levels[k].labels[int(self.codes[k][member])]!r}" for k in self.keys) or "the number"
+        )
 
     def take(self, members: NDArray[Any]) -> Index:
         """The index of some members."""
         codes = {level: code[members] for level, code in self.codes.items()}
         return Index(self.keys, self.levels, codes, int(np.arange(self.count)[members].size))
 
-    def to_pandas(self) -> pd.Index:
+    def to_pandas(self) -> pd.Index[Any]:
         """The keys as a pandas Index, one level each."""
         import pandas as pd
 
@@ -242,10 +248,11 @@ class Index:
             return pd.RangeIndex(self.count)
         if len(self.keys) == 1:
             (key,) = self.keys
-            return pd.Index(self.labels(key), name=key, tupleize_cols=False)
+            single: pd.Index[Any] = pd.Index(self.labels(key), name=key, tupleize_cols=False)
+            return single
         return pd.MultiIndex(
             levels=[pd.Index(self.levels[k].labels, tupleize_cols=False) for k in self.keys],
-            codes=[self.codes[k] for k in self.keys],
+            codes=[self.codes[k].tolist() for k in self.keys],
             names=list(self.keys),
         )
 
@@ -301,7 +308,9 @@ def match(small: Index, large: Index, what: str) -> Positions | None:
         return None
     for key in small.keys:
         if small.levels[key] is not large.levels[key] and small.levels[key].labels != large.levels[key].labels:
-            raise StatementError(f"{what}: level {key!r} has different labels in both operands; are they of one problem?")
+            raise StatementError(
+                f"{what}: level {key!r} has different labels in both operands; are they of one problem?"
+            )
     if not small.keys:
         return np.zeros(large.count, np.int64)
     sizes = [len(small.levels[k]) for k in small.keys]
@@ -312,19 +321,23 @@ def match(small: Index, large: Index, what: str) -> Positions | None:
         if len(where) and where.min() < 0:
             lost = large.take(np.array([int(np.argmin(where))]))
             named = Index(small.keys, large.levels, {k: lost.codes[k] for k in small.keys}, 1)
-            raise StatementError(f"{what}: nothing for {named.text(0)}; reindex(..., fill=...) says that a gap is meant")
-    if set(large.keys) <= set(small.keys):  # one to one
-        if small.count != large.count:
-            alone = np.ones(small.count, bool)
-            alone[where] = False
-            lost_text = small.text(int(np.argmax(alone)))
-            raise StatementError(f"{what}: {lost_text} is in one operand only; select or reindex(..., fill=...) first")
+            raise StatementError(
+                f"{what}: nothing for {named.text(0)}; reindex(..., fill=...) says that a gap is meant"
+            )
+    one_to_one = set(large.keys) <= set(small.keys)
+    if one_to_one and small.count != large.count:
+        alone = np.ones(small.count, bool)
+        alone[where] = False
+        lost_text = small.text(int(np.argmax(alone)))
+        raise StatementError(f"{what}: {lost_text} is in one operand only; select or reindex(..., fill=...) first")
     for level in set(small.names) & set(large.names) - set(small.keys):
         apart = small.codes[level][where] != large.codes[level]
         if apart.any():
             k = int(np.argmax(apart))
             mine, theirs = large.labels(level)[k], small.labels(level)[int(where[k])]
-            raise StatementError(f"{what}: {level} of {large.text(k)} is {mine!r} in one operand, {theirs!r} in the other")
+            raise StatementError(
+                f"{what}: {level} of {large.text(k)} is {mine!r} in one operand, {theirs!r} in the other"
+            )
     return where
 
 

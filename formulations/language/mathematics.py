@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from flowlex.formulations.language.expressions import written_rule
 from flowlex.formulations.language.formulas import Writer, symbol_tex, tex_text
 from flowlex.formulations.language.labels import Index
-from flowlex.formulations.language.expressions import written_rule
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock
 
 
@@ -21,13 +21,15 @@ def to_latex(problem: Statement) -> str:
 
 
 def goal(objective: Objective) -> str:
-    """``\\min`` or ``\\max``."""
+    """The goal as LaTeX."""
     return "\\max" if objective.maximize else "\\min"
 
 
 def row_formula(block: RowBlock, writer: Writer) -> str:
     """A family of rows, and the members for which it holds."""
-    return written_rule(writer, block.left, block.relation, block.right, block.condition) + each(block.index, writer, block)
+    return written_rule(writer, block.left, block.relation, block.right, block.condition) + each(
+        block.index, writer, block
+    )
 
 
 def each(index: Index, writer: Writer, block: RowBlock | None = None) -> str:
@@ -71,9 +73,11 @@ def to_html(problem: Statement) -> str:
     """A table of sizes, sets and data, and the mathematics, for Jupyter."""
     from html import escape
 
+    blocks: list[VariableBlock | RowBlock] = [*problem.blocks.values(), *problem.rows.values()]
     kinds = "".join(
-        f"<tr><td>{escape(b.name)}</td><td>{b.index.count}</td><td>{escape(', '.join(b.index.keys))}</td><td style='text-align:left'>{escape(b.words)}</td></tr>"
-        for b in (*problem.blocks.values(), *problem.rows.values())
+        f"<tr><td>{escape(b.name)}</td><td>{b.index.count}</td><td>{escape(', '.join(b.index.keys))}</td>"
+        f"<td style='text-align:left'>{escape(b.words)}</td></tr>"
+        for b in blocks
     )
     letters = problem.writer()
     sets = "".join(
@@ -82,10 +86,12 @@ def to_html(problem: Statement) -> str:
         for name, level in problem.levels.items()
     )
     data = "".join(
-        f"<tr><td>{escape(name)}</td><td></td><td>{escape(', '.join(levels))}</td><td style='text-align:left'>{escape(words)}"
+        f"<tr><td>{escape(name)}</td><td></td><td>{escape(', '.join(levels))}</td>"
+        f"<td style='text-align:left'>{escape(words)}"
         f"{' (' + escape(unit) + ')' if unit else ''}</td></tr>"
         for name, (words, unit, levels) in problem.symbols.items()
     )
     head = "<tr><th>name</th><th>size</th><th>levels</th><th>what</th></tr>"
     title = f"{problem.name}: {problem.column_count} variables, {problem.row_count} rows"
-    return f"<table><caption>{escape(title)}</caption>{head}{sets}{data}{kinds}</table><div>$$ {to_latex(problem)} $$</div>"
+    table = f"<table><caption>{escape(title)}</caption>{head}{sets}{data}{kinds}</table>"
+    return f"{table}<div>$$ {to_latex(problem)} $$</div>"

@@ -1,14 +1,16 @@
 r"""Sorted vectors and convex costs as rows and variables.
 
-The sum of the k largest entries of a vector e is the least of ``k t + sum of max(e_j - t, 0)`` over t. Minimising these sums
-for k = 1, 2, ... one after the other makes the sorted vector lexicographically smallest, over integers as well. Where all
-entries lie on known breakpoints, the sums of what exceeds each breakpoint, from the largest down, do the same with fewer rows.
+The sum of the k largest entries of a vector e is the least of ``k t + sum of max(e_j - t, 0)`` over t. Minimising these
+sums for k = 1, 2, ... one after the other makes the sorted vector lexicographically smallest, over integers as well.
+Where all entries lie on known breakpoints, the sums of what exceeds each breakpoint, from the largest down, do the same
+with fewer rows.
 Source: Ogryczak and Sliwinski 2003 (sums of the k largest); the lambda-representation of convex functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,14 +36,17 @@ def sorted_stages(
         return
     count = entries.index.count
     if count > _MOST:
-        raise StatementError(f"objective {name!r}: {count} entries take {count**2} rows; give breakpoints=(values they may take)")
+        raise StatementError(
+            f"objective {name!r}: {count} entries take {count**2} rows; give breakpoints=(values they may take)"
+        )
     low, high = _range_of(problem, entries)
     ranks = range(1, count + 1)
     level = f"{name}_rank"
     whole = _takes_integers(problem, entries)
+    domain: dict[str, Any] = {level: ranks}
     threshold = problem.variables(
         f"{name}_threshold",
-        **{level: ranks},
+        **domain,
         lower=float(low.min()),
         upper=float(high.max()),
         integer=whole,
@@ -50,9 +55,16 @@ def sorted_stages(
     reach = float(high.max() - low.min())
     a, b = problem.cross(threshold, entries)
     excess = problem.variables(
-        f"{name}_excess", over=a, lower=0, upper=reach if np.isfinite(reach) else None, integer=whole, words=f"what lies beyond the threshold of {name}"
+        f"{name}_excess",
+        over=a,
+        lower=0,
+        upper=reach if np.isfinite(reach) else None,
+        integer=whole,
+        words=f"what lies beyond the threshold of {name}",
     )
-    problem.constrain(f"{name}_sorted", excess >= (b - a if sign > 0 else a - b), words="what exceeds a threshold counts")
+    problem.constrain(
+        f"{name}_sorted", excess >= (b - a if sign > 0 else a - b), words="what exceeds a threshold counts"
+    )
     for k in ranks:
         total = threshold.sel(**{level: k}) * k + excess.sel(**{level: k}).sum() * sign
         which = "largest" if sign > 0 else "smallest"
@@ -70,16 +82,21 @@ def _by_breakpoints(
     low, high = _range_of(problem, entries)
     level = f"{name}_breakpoint"
     edge = (points[-1], points[0]) if sign > 0 else (points[0], points[-1])
-    if low.min() < edge[0] - 1e-9 and sign < 0 or high.max() > edge[1] + 1e-9 and sign > 0:
+    if (low.min() < edge[0] - 1e-9 and sign < 0) or (high.max() > edge[1] + 1e-9 and sign > 0):
         raise StatementError(
-            f"objective {name!r}: entries range from {low.min():g} to {high.max():g}, breakpoints from {edge[0]:g} to {edge[1]:g}"
+            f"objective {name!r}: entries range from {low.min():g} to {high.max():g}, breakpoints from {edge[0]:g} to "
+            f"{edge[1]:g}"
         )
     problem.set(level, points)
     marks = problem.as_data(_series(points, level), f"breakpoints of {name!r}", entries.index)
     a, b = problem.cross(marks, entries)
     whole = _takes_integers(problem, entries) and all(float(point).is_integer() for point in points)
-    excess = problem.variables(f"{name}_excess", over=a, lower=0, integer=whole, words=f"what lies beyond each breakpoint of {name}")
-    problem.constrain(f"{name}_sorted", excess >= (b - a if sign > 0 else a - b), words="what exceeds a breakpoint counts")
+    excess = problem.variables(
+        f"{name}_excess", over=a, lower=0, integer=whole, words=f"what lies beyond each breakpoint of {name}"
+    )
+    problem.constrain(
+        f"{name}_sorted", excess >= (b - a if sign > 0 else a - b), words="what exceeds a breakpoint counts"
+    )
     for k, point in enumerate(points, 1):
         beyond = "above" if sign > 0 else "below"
         problem._objective(
@@ -105,10 +122,12 @@ def _series(points: Sequence[float], level: str) -> Any:
     return pd.Series(list(points), index=pd.Index(list(points), name=level))
 
 
-def convex_cost(problem: Statement, name: str, amount: Expression, steps: Sequence[tuple[float | None, float]]) -> Expression:
+def convex_cost(
+    problem: Statement, name: str, amount: Expression, steps: Sequence[tuple[float | None, float]]
+) -> Expression:
     """The cost of amounts whose rate rises in steps; see `flowlex.Problem.convex_cost`."""
     rates = [rate for _, rate in steps]
-    if not steps or any(later < before for before, later in zip(rates, rates[1:], strict=False)):
+    if not steps or any(later < before for before, later in pairwise(rates)):
         raise StatementError(f"convex_cost {name!r}: rates must not fall from step to step, got {rates}")
     widths = [np.inf if width is None else float(width) for width, _ in steps]
     if any(not width > 0 for width in widths) or any(np.isinf(width) for width in widths[:-1]):
@@ -120,7 +139,9 @@ def convex_cost(problem: Statement, name: str, amount: Expression, steps: Sequen
     problem.set(level, range(1, len(steps) + 1))
     marks = problem.as_data(pd.Series(rates, index=number), f"rates of {name!r}", amount.index)
     over, _ = problem.cross(amount, marks)
-    pieces = problem.variables(name, over=over, lower=0, upper=pd.Series(widths, index=number), words=f"amount in each step of {name}")
+    pieces = problem.variables(
+        name, over=over, lower=0, upper=pd.Series(widths, index=number), words=f"amount in each step of {name}"
+    )
     keys = amount.index.keys
     problem.constrain(f"{name}_steps", pieces.sum(by=keys) == amount, words="steps add up to the amount")
     return (pieces * pd.Series(rates, index=number, name=f"{name}_rate")).sum(by=keys)

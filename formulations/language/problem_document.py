@@ -1,4 +1,4 @@
-"""Problems as plain data for files: levels with labels, variables, rows and objectives as arrays, and their formulas."""
+"""Problems as plain data for files: levels, variables, rows and objectives as arrays with labels, and formulas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from flowlex.formulations.language.exact_units import Unit
 from flowlex.formulations.language.formulas import from_lists
-from flowlex.formulations.language.labels import Index, Level, StatementError
+from flowlex.formulations.language.labels import Index, StatementError
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock
 from flowlex.formulations.program_arrays import Floats
 
@@ -85,7 +85,9 @@ def from_document(cls: type[StatementT], document: Any) -> StatementT:
     Raises `StatementError` with the place and the reason, for any data.
     """
     try:
-        return _Reader(cls, document).problem
+        problem = cls(_text(_object(document, "a problem").get("name", "problem"), "name"))
+        _Reader(problem, document)
+        return problem
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError) as error:
         if isinstance(error, StatementError):
             raise
@@ -93,13 +95,19 @@ def from_document(cls: type[StatementT], document: Any) -> StatementT:
 
 
 class _Reader:
-    def __init__(self, cls: type[StatementT], document: Any) -> None:
+    def __init__(self, problem: Statement, document: Any) -> None:
         given = _object(document, "a problem")
         if given.get("kind") != "problem" or given.get("version") != FORMAT:
-            raise StatementError(f"expected a problem of version {FORMAT}, got {str(given.get('kind'))[:40]!r} {str(given.get('version'))[:20]}")
-        p = self.problem = cls(_text(given.get("name", "problem"), "name"))
+            raise StatementError(
+                f"expected a problem of version {FORMAT}, got {str(given.get('kind'))[:40]!r} of version "
+                f"{str(given.get('version'))[:20]}"
+            )
+        p = self.problem = problem
         for name, level in _object(given.get("levels", {}), "levels").items():
-            labels = [_label_in(x, f"levels.{name}") for x in _list(_object(level, f"levels.{name}").get("labels"), f"levels.{name}.labels")]
+            labels = [
+                _label_in(x, f"levels.{name}")
+                for x in _list(_object(level, f"levels.{name}").get("labels"), f"levels.{name}.labels")
+            ]
             p.set(name, labels, _text(level.get("words", ""), f"levels.{name}.words"))
         for name, said in _object(given.get("data", {}), "data").items():
             words, unit, levels = said
@@ -115,7 +123,9 @@ class _Reader:
     def _variables(self, name: str, given: Mapping[str, Any]) -> None:
         place, p = f"variables.{name}", self.problem
         index = self._index(given.get("members"), place)
-        lower, upper = (_numbers_in(given.get(side), index.count, f"{place}.{side}", infinite=True) for side in ("lower", "upper"))
+        lower, upper = (
+            _numbers_in(given.get(side), index.count, f"{place}.{side}", infinite=True) for side in ("lower", "upper")
+        )
         flags = given.get("integer")
         integer = (
             np.full(index.count, flags)
@@ -125,9 +135,18 @@ class _Reader:
         if len(integer) != index.count:
             raise StatementError(f"{place}.integer: {index.count} flags expected, got {len(integer)}")
         if (lower > upper).any():
-            raise StatementError(f"{place}: a lower bound exceeds its upper bound, at {index.text(int(np.argmax(lower > upper)))}")
+            raise StatementError(
+                f"{place}: a lower bound exceeds its upper bound, at {index.text(int(np.argmax(lower > upper)))}"
+            )
         p.blocks[name] = VariableBlock(
-            name, index, p.column_count, lower, upper, integer, _text(given.get("words", ""), place), _text(given.get("unit", ""), place)
+            name,
+            index,
+            p.column_count,
+            lower,
+            upper,
+            integer,
+            _text(given.get("words", ""), place),
+            _text(given.get("unit", ""), place),
         )
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> None:
@@ -163,11 +182,19 @@ class _Reader:
         within = Fraction(_text(given.get("within", "0"), place)[:40])
         self.problem.objectives.append(
             Objective(
-                name, column, values, float(constant[0]), _unit_in(given.get("unit"), np.append(values, constant), place),
-                given["sense"] == "maximize", from_lists(given.get("formula", ["number", "?"])), abs(within),
-                _flag(given.get("relative", False), place), _text(given.get("words", ""), place),
-                _text(given.get("measure", ""), place), _text(given.get("sorted_of", ""), place),
-            )  # fmt: skip
+                name,
+                column,
+                values,
+                float(constant[0]),
+                _unit_in(given.get("unit"), np.append(values, constant), place),
+                given["sense"] == "maximize",
+                from_lists(given.get("formula", ["number", "?"])),
+                abs(within),
+                _flag(given.get("relative", False), place),
+                _text(given.get("words", ""), place),
+                _text(given.get("measure", ""), place),
+                _text(given.get("sorted_of", ""), place),
+            )
         )
 
     def _index(self, given: Any, place: str) -> Index:
@@ -184,7 +211,10 @@ class _Reader:
             return index
         codes = _object(codes, f"{place}.members.codes")
         count = len(_list(codes[keys[0]], f"{place}.members.codes")) if keys else 1
-        found = [_positions_in(c, len(levels[n]), f"{place}.members.codes.{n}", count).astype(np.int32) for n, c in codes.items()]
+        found = [
+            _positions_in(c, len(levels[n]), f"{place}.members.codes.{n}", count).astype(np.int32)
+            for n, c in codes.items()
+        ]
         if set(keys) - set(codes):
             raise StatementError(f"{place}.members: codes of {sorted(set(keys) - set(codes))[0]!r} are missing")
         return Index.of([levels[n] for n in codes], found, keys, place)
@@ -271,7 +301,7 @@ def _label_in(value: Any, place: str) -> Any:
             return value
         raise StatementError(f"{place}: a label is text or a number, got {str(value)[:40]!r}")
     if len(value) == 1:
-        (kind, inner), = value.items()
+        ((kind, inner),) = value.items()
         if kind == "tuple":
             return tuple(_label_in(x, place) for x in _list(inner, place))
         if kind == "datetime":
@@ -321,7 +351,8 @@ def fingerprint(problem: Statement) -> str:
     def members(index: Index) -> Sequence[Any]:
         return [index.keys, *(index.codes[k].astype(np.int32) for k in index.keys)]
 
-    for name in sorted({k for b in (*problem.blocks.values(), *problem.rows.values()) for k in b.index.keys}):
+    indices = [b.index for b in problem.blocks.values()] + [r.index for r in problem.rows.values()]
+    for name in sorted({k for index in indices for k in index.keys}):
         add(name, [_label_out(label) for label in problem.levels[name].labels])
     for b in problem.blocks.values():
         add(b.name, *members(b.index), b.lower + 0.0, b.upper + 0.0, b.integer)

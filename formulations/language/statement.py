@@ -1,7 +1,7 @@
 r"""A problem as it is stated: sets, data, variables, rows and objectives, all with names and labels.
 
-What is stated is kept once, as arrays with labels, and once as formulas. From these follow the program for a solver, the
-names in files, the LaTeX, and the proof.
+What is stated is kept once, as arrays with labels, and once as formulas. From these follow the program for a solver,
+the names in files, the LaTeX, and the proof.
 """
 
 from __future__ import annotations
@@ -174,7 +174,9 @@ class Statement:
         known = self.levels.get(level)
         fresh = Level(_checked_name(level, "a level"), tuple(plain_labels(labels)))
         if known is not None and known.labels != fresh.labels:
-            raise StatementError(f"level {level!r} has {len(known)} other labels already; declare it once, before its use")
+            raise StatementError(
+                f"level {level!r} has {len(known)} other labels already; declare it once, before its use"
+            )
         self.levels[level] = known or fresh
         if words:
             self.level_words[level] = words
@@ -188,8 +190,8 @@ class Statement:
         name
             Its symbol.
         values
-            A number, or a pandas Series or DataFrame whose index (and columns) are named after levels. A new level gets the
-            labels of these data as its domain.
+            A number, or a pandas Series or DataFrame whose index (and columns) are named after levels. A new level gets
+            the labels of these data as its domain.
         unit, words
             What the numbers are.
         """
@@ -230,7 +232,9 @@ class Statement:
             columns = {key: factored([each[k] for each in labels], what) for k, key in enumerate(near.keys)}
             index = self._index(list(near.keys), columns, what, {})
         else:
-            fits = [n for n in near.names if all(label in near.levels[n].position for label in labels if _hashable(label))]
+            fits = [
+                n for n in near.names if all(label in near.levels[n].position for label in labels if _hashable(label))
+            ]
             if len(near.names) == 1:
                 fits = list(near.names)
             if len(fits) != 1:
@@ -253,7 +257,9 @@ class Statement:
         else:
             plain = to_floats(numbers, unit)
             low, high = (plain.min(), plain.max()) if len(plain) else (0.0, 0.0)
-            formula = ("number", _short(low)) if low == high else ("numbers", f"{_short(low)}..{_short(high)}", index.keys)
+            formula = (
+                ("number", _short(low)) if low == high else ("numbers", f"{_short(low)}..{_short(high)}", index.keys)
+            )
         return Expression(self, index, _NONE, _NONE, _NO_VALUES, numbers, unit, formula)
 
     def index_of(self, table: Any, what: str, domains: Mapping[str, Level]) -> Index:
@@ -266,7 +272,11 @@ class Statement:
         return self._index(keys, columns, what, domains)
 
     def _index(
-        self, keys: Sequence[str], columns: Mapping[str, tuple[list[Any], Codes]], what: str, domains: Mapping[str, Level]
+        self,
+        keys: Sequence[str],
+        columns: Mapping[str, tuple[list[Any], Codes]],
+        what: str,
+        domains: Mapping[str, Level],
     ) -> Index:
         levels, codes = [], []
         for name, (labels, code) in columns.items():
@@ -274,7 +284,11 @@ class Statement:
                 domain = domains.get(name)
                 used = np.zeros(len(labels), bool)
                 used[code] = True
-                fresh = domain.labels if domain is not None else tuple(x for x, u in zip(labels, used.tolist(), strict=True) if u)
+                fresh = (
+                    domain.labels
+                    if domain is not None
+                    else tuple(x for x, u in zip(labels, used.tolist(), strict=True) if u)
+                )
                 self.levels[name] = Level(_checked_name(name, f"{what}: a level"), tuple(fresh))
             level = self.levels[name]
             place = np.array([level.position.get(label, -1) for label in labels], np.int32).reshape(len(labels))
@@ -309,8 +323,9 @@ class Statement:
         name
             Their name.
         over
-            Sparse members: a DataFrame, a pandas MultiIndex or a list of tuples (with ``keys``). The index of a DataFrame,
-            if named, holds the keys; its columns are labels that follow. Without a named index all columns are keys.
+            Sparse members: a DataFrame, a pandas MultiIndex or a list of tuples (with ``keys``). The index of a
+            DataFrame, if named, holds the keys; its columns are labels that follow. Without a named index all columns
+            are keys.
         keys
             Names of the columns that identify members, where ``over`` does not say.
         lower, upper
@@ -345,7 +360,9 @@ class Statement:
             raise StatementError(
                 f"{bracketed(name, index, np.array([k]))[0]}: lower bound {low[k]:g} exceeds upper bound {high[k]:g}"
             )
-        block = VariableBlock(name, index, self.column_count, low, high, np.full(index.count, bool(integer)), words, unit)
+        block = VariableBlock(
+            name, index, self.column_count, low, high, np.full(index.count, bool(integer)), words, unit
+        )
         self.blocks[name] = block
         return self._expression(block)
 
@@ -416,7 +433,9 @@ class Statement:
                 raise StatementError(f"{what}: an array of shape {shape} expected, got {value.shape}")
             numbers = np.asarray(value, np.float64).reshape(-1)
             if np.isnan(numbers).any():
-                raise StatementError(f"{what}: the number at {index.text(int(np.argmax(np.isnan(numbers))))} is missing")
+                raise StatementError(
+                    f"{what}: the number at {index.text(int(np.argmax(np.isnan(numbers))))} is missing"
+                )
             return numbers
         if is_pandas(value, "Series") and np.isinf(value.to_numpy(dtype=float, na_value=np.nan)).any():
             infinite = value.where(np.isfinite(value), np.sign(value) * 1e300)
@@ -427,7 +446,9 @@ class Statement:
             raise StatementError(f"{what} depends on variables; state it as a rule with constrain")
         where = match(data.index, index, what) if set(data.index.keys) <= set(index.names) else None
         if where is None and not (data.index is index or data.index.keys == index.keys):
-            raise StatementError(f"{what}: data by {', '.join(data.index.keys)} do not fit variables by {', '.join(index.keys)}")
+            raise StatementError(
+                f"{what}: data by {', '.join(data.index.keys)} do not fit variables by {', '.join(index.keys)}"
+            )
         plain = to_floats(data._constant, data._unit)
         return plain.copy() if where is None else plain[where]
 
@@ -469,7 +490,7 @@ class Statement:
         rhs = -e._constant + 0.0
         bare = np.bincount(rows, minlength=e.index.count) == 0
         if bare.any():
-            fails = {"<=": 0 > rhs, ">=": 0 < rhs, "==": rhs != 0}[rule.relation] & bare
+            fails = {"<=": rhs < 0, ">=": rhs > 0, "==": rhs != 0}[rule.relation] & bare
             if fails.any():
                 k = int(np.argmax(fails))
                 row = bracketed(name, e.index, np.array([k]))[0]
@@ -477,7 +498,19 @@ class Statement:
                 raise StatementError(f"{row} has no variable and cannot hold: 0 {rule.relation} {side:g}")
         condition = said.condition.formula if said.condition is not None else None
         return RowBlock(
-            name, e.index, rule.relation, rows, columns, values, rhs, e._unit, said.left, said.right, condition, words, dual
+            name,
+            e.index,
+            rule.relation,
+            rows,
+            columns,
+            values,
+            rhs,
+            e._unit,
+            said.left,
+            said.right,
+            condition,
+            words,
+            dual,
         )
 
     def _own(self, expression: Expression, what: str) -> None:
@@ -517,7 +550,11 @@ class Statement:
         _checked_name(name, "an objective")
         if name in self.rows or name in {o.name for o in self.objectives}:
             raise StatementError(f"rows or an objective named {name!r} exist already; choose another name")
-        e = expression if isinstance(expression, Expression) else self.as_data(expression, f"objective {name!r}", _SINGLE)
+        e = (
+            expression
+            if isinstance(expression, Expression)
+            else self.as_data(expression, f"objective {name!r}", _SINGLE)
+        )
         self._own(e, f"objective {name!r}")
         if e.index.keys or e.index.count != 1:
             raise StatementError(f"objective {name!r}: {e!r} is not one number; use .sum()")
@@ -525,7 +562,18 @@ class Statement:
         amount, relative = _within(name, within)
         self.objectives.append(
             Objective(
-                name, columns, values, float(e._constant[0]), e._unit, maximize, e.formula, amount, relative, words, unit, sorted_of
+                name,
+                columns,
+                values,
+                float(e._constant[0]),
+                e._unit,
+                maximize,
+                e.formula,
+                amount,
+                relative,
+                words,
+                unit,
+                sorted_of,
             )
         )
 
@@ -615,7 +663,9 @@ class Statement:
             found &= block.index.codes[level] == block.index.levels[level].codes([label], f"row of {name!r}")[0]
         members = np.flatnonzero(found)
         if len(members) != 1:
-            raise StatementError(f"{len(members)} rows {name!r} have these labels; give one label of each of {block.index.keys}")
+            raise StatementError(
+                f"{len(members)} rows {name!r} have these labels; give one label of each of {block.index.keys}"
+            )
         return self.written_row(block, int(members[0]))
 
     def written_row(self, block: RowBlock, member: int) -> str:
@@ -670,7 +720,9 @@ def _without_condition(problem: Statement, name: str, rule: Rule) -> list[tuple[
         size = Expression(problem, e.index, _NONE, _NONE, _NO_VALUES, numbers, unit, ("numbers", "M", e.index.keys))
         switched = e <= size * off
         suffix = "" if rule.relation != "==" else ("_upper" if relation == "<=" else "_lower")
-        parts.append((suffix, switched if relation == "<=" else Rule(-switched.expression, ">=", rule.left, rule.right)))
+        parts.append(
+            (suffix, switched if relation == "<=" else Rule(-switched.expression, ">=", rule.left, rule.right))
+        )
     return parts
 
 
@@ -729,7 +781,9 @@ def _within(name: str, within: Any) -> tuple[Fraction, bool]:
         else:
             amount = Fraction(repr(within)) if isinstance(within, float) else Fraction(within)
     except (ValueError, TypeError, ZeroDivisionError) as error:
-        raise StatementError(f"objective {name!r}: within= is a number or a share such as '1 %', got {within!r}") from error
+        raise StatementError(
+            f"objective {name!r}: within= is a number or a share such as '1 %', got {within!r}"
+        ) from error
     if amount < 0:
         raise StatementError(f"objective {name!r}: within= must be at least 0, got {within!r}")
     return amount, relative
@@ -750,7 +804,9 @@ def _frame(values: Any, what: str, keys: Sequence[str] | None = None) -> Any:
         raise StatementError(f"{what}: expected a DataFrame, a Series or a pandas Index, got {type(values).__name__}")
     rows = [each if isinstance(each, tuple) else (each,) for each in values]
     if any(len(row) != len(keys) for row in rows):
-        raise StatementError(f"{what}: expected tuples of {len(keys)} labels, got {next(r for r in rows if len(r) != len(keys))!r}")
+        raise StatementError(
+            f"{what}: expected tuples of {len(keys)} labels, got {next(r for r in rows if len(r) != len(keys))!r}"
+        )
     columns: dict[str, Any] = {}
     for k, key in enumerate(keys):
         column = np.empty(len(rows), object)

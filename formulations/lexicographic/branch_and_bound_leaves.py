@@ -37,8 +37,8 @@ class Leaf:
 class Cut:
     """``whole / grain x[columns] >= side``, which holds for all answers: on both sides of a split of integer columns.
 
-    ``split``: columns and integer values with ``<= floor`` or ``>= floor + 1``; ``rows``, ``earlier`` and ``cuts`` bound the
-    cut on each side, together with ``of_split``, the multiplier of the side itself.
+    ``split``: columns and integer values with ``<= floor`` or ``>= floor + 1``; ``rows``, ``earlier``, ``cuts`` bound
+    the cut on each side, together with ``of_split``, the multiplier of the side itself.
     """
 
     columns: Integers

@@ -1,8 +1,8 @@
 r"""Gomory's mixed-integer cuts, each as a split of the answers into two sides on which it holds.
 
-A fractional basic integer variable gives a row of the tableau, ``x_j + sum a_k t_k + sum a_i s_i = beta`` in the distances t
-and s of columns and rows from their sides. With f the fractional part of beta and integer multiples taken into the split
-``x_j + sum p_k t_k``, one side implies ``sum d t + sum a s >= f`` and the other ``<= f - 1``, so that
+A fractional basic integer variable gives a row of the tableau, ``x_j + sum a_k t_k + sum a_i s_i = beta`` in the
+distances t and s of columns and rows from their sides. With f the fractional part of beta and integer multiples taken
+into the split ``x_j + sum p_k t_k``, one side implies ``sum d t + sum a s >= f`` and the other ``<= f - 1``, so that
 
 .. math:: \sum \max(d_k / f, -d_k / (1 - f)) t_k + \sum \max(a_i / f, -a_i / (1 - f)) s_i \ge 1.
 
@@ -27,7 +27,11 @@ _DENOMINATORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 
 GRAIN = 2**20
 #: Cuts of a round, fractional parts that are worth one, largest ratio of coefficients, smallest violation.
 _MOST, _AWAY, _RANGE, _VIOLATION = 40, 0.01, 1e4, 1e-3
-_LOWER, _UPPER, _BASIC = highspy.HighsBasisStatus.kLower, highspy.HighsBasisStatus.kUpper, highspy.HighsBasisStatus.kBasic
+_LOWER, _UPPER, _BASIC = (
+    highspy.HighsBasisStatus.kLower,
+    highspy.HighsBasisStatus.kUpper,
+    highspy.HighsBasisStatus.kBasic,
+)
 
 
 def strengthened(
@@ -47,7 +51,11 @@ def strengthened(
             return (after, found) if not after.own else (leaf, x)
         slow = 0 if after.bound - leaf.bound > 1e-4 * max(1.0, abs(leaf.bound)) else slow + 1
         leaf, x = after, found
-        if program.integral(x) or slow == 3 or (program.best is not None and leaf.bound >= cost @ program.best - close_to(leaf.bound, 0)):
+        if (
+            program.integral(x)
+            or slow == 3
+            or (program.best is not None and leaf.bound >= cost @ program.best - close_to(leaf.bound, 0))
+        ):
             break
     return leaf, x
 

@@ -134,9 +134,12 @@ def _stage(
         if program.ray is not None and program.best is None:
             program.minimise(np.zeros(len(cost)))
             ray, program.ray = program.ray, None
-            found, _ = program.whole_program(np.zeros(len(cost)))
+            nothing = np.zeros(len(cost))
+            found, sure = program.whole_program(nothing)
             if found is None:
-                return None, ()
+                program.refuted = sure
+                leaves, open_ = _tree(program, nothing, 0.0)
+                return None, () if open_ or program.best is not None else leaves
             program.best, program.ray = program.rounded(found), ray
         if program.ray is not None:
             return None, ()

@@ -226,7 +226,7 @@ class StageProgram:
     def total(
         self, cost: Floats, y: Floats, earlier: Floats, cuts: Floats, low: Floats, high: Floats, extra: float = 0.0
     ) -> float:
-        """The lower bound on a cost that multipliers show, in floating point; reduced costs of rounding size count 0."""
+        """The lower bound on a cost that multipliers show, in floating point; tiny reduced costs count 0."""
         a = self.arrays
         side = np.where(y > 0, a.row_lower, a.row_upper)
         reduced = cost - a.matrix.T @ y

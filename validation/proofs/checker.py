@@ -127,8 +127,8 @@ class Checker:
 
     def _float_slack(self, block: RowBlock, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         value = Exact(block.value, block.unit).floats
-        sums = np.bincount(block.row, value * x[block.column], block.count)
-        size = np.bincount(block.row, np.abs(value * x[block.column]), block.count)
+        sums = np.bincount(block.row, value * x[block.column], block.count).astype(np.float64)
+        size = np.bincount(block.row, np.abs(value * x[block.column]), block.count).astype(np.float64)
         gap = sums - Exact(block.rhs, block.unit).floats
         return (-gap if block.relation == "<=" else gap if block.relation == ">=" else -np.abs(gap)), size
 
@@ -147,7 +147,9 @@ class Checker:
         name = "" if where < 0 else "{}[{}]".format(*p.column_text(where))
         share = float(worst) / (1 + abs(float(x[where]))) if where >= 0 else 0.0
         holds = worst == 0 or (share <= p.tolerance and not p.integer[where])
-        return Check("every variable is within its bounds", holds, share, f"{name} is off by {float(worst):.3g}" if name else "")
+        return Check(
+            "every variable is within its bounds", holds, share, f"{name} is off by {float(worst):.3g}" if name else ""
+        )
 
     def _integers(self, x: Exact) -> Check:
         p = self.program
@@ -173,7 +175,7 @@ class Checker:
         stage: int,
         known: int | None = None,
     ) -> Fraction | None:
-        """Lower bound on the cost (minimised, without its constant) over the answers of all leaves; None: nothing proven.
+        """Lower bound on the cost (minimised, without its constant) over all leaves; None: nothing is proven.
 
         Without a cost: 0 if no leaf has an answer. ``before``: the objectives before with the values that they keep.
         ``known``: how many derived rows may be used.
@@ -208,8 +210,10 @@ class Checker:
         """The unit of which values of the cost (without its constant) are multiples; 0 if they may be fractions."""
         if not len(cost.column) or not self.program.integer[cost.column].all():
             return Fraction(0)
-        return math.gcd(*(abs(v) for v in cost.value.tolist())) * cost.unit if len(cost.value) < 100_000 else (
-            int(np.gcd.reduce(np.abs(cost.value))) * cost.unit
+        return (
+            math.gcd(*(abs(v) for v in cost.value.tolist())) * cost.unit
+            if len(cost.value) < 100_000
+            else (int(np.gcd.reduce(np.abs(cost.value))) * cost.unit)
         )
 
     def _total(
@@ -362,7 +366,11 @@ class Checker:
 
 
 def _pass_on(
-    block: RowBlock, value: NDArray[np.float64], rhs: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+    block: RowBlock,
+    value: NDArray[np.float64],
+    rhs: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
 ) -> None:
     """Bound the columns that have none by rows ``value x <= rhs``; only missing bounds are changed."""
     column, row = block.column, block.row
@@ -408,7 +416,9 @@ def covers(paths: Sequence[Sequence[Branch]]) -> bool:
     return bool(paths)
 
 
-def derive(checker: Checker, rows: Sequence[Derived], before: Sequence[tuple[Objective, Fraction]], done: int = 0) -> int:
+def derive(
+    checker: Checker, rows: Sequence[Derived], before: Sequence[tuple[Objective, Fraction]], done: int = 0
+) -> int:
     """Find the sides of derived rows from number ``done`` on, as far as enough objectives are fixed."""
     for k in range(done, len(rows)):
         row = rows[k]
@@ -476,7 +486,9 @@ def judge(program: ExactProgram, values: Exact | None, proof: Proof, claimed: st
         before.append((objective, max(allowed, mine) if objective.within else mine))
     checks += [_stage_check(stage) for stage in stages if stage.proven or stage.bound is not None]
     first = stages[0] if stages else None
-    claim: Claim = "optimal" if all(s.proven for s in stages) else "bounded" if first and first.bound is not None else "feasible"
+    claim: Claim = (
+        "optimal" if all(s.proven for s in stages) else "bounded" if first and first.bound is not None else "feasible"
+    )
     tolerance = 0.0 if exact else float(_CLOSE)
     return Verdict(claim, Certificate(claim, exact, tuple(checks), tolerance), tuple(stages))
 
@@ -508,7 +520,9 @@ def _judge_none(checker: Checker, proof: Proof, claimed: str) -> Verdict:
 
 
 def _point_checks(checker: Checker, proof: Proof) -> list[Check]:
-    return checker.violations(Exact.of(proof.point) if proof.point else Exact(np.zeros(checker.program.count, np.int64)))
+    return checker.violations(
+        Exact.of(proof.point) if proof.point else Exact(np.zeros(checker.program.count, np.int64))
+    )
 
 
 def _ray_checks(checker: Checker, proof: Proof) -> list[Check]:
@@ -521,15 +535,27 @@ def _ray_checks(checker: Checker, proof: Proof) -> list[Check]:
     size = 1.0
     worst = float(off.max(initial=0))
     for block in p.rows.values():
-        zero = RowBlock(block.name, block.count, block.relation, block.row, block.column, block.value, block.rhs * 0, block.unit, block.texts)
+        zero = RowBlock(
+            block.name,
+            block.count,
+            block.relation,
+            block.row,
+            block.column,
+            block.value,
+            block.rhs * 0,
+            block.unit,
+            block.texts,
+        )
         slack, scale = checker._float_slack(zero, floats)
         worst = max(worst, float((np.where(slack < 0, -slack, 0) / (1 + scale)).max(initial=0)))
         size = max(size, float(scale.max(initial=0)))
     checks = [Check("the ray keeps every row and bound", worst <= p.tolerance, worst)]
-    if p.objectives:
-        first = p.objectives[0]
-        gain = -first.sign * dot(first.value, ray.numbers[first.column]) * ray.unit * first.unit
-        checks.append(Check("the objective improves along the ray", gain > Fraction(1, 10**6), detail=f"{float(gain):.6g} a step"))
+    gains = [(o.name, -o.sign * dot(o.value, ray.numbers[o.column]) * ray.unit * o.unit) for o in p.objectives]
+    least = Fraction(1, 10**6)
+    place = next((k for k, (_, gain) in enumerate(gains) if gain > least), len(gains))
+    better = place < len(gains) and all(gain > -Fraction(1, 10**9) for _, gain in gains[:place])
+    detail = f"{gains[place][0]} by {float(gains[place][1]):.6g} a step" if better else "no objective gets better"
+    checks.append(Check("an objective improves along the ray, and none before it gets worse", better, detail=detail))
     return checks
 
 

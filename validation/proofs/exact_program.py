@@ -1,4 +1,4 @@
-"""A problem in exact numbers: columns, rows and objectives as arrays of integers times a unit, with names and labels."""
+"""A problem in exact numbers: columns, rows and objectives as integers times a unit, with names and labels."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def common_unit(units: Iterable[Fraction]) -> Fraction:
     found = Fraction(0)
     for unit in units:
         found = Fraction(
-            math.gcd(found.numerator * unit.denominator, unit.numerator * found.denominator), found.denominator * unit.denominator
+            math.gcd(found.numerator * unit.denominator, unit.numerator * found.denominator),
+            found.denominator * unit.denominator,
         )
     return found or Fraction(1)
 

@@ -22,7 +22,15 @@ def exact_program(statement: Statement) -> ExactProgram:
         both, unit = _integers(np.concatenate([block.values, block.rhs]), block.unit)
         k = len(block.values)
         rows[block.name] = RowBlock(
-            block.name, block.index.count, block.relation, block.rows, block.columns, both[:k], both[k:], unit, block.index.texts
+            block.name,
+            block.index.count,
+            block.relation,
+            block.rows,
+            block.columns,
+            both[:k],
+            both[k:],
+            unit,
+            block.index.texts,
         )
     objectives = []
     for o in statement.objectives:

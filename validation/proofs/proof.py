@@ -59,7 +59,8 @@ class Leaf:
     """Answers that satisfy all branches, and multipliers that bound an objective over them.
 
     ``rows``: by name, one multiplier for each row of that name. ``earlier``: of objectives before, at most 0 each.
-    ``derived``: of derived rows by number, at least 0 each. ``own``: 1, or 0 if the multipliers show that the leaf is empty.
+    ``derived``: of derived rows by number, at least 0 each. ``own``: 1, or 0 if the multipliers show that the leaf is
+    empty.
     """
 
     rows: Mapping[str, Exact] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class Derived:
     """A row ``sum of value * x[column] >= side`` that follows; the side is found by the checker.
 
     Each case bounds it over the answers of its branches, and the cases cover all answers (none: a combination of rows,
-    rounded up if its columns are integer; two: a split). ``stage``: how many objectives before are fixed where it holds.
+    rounded up if its columns are integer; two: a split). ``stage``: how many objectives are fixed where it holds.
     """
 
     column: Positions
@@ -104,7 +105,11 @@ def to_document(proof: Proof, program: ExactProgram) -> dict[str, Any]:
         found["stages"] = {name: [_leaf_out(leaf, program) for leaf in leaves] for name, leaves in proof.stages.items()}
     if proof.derived:
         found["derived"] = [
-            {"row": _terms_out(d.column, d.value, program), "stage": d.stage, "cases": [_leaf_out(c, program) for c in d.cases]}
+            {
+                "row": _terms_out(d.column, d.value, program),
+                "stage": d.stage,
+                "cases": [_leaf_out(c, program) for c in d.cases],
+            }
             for d in proof.derived
         ]
     if proof.empty:
@@ -166,7 +171,9 @@ def from_document(document: Any, program: ExactProgram) -> Proof:
     if not isinstance(document, dict):
         raise ProofError(f"expected a proof as an object, got {_shown(document)}")
     if document and document.get("format") != FORMAT:
-        raise ProofError(f"the proof has format {_shown(document.get('format'))}, this version reads {FORMAT}; solve again")
+        raise ProofError(
+            f"the proof has format {_shown(document.get('format'))}, this version reads {FORMAT}; solve again"
+        )
     known = {o.name for o in program.objectives}
     stages = _object(document.get("stages", {}), "stages")
     for name in stages:
@@ -174,7 +181,10 @@ def from_document(document: Any, program: ExactProgram) -> Proof:
             raise ProofError(f"stages: no objective is named {_shown(name)}")
     derived = [_derived_in(d, k, program) for k, d in enumerate(_list(document.get("derived", []), "derived"))]
     return Proof(
-        {name: tuple(_leaf_in(x, program) for x in _list(leaves, f"stages {name!r}")) for name, leaves in stages.items()},
+        {
+            name: tuple(_leaf_in(x, program) for x in _list(leaves, f"stages {name!r}"))
+            for name, leaves in stages.items()
+        },
         tuple(derived),
         tuple(_leaf_in(x, program) for x in _list(document.get("empty", []), "empty")),
         _vector_in(document.get("point", []), program),
@@ -188,7 +198,9 @@ def _derived_in(document: Any, k: int, program: ExactProgram) -> Derived:
     stage = each.get("stage", 0)
     if not isinstance(stage, int) or isinstance(stage, bool) or not 0 <= stage <= len(program.objectives):
         raise ProofError(f"derived row {k}: stage {_shown(stage)} does not exist")
-    return Derived(column, value, tuple(_leaf_in(x, program) for x in _list(each.get("cases", []), f"derived row {k}")), stage)
+    return Derived(
+        column, value, tuple(_leaf_in(x, program) for x in _list(each.get("cases", []), f"derived row {k}")), stage
+    )
 
 
 def _leaf_in(document: Any, program: ExactProgram) -> Leaf:
@@ -275,7 +287,11 @@ def rational(value: Any) -> Fraction:
         return Fraction(value)
     text = value if isinstance(value, str) else repr(value)
     whole, slash, below = text.partition("/")
-    if len(text) > 2 * _DIGITS or not _plain_decimal(whole) or (slash and not (below.isascii() and below.isdigit() and int(below))):
+    if (
+        len(text) > 2 * _DIGITS
+        or not _plain_decimal(whole)
+        or (slash and not (below.isascii() and below.isdigit() and int(below)))
+    ):
         raise ProofError(f"expected a number such as 12, 1.5 or 3/2, got {_shown(value)}")
     return Fraction(whole) / int(below) if slash else Fraction(whole)
 
