@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -26,6 +26,14 @@ class InUnits:
         return not self.error
 
 
+def largest_common_unit(numbers: Iterable[Fraction]) -> Fraction:
+    """Return the largest unit of which all numbers are integer multiples; 1 if there are none but zeros."""
+    distinct = set(numbers) - {0}
+    below = math.lcm(*(x.denominator for x in distinct))
+    above = math.gcd(*(x.numerator * (below // x.denominator) for x in distinct))
+    return Fraction(above or 1, below)
+
+
 def common_unit(numbers: Sequence[Fraction], *, limit: int = 2**53) -> InUnits:
     """Return the largest unit that divides all numbers; beyond ``limit`` units, a coarser one with rounding.
 
@@ -36,9 +44,7 @@ def common_unit(numbers: Sequence[Fraction], *, limit: int = 2**53) -> InUnits:
     ([3, 18, 10], Fraction(1, 6), True)
     """
     distinct = set(numbers) - {0}
-    below = math.lcm(*(x.denominator for x in distinct))
-    above = math.gcd(*(x.numerator * (below // x.denominator) for x in distinct))
-    unit, largest = Fraction(above or 1, below), max(map(abs, distinct), default=Fraction(0))
+    unit, largest = largest_common_unit(distinct), max(map(abs, distinct), default=Fraction(0))
     if largest <= limit * unit:
         whole = {x: int(x / unit) for x in distinct | {Fraction(0)}}
         return InUnits(np.array([whole[x] for x in numbers], dtype=np.int64), unit, Fraction(0))

@@ -72,7 +72,7 @@ class CountedProgram:
         """Every capacity that is less than the total demand."""
         wanted = self.resources.demand.sum(axis=0)
         has = self.resources.capacity[self.classes.first_machine]
-        return [Size(int(p), int(r), 1) for p, r in np.argwhere(has < wanted)]
+        return [Size(int(p), int(r), self.resources.smallest_size[r]) for p, r in np.argwhere(has < wanted)]
 
     @property
     def views(self) -> list[TaskView]:
@@ -215,9 +215,10 @@ class CountedProgram:
             capacity = self.resources.capacity[c.first_machine, r]
             few = np.unique(np.concatenate([capacity // (n + 1) + 1 for n in range(1, 9)]))
             sizes = np.union1d(np.unique(demand[:, r]), few)
-            sizes = np.concatenate([[1], sizes[sizes > 1]])
-            taken = (demand[None, :, r] // sizes[:, None]) @ running
-            there = c.machines * (capacity // sizes[:, None])
+            least = self.resources.smallest_size[r]
+            sizes = np.concatenate([np.array([least], sizes.dtype), sizes[sizes > least]])
+            taken = (demand[None, :, r] // sizes[:, None]).astype(np.int64) @ running
+            there = c.machines * (capacity // sizes[:, None]).astype(np.int64)
             over = (taken - there) / np.maximum(there, 1)
             worst = np.argmax(over, axis=0)
             for p in range(len(capacity)):

@@ -30,10 +30,10 @@ class Greedy:
         self.program, self.tight, instance = program, tight, program.instance
         self.kind, self.task_class, count = program.classes.machine, program.classes.task, len(instance.machines)
         self.demand, self.free = program.resources.demand, program.resources.capacity.copy()
-        there = np.maximum(self.free.sum(axis=0), 1)
-        size = (self.demand / there).max(axis=1, initial=0) * (-1 if tight else 1)
+        self._there = np.maximum(self.free.sum(axis=0), 1)
+        size = (self.demand / self._there).astype(np.float64).max(axis=1, initial=0) * (-1 if tight else 1)
         self.order: Integers = np.lexsort((np.arange(len(size)), size, -program.level[self.task_class]))
-        self._scarce = self.demand.sum(axis=0) / there / np.maximum(self.free.max(axis=0, initial=1), 1)
+        self._scarce = (self.demand.sum(axis=0) / np.maximum(self.free.max(axis=0, initial=1), 1)).astype(np.float64)
         self.slots = np.array([machine.slots for machine in instance.machines], np.int64)
         self.held = np.zeros(count, np.int64)
         self.left = program.most_running.copy()
@@ -117,7 +117,9 @@ class Greedy:
 
     def _left(self, t: int, among: Integers, otherwise: Integers) -> Any:
         """Capacity (weighted sum) that a task would leave on each machine; ``otherwise`` without capacities."""
-        return (self.free[among] - self.demand[t]) @ self._scarce if self.free.size else otherwise
+        if not self.free.size:
+            return otherwise
+        return ((self.free[among] - self.demand[t]) / self._there).astype(np.float64) @ self._scarce
 
     def _place(self, t: int, inside: Booleans, *, must: bool = False) -> bool:
         """Place a task on a machine; unless it ``must`` run, it waits if that is cheaper."""

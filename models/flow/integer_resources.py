@@ -8,47 +8,52 @@ from fractions import Fraction
 
 import numpy as np
 
-from flowlex.formulations.common_denominator import common_unit
+from flowlex.formulations.common_denominator import largest_common_unit
 from flowlex.formulations.program_arrays import Integers
-from flowlex.instances.exact_rationals import rational
+from flowlex.instances.exact_rationals import rationals
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.model_base import ModelError
 
-#: Largest amount in units; beyond it, a solver's floating-point tolerance would hide small violations.
-_MOST = 2**31
+#: Largest coefficient of a row; beyond it, a solver's floating-point tolerance would hide small violations.
+_COEFFICIENT = 2**31
 
 
 @dataclass(frozen=True, eq=False)
 class Resources:
-    """Amounts in whole units; an instance without capacities has no resources."""
+    """Amounts in whole units; an instance without capacities has no resources.
+
+    Nothing is rounded: where sums of amounts leave 64 bits, the arrays hold Python integers.
+    """
 
     # (R,) resources for which machines have capacities, and the size of one unit of each
     names: tuple[str, ...]
     units: tuple[Fraction, ...]
-    # (M, R) and (T, R) integer units, in the order of the instance
+    # (R,) units from which on a multiple is a row of an integer program with coefficients up to 2^31: 1, or more for
+    # amounts with many digits. In multiples of it, demands and capacities are rounded down, which only relaxes the row
+    smallest_size: tuple[int, ...]
+    # (M, R) and (T, R) integer units, in the order of the instance; a demand beyond all machines counts one unit more
+    # than the largest capacity
     capacity: Integers
     demand: Integers
 
     @classmethod
     def of(cls, instance: FlowInstance) -> Resources:
-        """Read an instance; decimals are read as written.
-
-        Raises `ModelError` if the amounts of a resource have no common unit that is large enough.
-        """
-        count, units, columns = len(instance.machines), [], []
+        """Read an instance; decimals are read as written."""
+        tasks = list(instance.tasks)
+        units, smallest, has, asks, total = [], [], [], [], 0
         for name in instance.resources:
-            said: list[Mapping[str, float]] = [m.capacity for m in instance.machines]
-            said += [task.demands for task in instance.tasks]
-            found = common_unit([rational(amounts.get(name, 0)) for amounts in said], limit=_MOST)
-            if not found.exact:
-                raise ModelError(
-                    f"amounts of {name!r} differ in more digits than an integer program can tell apart (more than "
-                    f"{_MOST} times a common unit); round them, demands up and capacities down"
-                )
-            units.append(found.unit)
-            columns.append(found.whole)
-        table = np.array(columns, np.int64).reshape(len(columns), count + sum(1 for _ in instance.tasks)).T
-        return cls(instance.resources, tuple(units), table[:count], table[count:])
+            there, asked = _amounts(name, [m.capacity for m in instance.machines], [task.demands for task in tasks])
+            unit = largest_common_unit((*there, *asked))
+            capacity, demand = ([int(x / unit) for x in each] for each in (there, asked))
+            largest = max(capacity)
+            units.append(unit)
+            smallest.append(max(1, -(-largest // _COEFFICIENT)))
+            has.append(capacity)
+            asks.append([min(x, largest + 1) for x in demand])
+            total = max(total, (largest + 1) * (len(capacity) + len(demand)))
+        kind = np.int64 if total < 2**62 else object
+        shapes = ((has, len(instance.machines)), (asks, len(tasks)))
+        tables = [np.array(rows, kind).reshape(len(units), count).T for rows, count in shapes]
+        return cls(instance.resources, tuple(units), tuple(smallest), tables[0], tables[1])
 
     def over(self, machine: Integers) -> Integers:
         """(k, 2) pairs (machine, resource) exceeded by an assignment ``machine`` (T,), -1 for none."""
@@ -56,3 +61,7 @@ class Resources:
         runs = machine >= 0
         np.add.at(used, machine[runs], self.demand[runs])
         return np.argwhere(used > self.capacity).astype(np.int64)
+
+
+def _amounts(name: str, *said: list[Mapping[str, float]]) -> list[list[Fraction]]:
+    return [rationals(amounts.get(name, 0) for amounts in each) for each in said]

@@ -81,12 +81,10 @@ def build_network(instance: FlowInstance, rules: Rules, task_rules: TaskRules) -
     """Build the network; equal instances and goals give equal networks."""
     with collector_paused():
         cluster, views = ClusterView.of(instance), task_views(instance)
-        jobs, job_at = {job.name: job for job in instance.jobs}, {job.name: j for j, job in enumerate(instance.jobs)}
-        held = hold(
-            views, jobs, cluster.machines, lambda v: rules.may_stay(v, rules.moving(v, cluster), cluster), task_rules
-        )
+        job_at = {job.name: j for j, job in enumerate(instance.jobs)}
+        held = hold(instance, views, lambda v: rules.may_stay(v, rules.moving(v, cluster), cluster), task_rules)
         gates = np.array([(job_at[job], *each) for job, each in held.items()], np.int64).reshape(-1, 3)
-        gate_at = {job: len(jobs) + g for g, job in enumerate(gates[:, 0].tolist())}
+        gate_at = {job: len(job_at) + g for g, job in enumerate(gates[:, 0].tolist())}
         arcs = _Arcs(instance, rules, views, cluster)
         for index, view in enumerate(views):
             at = job_at[view.job]

@@ -181,10 +181,11 @@ class _Builder:
         instance, task, machine = self.instance, self.classes.pairs.task, self.classes.pairs.machine
         resources = Resources.of(instance)
         scale = math.lcm(1, *(unit.denominator for unit in resources.units))
-        factor = np.array([float(unit * scale) for unit in resources.units])
-        asked, there = resources.demand * factor, resources.capacity * factor
-        if max(asked.max(initial=0), there.max(initial=0)) > _EXACT:
+        factor = np.array([int(unit * scale) for unit in resources.units], object)
+        exact = resources.demand * factor, resources.capacity * factor
+        if max(each.max(initial=0) for each in exact) > _EXACT:
             raise ModelError("capacities and demands have no common unit that is exact; write them with fewer digits")
+        asked, there = (each.astype(np.float64) for each in exact)
         used = np.unique(machine)
         rows = [(m, r) for m in used.tolist() for r in range(len(instance.resources))]
         each = len(instance.resources)
@@ -315,7 +316,8 @@ def with_sizes(statement: Statement, classes: Classes, resources: Resources, siz
     x, pairs = program.variable("x"), classes.pairs
     rows, columns, values = [], [], []
     for row, (m, r, size) in enumerate(sizes):
-        taken = resources.demand[classes.first_task[pairs.task], r] // size * (pairs.machine == m)
+        asked = resources.demand[classes.first_task[pairs.task], r] // size
+        taken = asked.astype(np.int64) * (pairs.machine == m)
         some = np.flatnonzero(taken)
         rows.append(np.full(len(some), row))
         columns.append(x.column[some])

@@ -103,6 +103,7 @@ class ArcCosts:
     def price(self, task: LiveTask, moving: dict[str | Spot, int] | None = None) -> tuple[dict[str | Spot, int], int]:
         """Return the cost of each arc and of waiting; raise `EventError` beyond the limit and change nothing."""
         if moving is None:
+            self._check_stated(task)
             moving = self.rules.moving(task, self.cluster)
         offers, wait = self.rules.staying(task, moving, self.cluster), self.rules.waiting(task)
         if self.rules.order is None:
@@ -112,6 +113,27 @@ class ArcCosts:
             self._check(worst, f"task {task.task.name!r}")
         task.moving = moving
         return {} if task.task.name in self._constraints.blocked else offers, wait
+
+    def _check_stated(self, task: LiveTask) -> None:
+        """Check all costs that a task states, also those on machines and labels that are not present yet.
+
+        Otherwise a machine that joins later would be refused for the sake of one task.
+        """
+        rules, what = self.rules, f"task {task.task.name!r}"
+        keep = rules.keeping(task)
+        for machine, cost in task.costs.items():
+            units = rules.scale.units(cost, f"cost of {task.task.name!r} on {machine!r}")
+            self._check_ranked(max(units, keep + rules.credit - units), what)
+        for goal in rules.placing(task):
+            stated = (c.utility for c in goal.constraints(task) if c.kind in ("preferred", "avoided"))
+            gains = sum(rules.scale.units(utility, f"utility of {what}") for utility in stated)
+            self._check_ranked(gains * goal.weight + keep + rules.credit, what)
+
+    def _check_ranked(self, worst: int, what: str) -> None:
+        if self.rules.order is None:
+            self._check(worst, what)
+        else:
+            self.rules.order.within(worst, what)
 
     def _check(self, worst: int, what: str) -> None:
         if worst > self.order.limit:

@@ -36,6 +36,7 @@ class PreemptionLimits:
         self._unsure: dict[str, None] = {}  # machines whose set of held tasks may have changed
         self._ruled: dict[str, None] = {}  # machines whose tasks may have been released by rules
         self._gates: dict[str, None] = {}  # jobs whose gates and bounds may have changed
+        self._resources: frozenset[str] = frozenset()  # those with a limit, as of the last step
         self._spent: dict[str, None] = {}  # jobs with preemptions in the last hour
 
     def set_limit(self, live: LiveJob, cost: float, per_hour: int | None, now_s: float) -> None:
@@ -78,6 +79,9 @@ class PreemptionLimits:
         rules = self._side_constraints.task_rules
         ruled, self._ruled = self._ruled, dict.fromkeys(self._tasks_on) if rules and self.jobs else {}
         ruled |= self._ruled
+        if self._resources != (resources := frozenset(self._side_constraints.resources)):
+            self._resources = resources  # a resource that comes or goes limits the tasks of every machine
+            ruled |= dict.fromkeys(self._tasks_on if self.jobs else ())
         unsure, self._unsure = self._unsure | ruled, {}
         machines, network = self._costs.cluster.machines, self._costs.network
         tasks_on = {machine: [self._tasks[name] for name in self._tasks_on.get(machine, ())] for machine in unsure}
@@ -85,7 +89,7 @@ class PreemptionLimits:
         for task in bound:
             task.elapsed_s = elapsed_s(task.started_s, now_s)
         there = {machine: tasks for machine, tasks in tasks_on.items() if machine in machines}
-        kept = kept_tasks(there, machines, lambda task: self._jobs[task.job].job, self._may_stay, rules)
+        kept = kept_tasks(there, machines, lambda task: self._jobs[task.job].job, self._may_stay, rules, resources)
         for task in bound:
             if task.task.name not in kept:
                 self.release(task, now_s)

@@ -15,7 +15,8 @@ only read.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -53,10 +54,22 @@ def _event(change: Callable[Concatenate[LiveState, P], None]) -> Callable[Concat
     @wraps(change)
     def take(self: FlowScheduler, /, *args: P.args, **kwargs: P.kwargs) -> None:
         started = time.perf_counter()
-        change(self.state, *args, **kwargs)
+        with _refused():
+            change(self.state, *args, **kwargs)
         self._taken(started)
 
     return take
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Turn a cost or a goal that the model refuses into an event that the scheduler refuses."""
+    try:
+        yield
+    except EventError:
+        raise
+    except ModelError as error:
+        raise EventError(str(error)) from error
 
 
 def _query(ask: Callable[Concatenate[Queries, P], R]) -> Callable[Concatenate[FlowScheduler, P], R]:
@@ -181,13 +194,14 @@ class FlowScheduler:
 
         Raises
         ------
-        ModelError
+        EventError
             A goal is invalid, or a cost is no multiple of 1 / scale or exceeds the limit; nothing has changed.
         """
         started, state = time.perf_counter(), self.state
         empty = FlowInstance(name=state.name, machines=(), queues=state.queues)
-        made = LiveState(empty, _lasting(goals), self.options, len(state.cluster.machines), len(state.tasks))
-        FrozenState.of(state).refill(made)
+        with _refused():
+            made = LiveState(empty, _lasting(goals), self.options, len(state.cluster.machines), len(state.tasks))
+            FrozenState.of(state).refill(made)
         started -= self._event_seconds
         self._use(made)
         self._taken(started)

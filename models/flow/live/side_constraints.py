@@ -38,11 +38,11 @@ class SideConstraints:
         self._tags: dict[str, dict[str, str]] = {}  # domain by key and machine, cached until the machines change
         self._most_slots: dict[str | None, tuple[int, str]] = {}  # by key: most slots in one domain, and its tag
         self.blocked: dict[str, None] = {}  # tasks of gangs for which no domain has enough slots
-        self._resources: Counter[str] = Counter()  # number of machines with each resource
+        self.resources: Counter[str] = Counter()  # number of machines with each resource
         self.unchecked: dict[str, None] = {}  # machines whose capacity may be exceeded
 
     def __bool__(self) -> bool:
-        return bool(self.rules or self._resources)
+        return bool(self.rules or self.resources)
 
     @property
     def task_rules(self) -> TaskRules:
@@ -131,8 +131,8 @@ class SideConstraints:
         """Add a machine; if it brings a new resource, mark all machines as unchecked."""
         self._tags.clear()
         self._task_rules = None
-        fresh = machine.capacity.keys() - self._resources.keys()
-        self._resources.update(machine.capacity.keys())
+        fresh = machine.capacity.keys() - self.resources.keys()
+        self.resources.update(machine.capacity.keys())
         self.unchecked |= dict.fromkeys(self._machines) if fresh else {machine.name: None}
 
     def take_machine(self, machine: Machine) -> None:
@@ -140,7 +140,7 @@ class SideConstraints:
         self._tags.clear()
         self._task_rules = None
         self.unchecked.pop(machine.name, None)
-        self._resources -= Counter(machine.capacity.keys())
+        self.resources -= Counter(machine.capacity.keys())
 
     # Gangs without slots ---------------------------------------------------------------------------------------
     def changed_slots(self) -> None:
@@ -188,7 +188,7 @@ class SideConstraints:
         next_of = ((t, changes[t][1] if t in changes else self._tasks[t].machine) for t in self._rules_of)
         if any(self.task_rules.broken({task: at for task, at in next_of if at is not None})):
             return False
-        return not self._resources or not self._overfull(changes, on)
+        return not self.resources or not self._overfull(changes, on)
 
     def _overfull(self, changes: Changes, on: Mapping[str, Iterable[str]]) -> bool:
         comes: dict[str, list[str]] = {}
@@ -199,7 +199,7 @@ class SideConstraints:
             stays = [task for task in on.get(machine, ()) if task not in changes]
             demands = [self._tasks[task].task.demands for task in (*stays, *comes.get(machine, ()))]
             capacity = self._machines[machine].capacity
-            for name in self._resources:
+            for name in self.resources:
                 asked = sum((_exact(each[name]) for each in demands if name in each), Fraction(0))
                 if asked > _exact(capacity.get(name, 0)):
                     return True

@@ -194,6 +194,10 @@ def _by_stage(
         bound = values[last]
     claim: Claim = "optimal" if not loose else "bounded" if last in least else "feasible"
     metrics = {**found.metrics, **{f"{name}_at_least": bound for name, bound in least.items()}}
+    for name in least:  # exact multipliers may prove more than the solver's tolerance let it state
+        said = document.metrics.get(f"{name}_at_least")
+        if isinstance(said, int) and said < least[name]:
+            metrics[f"{name}_at_least"] = said
     if claimed.budget.spent:  # bounds that were not checked are quoted too
         metrics |= {name: value for name, value in document.metrics.items() if name.endswith("_at_least")} | metrics
     return replace(found, claim=claim, checks=tuple(checks), bound=bound, metrics=metrics)

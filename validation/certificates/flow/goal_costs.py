@@ -272,8 +272,8 @@ class Problem:
     def held(self) -> NDArray[np.bool_]:
         """(T,) running tasks that may only stay or stop (`FlowJob.preemptions_per_hour`).
 
-        If a machine runs more of them than it has slots, tasks of jobs that are never preempted come first, then by
-        priority, longest run time, and name; at most one per machine for a rule of different machines.
+        If a machine runs more of them than it has slots or capacity for, tasks of jobs that are never preempted come
+        first, then by priority, longest run time, and name; at most one per machine for a rule of different machines.
         Tasks of gangs, affinities and spreads are not held if the held tasks alone, all staying, break the rule.
         """
         found, on, jobs = np.zeros(len(self.tasks), bool), defaultdict[int, list[int]](list), self.instance.jobs
@@ -291,10 +291,13 @@ class Problem:
 
         for m, inside in on.items():
             room, rules = int(self.slots[m]), set[str]()
+            has = {r: rational(self.instance.machines[m].capacity.get(r, 0)) for r in self.instance.resources}
             for t in sorted(inside, key=order):
-                if room and self.tasks[t].apart not in rules:
+                asks = {r: rational(self.tasks[t].task.demands.get(r, 0)) for r in has}
+                if room and self.tasks[t].apart not in rules and all(asks[r] <= has[r] for r in has):
                     found[t], room = True, room - 1
                     rules |= {self.tasks[t].apart} - {""}
+                    has = {r: has[r] - asks[r] for r in has}
         while True:
             stay = np.where(found, self.own, -1)
             free = [t for _, _, tasks in self.ties.broken(stay.tolist()) for t in tasks if found[t]]

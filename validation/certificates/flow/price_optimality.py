@@ -78,7 +78,10 @@ class Survey:
         own = [problem.tasks[t].explicit.values() for t in np.flatnonzero(problem.explicit).tolist()]
         costs = [abs(cost) for each in own for cost in each]
         self._largest[ranks.ranks[0]] += max(costs, default=0)
-        liked = (sum(abs(problem.units(c.utility)) for c in wishes.constraints) for wishes, _ in problem.classes)
+        liked = (
+            sum(abs(problem.units(c.utility)) for c in wishes.constraints if c.kind in ("preferred", "avoided"))
+            for wishes, _ in problem.classes
+        )
         self._largest[ranks.rank("Placement")] += problem.placing * max(liked, default=0)
         for prices, _, _ in problem.own_goals.rows:
             for kind, price in prices.items():
