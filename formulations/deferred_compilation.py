@@ -183,6 +183,18 @@ def small_work(cells: int) -> Iterator[None]:
         _work.small = False
 
 
+@contextmanager
+def always_compiled() -> Iterator[None]:
+    """Compile every loop that is called inside, however small its input."""
+    global PLAIN_STEPS, FIRST_STEPS, SMALL_CELLS
+    limits = PLAIN_STEPS, FIRST_STEPS, SMALL_CELLS
+    PLAIN_STEPS, FIRST_STEPS, SMALL_CELLS = 0, 0, -1
+    try:
+        yield
+    finally:
+        PLAIN_STEPS, FIRST_STEPS, SMALL_CELLS = limits
+
+
 def with_small_work(function: Function) -> Function:
     """Decorate a function to run within `small_work`; its first argument is an instance with ``cells``."""
 
