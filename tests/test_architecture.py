@@ -21,7 +21,6 @@ PACKAGES = (
     *("cli", "formulations", "instances", "models", "service", "simulation", "systems", "telemetry", "testing"),
     "validation",
 )
-LONGEST = 400
 #: One import that each contract of pyproject.toml forbids.
 FORBIDDEN = [
     ("instances/grid_rounding.py", "flowlex.models.model_base"),
@@ -98,15 +97,6 @@ def test_every_package_has_its_relative_link():
     linked = {link.name: link.readlink().as_posix() for link in SOURCE.iterdir() if link.is_symlink()}
     assert linked == {package: f"../../{package}" for package in PACKAGES}
     assert [path for path in files() if not (path.parent / "__init__.py").is_file()] == []
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_file_is_longer_than_the_style_allows(package):
-    sizes = {
-        path.relative_to(SOURCE).as_posix(): len(path.read_text().splitlines())
-        for path in (SOURCE / package).rglob("*.py")
-    }
-    assert {place: lines for place, lines in sizes.items() if lines > LONGEST} == {}
 
 
 def test_a_policy_of_gpu_assignment_is_asked_for_its_properties():

@@ -8,15 +8,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from flowlex.instances.group_rules import PodSpread
 from flowlex.instances.instance_base import InstanceError
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.systems.kubernetes.disruption_budgets import Budgets
 from flowlex.systems.kubernetes.documents import objects_of
 from flowlex.systems.kubernetes.gpu_cards import card_notes
 from flowlex.systems.kubernetes.objects import Cluster, KubePod
-from flowlex.systems.kubernetes.quotas_and_budgets import Budgets
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Plan:
 
     items: list[dict[str, Any]] = field(default_factory=list)
     waits: dict[str, str] = field(default_factory=dict)
+    # by pod, claims that get their volume once it has a node, and the listed volume that each takes (None: a new one)
+    claims: dict[str, dict[str, str | None]] = field(default_factory=dict)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -63,7 +66,8 @@ def _ordered(instance: PodInstance, placement: Mapping[str, str]) -> tuple[list[
     """
     node = {each.name: each for each in instance.nodes}
     even = {spread.name: _Evenness(spread, instance, placement) for spread in instance.spreads if spread.skew}
-    waits = [pod for pod in instance.pods if pod.node is None and pod.name in placement]
+    # pods under a spread first: others that its selector matches bind nobody when they come later
+    waits = sorted((p for p in instance.pods if p.node is None and p.name in placement), key=lambda p: not p.spreads)
     ordered: list[Pod] = []
     while waits:
         later = []
@@ -113,9 +117,9 @@ def plan(
             found.waits[pod.name] = f"it goes on where it runs, as {refused}"
             staying.append(pod)
             continue
-        found.items.append(_eviction(pod, known.get(pod.name), placement.get(pod.name)))
+        found.items.append(eviction(pod.name, known.get(pod.name), placement.get(pod.name)))
         if pod.name in placement and _owner(known.get(pod.name))[0] == "StatefulSet":
-            replaced.append(_binding(pod, placement[pod.name], cards, None, now_ns))
+            replaced.append(binding(pod.name, placement[pod.name], cards.get(pod.name, ()), None, now_ns))
     for pod in staying:
         placement[pod.name] = str(pod.node)
     for pod in instance.pods:
@@ -139,7 +143,9 @@ def plan(
         found.items[:] = [item for item in found.items if item not in stopped]
     found.items.extend(replaced)
     for number, pod in enumerate(ordered):
-        found.items.append(_binding(pod, placement[pod.name], cards, known.get(pod.name), now_ns + number))
+        found.items.append(
+            binding(pod.name, placement[pod.name], cards.get(pod.name, ()), known.get(pod.name), now_ns + number)
+        )
     return found
 
 
@@ -161,7 +167,8 @@ def _owner(pod: KubePod | None) -> tuple[str, str]:
     return "", ""
 
 
-def _eviction(pod: Pod, known: KubePod | None, target: str | None) -> dict[str, Any]:
+def eviction(pod: str, known: KubePod | None, target: str | None = None) -> dict[str, Any]:
+    """Return the Eviction of a pod that stops, or moves to the node ``target``."""
     meta, options = _meta(pod), dict[str, Any]()
     if known is not None:
         kind, name = _owner(known)
@@ -180,53 +187,90 @@ def _eviction(pod: Pod, known: KubePod | None, target: str | None) -> dict[str, 
     return found | ({"deleteOptions": {"apiVersion": "v1", "kind": "DeleteOptions", **options}} if options else {})
 
 
-def _binding(
-    pod: Pod, target: str, cards: Mapping[str, Sequence[int]], known: KubePod | None, now_ns: int
-) -> dict[str, Any]:
+def binding(pod: str, target: str, cards: Sequence[int], known: KubePod | None, now_ns: int = 0) -> dict[str, Any]:
+    """Return the Binding of a pod to a node; ``cards`` become annotations for its device plugin."""
     meta = _meta(pod)
     if known is not None:
         meta |= {
             key: known.item["metadata"][key] for key in ("uid", "resourceVersion") if known.item["metadata"].get(key)
         }
-    if cards.get(pod.name):
-        meta["annotations"] = card_notes(known, cards[pod.name], now_ns)
+    if cards:
+        meta["annotations"] = card_notes(known, cards, now_ns)
     to = {"apiVersion": "v1", "kind": "Node", "name": target}
     return {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": to}
 
 
-def _meta(pod: Pod) -> dict[str, Any]:
-    namespace, _, name = pod.name.rpartition("/")
+def _meta(pod: str) -> dict[str, Any]:
+    namespace, _, name = pod.rpartition("/")
     return {"name": name, "namespace": namespace or "default"}
 
 
-def script(found: Plan) -> str:
-    """The plan as a shell script: evict, wait until the pods are gone, bind.
+_SCRIPT = r"""#!/bin/sh
+# Evicts and binds pods in order; DRY_RUN=1 lets the server check and change nothing.
+# Goes on after a conflict, and prints at the end what was not evicted or bound (exit code 1).
+set -u
+failed='' closed=' '
+post() { kubectl create --raw "$1${DRY_RUN:+?dryRun=All}" -f - > /dev/null; }
+miss() { failed="$failed
+  $1"; }
+# evict POD NAMESPACE NODE; where a pod does not go, nothing is bound in its place
+evict() { post "/api/v1/namespaces/$2/pods/$1/eviction" || { miss "$2/$1 was not evicted"; closed="$closed$3 "; }; }
+# gone POD NAMESPACE NODE SECONDS
+gone() {
+  [ -n "${DRY_RUN:-}" ] && return
+  case "$closed" in *" $3 "*) return ;; esac
+  kubectl wait --for=delete "pod/$1" -n "$2" --timeout="$4s" || { miss "$2/$1 is still there"; closed="$closed$3 "; }
+}
+# bind POD NAMESPACE NODE
+bind() {
+  case "$closed" in *" $3 "*) cat > /dev/null; miss "$2/$1 to $3: a pod there was not evicted"; return ;; esac
+  post "/api/v1/namespaces/$2/pods/$1/binding" || miss "$2/$1 to $3"
+}
+# late NAMESPACE CLAIM NODE [VOLUME]: let a claim get its volume on the node of its pod
+late() {
+  [ -n "${DRY_RUN:-}" ] && return
+  if [ -n "${4:-}" ]; then
+    claim="{\"spec\":{\"claimRef\":{\"namespace\":\"$1\",\"name\":\"$2\"}}}"
+    kubectl patch pv "$4" -p "$claim" > /dev/null || miss "volume $4"
+  fi
+  kubectl annotate --overwrite pvc "$2" -n "$1" "volume.kubernetes.io/selected-node=$3" > /dev/null || miss "claim $2"
+}
+"""
 
-    ``kubectl`` creates Evictions only by their path. With ``DRY_RUN=1`` the server checks and changes nothing.
+
+def script(found: Plan, nodes: Mapping[str, str] | None = None) -> str:
+    """The plan as a shell script: evict, wait until the pods are gone, bind; it goes on after a conflict.
+
+    ``nodes`` are the nodes of the pods that are evicted. ``kubectl`` creates Evictions only by their path. With
+    ``DRY_RUN=1`` the server checks and changes nothing.
     """
-    lines = [
-        "#!/bin/sh",
-        "# Evicts and binds pods in order; DRY_RUN=1 lets the server check and change nothing.",
-        "set -eu",
-        'post() { kubectl create --raw "$1${DRY_RUN:+?dryRun=All}" -f - > /dev/null; }',
-    ]
+    lines = [_SCRIPT.rstrip()]
     gone: list[str] = []
     for item in found.items:
-        meta = item["metadata"]
-        base = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-        if item["kind"] == "Binding" and gone:
-            lines += gone
-            gone = []
+        pod = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        name, space = quote(item["metadata"]["name"]), quote(item["metadata"]["namespace"])
         if item["kind"] == "Eviction":
+            at = quote((nodes or {}).get(pod, "-"))
             limit = int(item.get("deleteOptions", {}).get("gracePeriodSeconds", 30)) + 60
-            uid = item.get("deleteOptions", {}).get("preconditions", {}).get("uid", "")
-            what = f"pod/{meta['name']} -n {meta['namespace']}"
-            gone.append(
-                f'[ -n "${{DRY_RUN:-}}" ] || kubectl wait --for=delete {what} --timeout={limit}s  # {uid}'.rstrip(" #")
+            gone.append(f"gone {name} {space} {at} {limit}")
+            lines.append(f"evict {name} {space} {at} <<'EOF'\n{json.dumps(item)}\nEOF")
+            continue
+        lines += gone
+        gone = []
+        target = quote(item["target"]["name"])
+        for claim, volume in found.claims.get(pod, {}).items():
+            lines.append(
+                f"late {space} {quote(claim.partition('/')[2])} {target} {quote(volume) if volume else ''}".rstrip()
             )
-        path = f"{base}/{'eviction' if item['kind'] == 'Eviction' else 'binding'}"
-        lines.append(f"post {path} <<'EOF'\n{json.dumps(item)}\nEOF")
-    return "\n".join([*lines, *gone]) + "\n"
+        lines.append(f"bind {name} {space} {target} <<'EOF'\n{json.dumps(item)}\nEOF")
+    lines += gone
+    lines += [f"# waits: {name}: {_one_line(why)}" for name, why in found.waits.items()]
+    lines.append("""[ -z "$failed" ] || { printf 'not done:%s\\n' "$failed" >&2; exit 1; }""")
+    return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def manifests(path: str | Path, instance: PodInstance, found: Plan, placement: Mapping[str, str]) -> dict[str, Any]:

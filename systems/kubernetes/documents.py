@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from flowlex.instances.file_storage import opened
 from flowlex.instances.instance_base import InstanceError
 
-COMMAND = "`kubectl get nodes,pods -A -o json` prints them"
+COMMAND = "`kubectl get nodes,pods,pvc,pv,storageclass,csinode -A -o json` prints them"
 _CHUNK = 1 << 20
 #: Most characters of one object, and of a YAML file, which is read at once.
 _LARGEST = 1 << 26

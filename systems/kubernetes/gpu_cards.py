@@ -1,25 +1,21 @@
-"""GPU cards of nodes, the GPU requests of pods, and running pods with their use capped at the capacity."""
+"""GPU cards of nodes, and the GPU requests of pods."""
 
 from __future__ import annotations
 
-import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from pydantic import ValidationError
-
-from flowlex.instances.pods import Pod
-from flowlex.systems.kubernetes.objects import ANY_ERROR, Cluster, KubeNode, KubePod
-from flowlex.systems.kubernetes.quotas_and_budgets import evictable
-from flowlex.systems.kubernetes.resources import gigabytes
-from flowlex.systems.kubernetes.waiting_pods import Draft
+from flowlex.systems.kubernetes.objects import Cluster, KubeNode, KubePod
 
 GPU = "nvidia.com/gpu"
 _MODEL, _MEMORY, _CARDS_LABEL = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
 _MILLI, _COUNT = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count"
+#: Annotations of the KAI scheduler: share of a card, or MiB of it, and the number of cards.
+_FRACTION, _MIB, _DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
 #: Annotations that name the cards of a running pod: ours, and those of two device plugins.
 _NOTES = ("flowlex/cards", "alibabacloud.com/gpu-index", "ALIYUN_COM_GPU_MEM_IDX")
 _GB, _COMPUTE = "/gpu-mem", "/gpu-core.percentage"
@@ -42,11 +38,21 @@ class Cards:
         """Fields of a pod for its GPU request."""
         wanted, notes = pod.requests, pod.notes
         cards = wanted.get(GPU, 0) if self.whole else 0
-        memory = next((amount for name, amount in sorted(wanted.items()) if name.endswith(_GB)), 0)
+        memory: int | Fraction = next((amount for name, amount in sorted(wanted.items()) if name.endswith(_GB)), 0)
         compute = next((amount for name, amount in sorted(wanted.items()) if name.endswith(_COMPUTE)), 0)
         share = Fraction(1 if cards else 0)
         if _MILLI in notes:
             share, cards = Fraction(str(notes[_MILLI])) / 1000, int(notes.get(_COUNT, 1))
+        elif _FRACTION in notes:
+            share, cards = Fraction(str(notes[_FRACTION])), int(notes.get(_DEVICES, 1))
+            if not 0 < share <= 1:
+                raise ValueError(f"its annotation {_FRACTION} is {notes[_FRACTION]}; above 0 and at most 1 is expected")
+        elif _MIB in notes:
+            if cards:
+                raise ValueError(f"it asks for cards and for {_MIB} of a card, which no placement says together")
+            memory, cards = Fraction(str(notes[_MIB])) / 1024, int(notes.get(_DEVICES, 1))
+            if memory <= 0:
+                raise ValueError(f"its annotation {_MIB} is {notes[_MIB]}; a number of MiB above 0 is expected")
         if memory and share:
             raise ValueError("it asks for cards and for GB of a card, which no placement says together")
         if not memory and not share:
@@ -58,87 +64,11 @@ class Cards:
             "gpu_compute": compute / 100,
         }
 
-    def running(self, draft: Draft, preempt_below: int | None) -> list[Pod]:
-        """Return the running pods; on overfull nodes their requests are reduced and no pod may be stopped."""
-        taints = {t.text for node in draft.cluster.nodes.values() for t in (*node.taints, *node.closed)}
-        on: dict[str, list[KubePod]] = {}
-        least = [pod for pod in draft.cluster.running if preempt_below is not None and pod.priority < preempt_below]
-        least.sort(key=lambda pod: pod.priority)
-        stoppable = evictable(draft.cluster, (p for p in least if p.name not in draft.pinned and not p.static))
-        for pod in draft.cluster.running:
-            if draft.bit[str(pod.node)] & draft.usable:
-                on.setdefault(str(pod.node), []).append(pod)
-        made: dict[str, Pod] = {}
-        for name, pods in on.items():
-            node = draft.cluster.nodes[name]
-            sizes = self._on_cards(name, pods)
-            left = dict(node.allocatable)
-            full = any(amount < 0 for amount in draft.free[name].values())
-            for pod in pods:
-                held = {what: min(pod.requests.get(what, 0), left[what]) for what in ("cpu", "memory")}
-                for what, amount in held.items():
-                    left[what] -= amount
-                stops = pod.name in stoppable and not full and (bool(sizes) or not pod.requests.get(GPU))
-                made[pod.name] = Pod(
-                    name=_short(pod.name),
-                    cpu_cores=held["cpu"] / 1000,
-                    memory_gb=gigabytes(held["memory"]),
-                    priority=pod.priority,
-                    tolerations=tuple(sorted(taints)),
-                    spreads=draft.spread_of.get(pod.name, ()),
-                    resources=draft.resources_of.get(pod.name, {}),
-                    node=name,
-                    preempt_cost=1.0 if stops else None,
-                    **sizes.get(pod.name, {}),
-                )
-        return [made[pod.name] for pod in draft.cluster.running if pod.name in made]
 
-    def _on_cards(self, name: str, pods: list[KubePod]) -> dict[str, dict[str, Any]]:
-        """Return the cards that each running pod of a node uses; if they do not fit, the node offers no cards."""
-        many, memory, model = self.of[name]
-        found: dict[str, dict[str, Any]] = {}
-        free = [[Fraction(str(memory)), Fraction(1)] for _ in range(many)]
-        try:
-            for pod in pods:
-                if asked := self.asked(pod):
-                    known = cards_in_use(pod, asked["gpu_cards"], many)
-                    found[pod.name] = asked | {"node_cards": known}
-                    Pod(name="any", node=name, **found[pod.name])
-            packs = all(
-                _take(found[each], free, memory) for each in sorted(found, key=lambda n: _order(found[n], memory))
-            )
-        except (*ANY_ERROR, ValidationError):
-            packs = False
-        if packs:
-            return found
-        self.of[name] = (0, memory, model)
-        return {}
-
-
-def _order(asked: Mapping[str, Any], memory: float) -> tuple[bool, float]:
+def card_order(asked: Mapping[str, Any], memory: float) -> tuple[bool, float]:
     """Sort key: pods with known cards first, then the largest requests."""
     need = asked["gpu_memory_gb"] + asked["gpu_share"] * memory
     return asked["node_cards"] is None, -need * asked["gpu_cards"]
-
-
-def _take(asked: Mapping[str, Any], free: list[list[Fraction]], memory: float) -> bool:
-    """Put a pod on its cards, or on the fullest cards that fit it (best fit)."""
-    need = Fraction(str(asked["gpu_memory_gb"])) + Fraction(str(asked["gpu_share"])) * Fraction(str(memory))
-    part, cards = Fraction(str(asked["gpu_compute"])), asked["node_cards"]
-    able = [k for k, (left, compute) in enumerate(free) if left >= need and compute >= part]
-    if cards is None:
-        cards = sorted(able, key=lambda k: (free[k][0], k))[: asked["gpu_cards"]]
-    if len(cards) < asked["gpu_cards"] or not set(cards) <= set(able):
-        return False
-    for k in cards:
-        free[k][0] -= need
-        free[k][1] -= part
-    return True
-
-
-def _short(name: str) -> str:
-    """Shorten a name to the length that an instance allows."""
-    return name if len(name) <= 200 else f"{name[:180]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
 def cards_in_use(pod: KubePod, wanted: int, many: int) -> tuple[int, ...] | None:
@@ -181,8 +111,10 @@ def cards_of_nodes(cluster: Cluster, card_gb: float) -> Cards:
         held[str(pod.node)] = held.get(str(pod.node), 0) + pod.requests.get(GPU, 0)
     most = max((node.allocatable.get(GPU, 0) for node in cluster.nodes.values()), default=0)
     cards = Cards(whole=max(most, *held.values(), 0) <= _MANY)
+    counts: Counter[tuple[str, str]] = Counter()
     for name, node in cluster.nodes.items():
-        cards.of[name] = _cards(cluster, node, held.get(name, 0) if cards.whole else 0, card_gb, cards.whole)
+        cards.of[name] = _cards(counts, node, held.get(name, 0) if cards.whole else 0, card_gb, cards.whole)
+    cluster.counts |= counts  # the same for each call
     own = {"cpu", "memory", GPU} if cards.whole else {"cpu", "memory"}
     cards.stated = frozenset(own | _said_by_cards(cluster, cards))
     return cards
@@ -204,7 +136,9 @@ def _said_by_cards(cluster: Cluster, cards: Cards) -> set[str]:
     return found
 
 
-def _cards(cluster: Cluster, node: KubeNode, held: int, card_gb: float, whole: bool) -> tuple[int, float, str | None]:
+def _cards(
+    counts: Counter[tuple[str, str]], node: KubeNode, held: int, card_gb: float, whole: bool
+) -> tuple[int, float, str | None]:
     """Number of cards, GB of each, model."""
     many = max(node.allocatable.get(GPU, 0), held) if whole else 0
     memory = card_gb
@@ -216,9 +150,9 @@ def _cards(cluster: Cluster, node: KubeNode, held: int, card_gb: float, whole: b
             known = [amount for what, amount in node.allocatable.items() if what.endswith("/gpu-count")]
             many = max(known, default=int(node.labels.get(_CARDS_LABEL, 0)))
             if many < 1:
-                cluster.counts["node", "with GPU memory taken as one card, as nothing counts its cards"] += 1
+                counts["node", "with GPU memory taken as one card, as nothing counts its cards"] += 1
             many = max(1, min(_MANY, many))
             memory = total / many
     except ValueError:
-        cluster.counts["node", "with GPU labels that cannot be read"] += 1
+        counts["node", "with GPU labels that cannot be read"] += 1
     return (many, memory, node.labels.get(_MODEL)) if memory > 0 else (0, card_gb, None)

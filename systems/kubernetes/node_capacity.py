@@ -9,39 +9,33 @@ from functools import cache
 
 from flowlex.instances.group_rules import PodResource
 from flowlex.systems.kubernetes.objects import ANY_ERROR, KubePod
-from flowlex.systems.kubernetes.resources import shown
+from flowlex.systems.kubernetes.volumes import read_volumes
 from flowlex.systems.kubernetes.waiting_pods import Draft
 
 _ANY = "0.0.0.0"
-#: Disks that pods name directly, without a claim, and the fields that identify a disk.
-_DISKS = {
-    "gcePersistentDisk": ("pdName",),
-    "awsElasticBlockStore": ("volumeID",),
-    "iscsi": ("iqn",),
-    "rbd": ("pool", "image"),
-}
 
 
-def read_capacities(draft: Draft, stated: frozenset[str]) -> dict[str, dict[str, int]]:
-    """Exclude nodes with too little left for a pod; return, by node, the capacities that pods compete for.
+def restrict_to_capacities(draft: Draft, stated: frozenset[str], *, stoppable: bool) -> None:
+    """Exclude nodes with too little left for a pod.
 
-    ``stated`` are resources with a field in the instance: for these only the node's total excludes it.
+    ``stated`` are resources with a field in the instance: for these, while running pods are ``stoppable``, only the
+    node's total excludes it.
     """
-    _close_nominated(draft)
     short = dict[tuple[str, int], int]()
     has = {name: node.allocatable for name, node in draft.cluster.nodes.items()}
     for pod in draft.waiting:
         for what, amount in pod.requests.items():
-            left = has if what in stated else draft.free
+            left = has if what in stated and stoppable else draft.free
             if (what, amount) not in short:
                 short[what, amount] = draft.mask(n for n in draft.names if amount > left[n].get(what, 0))
-            open_to = draft.allowed[pod.name] & draft.usable
-            if not open_to & ~short[what, amount]:
-                most = max((left[n].get(what, 0) for n in draft.names if draft.bit[n] & open_to), default=0)
-                said = f"it asks for {shown(what, amount)}, the most is {shown(what, max(0, most))}"
-                draft.cluster.leave(pod, f"no node that it may run on has enough {what}: {said}")
-            draft.forbid(pod, short[what, amount], "no node is left")
+            draft.forbid(pod, short[what, amount], "")
+
+
+def read_capacities(draft: Draft, stated: frozenset[str]) -> dict[str, dict[str, int]]:
+    """Return, by node, the capacities that pods compete for, beside those that are ``stated`` in fields."""
+    _close_nominated(draft)
     found: dict[str, dict[str, int]] = {}
+    read_volumes(draft, found)
     _contended(draft, stated, found)
     _ports(draft, found)
     _disks(draft, found)
@@ -104,6 +98,8 @@ def _close_nominated(draft: Draft) -> None:
         before = {node for node, pods in rooms.items() if any(p.priority >= priority and p.name != own for p in pods)}
         return draft.mask(before)
 
+    if rooms and not draft.stricter():
+        return
     for pod in draft.waiting if rooms else ():
         nodes = closed(pod.priority, pod.name if pod.name in named else "")
         draft.forbid(pod, nodes, "where it may run, room is made for pods as important (nominatedNodeName)")
@@ -114,14 +110,14 @@ def _disks(draft: Draft, found: dict[str, dict[str, int]]) -> None:
     users: dict[str, dict[str, bool]] = {}
 
     def note(pod: KubePod) -> None:
-        for disk, writes in _named(pod).items():
+        for disk, writes in draft.state.volumes.of(pod).disks.items():
             users.setdefault(disk, {})[pod.name] = writes
 
     draft.each(note)
     running: dict[tuple[str, str], list[str]] = {}
     for pod in draft.cluster.running if users else ():
         with contextlib.suppress(*ANY_ERROR):
-            for disk, writes in _named(pod).items():
+            for disk, writes in draft.state.volumes.of(pod).disks.items():
                 if disk in users:
                     users[disk][pod.name] = writes
                     running.setdefault((disk, str(pod.node)), []).append(pod.name)
@@ -136,15 +132,3 @@ def _disks(draft: Draft, found: dict[str, dict[str, int]]) -> None:
             found.setdefault(name, {})[what] = len(of)
         if len(of) > 1:
             draft.add_resource(PodResource(name=what), asked)
-
-
-def _named(pod: KubePod) -> dict[str, bool]:
-    """Return the disks that a pod names directly, and whether it needs each exclusively."""
-    found: dict[str, bool] = {}
-    for volume in pod.spec.get("volumes") or ():
-        for kind in _DISKS.keys() & volume.keys():
-            said = volume[kind]
-            disk = " ".join(str(said.get(part) or "rbd") for part in _DISKS[kind])
-            alone = kind == "awsElasticBlockStore" or not said.get("readOnly")
-            found[f"{kind} {disk}"] = found.get(f"{kind} {disk}", False) or alone
-    return found

@@ -30,7 +30,8 @@ _CONDITIONS = {
 }
 #: Fields of a pod that are read, and those of the objects in its lists.
 _POD = {
-    "metadata": "name namespace labels annotations deletionTimestamp ownerReferences resourceVersion uid",
+    "metadata": "name namespace labels annotations creationTimestamp deletionTimestamp ownerReferences "
+    "resourceVersion uid",
     "spec": "nodeName nodeSelector affinity tolerations topologySpreadConstraints priority priorityClassName "
     "preemptionPolicy overhead resources containers initContainers volumes schedulingGates resourceClaims hostNetwork "
     "terminationGracePeriodSeconds activeDeadlineSeconds schedulerName",
@@ -39,16 +40,18 @@ _POD = {
 _LISTED = {
     "containers": "name resources ports restartPolicy",
     "initContainers": "name resources ports restartPolicy",
-    "volumes": "name persistentVolumeClaim ephemeral gcePersistentDisk awsElasticBlockStore iscsi rbd",
-    "conditions": "type status reason",
+    "volumes": "name persistentVolumeClaim ephemeral gcePersistentDisk awsElasticBlockStore iscsi rbd azureDisk cinder "
+    "vsphereVolume portworxVolume",
+    "conditions": "type status reason lastTransitionTime",
     "containerStatuses": "name resources allocatedResources",
     "initContainerStatuses": "name resources allocatedResources",
 }
-_POD_CONDITIONS = ("Ready", "PodResizePending")
+_POD_CONDITIONS = ("Ready", "PodResizePending", "PodScheduled")
 _IN_STATUS = ("containerStatuses", "initContainerStatuses")
 _OTHERS = (
     *("CSIDriver", "CSINode", "CSIStorageCapacity", "Namespace", "PersistentVolume", "PersistentVolumeClaim"),
-    *("PodDisruptionBudget", "PodGroup", "PriorityClass", "ResourceQuota", "StorageClass", "Workload"),
+    *("PodDisruptionBudget", "PodGroup", "PriorityClass", "ResourceQuota", "StorageClass"),
+    *("VolumeAttachment", "Workload"),
 )
 #: Priorities of the classes that every cluster has.
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -121,6 +124,13 @@ class KubePod:
     def scheduler(self) -> str:
         """The scheduler that shall bind it."""
         return str(self.spec.get("schedulerName") or "default-scheduler")[:100]
+
+    @property
+    def since(self) -> str:
+        """Since when it waits, as the API server says: the time of the condition PodScheduled, or of its creation."""
+        conditions = (self.item.get("status") or {}).get("conditions") or ()
+        tried = [str(each["lastTransitionTime"]) for each in conditions if each.get("lastTransitionTime")]
+        return next(iter(tried), str(self.item["metadata"].get("creationTimestamp") or ""))
 
     @cached_property
     def labels(self) -> dict[str, str]:

@@ -18,29 +18,28 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from flowlex.instances.group_rules import PodGang
 from flowlex.instances.input_errors import InstanceError, counted, first_fault
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.systems.kubernetes.disruption_budgets import evictable
 from flowlex.systems.kubernetes.gpu_cards import Cards, cards_in_use, cards_of_nodes
-from flowlex.systems.kubernetes.node_capacity import read_capacities
+from flowlex.systems.kubernetes.node_capacity import read_capacities, restrict_to_capacities
 from flowlex.systems.kubernetes.objects import ANY_ERROR, Cluster, KubeNode, KubePod, read_cluster
-from flowlex.systems.kubernetes.quotas_and_budgets import (
-    evictable,
-    read_gangs,
-    read_queues,
-    read_scoped_quotas,
-)
+from flowlex.systems.kubernetes.one_by_one import SCORES, in_queue_order, one_by_one
+from flowlex.systems.kubernetes.pod_groups import Groups
+from flowlex.systems.kubernetes.quotas import read_queues, read_scoped_quotas
 from flowlex.systems.kubernetes.resources import gigabytes
+from flowlex.systems.kubernetes.running_pods import running_pods
+from flowlex.systems.kubernetes.scheduler_filters import SchedulerState
 from flowlex.systems.kubernetes.selectors import Taint, tolerates
 from flowlex.systems.kubernetes.topology import read_affinity, read_anti_affinity, read_spreads
-from flowlex.systems.kubernetes.volumes import count_attached, read_volumes
 from flowlex.systems.kubernetes.waiting_pods import Draft
 
 #: Most different sets of nodes; each set becomes a label of its nodes.
@@ -68,42 +67,106 @@ def read_kubernetes(
 
     `InstanceError`: there is no list of objects, or no node in it that pods can use.
     """
-    return instance_of(read_cluster(path), path, card_gb=card_gb, preempt_below=preempt_below, scheduler=scheduler)
+    snapshot = Snapshot.of(read_cluster(path), path, card_gb=card_gb, scheduler=scheduler)
+    return snapshot.instance(preempt_below=preempt_below).instance
 
 
-def instance_of(
-    cluster: Cluster,
-    path: str | Path,
-    *,
-    card_gb: float = 16.0,
-    preempt_below: int | None = None,
-    scheduler: list[str] | None = None,
-) -> PodInstance:
-    """Return the instance of a cluster without changing the cluster; ``path`` names it in messages."""
-    cluster = replace(cluster, pending=dict(cluster.pending), counts=cluster.counts.copy())
-    usable = _facts(cluster)
-    if not usable:
-        raise InstanceError("no node has cores and memory under status.allocatable; list nodes that run", path=path)
-    count_attached(cluster)
-    queues = read_queues(cluster)
-    _leave_to_others(cluster, scheduler)
-    _count_preferences(cluster)
-    counts, left = cluster.counts.copy(), -1
-    while left != len(cluster.pending):  # each pod that stays pending changes the rules of the others
-        left, cluster.counts = len(cluster.pending), counts.copy()
-        instance = _stated(cluster, usable, card_gb, preempt_below)
-    known = {queue.name for queue in queues}
-    pods = [
-        pod.model_copy(update={"queue": space}) if (space := pod.name.partition("/")[0]) in known else pod
-        for pod in instance["pods"]
-    ]
-    if told := [f"{counted(many, one)} {what}" for (one, what), many in cluster.counts.items() if many]:
-        warnings.warn(f"{path}: {'; '.join(told)}", KubernetesWarning, stacklevel=2)
-    instance |= {"pods": tuple(pods), "queues": queues, "pending": {n[:200]: w for n, w in cluster.pending.items()}}
-    try:
-        return PodInstance(name=Path(path).name.partition(".")[0][:200] or "cluster", **instance)
-    except ValidationError as error:
-        raise InstanceError(first_fault(error)[1], path=path) from error
+class Stated(NamedTuple):
+    """An instance, and whether it allows whatever Kubernetes' filters allow, so that its bounds hold for these."""
+
+    instance: PodInstance
+    exact: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A cluster prepared for placement: pods that are not to be placed, or cannot be read, are left pending."""
+
+    cluster: Cluster
+    path: str | Path
+    usable: frozenset[str]
+    card_gb: float
+    groups: Groups
+
+    @classmethod
+    def of(
+        cls, cluster: Cluster, path: str | Path, *, card_gb: float = 16.0, scheduler: list[str] | None = None
+    ) -> Snapshot:
+        """Prepare a cluster without changing it; ``path`` names it in messages."""
+        cluster = replace(cluster, pending=dict(cluster.pending), counts=cluster.counts.copy())
+        usable = _facts(cluster)
+        if not usable:
+            raise InstanceError("no node has cores and memory under status.allocatable; list nodes that run", path=path)
+        _leave_to_others(cluster, scheduler)
+        _count_preferences(cluster)
+        groups = Groups(cluster)
+        if groups.unreadable:
+            cluster.counts["pod group", "that cannot be read"] = groups.unreadable
+        if together := len(groups.running.keys() & groups.waiting.keys()):
+            cluster.counts["pod group", "running in part (the other pods are placed one by one)"] = together
+        found = cls(cluster, path, frozenset(usable), card_gb, groups)
+        found.first_state()  # leaves pods pending whose rules cannot be read
+        groups.leave_refused()
+        return found
+
+    def first_state(self) -> SchedulerState:
+        """Return the filters of the scheduler with only the running pods bound."""
+        unreadable = [name for name in self.cluster.nodes if name not in self.usable]
+        return SchedulerState(self.cluster, cards_of_nodes(self.cluster, self.card_gb), unreadable)
+
+    def notes(self) -> str:
+        """Return what an instance cannot express, counted; empty if there is nothing."""
+        told = [f"{counted(many, one)} {what}" for (one, what), many in self.cluster.counts.items() if many]
+        return f"{self.path}: {'; '.join(told)}" if told else ""
+
+    def instance(
+        self,
+        *,
+        preempt_below: int | None = None,
+        guide: Mapping[str, str] | None = None,
+        relaxed: bool = False,
+        merged: bool = False,
+    ) -> Stated:
+        """Return the instance; it warns once of what it cannot express.
+
+        ``guide`` is the placement of a one-by-one pass: affinity among waiting pods is then stated as the pass met it,
+        instead of leaving such pods pending. ``relaxed`` leaves out what can only be stated more strictly than
+        Kubernetes checks it, so that a bound of the instance holds for any order of bindings. ``merged`` states the
+        running pods of a node as one pod, where none of them may stop and no rule counts them.
+        """
+        cluster = replace(self.cluster, pending=dict(self.cluster.pending), counts=self.cluster.counts.copy())
+        state, groups = self.first_state(), Groups(cluster)
+
+        @cache
+        def first_places() -> Mapping[str, str]:
+            return one_by_one(self.cluster, self.first_state, scores=SCORES[:1]).places if guide is None else guide
+
+        queues = read_queues(cluster)
+        counts, left, exact, fields = cluster.counts.copy(), -1, True, dict[str, Any]()
+        while left != len(cluster.pending):  # each pod that stays pending changes the rules of the others
+            cluster.counts = counts.copy()
+            names = list(cluster.nodes)
+            usable = sum(1 << k for k, name in enumerate(names) if name in self.usable and not state.closed[k])
+            draft = Draft(cluster, state, names, usable, guide=guide, relaxed=relaxed, first_places=first_places)
+            cards = cards_of_nodes(cluster, self.card_gb)
+            draft.each(partial(_choose, draft))
+            restrict_to_capacities(draft, cards.stated, stoppable=preempt_below is not None)
+            left = len(cluster.pending)
+            fields = _stated(draft, groups, cards, preempt_below, merged=merged)
+            exact = draft.exact
+        known = {queue.name for queue in queues}
+        pods = [
+            pod.model_copy(update={"queue": space}) if (space := pod.name.partition("/")[0]) in known else pod
+            for pod in fields["pods"]
+        ]
+        if told := replace(self, cluster=cluster).notes():
+            warnings.warn(told, KubernetesWarning, stacklevel=3)
+        fields |= {"pods": tuple(pods), "queues": queues, "pending": {n[:200]: w for n, w in cluster.pending.items()}}
+        try:
+            name = Path(self.path).name.partition(".")[0][:200] or "cluster"
+            return Stated(PodInstance(name=name, **fields), exact)
+        except ValidationError as error:
+            raise InstanceError(first_fault(error)[1], path=self.path) from error
 
 
 def _facts(cluster: Cluster) -> set[str]:
@@ -158,14 +221,10 @@ def _count_preferences(cluster: Cluster) -> None:
             cluster.leave(pod, f"its rules cannot be read: {error}")
 
 
-def _stated(cluster: Cluster, usable: set[str], card_gb: float, preempt_below: int | None) -> dict[str, Any]:
+def _stated(draft: Draft, groups: Groups, cards: Cards, preempt_below: int | None, *, merged: bool) -> dict[str, Any]:
     """Return the fields of the instance, given the pending pods; may leave more pods pending."""
-    names = list(cluster.nodes)
-    draft = Draft(cluster, names, sum(1 << k for k, name in enumerate(names) if name in usable))
-    gangs = read_gangs(cluster)
-    cards = cards_of_nodes(cluster, card_gb)
-    draft.each(partial(_choose, draft))
-    read_volumes(draft)
+    cluster = draft.cluster
+    gangs = _gangs(draft, groups, preempt_below)
     extra = read_capacities(draft, cards.stated)
     read_affinity(draft)
     read_anti_affinity(draft)
@@ -175,32 +234,59 @@ def _stated(cluster: Cluster, usable: set[str], card_gb: float, preempt_below: i
     stoppable = [pod.priority for pod in cluster.running if preempt_below is not None and pod.priority < preempt_below]
     modest = min(stoppable, default=None)
     waiting = [made for pod in draft.waiting if (made := _waiting(draft, cards, pod, wishes, modest)) is not None]
-    known = {pod.name for pod in waiting}
-    gangs = {name: gang for name, gang in gangs.items() if name in known}
-    waiting = [pod.model_copy(update={"gang": gangs.get(pod.name)}) for pod in waiting]
-    running = cards.running(draft, preempt_below)
+    running = running_pods(cards, draft, preempt_below, merged=merged)
+    pods = [pod.model_copy(update={"gang": gangs[pod.name]}) if pod.name in gangs else pod for pod in running + waiting]
     return {
         "nodes": tuple(
-            _node(draft, cards, name, extra.get(name, {})) for name in names if draft.bit[name] & draft.usable
+            _node(draft, cards, name, extra.get(name, {})) for name in draft.names if draft.bit[name] & draft.usable
         ),
-        "pods": tuple(running + waiting),
-        "gangs": tuple(PodGang(name=gang) for gang in dict.fromkeys(gangs.values())),
+        "pods": tuple(pods),
+        "gangs": tuple(PodGang(name=gang) for gang in dict.fromkeys(pod.gang for pod in pods if pod.gang)),
         "spreads": tuple(draft.spreads),
         "resources": tuple(draft.resources),
     }
 
 
+def _gangs(draft: Draft, groups: Groups, preempt_below: int | None) -> dict[str, str]:
+    """Return the gang of each pod that starts, or may be stopped, only together with others.
+
+    A group with ``minMember`` below its size is a gang of as many pods as the one-by-one pass has bound, or of
+    ``minMember``; the others are left to start afterwards. Of a running group, all pods beyond ``minMember`` may be
+    stopped one by one, and the others only together.
+    """
+    found: dict[str, str] = {}
+    for group, pods in groups.waiting.items():
+        able = [pod for pod in pods if pod.name not in draft.cluster.pending]
+        if group in groups.running or not able:
+            continue
+        least = groups.least(group)
+        if why := groups.refused(group):
+            for pod in able:
+                draft.cluster.leave(pod, why)
+        elif least <= 1:
+            continue
+        elif least == len(able):
+            found |= dict.fromkeys((pod.name for pod in able), group)
+        elif draft.stricter():
+            chosen = [pod for pod in able if pod.name in draft.first_places()]
+            chosen = chosen if len(chosen) >= least else in_queue_order(able)[:least]
+            found |= {pod.name: group for pod in chosen}
+            for pod in able:
+                if pod.name not in found:
+                    draft.cluster.leave(pod, f"it starts after the {len(chosen)} pods that its pod group needs first")
+    for group, pods in groups.running.items() if preempt_below is not None else ():
+        core = sorted(pods, key=lambda pod: -pod.priority)[: len(pods) - groups.spare(group)]
+        found |= {pod.name: f"{group} running" for pod in core}
+    return found
+
+
 def _choose(draft: Draft, pod: KubePod) -> None:
     """Restrict a pod to the nodes that it selects and whose taints it tolerates."""
     draft.allowed[pod.name] = (1 << len(draft.names)) - 1
-    nodes = draft.cluster.nodes.values()
-    chosen = draft.of_spec(pod, "chosen", lambda: draft.mask(node.name for node in nodes if pod.chooses(node)))
-    draft.forbid(pod, ~chosen, "no node has what its node selector and affinity ask for")
-    if pod.name not in draft.cluster.pending:
-        closed = draft.of_spec(
-            pod, "closed", lambda: draft.mask(node.name for node in nodes if not node.open_to(pod.spec))
-        )
-        draft.forbid(pod, closed, "the taints of all nodes that it selects keep it away")
+    for refusal in draft.state.static_refusals(pod):
+        draft.forbid(pod, draft.of_mask(refusal.nodes), "")
+        if pod.name in draft.cluster.pending:
+            return
 
 
 def _wishes(draft: Draft, cards: Cards) -> dict[str, dict[str, Any]]:
@@ -220,7 +306,11 @@ def _wishes(draft: Draft, cards: Cards) -> dict[str, dict[str, Any]]:
             continue
         if allowed not in labels:
             if len(labels) == _SETS:
-                draft.cluster.leave(pod, f"more than {_SETS} different sets of nodes are asked for")
+                draft.exact = False
+                if not draft.relaxed:
+                    draft.cluster.leave(pod, f"more than {_SETS} different sets of nodes are asked for")
+                    continue
+                found[pod.name] = {"node_labels": {}, "tolerations": tuple(t.text for t in taints)}
                 continue
             inside = {node.name: "yes" for node in nodes if draft.bit[node.name] & allowed}
             labels[allowed] = draft.mark(f"nodes-{len(labels) + 1}", inside)
@@ -307,24 +397,14 @@ def with_nodes(cluster: Cluster, wanted: str) -> tuple[Cluster, int]:
         labels = node.labels | ({_HOST: own} if _HOST in node.labels else {})
         taints = tuple(taint for taint in node.taints if not taint.key.startswith(_STATES))
         nodes[own] = replace(node, name=own, labels=labels, taints=taints, closed=())
-    return replace(cluster, nodes=nodes), many
-
-
-def after(
-    cluster: Cluster, instance: PodInstance, placement: Mapping[str, str], cards: Mapping[str, Sequence[int]]
-) -> Cluster:
-    """Return the cluster after a placement: bound pods run, stopped pods are gone."""
-    stopped = {pod.name for pod in instance.pods if pod.node is not None and placement.get(pod.name) != pod.node}
-    running = [pod for pod in cluster.running if pod.name not in stopped]
-    for pod in cluster.waiting:
-        if pod.name in placement:
-            meta = dict(pod.item["metadata"])
-            if cards.get(pod.name):
-                meta["annotations"] = {**pod.notes, "flowlex/cards": ",".join(map(str, cards[pod.name]))}
-            running.append(replace(pod, node=placement[pod.name], item={**pod.item, "metadata": meta}))
-    waiting = [pod for pod in cluster.waiting if pod.name not in placement]
-    pending = {name: why for name, why in cluster.pending.items() if name not in placement}
-    return replace(cluster, running=running, waiting=waiting, pending=pending, counts=Counter())
+    drivers = [item for item in cluster.others.get("CSINode", ()) if (item.get("metadata") or {}).get("name") == name]
+    copies = [
+        {**item, "metadata": {**item["metadata"], "name": f"{name}-new-{number}"}}
+        for item in drivers
+        for number in range(1, many + 1)
+    ]
+    others = {**cluster.others, "CSINode": [*cluster.others.get("CSINode", ()), *copies]} if copies else cluster.others
+    return replace(cluster, nodes=nodes, others=others), many
 
 
 def movable_instance(
@@ -336,12 +416,17 @@ def movable_instance(
     that are being deleted and pods that a PodDisruptionBudget protects stay.
     """
     able = {pod.name: pod for pod in cluster.running if _may_move(pod)}
+    groups = Groups(cluster)
+    for group, members in groups.running.items():  # a pod that moves is missing for a while
+        mine = [one.name for one in sorted(members, key=lambda one: -one.priority) if one.name in able]
+        for name in mine[: max(0, len(mine) - groups.spare(group))]:
+            del able[name]
     moving = {name: able[name] for name in able if name in evictable(cluster, able.values())}
     while True:
         running = [pod for pod in cluster.running if pod.name not in moving]
         free = [replace(pod, node=None) for pod in moving.values()]
         free_again = replace(cluster, running=running, waiting=free, pending={}, counts=Counter())
-        instance = instance_of(free_again, path, card_gb=card_gb, scheduler=scheduler)
+        instance = Snapshot.of(free_again, path, card_gb=card_gb, scheduler=scheduler).instance().instance
         nodes = {node.name: node for node in instance.nodes}
         strange = set(instance.pending)
         for pod in instance.pods:

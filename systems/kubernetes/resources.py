@@ -61,6 +61,16 @@ def shown(name: str, amount: int) -> str:
     return f"{amount / 1024**3:.4g} GB" if bytes_of else f"{amount}"
 
 
+def canonical(name: str, amount: int) -> str:
+    """An amount in the scheduler's units as a Kubernetes quantity: ``1500m``, ``2Gi``."""
+    if name == "cpu":
+        return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount}m"
+    for power, suffix in ((60, "Ei"), (50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if amount and amount % (1 << power) == 0:
+            return f"{amount >> power}{suffix}"
+    return str(amount)
+
+
 def gigabytes(size: int, *, up: bool = False) -> float:
     """Convert bytes to GB with 12 decimals: rounded up for nodes and down for pods, so that exact fits still fit.
 

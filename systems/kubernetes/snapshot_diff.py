@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flowlex.systems.kubernetes.bindings import Plan, pod_of
 from flowlex.systems.kubernetes.objects import ANY_ERROR, Cluster, Kind, KubePod
-from flowlex.systems.kubernetes.waiting_pods import Draft, Selection
+from flowlex.systems.kubernetes.pod_selections import Selection, Selections
 
 
 def changed_since(found: Plan, before: Cluster, now: Cluster) -> dict[str, str]:
@@ -49,7 +49,7 @@ class _Rules:
     """Affinity, anti-affinity and spread of pods that are to be bound."""
 
     def __init__(self, now: Cluster, pods: Sequence[KubePod]) -> None:
-        self._draft = Draft(now, list(now.nodes), 0)
+        self._selected = Selections(now)
         self._stated: dict[tuple[int, Kind], tuple[str, list[Selection]]] = {}
         self._kinds: dict[Kind, str] = {}
         for pod in pods:
@@ -59,9 +59,9 @@ class _Rules:
 
     def _selections(self, pod: KubePod, *more: str, spread: bool = False) -> list[Selection]:
         terms = [rule for kind in ("podAntiAffinity", *more) for rule in pod.rules(kind)]
-        found = [self._draft.selection(pod, rule, anywhere=True) for rule in terms]
+        found = [self._selected.of(pod, rule, anywhere=True) for rule in terms]
         even = pod.spec.get("topologySpreadConstraints") or () if spread else ()
-        return found + [self._draft.selection(pod, rule, spread=True) for rule in even]
+        return found + [self._selected.of(pod, rule, spread=True) for rule in even]
 
     def between(self, *changed: KubePod | None) -> str | None:
         """Return a pod to be bound that a rule relates to a changed pod, in its old or new state."""
@@ -69,7 +69,7 @@ class _Rules:
             if pod is None or pod.node is None:
                 continue
             for name, selections in self._stated.values():
-                if any(self._draft.means(each, pod) for each in selections):
+                if any(self._selected.means(each, pod) for each in selections):
                     return name
             try:
                 avoided = self._selections(pod)

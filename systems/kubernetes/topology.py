@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flowlex.instances.group_rules import PodResource, PodSpread
-from flowlex.systems.kubernetes.objects import ANY_ERROR, KubeNode, KubePod
-from flowlex.systems.kubernetes.selectors import tolerates
-from flowlex.systems.kubernetes.waiting_pods import Draft, Selection
+from flowlex.systems.kubernetes.objects import KubePod
+from flowlex.systems.kubernetes.pod_selections import Selection
+from flowlex.systems.kubernetes.waiting_pods import Draft
 
 #: Up to this many pods get an exclusion each; more share one, which also separates them from each other.
 _SINGLE = 20
@@ -22,43 +21,59 @@ Terms = tuple[Selection, ...]
 
 
 def read_affinity(draft: Draft) -> None:
-    """Restrict pods with affinity to the domains of matching pods; a group without any chooses one domain."""
+    """Restrict pods with affinity to the domains of matching pods.
+
+    These run, or a one-by-one pass has bound them (``draft.guide``). Without a pass, pods of a group without any choose
+    one domain, and others with affinity to waiting pods stay pending.
+    """
     groups: dict[Terms, list[KubePod]] = {}
+    running: dict[Terms, int] = {}
 
     def restrict(pod: KubePod) -> None:
-        terms = tuple(draft.selection(pod, rule) for rule in pod.rules("podAffinity"))
+        terms = draft.state.rules(pod).affinity
         if not terms:
             return
-        for each in draft.cluster.running:
-            if all(draft.means(term, each) for term in terms):
-                draft.pinned.add(each.name)
-        nodes = sum(draft.bit[name] for name in _where(draft, terms))
-        reach = [draft.same_domain(term.key, nodes) for term in terms]
-        if any(reach):
-            joined = ~0
-            for mask in reach:
-                joined &= mask
-            draft.forbid(pod, ~joined, "its pod affinity allows no node that takes it")
-        elif all(draft.means(term, pod) for term in terms):
+        if terms not in running:
+            partners = draft.running_of(terms)
+            running[terms] = draft.mask({str(pod.node) for pod in partners})
+            draft.pinned |= {pod.name for pod in partners}
+        others = [p for p in draft.of_kinds(terms) if p.name != pod.name]
+        if (others or draft.state.rules(pod).itself) and not draft.stricter():
+            return  # whatever waits may be bound before it
+        joined = draft.joined(terms, running[terms])
+        if draft.guide is not None and pod.name in draft.guide:
+            joined |= _as_guided(draft, terms, pod, others)
+        elif draft.guide is None and not joined and draft.state.rules(pod).itself:
             groups.setdefault(terms, []).append(pod)
-        else:
+            return
+        if not joined:
             draft.cluster.leave(pod, "its pod affinity asks for pods that do not run yet; place it after them")
+        else:
+            draft.forbid(pod, ~joined, "its pod affinity allows no node that takes it")
 
     draft.each(restrict)
     for terms, group in groups.items():
         _settle(draft, terms, group)
+    for name, nodes in draft.anchors.items():
+        if name in draft.allowed and draft.allowed[name] & nodes & draft.usable:
+            draft.allowed[name] &= nodes
 
 
-def _where(draft: Draft, terms: Terms) -> set[str]:
-    """Return the nodes with a running pod that matches all terms."""
-    kinds = [kind for kind in draft.places if all(term.matches(kind) for term in terms)]
-    return {name for kind in kinds for name in draft.places[kind]}
+def _as_guided(draft: Draft, terms: Terms, pod: KubePod, others: Sequence[KubePod]) -> int:
+    """Return the nodes where the pass met a pod's affinity; the first pod that it counts on stays in this domain."""
+    guide = draft.guide or {}
+    nodes = draft.joined(terms, draft.bit[guide[pod.name]])
+    partners = [p for p in others if p.name in guide and draft.bit[guide[p.name]] & nodes]
+    if partners and not draft.state.rules(pod).itself:
+        anchor = max(partners, key=lambda p: (p.priority, p.name))
+        draft.anchors[anchor.name] = draft.anchors.get(anchor.name, ~0) & nodes
+    return nodes
 
 
 def _settle(draft: Draft, terms: Terms, group: Sequence[KubePod]) -> None:
     """Choose the domain where the most pods of a group fit beside the running pods."""
     mine = {pod.name for pod in group}
-    if any(pod.name not in mine and all(draft.means(term, pod) for term in terms) for pod in draft.waiting):
+    if any(pod.name not in mine for pod in draft.of_kinds(terms)):
         for pod in group:
             draft.cluster.leave(pod, "its pod affinity is met by pods that wait too; place it after them")
         return
@@ -87,39 +102,18 @@ def read_anti_affinity(draft: Draft) -> None:
     owners: dict[Selection, list[KubePod]] = {}
 
     def own(pod: KubePod) -> None:
-        for term in [draft.selection(pod, rule) for rule in pod.rules("podAntiAffinity")]:
-            nodes = sum(draft.bit[name] for name in _where(draft, (term,)))
-            draft.forbid(pod, draft.same_domain(term.key, nodes), "its anti-affinity closes all nodes that take it")
+        for term in draft.state.rules(pod).anti_affinity:
             owners.setdefault(term, []).append(pod)
+        if nodes := draft.of_mask(draft.state.near_others(pod)):
+            draft.forbid(pod, nodes, "anti-affinity closes all nodes that take it")
 
     draft.each(own)
-    _closed_by_running(draft)
-    waiting = draft.waiting
-    names = {pod.name for pod in waiting}
+    names = {pod.name for pod in draft.waiting}
     for term, pods in owners.items():
         stating = [pod for pod in pods if pod.name in names]
-        meant = [pod for pod in waiting if draft.means(term, pod)]
+        meant = draft.of_kinds((term,))
         if stating and meant:
             _exclude(draft, term, stating, meant)
-
-
-def _closed_by_running(draft: Draft) -> None:
-    """Exclude, for pods matched by a running pod's anti-affinity, the domain of the running pod."""
-    closed: dict[Selection, int] = {}
-    for pod in draft.cluster.running:
-        try:
-            terms = [draft.selection(pod, rule, anywhere=True) for rule in pod.rules("podAntiAffinity")]
-        except ANY_ERROR:
-            draft.cluster.counts["running pod", "with unreadable anti-affinity, where no other pod is placed"] += 1
-            draft.usable &= ~draft.bit[str(pod.node)]
-            continue
-        for term in terms:
-            closed[term] = closed.get(term, 0) | draft.bit[str(pod.node)]
-    for term, nodes in closed.items():
-        mask = draft.same_domain(term.key, nodes)
-        for each in draft.waiting:
-            if draft.means(term, each):
-                draft.forbid(each, mask, "anti-affinity of running pods closes all nodes that take it")
 
 
 def _exclude(draft: Draft, term: Selection, owners: Sequence[KubePod], meant: Sequence[KubePod]) -> None:
@@ -159,30 +153,38 @@ class _Constraint(NamedTuple):
 
 
 def read_spreads(draft: Draft) -> None:
-    """Make rules of the hard constraints; pods whose constraint no rule can express stay pending."""
+    """Make rules of the hard constraints, each for the pods that state it: it binds nobody else.
+
+    Pods that a selector matches without stating the constraint are bound after those that do. Without a one-by-one
+    pass to settle their order, such pods with constraints of their own are under the rule too.
+    """
     owners: dict[_Constraint, list[KubePod]] = {}
 
     def own(pod: KubePod) -> None:
-        hard = [
-            rule
-            for rule in pod.spec.get("topologySpreadConstraints") or ()
-            if rule.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
-        ]
-        keys = [str(rule["topologyKey"]) for rule in hard]
-        for number, rule in enumerate(hard):
-            make = partial(_constraint, draft, pod, rule, keys)
-            owners.setdefault(draft.of_spec(pod, "spread", make, number, pod.kind), []).append(pod)
+        for spread in draft.state.rules(pod).spreads:
+            nodes = draft.of_mask(spread.eligible)
+            key = _Constraint(spread.selection, spread.skew, spread.least_domains, nodes)
+            owners.setdefault(key, []).append(pod)
 
     draft.each(own)
     for constraint, pods in owners.items():
         for pod in pods:
             draft.forbid(pod, ~_labelled(draft, constraint.nodes, constraint.selection.key), _NOWHERE)
+    if not owners or not draft.stricter():
+        return
     bases = {constraint: _base(draft, constraint) for constraint in owners}
+    ruled = {pod.name for pods in owners.values() for pod in pods}
+    under: dict[_Constraint, list[KubePod]] = {}
     for constraint, pods in owners.items():
-        _restrict(draft, constraint, bases[constraint], pods)
-    for constraint, pods in owners.items():
-        if any(draft.means(constraint.selection, pod) for pod in pods):
-            _rule(draft, constraint, bases[constraint])
+        mine = {pod.name for pod in pods}
+        under[constraint] = [
+            pod
+            for pod in draft.of_kinds((constraint.selection,))
+            if pod.name in mine or (draft.guide is None and pod.name in ruled)
+        ]
+        _restrict(draft, constraint, bases[constraint], pods, under[constraint])
+    for constraint, pods in under.items():
+        _rule(draft, constraint, bases[constraint], pods)
 
 
 _NOWHERE = "its topology spread allows no node that takes it"
@@ -192,32 +194,9 @@ def _labelled(draft: Draft, nodes: int, key: str) -> int:
     return sum(mask & nodes for mask in draft.domains(key).values())
 
 
-def _constraint(draft: Draft, pod: KubePod, rule: Mapping[str, Any], keys: Sequence[str]) -> _Constraint:
-    affinity, taints = rule.get("nodeAffinityPolicy") or "Honor", rule.get("nodeTaintsPolicy") or "Ignore"
-    if {affinity, taints} - {"Honor", "Ignore"}:
-        raise ValueError(f"topology spread with policies {affinity}, {taints}; Honor and Ignore are known")
-
-    def counts(node: KubeNode) -> bool:
-        held = all(tolerates(pod.spec.get("tolerations") or (), taint) for taint in node.taints)
-        return (
-            all(key in node.labels for key in keys)
-            and (affinity == "Ignore" or pod.chooses(node))
-            and (taints == "Ignore" or held)
-        )
-
-    nodes = sum(draft.bit[name] for name, node in draft.cluster.nodes.items() if counts(node))
-    skew, least = int(rule["maxSkew"]), int(rule.get("minDomains") or 1)
-    if skew < 1 or least < 1:
-        raise ValueError("topology spread with maxSkew or minDomains below 1")
-    return _Constraint(draft.selection(pod, rule, spread=True), skew, least, nodes)
-
-
 def _base(draft: Draft, constraint: _Constraint) -> dict[str, tuple[int, int]]:
     """Return, by domain, its nodes that count and the number of running pods there that match the selector."""
-    here = Counter[str]()
-    for kind, places in draft.lasting.items():
-        if constraint.selection.matches(kind):
-            here.update(places)
+    here = Counter(str(pod.node) for pod in draft.running_of((constraint.selection,)) if not pod.ending)
     found = {}
     for value, mask in draft.domains(constraint.selection.key).items():
         if mask & constraint.nodes:
@@ -226,40 +205,33 @@ def _base(draft: Draft, constraint: _Constraint) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _members(draft: Draft, constraint: _Constraint) -> list[KubePod]:
-    """Return the waiting pods that will count once they are placed."""
-    return [
-        pod
-        for pod in draft.waiting
-        if draft.means(constraint.selection, pod) and draft.allowed[pod.name] & constraint.nodes & draft.usable
-    ]
-
-
 def _restrict(
-    draft: Draft, constraint: _Constraint, base: Mapping[str, tuple[int, int]], owners: Sequence[KubePod]
+    draft: Draft,
+    constraint: _Constraint,
+    base: Mapping[str, tuple[int, int]],
+    owners: Sequence[KubePod],
+    under: Sequence[KubePod],
 ) -> None:
     """Exclude domains with more pods than the skew allows, until the running pods are spread more evenly."""
     least = min((many for _, many in base.values()), default=0) if len(base) >= constraint.least_domains else 0
     full = sum(mask for mask, many in base.values() if many - least > constraint.skew)
-    members = _members(draft, constraint)
-    for pod in owners:
-        if not draft.means(constraint.selection, pod):
-            if members:
-                draft.cluster.leave(pod, "its topology spread counts pods that wait too; place it after them")
-            else:
-                draft.forbid(pod, full, _NOWHERE)
-    if any(draft.means(constraint.selection, pod) for pod in owners):
-        for pod in members:
+    for pod in {pod.name: pod for pod in (*owners, *under)}.values():
+        if draft.guide is None and under and not draft.means(constraint.selection, pod):
+            draft.cluster.leave(pod, "its topology spread counts pods that wait too; place it after them")
+        else:
             draft.forbid(pod, full, _NOWHERE)
 
 
-def _rule(draft: Draft, constraint: _Constraint, base: Mapping[str, tuple[int, int]]) -> None:
-    """Make one rule for all pods that the constraint counts."""
-    selection, members = constraint.selection, _members(draft, constraint)
-    running = [
+def _rule(draft: Draft, constraint: _Constraint, base: Mapping[str, tuple[int, int]], under: Sequence[KubePod]) -> None:
+    """Make one rule for the pods under a constraint."""
+    selection = constraint.selection
+    members = [
         pod
-        for pod in draft.cluster.running
-        if not pod.ending and draft.means(selection, pod) and draft.bit[str(pod.node)] & constraint.nodes
+        for pod in under
+        if pod.name not in draft.cluster.pending and draft.allowed[pod.name] & constraint.nodes & draft.usable
+    ]
+    running = [
+        pod for pod in draft.running_of((selection,)) if not pod.ending and draft.bit[str(pod.node)] & constraint.nodes
     ]
     draft.pinned |= {pod.name for pod in running}
     if any(not draft.bit[str(pod.node)] & draft.usable for pod in running):

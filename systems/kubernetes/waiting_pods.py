@@ -5,35 +5,21 @@ Sets of nodes are integer bit masks in the order of the nodes, so that one set p
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+import numpy as np
+
 from flowlex.instances.group_rules import PodResource, PodSpread
-from flowlex.systems.kubernetes.objects import ANY_ERROR, Cluster, Kind, KubePod, label_map
-from flowlex.systems.kubernetes.selectors import selects
+from flowlex.systems.kubernetes.objects import ANY_ERROR, Cluster, Kind, KubePod
+from flowlex.systems.kubernetes.pod_selections import Selection
+from flowlex.systems.kubernetes.pod_volumes import Mask
+from flowlex.systems.kubernetes.scheduler_filters import SchedulerState
 
 HOST = "kubernetes.io/hostname"
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The pods that a rule selects: a label selector in namespaces (None: all), over domains of a label."""
-
-    key: str
-    spaces: frozenset[str] | None
-    text: str
-    """The selector as JSON."""
-
-    def matches(self, kind: Kind) -> bool:
-        """Return whether it selects pods of a kind."""
-        if self.spaces is not None and kind.namespace not in self.spaces:
-            return False
-        return selects(json.loads(self.text), dict(kind.labels))
 
 
 @dataclass(eq=False)
@@ -41,6 +27,7 @@ class Draft:
     """The nodes allowed for waiting pods, and the rules of the future instance."""
 
     cluster: Cluster
+    state: SchedulerState  # the filters, with only the running pods bound
     names: list[str]  # all listed nodes
     usable: int  # nodes that the instance has; the others take no pod
     allowed: dict[str, int] = field(default_factory=dict)  # by waiting pod
@@ -51,10 +38,20 @@ class Draft:
     # spread_of, resources_of: by pod, running ones too
     spread_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     resources_of: dict[str, dict[str, int]] = field(default_factory=dict)
+    # nodes of a one-by-one pass: where it met an affinity, the pods of the instance may meet it too; None: no pass
+    guide: Mapping[str, str] | None = None
+    # whether rules that can only be stated more strictly than Kubernetes checks them are left out instead
+    relaxed: bool = False
+    # the placement of a one-by-one pass, computed when it is asked for
+    first_places: Callable[[], Mapping[str, str]] = dict
+    # by pod of the guide on which others count, the nodes where these met it
+    anchors: dict[str, int] = field(default_factory=dict)
+    exact: bool = True  # whether the instance allows whatever Kubernetes does
     # running pods that must not stop, because a rule of a waiting pod counts them
     pinned: set[str] = field(default_factory=set)
-    _met: dict[tuple[Selection, Kind], bool] = field(default_factory=dict)
     _of_spec: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    _domains: dict[str, dict[str, int]] = field(default_factory=dict)
+    _matched: dict[tuple[Selection, ...], list[KubePod]] = field(default_factory=dict)
 
     @cached_property
     def bit(self) -> dict[str, int]:
@@ -75,6 +72,15 @@ class Draft:
             for what, amount in pod.requests.items():
                 here[what] = here.get(what, 0) - amount
         return found
+
+    def of_mask(self, nodes: Mask) -> int:
+        """Return a (N,) mask as a bit mask."""
+        return int.from_bytes(np.packbits(nodes, bitorder="little").tobytes(), "little")
+
+    def stricter(self) -> bool:
+        """Return whether to state a rule more strictly than Kubernetes checks it; the instance then is not exact."""
+        self.exact = self.exact and self.relaxed
+        return not self.relaxed
 
     def mask(self, names: Iterable[str]) -> int:
         """Return a set of nodes as a bit mask."""
@@ -106,20 +112,24 @@ class Draft:
             return otherwise
 
     def forbid(self, pod: KubePod, nodes: int, reason: str) -> None:
-        """Keep a waiting pod away from nodes; without any left it stays pending."""
+        """Keep a waiting pod away from nodes; without any left it stays pending.
+
+        Without a ``reason``, it is what Kubernetes says of the pod while only the running pods are bound.
+        """
         left = self.allowed[pod.name] & ~nodes
         self.allowed[pod.name] = left
-        if not left & self.usable:
-            self.cluster.leave(pod, reason)
+        if not left & self.usable and pod.name not in self.cluster.pending:
+            self.cluster.leave(pod, reason or self.state.reason(pod))
 
     def domains(self, key: str) -> dict[str, int]:
         """Values of a label, each with its nodes."""
-        found: dict[str, int] = {}
-        for name, node in self.cluster.nodes.items():
-            if key in node.labels:
-                value = node.labels[key]
-                found[value] = found.get(value, 0) | self.bit[name]
-        return found
+        if key not in self._domains:
+            found = self._domains[key] = dict[str, int]()
+            for name, node in self.cluster.nodes.items():
+                if key in node.labels:
+                    value = node.labels[key]
+                    found[value] = found.get(value, 0) | self.bit[name]
+        return self._domains[key]
 
     def same_domain(self, key: str, nodes: int) -> int:
         """Return all nodes in the same domains of a label as the given nodes."""
@@ -127,58 +137,48 @@ class Draft:
 
     def means(self, selection: Selection, pod: KubePod) -> bool:
         """Return whether a selection matches a pod."""
-        key = (selection, pod.kind)
-        if key not in self._met:
-            self._met[key] = selection.matches(key[1])
-        return self._met[key]
+        return self.state.selections.means(selection, pod)
 
     @cached_property
-    def places(self) -> dict[Kind, Counter[str]]:
-        """Number of running pods on each node, by kind of pod."""
-        return self._count(self.cluster.running)
+    def _kinds(self) -> dict[Kind, list[KubePod]]:
+        found: dict[Kind, list[KubePod]] = {}
+        for pod in self.cluster.waiting:
+            found.setdefault(pod.kind, []).append(pod)
+        return found
+
+    def of_kinds(self, terms: Iterable[Selection]) -> list[KubePod]:
+        """Return the waiting pods that all terms match, without those left pending."""
+        terms = tuple(Selection("", term.spaces, term.text) for term in terms)
+        if terms not in self._matched:
+            kinds = (pods for pods in self._kinds.values() if all(self.means(term, pods[0]) for term in terms))
+            self._matched[terms] = [pod for pods in kinds for pod in pods]
+        return [pod for pod in self._matched[terms] if pod.name not in self.cluster.pending]
 
     @cached_property
-    def lasting(self) -> dict[Kind, Counter[str]]:
-        """The same, of those that are not being deleted."""
-        return self._count(pod for pod in self.cluster.running if not pod.ending)
+    def _running_kinds(self) -> dict[Kind, list[KubePod]]:
+        found: dict[Kind, list[KubePod]] = {}
+        for pod in self.cluster.running:
+            found.setdefault(pod.kind, []).append(pod)
+        return found
 
-    def _count(self, pods: Iterable[KubePod]) -> dict[Kind, Counter[str]]:
-        found: dict[Kind, Counter[str]] = {}
-        for pod in pods:
-            found.setdefault(pod.kind, Counter())[str(pod.node)] += 1
+    def running_of(self, terms: Iterable[Selection]) -> list[KubePod]:
+        """Return the running pods that all terms match."""
+        terms = tuple(terms)
+        kinds = self._running_kinds.values()
+        return [pod for pods in kinds if all(self.means(term, pods[0]) for term in terms) for pod in pods]
+
+    def joined(self, terms: Iterable[Selection], nodes: int) -> int:
+        """Return the nodes that are in the same domains as the given nodes, by the labels of all terms."""
+        found = ~0 if nodes else 0
+        for term in terms:
+            found &= self.same_domain(term.key, nodes)
         return found
 
     def selection(
         self, pod: KubePod, rule: Mapping[str, Any], *, anywhere: bool = False, spread: bool = False
     ) -> Selection:
         """Return the selection of a pod's rule; ``anywhere``: all namespaces, if they are not known."""
-        selector = rule.get("labelSelector")
-        if selector is not None:
-            more = list(selector.get("matchExpressions") or ())
-            for field_name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
-                keys = [key for key in rule.get(field_name) or () if key in pod.labels]
-                more += [{"key": key, "operator": operator, "values": [pod.labels[key]]} for key in keys]
-            selector = {"matchLabels": dict(selector.get("matchLabels") or {}), "matchExpressions": more}
-            selects(selector, {})  # raises where it cannot be read
-        spaces = frozenset({pod.namespace}) if spread else self._spaces(pod, rule, anywhere)
-        return Selection(str(rule["topologyKey"]), spaces, json.dumps(selector, sort_keys=True))
-
-    def _spaces(self, pod: KubePod, rule: Mapping[str, Any], anywhere: bool) -> frozenset[str] | None:
-        named, selector = frozenset(map(str, rule.get("namespaces") or ())), rule.get("namespaceSelector")
-        if selector is None:
-            return named or frozenset({pod.namespace})
-        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            return None
-        listed = self.cluster.others.get("Namespace")
-        if listed is None:
-            if anywhere:
-                return None
-            raise ValueError("its namespaceSelector needs the Namespace objects; list them too")
-        labels = {str(each["metadata"]["name"]): label_map(each["metadata"]) for each in listed}
-        named |= {
-            name for name, mine in labels.items() if selects(selector, {"kubernetes.io/metadata.name": name} | mine)
-        }
-        return named
+        return self.state.selections.of(pod, rule, anywhere=anywhere, spread=spread)
 
     def mark(self, name: str, values: Mapping[str, str]) -> str:
         """Label nodes for a rule; returns the label."""

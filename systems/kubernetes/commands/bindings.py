@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,27 +97,40 @@ def check_output(output: str, force: bool) -> None:
     refuse_existing(force, output)
 
 
-def write_plan(made: Plan, output: str, instead: dict[str, Any] | None = None) -> None:
-    """Write the objects of a plan (or ``instead``) in the format of the name, and report which pods wait."""
+def write_plan(
+    made: Plan,
+    output: str,
+    instead: dict[str, Any] | None = None,
+    *,
+    nodes: Mapping[str, str] | None = None,
+    answers: dict[str, Any] | None = None,
+) -> None:
+    """Write the objects of a plan (or ``instead``) in the format of the name.
+
+    ``nodes``: where the evicted pods run. ``answers``: the answer for every pod, written beside the objects; without
+    it, pods that wait are reported.
+    """
     from flowlex.systems.kubernetes.bindings import script
 
-    for name, reason in list(made.waits.items())[:5]:
+    for name, reason in list(made.waits.items())[:5] if answers is None else ():
         note(f"{name} is left as it is: {reason}")
-    if len(made.waits) > 5:
+    if answers is None and len(made.waits) > 5:
         note(f"{counted(len(made.waits) - 5, 'more pod is', 'more pods are')} left for such reasons")
     document = instead or made.document
     if output.endswith(".sh"):
         if instead is not None:
             raise typer.BadParameter("a script applies Bindings; write Pods to .yaml or .json", param_hint="-o")
-        text = script(made)
+        text = script(made, nodes)
     elif output.endswith((".yaml", ".yml")):
         import yaml
 
-        text = yaml.safe_dump(document, sort_keys=False)
+        said = yaml.safe_dump(answers, sort_keys=False) if answers else ""
+        text = "".join(f"# {line}\n" for line in said.splitlines()) + yaml.safe_dump(document, sort_keys=False)
     else:
-        text = json.dumps(document, indent=1) + "\n"
+        text = json.dumps(document | ({"answers": answers} if answers else {}), indent=1) + "\n"
     write_output(output, text.encode())
     evictions = sum(item["kind"] == "Eviction" for item in made.items)
     if output != "-":
-        remedy = "; kubectl creates Evictions by path only: -o FILE.sh does it" if evictions and text[0] != "#" else ""
+        script_only = evictions and not output.endswith(".sh")
+        remedy = "; kubectl creates Evictions by path only: -o FILE.sh does it" if script_only else ""
         note(f"{output}: {counted(evictions, 'eviction')}, {counted(len(made.items) - evictions, 'binding')}{remedy}")

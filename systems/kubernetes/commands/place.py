@@ -1,42 +1,45 @@
-"""``flowlex place``: what a cluster's waiting pods would get, in ten lines."""
+"""``flowlex place``: where a cluster's waiting pods would run, and why the others wait."""
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
-from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flowlex.cli.console_output import complain, note, picture_suffix, refuse_existing, write_picture
+from flowlex.cli.console_output import note, picture_suffix, refuse_existing, text_of, write_picture
 from flowlex.cli.options import ForceOption, GapOption, SeedOption, TimeLimitOption
 from flowlex.instances.input_errors import counted
 from flowlex.systems.kubernetes.commands.bindings import check_output, write_plan
 
 if TYPE_CHECKING:
-    from flowlex.models.pods.solution import PlacementSolution
-    from flowlex.systems.kubernetes.bindings import Plan
-    from flowlex.systems.kubernetes.objects import Cluster
+    from flowlex.models.pods.defragmentation import Move
+    from flowlex.systems.kubernetes.placement_plan import Answer, PlacementPlan
 
 
-#: Most reasons printed of each sort; the others are counted.
-_REASONS = 3
-#: Absolute gap of the balance, as a fraction of a node's load.
-_EVEN = 0.01
-#: Most placements after the first, for pods whose rules count the bound pods.
-_ROUNDS = 4
+#: Most pods in the printed table.
+_ROWS = 30
+_COMMAND = "kubectl get nodes,pods,pvc,pv,storageclass,csinode -A -o json"
 
 
 def place(
     objects: Annotated[
         str,
-        typer.Argument(metavar="OBJECTS", help="What `kubectl get nodes,pods -A -o json` prints; '-': standard input."),
+        typer.Argument(metavar="OBJECTS", help=f"What `{_COMMAND}` prints; '-': standard input."),
     ],
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Evictions and bindings: .yaml, .json, or .sh to run."),
+        typer.Option("-o", "--output", metavar="FILE", help="Evictions, bindings, answers: .yaml, .json, .sh to run."),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document with the answer for every pod.")
+    ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Print what one-by-one passes and the model bind, by priority.")
+    ] = False,
     what_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -72,10 +75,11 @@ def place(
     seed: SeedOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Place the waiting pods of a Kubernetes cluster and say, in about ten lines, what comes of it.
+    """Place the waiting pods of a Kubernetes cluster, and say of every pod where it goes or why it waits.
 
-    What would be bound, what waits and why, what would be stopped, how even the nodes are and how far that is from
-    the best. Exit code 0: there is an answer, though pods may wait. 1: there is none. 2: the objects cannot be read.
+    The first plan binds pods one by one in the order of the default scheduler; a better one is looked for until the
+    time limit, which counts for the whole command. Reasons are those of Kubernetes' own events. Exit code 0: there is
+    an answer, though pods may wait. 2: the objects cannot be read.
     """
     if picture:
         picture_suffix(picture, "--picture")
@@ -83,185 +87,188 @@ def place(
     if output:
         check_output(output, force)
 
+    from flowlex.formulations.processor_clock import processor_seconds
     from flowlex.systems.kubernetes.objects import read_cluster
-    from flowlex.systems.kubernetes.placement_instance import with_nodes
+    from flowlex.systems.kubernetes.placement_instance import Snapshot, with_nodes
+    from flowlex.systems.kubernetes.placement_plan import place_pods
 
+    began = processor_seconds()
     cluster = read_cluster(objects)
-    options: dict[str, Any] = {"time_limit_s": time_limit, "gap": gap, "seed": seed or 0}
+    parts = 1 + len(what_if or ()) + bool(defragment)
+
+    def until(part: int) -> float | None:
+        return None if time_limit is None else began + time_limit * part / parts
+
+    options: dict[str, Any] = {"preempt_below": preempt_below, "gap": gap, "seed": seed or 0}
+    read: dict[str, Any] = {"card_gb": card_gb, "scheduler": scheduler}
     wishes = [(wanted, *with_nodes(cluster, wanted)) for wanted in what_if or ()]
-    read = {"card_gb": card_gb, "preempt_below": preempt_below, "scheduler": scheduler}
-    rounds = _rounds(cluster, objects, read, options)
-    lines = _report(cluster, [solution for _, solution in rounds])
-    for wanted, larger, many in wishes:
-        lines.append(_gain(wanted, many, rounds[0][1], _solved(larger, objects, read, options, 1.0)))
+    plan = place_pods(Snapshot.of(cluster, objects, **read), until=until(1), **options)
+    lines, document = _report(plan), _document(plan)
+    for part, (wanted, larger, many) in enumerate(wishes, 2):
+        more = place_pods(Snapshot.of(larger, objects, **read), until=until(part), even=1.0, **options)
+        lines.append(_gain(wanted, many, plan, more))
+    moves: tuple[Move, ...] = ()
     if defragment:
-        lines += _defragmented(cluster, objects, read, defragment, options)
-    typer.echo("\n".join(lines))
+        said, moves = _defragmented(plan, defragment, until(parts), seed or 0, read)
+        lines += said
+        document["moves"] = [asdict(move) for move in moves]
+    if compare:
+        lines += _compared(plan, document)
+    for told in dict.fromkeys(plan.notes):
+        note(told)
+    answers = plan.answers()
+    if as_json:
+        typer.echo(json.dumps(document | {"report": lines}, indent=1))
+    else:
+        typer.echo("\n".join([*lines, *_table(answers)]))
     if picture:
-        from flowlex.models.pods.gpu_card_plot import draw_cards
-        from flowlex.models.pods.problem.running_pods import running_cluster
-
-        first, last = rounds[0][1], rounds[-1][1]
-        before = running_cluster(first.source.arrays, cards=True)
-        assert before is not None and last.cluster is not None
-        shown = {"before": before, "after": last.cluster}
-        write_picture(picture, lambda: draw_cards(last.source, shown), "--picture")
+        _draw(plan, picture)
     if output:
-        write_plan(_plan(rounds), output)
+        nodes = {pod.name: str(pod.node) for pod in plan.stopped}
+        made = plan.objects(time.time_ns())
+        made.items.extend(_moved(plan, moves))
+        write_plan(made, output, nodes=nodes | {move.pod: move.source for move in moves}, answers=document)
 
 
-def _rounds(
-    cluster: Cluster, path: str, read: dict[str, Any], options: dict[str, Any]
-) -> list[tuple[Cluster, PlacementSolution]]:
-    """Compute successive placements: rules of later ones count the pods of earlier ones as running."""
-    from flowlex.systems.kubernetes.placement_instance import after
-
-    found = [(cluster, _solved(cluster, path, read, options))]
-    while len(found) <= _ROUNDS:
-        solution = found[-1][1]
-        ruled = {pod.name for pod in solution.source.pods if pod.spreads or pod.resources}
-        if not solution.source.pending and not ruled & set(solution.queue):
-            break
-        answer = solution.to_dict()["answer"]
-        cluster = after(cluster, solution.source, answer["placement"], answer["cards"])
-        read = {**read, "preempt_below": None}
-        solution = _solved(cluster, path, read, options)
-        if not _totals(solution)[0]:
-            break
-        found.append((cluster, solution))
-    return found
+def _document(plan: PlacementPlan) -> dict[str, Any]:
+    """Return everything that is known of a plan, as plain data."""
+    return {
+        "kind": "pod-placement-answers",
+        "pods": [asdict(answer) for answer in plan.answers()],
+        "stopped": [{"pod": pod.name, "priority": pod.priority, "node": pod.node} for pod in plan.stopped],
+        "priorities": [asdict(level) for level in plan.levels],
+        "bound": plan.bound,
+        "waiting": len(plan.snapshot.cluster.waiting) - plan.bound,
+        "proven": plan.proven,
+        "method": plan.method,
+        "notes": list(dict.fromkeys(plan.notes)),
+    }
 
 
-def _plan(rounds: list[tuple[Cluster, PlacementSolution]]) -> Plan:
-    """Combine the objects of all placements in order, and the pods that wait."""
-    from flowlex.systems.kubernetes.bindings import Plan, plan
-
-    made = Plan()
-    for cluster, solution in rounds:
-        answer = solution.to_dict()["answer"]
-        more = plan(solution.source, answer["placement"], answer["cards"], cluster, now_ns=time.time_ns())
-        made.items.extend(more.items)
-        made.waits.update(more.waits)
-        if more.waits:  # later placements depend on the pods that wait now
-            break
-    return made
-
-
-def _solved(
-    cluster: Cluster, path: str, read: dict[str, Any], options: dict[str, Any], even: float = _EVEN
-) -> PlacementSolution:
-    """Place the waiting pods; ``even`` is the absolute gap of the balance."""
-    from flowlex.models.pods.model import PodPlacement
-    from flowlex.systems.kubernetes.placement_instance import instance_of
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        instance = instance_of(cluster, path, **read)
-    solution = PodPlacement(instance, absolute_gap=even).solve("highs", **options)
-    if not solution.status.has_answer:
-        complain(f"{path}: no answer ({solution.status}). {solution.message}".rstrip())
-        raise typer.Exit(1)
-    for warning in caught:
-        note(f"{warning.message}")
-    return solution
-
-
-def _report(cluster: Cluster, rounds: list[PlacementSolution]) -> list[str]:
+def _report(plan: PlacementPlan) -> list[str]:
     """Report the result of the placement, one topic per line."""
-    from flowlex.models.pods.problem.running_pods import running_cluster
-    from flowlex.models.pods.resource_shortfalls import shortfalls
-
-    first, solution = rounds[0], rounds[-1]
-    instance = solution.source
-    cards = sum(node.cards for node in instance.nodes)
+    cluster, state = plan.snapshot.cluster, plan.made.state
+    cards = sum(state.cards.many)
     lines = [
         f"cluster: {counted(len(cluster.nodes), 'node')}{' with ' + counted(cards, 'GPU card') if cards else ''}, "
         f"{counted(len(cluster.running), 'pod runs', 'pods run')}, {counted(len(cluster.waiting), 'waits', 'wait')}"
     ]
-    placed, wanted, most = _totals(first)
-    out = len(first.source.pending)
-    proven = f"all but {out} left out" if out and placed == wanted else _proven(placed, most, wanted)
-    if cluster.waiting:
-        lines.append(f"bound: {placed} of {counted(wanted + out, 'waiting pod')}, {proven}{_by_priority(first)}")
-    if later := sum(_totals(each)[0] for each in rounds[1:]):
-        lines.append(f"then: {later} more, whose rules count these as running")
-    lines += _limited("waits", [str(each) for each in shortfalls(solution) if each.pods])
-    reasons = Counter(instance.pending.values())
-    such = {why: name for name, why in reversed(list(instance.pending.items()))}
-    lines += _limited("left out", [f"{many}: {why} ({such[why]})" for why, many in reasons.most_common()])
-    pods = first.source.pods
-    stopped = [pod.name for p, pod in enumerate(pods) if pod.node is not None and first.node[p] < 0]
-    if stopped:
-        some = ", ".join(stopped[:3]) + (", .." if len(stopped) > 3 else "")
-        lines.append(f"stopped: {counted(len(stopped), 'running pod')} for more important ones ({some})")
-    before = running_cluster(first.source.arrays, cards=True)
-    was = "" if before is None else f", {100 * float(before.loads.std()):.2f} % before"
-    distance = (
-        "unknown" if solution.absolute_gap is None else f"at most {100 * max(0.0, solution.absolute_gap):.2g} points"
-    )
-    loads = 100 * solution.loads
-    lines.append(
-        f"load: {loads.min():.1f} to {loads.max():.1f} % of a node, deviation {loads.std():.2f} %{was}; "
-        f"{distance} above the most even"
-    )
-    certificate = first.certificate
-    if certificate is not None:
-        checks = counted(len(certificate.checks), "check")
-        lines.append(f"proof: {certificate.claim}, {checks}{'' if certificate.ok else ', REFUSED'}")
+    wanted = len(cluster.waiting)
+    if wanted:
+        proven = "all of them" if plan.bound == wanted else _proven(plan)
+        lines.append(f"bound: {plan.bound} of {counted(wanted, 'waiting pod')}, {proven}{_by_priority(plan)}")
+    if plan.stopped:
+        some = ", ".join(pod.name for pod in plan.stopped[:3]) + (", .." if len(plan.stopped) > 3 else "")
+        lines.append(f"stopped: {counted(len(plan.stopped), 'running pod')} for more important ones ({some})")
+    return lines + _load(plan)
+
+
+def _proven(plan: PlacementPlan) -> str:
+    if plan.proven:
+        return "proven to be the most"
+    open_level = next(level for level in plan.levels if level.bound not in (level.wanted, level.most))
+    if open_level.most is None:
+        return "at least as many as one by one; more are not ruled out"
+    what = f"of priority {open_level.priority} " if len(plan.levels) > 1 else ""
+    return f"no plan binds more than {open_level.most} {what}".rstrip()
+
+
+def _by_priority(plan: PlacementPlan) -> str:
+    if len(plan.levels) < 2:
+        return ""
+    parts = [f"{level.priority}: {level.bound} of {level.wanted}" for level in plan.levels[:4]]
+    return f"; by priority {', '.join(parts)}{', ..' if len(plan.levels) > 4 else ''}"
+
+
+def _load(plan: PlacementPlan) -> list[str]:
+    """Report how even the loads of the nodes are; the distance to the best is known if the plan is the model's."""
+    import numpy as np
+
+    from flowlex.models.pods.problem.node_fill_state import Cluster as Filled
+
+    if (instance := plan.instance) is None or plan.solution is None:
+        return []
+    view, at = instance.arrays, {node.name: n for n, node in enumerate(instance.nodes)}
+    places, gone = plan.made.places, {pod.name for pod in plan.stopped}
+    names = [None if pod.name in gone else places.get(pod.name, pod.node) for pod in instance.pods]
+    node = np.array([-1 if name is None else at[name] for name in names], np.int64)
+    loads = 100 * Filled.of(view, node, {}, cards=False).loads
+    before = 100 * Filled.of(view, view.running, {}, cards=False).loads
+    gap = plan.solution.absolute_gap
+    same = bool((node == plan.solution.node).all()) and gap is not None
+    apart = f"; at most {100 * max(0.0, gap or 0.0):.2g} points above the most even" if same else ""
+    was = f", {before.std():.2f} % before" if (view.running >= 0).any() else ""
+    return [f"load: {loads.min():.1f} to {loads.max():.1f} % of a node, deviation {loads.std():.2f} %{was}{apart}"]
+
+
+def _table(answers: list[Answer]) -> list[str]:
+    """Return the answers as rows: first pods that wait, the most important first, then those that are bound."""
+    if not answers:
+        return []
+    rows = sorted(answers, key=lambda answer: answer.node is not None)
+    shown = rows[:_ROWS]
+    head = ("POD", "PRIORITY", "SINCE", "NODE OR REASON")
+    cells = [(answer.pod, str(answer.priority), answer.since or "-", answer.node or answer.reason) for answer in shown]
+    width = [max(len(text_of(row[k])) for row in (head, *cells)) for k in range(3)]
+    lines = [
+        "",
+        *("  ".join([*(text_of(row[k]).ljust(width[k]) for k in range(3)), text_of(row[3])]) for row in (head, *cells)),
+    ]
+    if len(rows) > len(shown):
+        lines.append(f"and {counted(len(rows) - len(shown), 'more pod')}; --json and -o list all")
     return lines
 
 
-def _totals(solution: PlacementSolution) -> tuple[int, int, int]:
-    """Return numbers of waiting pods: placed, all, and the proven upper bound by priority."""
-    levels = _waiting_levels(solution).values()
-    placed, wanted, most = (sum(round(numbers[k]) for numbers in levels) for k in range(3))
-    return placed, wanted, most
+def _gain(wanted: str, many: int, now: PlacementPlan, then: PlacementPlan) -> str:
+    """Report how many more pods fit; proven if both numbers are."""
+    more = then.bound - now.bound
+    proven = "proven" if now.proven and then.proven else "not proven"
+    bound = counted(more, "more pod is bound", "more pods are bound")
+    return f"what if {wanted}: {bound} ({proven}), {more / many:.3g} for each node"
 
 
-def _waiting_levels(solution: PlacementSolution) -> dict[Any, tuple[float, float, float]]:
-    return {key: found for key, found in solution.admitted.items() if not str(key).endswith(" running")}
+def _compared(plan: PlacementPlan, document: dict[str, Any]) -> list[str]:
+    """Return a table of how many pods of each priority every method binds."""
+    from flowlex.systems.kubernetes.one_by_one import SCORES, new_bindings, place_waiting
+
+    columns: dict[str, dict[int, int]] = {}
+    for score in SCORES:
+        made = new_bindings(plan.snapshot.cluster, plan.snapshot.first_state)
+        place_waiting(made, score)
+        columns[f"one by one, {score}"] = {p: many for (p, stops), many in made.counts().items() if not stops}
+    columns["this plan"] = {level.priority: level.bound for level in plan.levels}
+    columns["at most"] = {level.priority: level.most for level in plan.levels if level.most is not None}
+    document["compare"] = columns
+    head = ["priority", "waiting", *columns]
+    rows = [
+        [str(level.priority), str(level.wanted)]
+        + [
+            str(many.get(level.priority, "-" if name == "at most" and level.bound < level.wanted else 0))
+            if name != "at most" or level.bound < level.wanted or level.priority in many
+            else str(level.wanted)
+            for name, many in columns.items()
+        ]
+        for level in plan.levels
+    ]
+    width = [max(len(row[k]) for row in (head, *rows)) for k in range(len(head))]
+    return [
+        "compare:",
+        *("  ".join(cell.rjust(w) for cell, w in zip(row, width, strict=True)) for row in (head, *rows)),
+    ]
 
 
-def _proven(placed: int, most: int, wanted: int) -> str:
-    if placed == wanted:
-        return "all of them"
-    return "proven to be the most" if placed >= most else f"no placement binds more than {most} (priority by priority)"
-
-
-def _by_priority(solution: PlacementSolution) -> str:
-    levels = _waiting_levels(solution)
-    if len(levels) < 2:
-        return ""
-    parts = [f"{key}: {placed:.0f} of {wanted:.0f}" for key, (placed, wanted, _) in list(levels.items())[:4]]
-    return f"; by priority {', '.join(parts)}{', ..' if len(levels) > 4 else ''}"
-
-
-def _limited(label: str, reasons: list[str]) -> list[str]:
-    shown = reasons if len(reasons) <= _REASONS + 1 else reasons[:_REASONS]
-    more = len(reasons) - len(shown)
-    return [f"{label}: {text}" for text in shown] + ([f"{label}: {more} more reasons"] if more else [])
-
-
-def _gain(wanted: str, many: int, now: PlacementSolution, then: PlacementSolution) -> str:
-    """Report how many more pods fit, with proven bounds from both placements."""
-    placed, _, most = _totals(now)
-    more, _, most_then = _totals(then)
-    least, top = max(0, more - most), most_then - placed
-    proven = "proven" if least == top else f"proven: between {least} and {top}"
-    bound = counted(more - placed, "more pod is bound", "more pods are bound")
-    return f"what if {wanted}: {bound} ({proven}), {(more - placed) / many:.3g} for each node"
-
-
-def _defragmented(cluster: Cluster, path: str, read: dict[str, Any], moves: int, options: dict[str, Any]) -> list[str]:
+def _defragmented(
+    plan: PlacementPlan, moves: int, until: float | None, seed: int, read: dict[str, Any]
+) -> tuple[list[str], tuple[Move, ...]]:
+    from flowlex.formulations.processor_clock import processor_seconds
     from flowlex.models.pods.defragmentation import defragment
     from flowlex.systems.kubernetes.placement_instance import movable_instance
 
-    read = {name: value for name, value in read.items() if name != "preempt_below"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        instance = movable_instance(cluster, path, **read)
-    options = {name: options[name] for name in ("time_limit_s", "seed")}
-    found = defragment(instance, moves, **options)
+        instance = movable_instance(plan.snapshot.cluster, plan.snapshot.path, **read)
+    left = None if until is None else max(0.5, until - processor_seconds())
+    found = defragment(instance, moves, time_limit_s=left, seed=seed)
     best = (
         "proven to be the most"
         if found.after >= found.bound
@@ -272,8 +279,34 @@ def _defragmented(cluster: Cluster, path: str, read: dict[str, Any], moves: int,
         f"{counted(found.after - found.before, 'whole card')} "
         f"({found.before} idle before, {found.after} after; {best})"
     ]
-    for move in found.moves[:5]:
+    for move in found.moves:
         lines.append(f"  move {move.pod} from {move.source} to {move.target}, card {', '.join(map(str, move.cards))}")
-    if len(found.moves) > 5:
-        lines.append(f"  and {counted(len(found.moves) - 5, 'more move')}")
-    return lines
+    return lines, found.moves
+
+
+def _moved(plan: PlacementPlan, moves: tuple[Move, ...]) -> list[dict[str, Any]]:
+    """Return the Evictions of moves, with the node where the controller's new pod should go.
+
+    Moves into which a pod of the plan is bound are left out: their target may be full now.
+    """
+    from flowlex.systems.kubernetes.bindings import eviction
+
+    running = {pod.name: pod for pod in plan.snapshot.cluster.running}
+    taken, gone = {*plan.made.places.values()}, {pod.name for pod in plan.stopped}
+    kept = [move for move in moves if move.target not in taken and move.pod not in gone]
+    if len(kept) < len(moves):
+        note(f"{counted(len(moves) - len(kept), 'move')} to nodes where pods are bound now; defragment again later")
+    return [eviction(move.pod, running[move.pod], move.target) for move in kept]
+
+
+def _draw(plan: PlacementPlan, picture: str) -> None:
+    from flowlex.systems.kubernetes.placement_plan import filled_clusters
+
+    shown = filled_clusters(plan)
+
+    def draw() -> Any:
+        from flowlex.models.pods.gpu_card_plot import draw_cards
+
+        return draw_cards(*shown)
+
+    write_picture(picture, draw, "--picture")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from flowlex.systems.kubernetes.bindings import Plan, plan, script
+from flowlex.systems.kubernetes.disruption_budgets import Budgets
 from flowlex.systems.kubernetes.objects import Cluster, read_cluster
-from flowlex.systems.kubernetes.placement_instance import instance_of
-from flowlex.systems.kubernetes.quotas_and_budgets import Budgets
+from flowlex.systems.kubernetes.placement_instance import Snapshot
 from flowlex.systems.kubernetes.snapshot_diff import changed_since
 
 
@@ -49,7 +49,7 @@ def cluster_of(folder: Path, items: list[dict[str, Any]], name: str = "c.json") 
 
 
 def planned(cluster: Cluster, placement: dict[str, str]) -> Plan:
-    return plan(instance_of(cluster, "c.json", preempt_below=5), placement, {}, cluster)
+    return plan(Snapshot.of(cluster, "c.json").instance(preempt_below=5).instance, placement, {}, cluster)
 
 
 def told(found: Plan) -> list[str]:

@@ -99,7 +99,8 @@ def test_objects_become_an_instance(tmp_path: Path) -> None:
     assert (train.gpu_share, train.gpu_cards, train.priority) == (1.0, 1, 1000)
     assert train.tolerations == share.tolerations == gpu.taints
     assert instance.pending == {
-        "team-a/intolerant": "no node that it may run on has enough nvidia.com/gpu: it asks for 1, the most is 0",
+        "team-a/intolerant": "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, "
+        "1 node(s) had untolerated taint {nvidia.com/gpu: present}.",
         "team-a/gated": "scheduling gates hold it: quota",
     }
     assert instance.summary()["left pending"] == 2
@@ -212,7 +213,7 @@ def test_one_object_ends_no_import(tmp_path: Path, item: Any, message: str) -> N
         (pod("x", {"cpu": "-1"}), "cpu is -1; a quantity must be at least 0"),
         (
             pod("x", {"memory": "1e99"}),
-            "it asks for 9.313e+89 GB, the most is 64 GB",
+            "1 Insufficient memory",
         ),
         (pod("x", {}, resourceClaims=[{"name": "gpu"}]), "it claims devices by ResourceClaims, which are not read"),
         (pod("x", {}, affinity=[1]), "its rules cannot be read: 'list' object has no attribute 'values'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -64,17 +65,16 @@ def test_rules_over_pods_are_read_or_counted(tmp_path: Path) -> None:
         "1 pod with a spread where possible",
         "1 pod with preferences",
         "1 pod group running in part",
-        "1 pod group with minMember below the number of pods (all are placed, or none)",
     ):
         assert what in told
-    assert [(gang.name, gang.within) for gang in instance.gangs] == [("team-a/mpi", None)]
+    assert not instance.gangs  # a group that one pod can start needs nobody else
     rules = [(rule.over, rule.most, rule.skew) for rule in instance.spreads]
     assert rules == [("node", 1, None), ("zone", None, 1)]
     (queue,) = instance.queues
     assert (queue.name, queue.cpu_cores, queue.memory_gb, queue.pods, queue.gpus) == ("team-a", 28.5, 1.0, 20, None)
     of = {each.name.removeprefix("team-a/"): each for each in instance.pods}
     assert of["db-1"].spreads == (instance.spreads[0].name,) and of["web-2"].spreads == (instance.spreads[1].name,)
-    assert of["mpi-0"].gang == "team-a/mpi" and of["late"].gang is None and of["soft"].spreads == ()
+    assert of["mpi-0"].gang is None and of["late"].gang is None and of["soft"].spreads == ()
     assert {each.queue for each in instance.pods} == {"team-a"}
 
 
@@ -277,7 +277,7 @@ def test_pods_of_other_schedulers_are_placed_where_they_are_named(tmp_path: Path
     assert [placed(), placed("volcano"), placed("yunikorn", "default-scheduler")] == ["acd", "a", "cde"]
     assert placed("any") == "acde"
     shown = CliRunner().invoke(app, ["place", str(path)]).output
-    assert "left out: 1: it waits for another scheduler, yunikorn (--scheduler yunikorn places it) (team-a/e)" in shown
+    assert re.search(r"team-a/e .* it waits for another scheduler, yunikorn \(--scheduler yunikorn places it\)", shown)
     shown = CliRunner().invoke(app, ["place", str(path), "--scheduler", "yunikorn", "--scheduler", "volcano"]).output
     assert "bound: 2 of 5 waiting pods" in shown
     command = ["import", "kubernetes", str(path), "--scheduler", "volcano", "-o", str(tmp_path / "i.json")]

@@ -28,7 +28,8 @@ from flowlex.validation.certificates.pods.pod_values import levels_of
 from flowlex.validation.certificates.verifier_interface import Strict
 
 #: A price or multiplier of a proof, limited so that sums neither lose precision nor overflow.
-Price: TypeAlias = Annotated[float, Field(ge=-1e9, le=1e9)]
+#: A pod of one byte (1e-9 GB) may need a price of 1e12 for each GB.
+Price: TypeAlias = Annotated[float, Field(ge=-1e13, le=1e13)]
 
 
 class Priced(Strict):

@@ -1,0 +1,81 @@
+"""How many pods of each priority any plan binds at most, given the numbers of a plan for the priorities above.
+
+The bounds are those of the linear relaxation of an instance, and count only as far as the certificate's code, which
+shares nothing with the model, confirms them from the duals.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from flowlex.formulations.processor_clock import processor_seconds
+from flowlex.formulations.solver_outcome import SolveOptions
+from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.balance_phase import BalanceProof
+from flowlex.models.pods.model import PodPlacement
+from flowlex.models.pods.placement_run import proof_document
+from flowlex.models.pods.solution import PlacementSolution
+from flowlex.systems.kubernetes.one_by_one import Bindings
+from flowlex.validation.certificates.pods.admission_bound import AdmissionProof, most_by_prices
+from flowlex.validation.certificates.pods.price_bound import Population
+
+
+def most_of_priorities(
+    instance: PodInstance, made: Bindings, solution: PlacementSolution | None = None, until: float | None = None
+) -> dict[int, int]:
+    """Return the proven most pods of each priority, given a plan's numbers of the priorities above.
+
+    ``instance`` allows whatever the filters allow; pods that are not in it cannot be placed. ``solution`` is one of
+    this instance: its bounds may be smaller, and hold while its numbers above are the plan's. Priorities without a
+    proven bound are left out; ``until`` is the `processor_seconds` at which the search for bounds ends.
+    """
+    known, placed = {pod.name for pod in instance.pods}, {pod.name for pod in made.order}
+    if not placed <= known:
+        return {}
+    gone = {pod.name for pod in made.stopped}
+    there = np.array([pod.name not in gone if pod.node is not None else pod.name in placed for pod in instance.pods])
+    present = {pod.priority for pod in instance.pods if pod.node is None}
+    found = {pod.priority: 0 for pod in made.state.cluster.waiting if pod.priority not in present}
+    if not present:
+        return found
+    model = PodPlacement(instance)
+    levels, ours = model.levels, model.levels.total(there)
+    wanted = levels.total(levels.of >= 0)
+    people, kept = Population(instance, {}), dict[str, Fraction]()
+    for k, key in enumerate(levels.keys):
+        if ours[k] == wanted[k]:
+            most = wanted[k]
+        elif until is not None and processor_seconds() >= until:
+            break
+        else:
+            most = wanted[k]
+            limit = None if until is None else max(0.1, until - processor_seconds())
+            prices = model.bounds.most(k, ours[:k], SolveOptions(time_limit_s=limit))
+            if prices is not None:
+                document = proof_document(instance, model.bounds, levels, {k: prices}, BalanceProof())
+                proof = AdmissionProof.model_validate(document["admission"][str(key)])
+                most = min(most, int(most_by_prices(people, str(key), kept, proof)))
+        if isinstance(key, int):
+            found[key] = most
+        kept[str(key)] = Fraction(ours[k])
+    for key, most in _of_solution(solution, dict(zip(levels.keys, ours, strict=True))).items():
+        found[key] = min(most, found.get(key, most))
+    return found
+
+
+def _of_solution(solution: PlacementSolution | None, ours: dict[int | str, int]) -> dict[int, int]:
+    """Return the bounds of a solution that its certificate proves, while its numbers above are the plan's."""
+    found: dict[int, int] = {}
+    if solution is None or solution.certificate is None:
+        return found
+    shown = {check.name for check in solution.certificate.checks if check.ok and check.how != "quoted"}
+    for key, (admitted, _, most) in solution.admitted.items():
+        if f"most pods of priority {key}" not in shown:
+            break
+        if isinstance(key, int):
+            found[key] = round(most)
+        if ours.get(key) != round(admitted):
+            break
+    return found
