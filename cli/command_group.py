@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from flowlex.cli.console_output import complain
+from flowlex.instances.extensions import MODELS_VARIABLE
 from flowlex.instances.registered_systems import registrations
 
 
@@ -103,6 +106,20 @@ TASKS: dict[str, tuple[str, ...]] = {
 
 class FlowlexGroup(TyperGroup):
     """Adds the lazy commands, and turns errors that a user can fix into one message and exit code 2."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take ``--models FILE`` out, wherever it stands: files with models of one's own, for this run and its workers."""
+        while "--models" in args:
+            place = args.index("--models")
+            if place + 1 == len(args):
+                raise typer.BadParameter("name a Python file with models", param_hint="--models")
+            path = Path(args[place + 1]).resolve()
+            if not path.is_file():
+                raise typer.BadParameter(f"{path} does not exist", param_hint="--models")
+            before = os.environ.get(MODELS_VARIABLE)
+            os.environ[MODELS_VARIABLE] = str(path) if not before else f"{before}{os.pathsep}{path}"
+            args = [*args[:place], *args[place + 2 :]]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All commands, by task."""

@@ -18,14 +18,20 @@ A module is imported when its name is asked for or all are listed, so a command 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
+import sys
 import warnings
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Literal
 
 from flowlex.instances.input_errors import InstanceError, did_you_mean, shortened
 from flowlex.instances.instance_base import Instance
 
+#: Environment variable with files of models, which workers inherit.
+MODELS_VARIABLE = "FLOWLEX_MODELS"
 #: Modules of our own kinds.
 _KINDS = {
     "allocation": "allocation",
@@ -49,6 +55,10 @@ def instance_class(kind: Any) -> type[Instance]:
     """Return the class of a kind, imported now."""
     if isinstance(kind, str) and kind in _KINDS:
         importlib.import_module(f"flowlex.instances.{_KINDS[kind]}")
+    elif isinstance(kind, str) and kind not in Instance.registry and os.environ.get(MODELS_VARIABLE):
+        load_named_modules()
+    if isinstance(kind, str) and (kind in _KINDS or kind in Instance.registry):
+        pass
     elif not isinstance(kind, str) or (kind not in Instance.registry and added("flowlex.instances", kind) is None):
         if isinstance(kind, str) and (solved := kind.removesuffix("-solution")) != kind and solved in kinds():
             raise InstanceError(f"this is a solution of a {solved!r} instance; name the instance itself", place="kind")
@@ -59,6 +69,38 @@ def instance_class(kind: Any) -> type[Instance]:
         reason = f"{owner('flowlex.instances', kind)} offers kind {kind!r} but {found!r} is no Instance of that kind"
         raise InstanceError(f"{reason}; mend or remove it", place="kind")
     return Instance.registry[kind]
+
+
+def register_kind(kind: str, cls: type[Instance]) -> None:
+    """Make a class of instances that of a kind, which its files then state; for models that name their kind."""
+    other = Instance.registry.get(kind)
+    if kind in _KINDS or (
+        other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__)
+    ):
+        raise TypeError(f"kind {kind!r} is that of other instances; choose another")
+    if cls.model_fields["kind"].is_required():
+        cls.model_fields["kind"].annotation = Literal[kind]  # type: ignore[valid-type]
+        cls.model_fields["kind"].default = kind
+        cls.model_rebuild(force=True)
+    Instance.registry[kind] = cls
+
+
+@cache
+def load_named_modules() -> None:
+    """Import the files of models that ``flowlex --models`` names, in this process and in its workers.
+
+    Raises `InstanceError`: a file cannot be imported; names it.
+    """
+    for number, path in enumerate(filter(None, os.environ.get(MODELS_VARIABLE, "").split(os.pathsep))):
+        spec = importlib.util.spec_from_file_location(f"flowlex_models_{number}", path)
+        try:
+            if spec is None or spec.loader is None:
+                raise ImportError("expected a Python file")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+        except Exception as error:  # a user's module can raise anything
+            raise InstanceError(f"models cannot be imported: {type(error).__name__}: {error}", path=path) from error
 
 
 def added_names(group: str) -> tuple[str, ...]:

@@ -84,6 +84,24 @@ class Constraint(Part):
     """Whether rows without any variable are accepted."""
 
 
+class Rows(Part):
+    """Additional rows, each term named: what rules written with expressions become."""
+
+    change: Literal["rows"] = "rows"
+    name: Name
+    """Name of the rows, in duals and certificates."""
+    relation: Literal["<=", ">=", "=="]
+    """How the sum of the terms compares with the right-hand side."""
+    levels: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    """Labels of the levels of the rows."""
+    members: dict[str, Any]
+    """Keys of the rows and, unless they are all combinations, the place of each row's label in each level."""
+    terms: tuple[tuple[int, str, str, Exact], ...]
+    """Row, variable, label and coefficient."""
+    rhs: tuple[Exact, ...]
+    """Right-hand side of each row."""
+
+
 class Drop(Part):
     """Rows of the model to drop."""
 
@@ -151,7 +169,7 @@ class Relaxed(Part):
 
 
 Change = Annotated[
-    Constraint | Drop | Fix | Bounds | Cost | Variable | Relaxed,
+    Constraint | Rows | Drop | Fix | Bounds | Cost | Variable | Relaxed,
     Field(discriminator="change"),
 ]
 

@@ -20,11 +20,15 @@ from flowlex.instances.model_changes import read_changes
 from flowlex.models.solution import ModelError
 
 
+#: Fields of models that are no options.
+_NO_OPTIONS = ("instance", "data", "changes")
+
+
 @lru_cache(maxsize=64)
 def option_types(cls: type) -> dict[str, Any]:
     """Options of a model class: name to declared type."""
     hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name not in ("instance", "changes") and f.init}
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name not in _NO_OPTIONS and f.init}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -194,6 +194,13 @@ class Problem(Statement):
             gone &= np.isin(block.index.codes[level], codes)
         if not gone.any():
             raise StatementError(f"without: no row {name!r} has these labels")
+        return self.without_members(name, np.flatnonzero(gone))
+
+    def without_members(self, name: str, members: Any) -> Self:
+        """The problem without some rows of a name, by their position."""
+        block = self._rows_named(name)
+        gone = np.zeros(block.index.count, bool)
+        gone[members] = True
         fresh = self.copy()
         if gone.all():
             del fresh.rows[name]
@@ -405,7 +412,7 @@ class Problem(Statement):
 
         problem, values = self, start
         for k, objective in enumerate(self.objectives or [None]):  # type: ignore[list-item]
-            outcome = solve(_flat(problem, k if objective is not None else None), "pulp", options)
+            outcome = solve(flat_program(problem, k if objective is not None else None), "pulp", options)
             if outcome.values is None:
                 return values
             values = outcome.values
@@ -518,7 +525,7 @@ class Problem(Statement):
 
         limit = options.time_limit_s
         outcome = explained(
-            _flat(self, None),
+            flat_program(self, None),
             Outcome(Status.INFEASIBLE, "highs"),
             SolveOptions(time_limit_s=min(limit, 10.0) if limit else 10.0),
         )
@@ -721,10 +728,10 @@ class Problem(Statement):
         """Whether the matrix is totally unimodular, with a proof or a witness named by rows and columns."""
         from flowlex.validation.unimodularity.check import check
 
-        return check(_flat(self, None))
+        return check(flat_program(self, None))
 
 
-def _flat(problem: Statement, objective: int | None) -> Any:
+def flat_program(problem: Statement, objective: int | None) -> Any:
     """The problem of one objective as a program with flat blocks, for engines and checkers."""
     from flowlex.formulations.linear_expression import Expression as Terms
     from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram

@@ -84,7 +84,8 @@ class ProblemSolution(Solution):
     program: ExactProgram | None = field(default=None, repr=False)
     found: Proof = field(default_factory=Proof, repr=False)
     stages: Mapping[str, StageAnswer] = field(default_factory=StageAnswers)  # type: ignore[assignment]
-    row_duals: Mapping[str, Floats] | None = field(default=None, repr=False)
+    #: The model whose statement this is, if any: its table and picture are the answer's.
+    of_model: Any = field(default=None, repr=False)
 
     def values(self, name: str) -> pd.Series[Any]:
         """Values of all variables of a name, by label.
@@ -128,6 +129,10 @@ class ProblemSolution(Solution):
         import pandas as pd
 
         self.require_answer()
+        if name is None and self.of_model is not None:
+            table = self.of_model.answer(self)
+            if table is not None:
+                return table
         if name is not None:
             every = self.values(name)
             index = self.problem.blocks[name].index
@@ -136,6 +141,10 @@ class ProblemSolution(Solution):
         return pd.DataFrame(dict(self._columns()))
 
     def _columns(self) -> Mapping[str, Any]:
+        table = None if self.of_model is None else self.of_model.answer(self)
+        if table is not None:
+            plain = table.reset_index() if any(name is not None for name in table.index.names) else table
+            return {str(name): plain[name].tolist() for name in plain.columns}
         assert self.numbers is not None
         variables: list[str] = []
         labels: list[str] = []
@@ -164,6 +173,8 @@ class ProblemSolution(Solution):
     def _draw(self, ax: Axes | None) -> Axes:
         import matplotlib.pyplot as plt
 
+        if self.of_model is not None and (drawn := self.of_model.plot(self, ax)) is not None:
+            return drawn
         shown = next((n for n, b in self.problem.blocks.items() if len(b.index.keys) in (1, 2)), None)
         if shown is None:
             raise NotImplementedError(f"{self.problem.name} has no variables by one or two levels to draw")
@@ -224,6 +235,7 @@ class ProblemSolution(Solution):
             },
             "message": self.message,
             "answer": self._answer() if answered else {},
+            **({"changes": self.changes.plain()} if self.changes else {}),
             "proof": proof,
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
         }

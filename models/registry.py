@@ -7,14 +7,14 @@ instance, the value ``module:Class``.
 from __future__ import annotations
 
 import dataclasses
+import os
 import typing
-from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from flowlex.formulations.solver_outcome import EngineName, SolveOptions
-from flowlex.instances.extensions import added, added_names, owner
+from flowlex.instances.extensions import MODELS_VARIABLE, added, added_names, load_named_modules, owner
 from flowlex.instances.files import read
 from flowlex.instances.instance_base import Instance, InstanceError
 from flowlex.models.model_base import Model
@@ -60,12 +60,17 @@ _OWN = {
 }
 
 
-@cache
 def model_class(kind: str) -> type[Model[Any, Any, Any]]:
     """The model class for a kind of instance.
 
     Raises `ModelError`: no model solves that kind, or the package that offers one is broken; names it.
     """
+    from flowlex.models.model import MODELS
+
+    if kind not in _OWN and kind not in MODELS and os.environ.get(MODELS_VARIABLE):
+        load_named_modules()
+    if kind in MODELS:
+        return typing.cast(Any, MODELS[kind])
     found = EntryPoint(kind, _OWN[kind], _GROUP).load() if kind in _OWN else _added(kind)
     return typing.cast(type[Model[Any, Any, Any]], found)
 
@@ -79,7 +84,9 @@ def _added(kind: str) -> type:
     if found is None:
         have = ", ".join(sorted({*_OWN, *added_names(_GROUP)}))
         raise ModelError(f"no model solves instances of kind {kind!r}; those that are solved: {have}")
-    if not (isinstance(found, type) and issubclass(found, Model)):
+    from flowlex.models.model import Model as StatedModel
+
+    if not (isinstance(found, type) and issubclass(found, (Model, StatedModel))):
         raise ModelError(
             f"{owner(_GROUP, kind)} offers {found!r} for kind {kind!r}, which is no Model; mend or remove it"
         )

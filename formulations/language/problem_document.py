@@ -12,7 +12,7 @@ import numpy as np
 
 from flowlex.formulations.language.exact_units import Unit
 from flowlex.formulations.language.formulas import from_lists
-from flowlex.formulations.language.labels import Index, StatementError
+from flowlex.formulations.language.labels import Index, Level, StatementError
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock
 from flowlex.formulations.program_arrays import Floats
 
@@ -29,13 +29,13 @@ def to_document(problem: Statement) -> dict[str, Any]:
         "version": FORMAT,
         "name": problem.name,
         "levels": {
-            name: {"labels": [_label_out(x) for x in level.labels], "words": problem.level_words.get(name, "")}
+            name: {"labels": [label_document(x) for x in level.labels], "words": problem.level_words.get(name, "")}
             for name, level in problem.levels.items()
         },
         "data": {name: [words, unit, list(levels)] for name, (words, unit, levels) in problem.symbols.items()},
         "variables": {
             b.name: {
-                "members": _index_out(b.index),
+                "members": index_document(b.index),
                 "lower": _numbers_out(b.lower),
                 "upper": _numbers_out(b.upper),
                 "integer": _flags_out(b.integer),
@@ -46,7 +46,7 @@ def to_document(problem: Statement) -> dict[str, Any]:
         },
         "rows": {
             b.name: {
-                "members": _index_out(b.index),
+                "members": index_document(b.index),
                 "relation": b.relation,
                 "unit": None if b.unit is None else str(b.unit),
                 "row": b.rows.tolist(),
@@ -105,7 +105,7 @@ class _Reader:
         p = self.problem = problem
         for name, level in _object(given.get("levels", {}), "levels").items():
             labels = [
-                _label_in(x, f"levels.{name}")
+                from_label(x, f"levels.{name}")
                 for x in _list(_object(level, f"levels.{name}").get("labels"), f"levels.{name}.labels")
             ]
             p.set(name, labels, _text(level.get("words", ""), f"levels.{name}.words"))
@@ -122,7 +122,7 @@ class _Reader:
 
     def _variables(self, name: str, given: Mapping[str, Any]) -> None:
         place, p = f"variables.{name}", self.problem
-        index = self._index(given.get("members"), place)
+        index = read_index(given.get("members"), p.levels, place)
         lower, upper = (
             _numbers_in(given.get(side), index.count, f"{place}.{side}", infinite=True) for side in ("lower", "upper")
         )
@@ -150,8 +150,8 @@ class _Reader:
         )
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> None:
-        place = f"rows.{name}"
-        index = self._index(given.get("members"), place)
+        place, p = f"rows.{name}", self.problem
+        index = read_index(given.get("members"), p.levels, place)
         if given.get("relation") not in _RELATIONS:
             raise StatementError(f"{place}.relation: one of <=, >=, ==, got {str(given.get('relation'))[:20]!r}")
         row = _positions_in(given.get("row"), index.count, f"{place}.row")
@@ -197,30 +197,9 @@ class _Reader:
             )
         )
 
-    def _index(self, given: Any, place: str) -> Index:
-        members, levels = _object(given, f"{place}.members"), self.problem.levels
-        keys = [_text(k, f"{place}.members.keys") for k in _list(members.get("keys"), f"{place}.members.keys")]
-        codes = members.get("codes")
-        for name in [*keys, *(codes if isinstance(codes, dict) else ())]:
-            if name not in levels:
-                raise StatementError(f"{place}.members: level {str(name)[:60]!r} is not declared")
-        if codes is None:
-            index = Index.product([levels[k] for k in keys])
-            if index.count > 10**9:
-                raise StatementError(f"{place}.members: {index.count} members are too many")
-            return index
-        codes = _object(codes, f"{place}.members.codes")
-        count = len(_list(codes[keys[0]], f"{place}.members.codes")) if keys else 1
-        found = [
-            _positions_in(c, len(levels[n]), f"{place}.members.codes.{n}", count).astype(np.int32)
-            for n, c in codes.items()
-        ]
-        if set(keys) - set(codes):
-            raise StatementError(f"{place}.members: codes of {sorted(set(keys) - set(codes))[0]!r} are missing")
-        return Index.of([levels[n] for n in codes], found, keys, place)
 
-
-def _index_out(index: Index) -> dict[str, Any]:
+def index_document(index: Index) -> dict[str, Any]:
+    """Members as plain data: their keys and, unless they are all combinations, their codes."""
     if index.dense and set(index.levels) == set(index.keys):
         return {"keys": list(index.keys)}
     return {"keys": list(index.keys), "codes": {name: code.tolist() for name, code in index.codes.items()}}
@@ -281,9 +260,10 @@ def _unit_in(given: Any, values: Floats, place: str) -> Unit:
     return unit
 
 
-def _label_out(label: Any) -> Any:
+def label_document(label: Any) -> Any:
+    """A label as plain data."""
     if isinstance(label, tuple):
-        return {"tuple": [_label_out(x) for x in label]}
+        return {"tuple": [label_document(x) for x in label]}
     if isinstance(label, datetime.datetime):
         return {"datetime": label.isoformat()}
     if isinstance(label, datetime.date):
@@ -295,7 +275,8 @@ def _label_out(label: Any) -> Any:
     return {"text": str(label)}
 
 
-def _label_in(value: Any, place: str) -> Any:
+def from_label(value: Any, place: str) -> Any:
+    """A label from plain data; `StatementError` names the place."""
     if not isinstance(value, dict):
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             return value
@@ -303,7 +284,7 @@ def _label_in(value: Any, place: str) -> Any:
     if len(value) == 1:
         ((kind, inner),) = value.items()
         if kind == "tuple":
-            return tuple(_label_in(x, place) for x in _list(inner, place))
+            return tuple(from_label(x, place) for x in _list(inner, place))
         if kind == "datetime":
             return datetime.datetime.fromisoformat(_text(inner, place))
         if kind == "date":
@@ -353,7 +334,7 @@ def fingerprint(problem: Statement) -> str:
 
     indices = [b.index for b in problem.blocks.values()] + [r.index for r in problem.rows.values()]
     for name in sorted({k for index in indices for k in index.keys}):
-        add(name, [_label_out(label) for label in problem.levels[name].labels])
+        add(name, [label_document(label) for label in problem.levels[name].labels])
     for b in problem.blocks.values():
         add(b.name, *members(b.index), b.lower + 0.0, b.upper + 0.0, b.integer)
     for r in problem.rows.values():
@@ -361,3 +342,26 @@ def fingerprint(problem: Statement) -> str:
     for o in problem.objectives:
         add(o.name, o.columns, o.values + 0.0, o.constant + 0.0, str(o.unit), o.maximize, str(o.within), o.relative)
     return "sha256:" + digest.hexdigest()
+
+
+def read_index(given: Any, levels: Mapping[str, Level], place: str) -> Index:
+    """Members from plain data; `StatementError` names the place."""
+    members = _object(given, f"{place}.members")
+    keys = [_text(k, f"{place}.members.keys") for k in _list(members.get("keys"), f"{place}.members.keys")]
+    codes = members.get("codes")
+    for name in [*keys, *(codes if isinstance(codes, dict) else ())]:
+        if name not in levels:
+            raise StatementError(f"{place}.members: level {str(name)[:60]!r} is not declared")
+    if codes is None:
+        index = Index.product([levels[k] for k in keys])
+        if index.count > 10**9:
+            raise StatementError(f"{place}.members: {index.count} members are too many")
+        return index
+    codes = _object(codes, f"{place}.members.codes")
+    count = len(_list(codes[keys[0]], f"{place}.members.codes")) if keys else 1
+    found = [
+        _positions_in(c, len(levels[n]), f"{place}.members.codes.{n}", count).astype(np.int32) for n, c in codes.items()
+    ]
+    if set(keys) - set(codes):
+        raise StatementError(f"{place}.members: codes of {sorted(set(keys) - set(codes))[0]!r} are missing")
+    return Index.of([levels[n] for n in codes], found, keys, place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from flowlex.instances.extensions import added, load_added, owner
+from flowlex.instances.extensions import MODELS_VARIABLE, added, load_added, load_named_modules, owner
 from flowlex.instances.input_errors import InstanceError, did_you_mean, first_fault
 from flowlex.instances.instance_base import Instance
 
@@ -72,7 +73,14 @@ def find(name: str) -> GeneratorSpec | None:
     """Import and return the generator with a name; return None if there is none."""
     if name in _OWN:
         importlib.import_module(f"flowlex.instances.generators.{_OWN[name]}")
-    elif name not in GENERATORS and (made := added("flowlex.generators", name)) is not None and name not in GENERATORS:
+    elif name not in GENERATORS and os.environ.get(MODELS_VARIABLE):
+        load_named_modules()
+    if (
+        name not in _OWN
+        and name not in GENERATORS
+        and (made := added("flowlex.generators", name)) is not None
+        and name not in GENERATORS
+    ):
         reason = f"{owner('flowlex.generators', name)} offers generator {name!r} but {made!r} is not made by"
         raise InstanceError(f"{reason} `@generator({name!r})`; mend or remove it")
     return GENERATORS.get(name)

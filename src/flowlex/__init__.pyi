@@ -3,6 +3,8 @@ from .formulations.language.labels import StatementError as StatementError
 from .instances import generate as generate
 from .instances import read_instance as read_instance
 from .instances.files import read as read
+from .instances.generators.registry import generator as generator
+from .instances.instance_base import Instance as Instance
 from .models import model_for as model_for
 from .models import solve as solve
 from .models.allocation.model import Allocation as Allocation
@@ -14,6 +16,7 @@ from .models.jit.live_scheduler import JitScheduler as JitScheduler
 from .models.load.model import LoadPartition as LoadPartition
 from .models.min_cost_flow import MinCostFlow as MinCostFlow
 from .models.pods.model import PodPlacement as PodPlacement
+from .models.model import Model as Model
 from .models.problem import Problem as Problem
 from .models.parameter_study import study as study
 from .simulation.cluster.simulate_cluster import simulate_cluster as simulate_cluster

@@ -15,6 +15,7 @@ them with the file's kind, version, fingerprint, status, objective, bound, gap, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -24,7 +25,7 @@ from typing import Any
 
 from flowlex.formulations.deferred_compilation import small_work
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.extensions import kinds
+from flowlex.instances.extensions import MODELS_VARIABLE, kinds, load_named_modules
 from flowlex.instances.input_errors import InstanceError
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.model_changes import Changes, read_changes
@@ -139,6 +140,15 @@ class Verifier:
     measure: Callable[[Document, Any, Changes, Finding], Finding] | None = None
 
 
+#: Judges of kinds whose solution files hold the general proof, by kind; models of one's own register theirs.
+_JUDGES: dict[str, Callable[[Mapping[str, Any], Instance], Certificate]] = {}
+
+
+def register_judge(kind: str, judge: Callable[[Mapping[str, Any], Instance], Certificate]) -> None:
+    """Let a function judge the solution files of a kind (of version 3, see `flowlex.validation.proofs`)."""
+    _JUDGES[kind] = judge
+
+
 @cache
 def _foreign() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=_GROUP) if point.name not in _OWN}
@@ -178,8 +188,8 @@ def require_solution(document: object) -> None:
             "FOLDER` writes first, then the instance"
         )
     version = document.get("version")
-    if isinstance(version, int) and version != 1:
-        raise SolutionError(f"version: {version} is unknown to this flowlex, which reads version 1")
+    if isinstance(version, int) and version not in (1, 3):
+        raise SolutionError(f"version: {version} is unknown to this flowlex, which reads versions 1 and 3")
 
 
 def read_document(document: object) -> Document:
@@ -225,6 +235,13 @@ def verify(
     >>> verify(model_for(instance).solve("network").to_dict(), instance).claim
     'optimal'
     """
+    if isinstance(document, Mapping) and document.get("version") == 3:
+        if instance.kind not in _JUDGES and os.environ.get(MODELS_VARIABLE):
+            load_named_modules()
+        judge = _JUDGES.get(instance.kind)
+        if judge is None:
+            raise SolutionError(f"no model of kind {instance.kind!r} is known here; name its file with --models")
+        return judge(document, instance)
     read = read_document(document)
     kind = read.kind.removesuffix("-solution")
     verifier = verifier_for(kind)
