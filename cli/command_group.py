@@ -108,7 +108,7 @@ class FlowlexGroup(TyperGroup):
     """Adds the lazy commands, and turns errors that a user can fix into one message and exit code 2."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take ``--models FILE`` out, wherever it stands: files with models of one's own, for this run and its workers."""
+        """Take ``--models FILE`` out, wherever it stands: models of one's own, for this run and its workers."""
         while "--models" in args:
             place = args.index("--models")
             if place + 1 == len(args):

@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from flowlex.instances.input_errors import InstanceError, did_you_mean, shortened
 from flowlex.instances.instance_base import Instance
@@ -79,7 +79,7 @@ def register_kind(kind: str, cls: type[Instance]) -> None:
     ):
         raise TypeError(f"kind {kind!r} is that of other instances; choose another")
     if cls.model_fields["kind"].is_required():
-        cls.model_fields["kind"].annotation = Literal[kind]  # type: ignore[valid-type]
+        cls.model_fields["kind"].annotation = cast(Any, Literal[kind])  # type: ignore[valid-type]
         cls.model_fields["kind"].default = kind
         cls.model_rebuild(force=True)
     Instance.registry[kind] = cls

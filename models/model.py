@@ -105,7 +105,7 @@ class Model:
         wanted = self.data_type
         if not isinstance(self.data, wanted):
             raise ModelError(
-                f"{type(self).__name__} takes a {wanted.__name__}, got {self.data!r:.80}; read a file with fx.read(path)"
+                f"{type(self).__name__} takes a {wanted.__name__}, got {self.data!r:.80}; fx.read(path) reads a file"
             )
         object.__setattr__(self, "changes", read_changes(self.changes))
         for name in self.options():

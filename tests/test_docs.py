@@ -16,8 +16,8 @@ pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
 DOCS = ROOT / "docs"
 PAGES = [
     *(DOCS / f"{name}.md" for name in ("installation", "index", "problems")),
-    # The two files of `adding-a-model` are written and run word for word in tests/test_readme.py.
-    *sorted(set((DOCS / "howto").glob("*.md")) - {DOCS / "howto" / "adding-a-model.md"}),
+    # The file of `reuse-a-model` is written and run word for word in tests/test_readme.py.
+    *sorted(set((DOCS / "howto").glob("*.md")) - {DOCS / "howto" / "reuse-a-model.md"}),
 ]
 #: Places in a page with an address that a browser would fetch.
 ADDRESS = r"""\s*=\s*["'](?:https?:)?//"""

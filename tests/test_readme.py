@@ -1,7 +1,8 @@
-"""Run every command and Python block of README, and the files of the guide to adding a model."""
+"""Run every command and Python block of README, and the file of the guide to a model of one's own."""
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -12,7 +13,7 @@ from tests.documents import ROOT, blocks, lines
 ELSEWHERE = {
     "make": "targets of the Makefile, which install; this file checks that they exist",
 }
-README, GUIDE = ((ROOT / page).read_text() for page in ("README.md", "docs/howto/adding-a-model.md"))
+README, GUIDE = ((ROOT / page).read_text() for page in ("README.md", "docs/howto/reuse-a-model.md"))
 CONSOLE = [text for language, text in blocks(README) if language == "console"]
 PYTHON = [text for language, text in blocks(README) if language == "python"]
 
@@ -35,17 +36,25 @@ def test_every_piece_of_python_runs(code, shell):
 
 
 @pytest.mark.timeout(600)
-def test_adding_a_model_works_word_for_word(shell):
+def test_reusing_a_model_works_word_for_word(shell):
     guide = blocks(GUIDE)
-    files = [text for _, text in guide if text.startswith("# ")]
-    assert [text.split()[1] for text in files] == ["pyproject.toml", "transport.py"]
-    for text in files:
-        (shell.folder / text.split()[1]).write_text(text)
-    said = [shell(line) for language, text in guide if language == "console" for line in lines(text)]
-    assert "optimal" in said[3] and "8.5" in said[3]
+    (file,) = [text for _, text in guide if text.startswith("# ")]
+    assert file.split()[1] == "shifts.py"
+    (shell.folder / "shifts.py").write_text(file)
+    said = [shell(f"{line} 2>&1") for language, text in guide if language == "console" for line in lines(text)]
+    assert "2 instances: 2 optimal" in said[3]
+    answer = json.loads((shell.folder / "out" / "week1.solution.json").read_text())
+    assert answer["objective"] == 98 and answer["answer"]["x"]["w0,mon"] == 1
+    assert "optimal, proven exactly" in said[4]
     (code,) = [text for language, text in guide if language == "python" and not text.startswith("# ")]
     (shell.folder / "code.py").write_text(code)
-    expected = code.rpartition("# ")[2].strip()
-    assert shell("python code.py").strip() == expected == "8.5 1.5"
-    refused = shell("flowlex solve tiny.json --set speed=3 2>&1 || true")
+    assert shell("python code.py").split() == ["98", "optimal", "100", "True", "True"]
+    forged = answer | {"objective": 97}
+    (shell.folder / "out" / "forged.solution.json").write_text(json.dumps(forged))
+    refused = shell("flowlex verify out/forged.solution.json week1.json --models shifts.py 2>&1 || true")
+    assert "refused" in refused and "97" in refused
+    refused = shell("flowlex solve week1.json --set speed=3 --models shifts.py 2>&1 || true")
     assert "has no option 'speed'" in refused
+    (shell.folder / "broken.json").write_text('{"kind": "shifts", "wage": {"a": "much"}, "demand": {"mon": 1}}')
+    refused = shell("flowlex solve broken.json --models shifts.py 2>&1 || true")
+    assert "broken.json" in refused and "wage.a" in refused

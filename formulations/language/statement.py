@@ -515,7 +515,7 @@ class Statement:
 
     def _own(self, expression: Expression, what: str) -> None:
         mine = {block.token for block in self.blocks.values()}
-        if expression._owner.family is not self.family or not expression._blocks <= mine:  # type: ignore[operator]
+        if expression._owner.family is not self.family or not expression._blocks <= mine:
             raise StatementError(f"{what}: uses variables of another problem; take those of this one: p[name]")
 
     def cross(self, first: Expression, second: Expression) -> tuple[Expression, Expression]:
