@@ -162,4 +162,5 @@ def _measured(each: Experiment, records: Sequence[dict[str, Any]]) -> Iterator[M
     for record in records:
         if record["name"] == each.name:
             numbers = {name: value for name, value in record["metrics"].items() if value is not None}
-            yield Measured(each.name, record["seed"], record["given"], numbers, record.get("processor_s"))
+            took, day = record.get("processor_s"), record.get("measured_on", "")
+            yield Measured(each.name, record["seed"], record["given"], numbers, took, day)

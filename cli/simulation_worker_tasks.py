@@ -6,6 +6,7 @@ import json
 import resource
 import time
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def measure_task(task: dict[str, Any], channel: Channel, reply: dict[str, Any]) 
     record["seconds"]["solve"] = time.perf_counter() - started
     record |= {"status": "measured", "seed": task["seed"], "given": given, "metrics": json_value(numbers)}
     record["processor_s"] = _processor_s() - busy
+    record["measured_on"] = datetime.now(UTC).date().isoformat()
 
 
 def _processor_s() -> float:

@@ -4,7 +4,7 @@ A computation starts when the transfers that feed it have arrived and its predec
 Rates are Mbit/s, sizes MB (10**6 bytes), times seconds. For planning, time is cut into slots of ``slot_s``
 and data into units of ``unit_mb``; `JitInstance.rounding` returns the rounding loss.
 
-Source: Shi, Wen, Fei, Zhang, "A DAG-Based Network Traffic Scheduler", 2021 (shared/papers/jit-bandwidth.md).
+Source: Shi, Wen, Fei, Zhang, "A DAG-Based Network Traffic Scheduler", 2021.
 """
 
 from __future__ import annotations

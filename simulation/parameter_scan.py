@@ -17,7 +17,8 @@ Lines = tuple[str, Sequence[str], list[list[str]]]
 class Measured:
     """Numbers of one experiment with one seed; ``given`` are the open parameters that differ from the default.
 
-    ``processor_s`` is the processor time of the measurement; None if not recorded.
+    ``processor_s`` is the processor time of the measurement, ``measured_on`` its day (UTC); None and empty if not
+    recorded.
     """
 
     experiment: str
@@ -25,6 +26,7 @@ class Measured:
     given: Mapping[str, Any]
     numbers: Mapping[str, float]
     processor_s: float | None = None
+    measured_on: str = ""
 
 
 def effects(

@@ -136,7 +136,7 @@ def write_report(
             out.table(nearest_points(experiment.statements, found))
             out.table(closest_settings(experiment.statements, found))
     out.heading(2, "What measuring took")
-    took = ("experiment", "runs", "processor (s)", "longest (s)")
+    took = ("experiment", "runs", "processor (s)", "longest (s)", "measured on")
     out.table(("", took, [_line(each, results[each]) for each in results]))
     _write_csv(folder, rows, results)
     write_atomically(folder / "report.md", ("\n\n".join(out.markdown) + "\n").encode())
@@ -223,7 +223,10 @@ def _took(results: Mapping[Experiment, Sequence[Measured]], effort: Mapping[str,
 
 def _line(experiment: Experiment, found: Sequence[Measured]) -> list[str]:
     known = [one.processor_s for one in found if one.processor_s is not None]
-    return [experiment.name, str(len(found)), *([f"{sum(known):.1f}", f"{max(known):.1f}"] if known else ["-", "-"])]
+    spent = [f"{sum(known):.1f}", f"{max(known):.1f}"] if known else ["-", "-"]
+    days = sorted({one.measured_on for one in found} - {""})
+    first = ["earlier"] if any(not one.measured_on for one in found) else []
+    return [experiment.name, str(len(found)), *spent, " to ".join(dict.fromkeys([*first, *days[:1], *days[-1:]]))]
 
 
 _HEAD = ("statement", "source", "theirs", "ours", "verdict", "over the sweep", "why they may differ")
@@ -235,7 +238,8 @@ def _cells(row: Row) -> list[str]:
     what = "correlation with theirs " if each.trend else ""
     ours = "-" if row.ours is None else f"{what}{row.ours}{unit} (n = {row.ours.runs})"
     swept = "-" if row.swept is None else f"{row.swept[0]:.3g} to {row.swept[1]:.3g}"
-    return [each.says, each.source, each.theirs, ours, str(row.verdict), swept, row.reason]
+    place = each.source + (f': "{each.quote}"' if each.quote else "")
+    return [each.says, place, each.theirs, ours, str(row.verdict), swept, row.reason]
 
 
 def _write_csv(
@@ -250,6 +254,7 @@ def _write_csv(
             "figure": row.statement.name,
             "statement": row.statement.says,
             "source": row.statement.source,
+            "quote": row.statement.quote,
             "theirs": row.statement.theirs,
             "ours": None if row.ours is None else row.ours.mean,
             "half_width": None if row.ours is None or row.ours.runs < 2 else row.ours.half,

@@ -13,7 +13,7 @@ Linear programs come first, each on the optimal face of the previous ones
 point, the levels are solved again from the highest down, with a row for each fixed level: by linear programs, and by
 integer programs where the linear ones have fractional answers. The result names the route.
 
-Source: P2 to P4 of Shi et al. 2021; increments are finding 2 of shared/papers/jit-bandwidth.md.
+Source: P2 to P4 of Shi et al. 2021; increments: docs/papers/jit-bandwidth.md.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ increment form
 
 Both need convexity (otherwise pieces would be filled in the wrong order), so they refuse anything else.
 
-Source: the lambda form is P4 of Shi et al. 2021 (shared/papers/jit-bandwidth.md).
+Source: the lambda form is P4 of Shi et al. 2021 (docs/papers/jit-bandwidth.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A lexicographic problem over the loads of a linear program, and its result.
 
-Source: P2 of Shi et al. 2021 (shared/papers/jit-bandwidth.md).
+Source: P2 of Shi et al. 2021 (docs/papers/jit-bandwidth.md).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Over integers it has the same minimisers as the stages of `flowlex.formulations.lexicographic.decreasing_minimisation`.
 The weights lose precision even at small sizes; such a program is refused.
 
-Source: P3 and P4 of Shi et al. 2021 (shared/papers/jit-bandwidth.md, finding 2).
+Source: P3 and P4 of Shi et al. 2021 (docs/papers/jit-bandwidth.md).
 """
 
 from __future__ import annotations

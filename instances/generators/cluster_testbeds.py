@@ -215,10 +215,10 @@ def cluster_servers(
     query_every_s: Rate = 10.0,
     batch_priorities: str = "",
 ) -> ClusterWorkload:
-    """Sirius' testbed over time: 20 servers of 24 slots in 2 racks, batches that read blocks, and a stream of queries.
+    """Sirius' testbed over time: 20 servers of 24 slots in 2 racks, batches that read blocks, and queries.
 
     - ``seed``: blocks, computing times (log-normal around their mean, spread 0.5), arrivals of queries (Poisson).
-    - ``servers``, ``slots``: the cluster; the first half is rack 1.
+    - ``servers``, ``slots``: the cluster; the first half is rack 1. Ports and uplinks of racks carry 1 Gbit/s.
     - ``batches``, ``batch_tasks``, ``batch_s``, ``block_mb``, ``replicas``: batches at time 0; each task reads one
       block.
     - ``queries``, ``query_tasks``, ``query_s``, ``query_every_s``: jobs of priority 0 with short tasks without data,
@@ -248,7 +248,7 @@ def cluster_servers(
             for k, seconds in enumerate(_times(rng, query_s, query_tasks))
         )
         jobs.append(ClusterJob(name=f"query{q}", tasks=short, arrival_s=arrival_s, user="queries"))
-    return ClusterWorkload(name="cluster-servers", uplink_mb_per_s=1250.0, nodes=nodes, jobs=tuple(jobs))
+    return ClusterWorkload(name="cluster-servers", uplink_mb_per_s=125.0, nodes=nodes, jobs=tuple(jobs))
 
 
 def _times(rng: np.random.Generator, mean_s: float, count: int) -> list[float]:

@@ -77,7 +77,7 @@ def jit_cluster(
       ``gflops``.
     - ``scale_to_table``: scale the tensors of a network so that their total is the one printed in the paper's table.
 
-    Source: shared/papers/jit-bandwidth.md, "Workload". Speed, batch and arrival rate are not in the paper.
+    Source: docs/papers/jit-bandwidth.md. Speed, batch and arrival rate are not in the paper.
     """
     networks = list(NETWORKS) if mix == "all" else chosen("mix", mix, {name: name for name in NETWORKS}, "network")
     rng = np.random.default_rng(seed)

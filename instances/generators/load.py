@@ -5,7 +5,7 @@ The paper names the set-up (AlexNet, 400 ImageNet pictures, HDFS) but not the no
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -23,6 +23,7 @@ def inference_cluster(
     replicas: Annotated[int, Field(ge=1, le=10)] = 2,
     block_items: Size = 1,
     skew: Share = 0.5,
+    processors: Literal["equal", "mixed"] = "equal",
 ) -> LoadPartitionInstance:
     """Workers with different background load and run history, items in blocks with replicas.
 
@@ -30,12 +31,15 @@ def inference_cluster(
     - ``replicas``: nodes that hold each block (at most all).
     - ``block_items``: items in a block.
     - ``skew``: 0 spreads blocks evenly over the workers; 1 concentrates them on a few.
+    - ``processors``: ``equal``, as on the paper's testbed: four cores each, so a partition by configuration is even;
+      ``mixed``: 4, 8 or 16 cores of slightly different speeds.
     """
     rng = np.random.default_rng(seed)
-    cores = rng.choice([4, 8, 16], workers)
+    equal = processors == "equal"
+    cores = np.full(workers, 4) if equal else rng.choice([4, 8, 16], workers)
     # Background load takes cores away. ``cpu_free`` is a noisy reading of it; the history reflects the true speed.
     background = rng.uniform(0.0, 0.7, workers)
-    per_core = rng.uniform(0.8, 1.2, workers)
+    per_core = np.ones(workers) if equal else rng.uniform(0.8, 1.2, workers)
     truth = np.maximum(0.2, cores * (1 - background) * per_core)
     reading = np.clip(1 - background + rng.normal(0, 0.15, workers), 0.05, 1.0)
     nodes = []

@@ -8,7 +8,8 @@ The paper counts TensorFlow's graph operations, which include bookkeeping that i
 pads our own count up to the paper's with operations of zero seconds; `table` (our own arithmetic) next to
 `PAPER_TABLE` shows by how much. Our own count is never above the paper's.
 
-Source: shared/papers/jit-bandwidth.md (table "Workload"); the layers are those of the networks' own papers, with
+Source: the workload of Shi et al. 2021 (docs/papers/jit-bandwidth.md); the layers are those of
+the networks' own papers, with
 the ten classes that the table's totals imply.
 """
 

@@ -8,20 +8,21 @@ if every transfer is sent at full rate as soon as it is ready. A transfer that a
 computation; a later one delays c. These times may be infeasible even for a single job if its transfers share a port;
 then plan with elastic windows.
 
-``paper``: algorithm 1 of Shi et al. 2021, with the gap in its listing filled (shared/papers/jit-bandwidth.md).
+``paper``: algorithm 1 of Shi et al. 2021, with the gaps in its listing filled (docs/papers/jit-bandwidth.md).
 ``pred(i)`` are the transfers j whose computation has a path to c(i), ``comp(j, i)`` is the longest path of computation
 from c(j) (included) to c(i) (excluded)::
 
     trans(i) = size(i) / min(B_out(a) / num(a), B_in(b) / num(b))
     l_i      = max over j in pred(i) of (l_j + comp(j, i) + trans(i)),   trans(i) if pred(i) is empty
 
-a and b are sender and receiver, ``num`` the number of transfers of the same job out of a and into b. The empty case
-is reconstructed: the listing leaves it 0, which no schedule can meet. This rule ignores ``ready_s`` and computations
-before the first transfer.
+a and b are sender and receiver; ``num`` counts the transfers of the job out of a and into b that the algorithm takes
+in the same pass (its ReadySet: all of whose predecessors are done). ``paper-job``, another reading of ``num``, counts
+all transfers of the job: each link of a chain then pays for all of them. The empty case is reconstructed: the listing
+leaves it 0, which no schedule can meet. These rules ignore ``ready_s`` and computations before the first transfer.
 
-With either rule, a transfer with its own deadline keeps it. A transfer whose data a computation produces (a gradient)
+With every rule, a transfer with its own deadline keeps it. A transfer whose data a computation produces (a gradient)
 is ready when this computation ends, if all earlier transfers are on time; this computation precedes the one that the
-transfer feeds. The paper's rule has no such transfers; here their ``l_i`` is at least this time plus ``trans(i)``.
+transfer feeds. The paper has no such transfers; here their ``l_i`` is at least this time plus ``trans(i)``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from flowlex.instances.jit import JitInstance
 if TYPE_CHECKING:
     import pandas as pd
 
-Rule: TypeAlias = Literal["critical", "paper"]
+Rule: TypeAlias = Literal["critical", "paper", "paper-job"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ class LatestArrival:
 
     instance: JitInstance = field(repr=False)
     offset_s: Floats  # (F,) latest arrival, seconds from the job's arrival
-    # (F,) duration of the transfer: at full rate, or (``paper``) at its share of the slower port
+    # (F,) duration of the transfer: at full rate, or by the paper's rules at its share of the slower port
     trans_s: Floats = field(repr=False)
     # (F,) start of the computation that it feeds, from the job's arrival, if all transfers are on time
     use_s: Floats = field(repr=False)
@@ -96,8 +97,8 @@ class LatestArrival:
 def latest_arrival_times(instance: JitInstance, rule: Rule = "critical") -> LatestArrival:
     """Latest arrival time of every transfer (see the module for the rules and their sources)."""
     arrays = instance.arrays
-    trans = _transmission(instance, shared=rule == "paper")
-    position, offset, use, ready = _propagate(instance, trans, rule)
+    trans = _transmission(instance, rule)
+    position, offset, use, ready = _propagate(instance, trans, critical=rule == "critical")
     order = np.lexsort((np.arange(len(trans)), position[arrays.feeds], arrays.job))
     first = np.searchsorted(arrays.job, np.arange(len(instance.jobs)))
     rank = np.empty(len(trans), np.int64)
@@ -105,17 +106,30 @@ def latest_arrival_times(instance: JitInstance, rule: Rule = "critical") -> Late
     return LatestArrival(instance, offset, trans, use, ready, rank)
 
 
-def _transmission(instance: JitInstance, *, shared: bool) -> Floats:
-    """``trans(i)`` in seconds, at full rate, or (``shared``) with each port shared by the transfers of the job."""
+def _transmission(instance: JitInstance, rule: Rule) -> Floats:
+    """``trans(i)`` in seconds: at full rate (``critical``), or with each port shared by ``num`` transfers."""
     arrays = instance.arrays
     machines = len(instance.machines)
     rates = np.array([(m.out_mbps / 8, m.in_mbps / 8) for m in instance.machines])
     rate = np.full(len(arrays.job), np.inf)
+    together = _passes(instance) if rule == "paper" else np.zeros(len(arrays.job), np.int64)
     for side, port in enumerate((arrays.sender, arrays.receiver)):
-        key = arrays.job * machines + port
-        number = np.bincount(key, minlength=len(instance.jobs) * machines)[key] if shared else 1
+        key = (together * len(instance.jobs) + arrays.job) * machines + port
+        number = 1 if rule == "critical" else np.bincount(key)[key]
         rate = np.minimum(rate, rates[port, side] / number)
     return np.asarray(arrays.size_mb / rate)
+
+
+def _passes(instance: JitInstance) -> Integers:
+    """(F,) the pass in which the paper's algorithm takes each transfer: the first after all its predecessors."""
+    arrays = instance.arrays
+    followers, order = _precedence(instance, makers(instance))
+    feeds = np.bincount(arrays.feeds, minlength=len(followers)) > 0
+    number = [0] * len(followers)
+    for c in order:
+        for follower in followers[c]:
+            number[follower] = max(number[follower], number[c] + int(feeds[c]))
+    return np.array(number, np.int64)[arrays.feeds]
 
 
 def makers(instance: JitInstance) -> list[int]:
@@ -128,49 +142,59 @@ def makers(instance: JitInstance) -> list[int]:
     return found
 
 
-def _propagate(instance: JitInstance, trans: Floats, rule: Rule) -> tuple[Integers, Floats, Floats, Floats]:
-    """Topological position of every computation; latest arrival, time of use, and ready time of every transfer."""
-    arrays, maker = instance.arrays, makers(instance)
-    count = len(arrays.computation_s)
-    followers: list[list[int]] = [[] for _ in range(count)]
+def _precedence(instance: JitInstance, maker: list[int]) -> tuple[list[list[int]], list[int]]:
+    """Computations that follow each one, or use data that it makes; and all of them in topological order."""
+    arrays = instance.arrays
     made = [(tail, head) for tail, head in zip(maker, arrays.feeds.tolist(), strict=True) if tail >= 0]
     edges = sorted([*zip(arrays.tail.tolist(), arrays.head.tolist(), strict=True), *made], key=lambda edge: edge[1])
+    followers: list[list[int]] = [[] for _ in range(len(arrays.computation_s))]
+    left = [0] * len(followers)
     for tail, head in edges:
         followers[tail].append(head)
+        left[head] += 1
+    order = [c for c, count in enumerate(left) if count == 0]
+    for c in order:
+        for follower in followers[c]:
+            left[follower] -= 1
+            if not left[follower]:
+                order.append(follower)
+    return followers, order
+
+
+def _propagate(instance: JitInstance, trans: Floats, *, critical: bool) -> tuple[Integers, Floats, Floats, Floats]:
+    """Topological position of every computation; latest arrival, time of use, and ready time of every transfer."""
+    arrays, maker = instance.arrays, makers(instance)
+    followers, order = _precedence(instance, maker)
+    count = len(followers)
     feeding: dict[int, list[int]] = {}
     for transfer, fed in enumerate(arrays.feeds.tolist()):
         feeding.setdefault(fed, []).append(transfer)
     given, ready = arrays.deadline_s.tolist(), arrays.ready_s.tolist()
     seconds, needs = arrays.computation_s.tolist(), trans.tolist()
-    before = [0.0 if rule == "critical" else -np.inf] * count
+    before = [0.0 if critical else -np.inf] * count
     latest, use = [0.0] * len(needs), [0.0] * len(needs)
-    left = np.bincount(np.array([head for _, head in edges], np.int64), minlength=count).tolist()
     end = [0.0] * count  # of computations, if all transfers arrive in time
-    order = [c for c in range(count) if left[c] == 0]
     for c in order:
         fed_by = feeding.get(c, ())
         starts = before[c]
         for i in fed_by:
             if maker[i] >= 0:
                 ready[i] = max(ready[i], end[maker[i]])
-        if rule == "critical":
+        if critical:
             starts = max([starts, *(ready[i] + needs[i] for i in fed_by)])
         for i in fed_by:
             begins = max(before[c], ready[i] if maker[i] >= 0 else 0.0, 0.0)
-            latest[i] = starts if rule == "critical" else begins + needs[i]
+            latest[i] = starts if critical else begins + needs[i]
             if given[i] == given[i]:  # not NaN: a deadline of its own
                 latest[i] = given[i]
         used = max([starts, *(latest[i] for i in fed_by)])
         for i in fed_by:
             use[i] = used
-        done = (starts if rule == "critical" else used) + seconds[c]
+        done = (starts if critical else used) + seconds[c]
         end[c] = max(end[c], used) + seconds[c]
         for follower in followers[c]:
             before[follower] = max(before[follower], done)
             end[follower] = max(end[follower], end[c])
-            left[follower] -= 1
-            if not left[follower]:
-                order.append(follower)
     position = np.empty(count, np.int64)
     position[order] = np.arange(count)
     return position, np.array(latest), np.array(use), np.array(ready)

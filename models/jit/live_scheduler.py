@@ -16,7 +16,7 @@ changes nothing.
 Each step is optimal for the jobs known then; in total, this may be worse than a plan with known arrivals. A step is
 needed only after an event: the remainder of an optimal plan is optimal.
 
-Source: the paper solves again when a new job submits its first transfer, or at fixed intervals (shared/papers).
+Source: the paper solves again when a new job submits its first transfer, or at fixed intervals.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Programs of the paper: ``P1`` minimises the largest load (solved as P2); ``P2`` 
 stages with 0/1 coefficients); ``P3`` is the separable convex sum of ``|delta|**delta_u`` in increments; ``P4`` is the
 same in lambda form. All can be compiled as in the paper. P3 and P4 refuse sizes at which their weights lose precision.
 
-Source: Shi, Wen, Fei, Zhang 2021, and shared/papers/jit-bandwidth.md: the constraint matrix is not totally unimodular,
+Source: Shi, Wen, Fei, Zhang 2021, and docs/papers/jit-bandwidth.md: the constraint matrix is not totally unimodular,
 so integrality is tested, not assumed; the weights would overflow, so stages are used instead.
 """
 
@@ -106,7 +106,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         of late jobs, then total tardiness, then the wait of transfers before their due slots, heuristically.
         `flowlex.models.jit.tie_break` describes the three goals and their proofs.
     lat
-        Rule for latest arrival times, ``critical`` or ``paper``: see `flowlex.models.jit.latest_arrival`.
+        Rule for latest arrival times, ``critical``, ``paper``, ``paper-job``: see `flowlex.models.jit.latest_arrival`.
     """
 
     horizon: Horizon = "slots"

@@ -28,7 +28,7 @@ class GeneticSettings:
     # crossover_points, mutation_points: points where a child changes between its parents, and pods that get a random
     # node
     crossover_points: int = 2
-    mutation_points: int = 1
+    mutation_points: int = 2  # multi-point, as printed
     attempts: int = 8_000  # most random chromosomes drawn for the initial population
 
 

@@ -67,9 +67,10 @@ def figures(log: RunLog) -> dict[str, float]:
     """Return the metrics of the tables.
 
     ``total_s`` is DT, from the first start to the last event; ``run_s`` the mean time of a task from ready to its end,
-    waiting included; ``wait_s`` the part before its last start; ``snp`` the geometric mean of ideal over actual run
-    time; ``utilisation`` the mean fraction in use of the most used resource over DT; ``uncertified_rounds`` the number
-    of rounds whose optimum was not certified.
+    waiting included; ``wait_s`` the part before its last start; ``snp`` the geometric mean over jobs of ideal over
+    actual run time: the ideal of the longest task over the time from ready to the last end, for jobs whose tasks do not
+    wait for each other; ``utilisation`` the mean fraction in use of the most used resource over DT;
+    ``uncertified_rounds`` the number of rounds whose optimum was not certified.
     """
     counts = Counter(record["event"] for record in log.records)
     rounds = list(log.of("round"))
@@ -92,7 +93,8 @@ def _of_tasks(log: RunLog) -> dict[str, float]:
     ready: dict[str, float] = {}
     started: dict[str, tuple[float, dict[str, int]]] = {}
     held: defaultdict[str, float] = defaultdict(float)
-    waits, runs, logs = [], [], []
+    waits, runs = [], []
+    spans: dict[str, tuple[float, float, float]] = {}  # by job: first ready, last end, longest ideal time of a task
     first = math.inf
     last = log.records[-1]["at_s"] if log.records else 0.0
     for record in log.of("ready", "start", "end", "stop"):
@@ -109,10 +111,12 @@ def _of_tasks(log: RunLog) -> dict[str, float]:
                 arrived = ready.pop(task)
                 waits.append(begun - arrived)
                 runs.append(at_s - arrived)
-                logs.append(math.log(max(record["ideal_s"], 1e-9) / max(at_s - arrived, 1e-9)))
+                since, _, ideal_s = spans.get(record["job"], (arrived, 0.0, 1e-9))
+                spans[record["job"]] = min(since, arrived), at_s, max(ideal_s, record["ideal_s"])
     for begun, units in started.values():
         _hold(held, units, last - begun)
     total_s = last - first if first < math.inf else 0.0
+    logs = [math.log(ideal_s / max(end - since, 1e-9)) for since, end, ideal_s in spans.values()]
     return {
         "total_s": total_s,
         "tasks": float(len(runs)),

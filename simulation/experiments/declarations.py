@@ -13,6 +13,7 @@ from typing import Any
 
 from flowlex.simulation.experiments.statements_and_verdicts import Experiment, Picture, Rule, Statement, Table
 
+_TEXTS = ("over", "minus", "says", "theirs", "unit", "tolerance", "source", "quote", "cause")
 _HERE = "flowlex.simulation.experiments"
 
 
@@ -53,7 +54,7 @@ def _picture(experiment: str, number: int, about: Mapping[str, Any]) -> Picture:
 
 def _statement(row: Mapping[str, str]) -> Statement:
     values = tuple(map(float, row["value"].split()))
-    texts = {key: row[key] for key in ("over", "minus", "says", "theirs", "unit", "tolerance", "source", "cause")}
+    texts = {key: row[key] for key in _TEXTS}
     figures = tuple(row["figure"].split())
     return Statement(figures=figures, values=values, rule=_rule(row, values), because=row["because"], **texts)
 

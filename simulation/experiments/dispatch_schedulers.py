@@ -129,7 +129,7 @@ def cost_of(who: Rule | Literal["live", "nobody"], machines: int, events: int, s
 
 
 def _live(who: str, machines: int, events: int, seed: int) -> dict[str, float]:
-    instance = cast(FlowInstance, generate("flow-scale", seed=seed, machines=machines, tasks=2 * machines))
+    instance = cast(FlowInstance, generate("flow-scale", seed=seed, machines=machines, tasks=2 * machines, slots=24))
     scheduler: Any = None
     if who == "live":  # imported here, since its code is part of its memory
         from flowlex.models.flow.goals import preset

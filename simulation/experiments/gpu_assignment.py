@@ -66,6 +66,23 @@ def shared(
     return numbers
 
 
+def published(
+    seed: int, quick: bool, *, policy: str = "FSP", round_s: float = 3.0, **open_: Any
+) -> Mapping[str, float]:
+    """Compare the published network, by its price of waiting, with ours; six jobs at a time, limited aggregation."""
+    work = workload("cluster-testbed", seed=seed, count=3 if quick else 0, **open_)
+    ideal_s = alone_seconds(work, 6, round_s=round_s)
+    policies = {"ours": made(policy), "GS": made("GS")}
+    policies |= {f"{alpha:g}": made(policy, network="published", waiting=alpha) for alpha in (0.05, 0.2, 0.5, 1.0)}
+    numbers: dict[str, float] = {}
+    for name, each in policies.items():
+        log = simulated(work, each, round_s=round_s)
+        figure, rates = figures(log), list(fairness_rates(log, ideal_s).values())
+        numbers |= {f"{key}_{name}": figure[key] for key in ("total_s", "stops", *(f"{level}_gb" for level in _LEVELS))}
+        numbers |= {f"S_{name}": float(np.mean(rates)), f"sigma_{name}": float(np.std(rates))}
+    return numbers
+
+
 _QUANTILES = (0, 0.1, 0.25, 0.5, 0.75, 0.9, 1)
 
 

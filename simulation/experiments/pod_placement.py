@@ -64,7 +64,7 @@ def native(seed: int, quick: bool, *, pods: int = 12) -> Mapping[str, float]:
     The deviations are those of the pods that native Kubernetes admits, placed by it and by the genetic algorithm.
     """
     instance = cast(PodInstance, generate("kubeflow-testbed", seed=seed, pods=pods))
-    settings = GeneticSettings(mutation_points=2, attempts=500 if quick else 4_000)
+    settings = GeneticSettings(attempts=500 if quick else 4_000)
     whole, queued = place(instance, "whole-cards"), place(instance, "priority-queue")
     found = genetic(instance, np.asarray(queued.node) >= 0, seed=seed, settings=settings).cluster or queued
     again = genetic(instance, np.asarray(whole.node) >= 0, seed=seed, settings=settings).cluster

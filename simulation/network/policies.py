@@ -1,7 +1,7 @@
 """The policies of the literature, each in a few lines with methods of `NetworkState`.
 
 Sources: Varys (SIGCOMM 2014) for FIFO and SEBF with MADD, Aalo (SIGCOMM 2015) for D-CLAS, Sincronia (SIGCOMM 2018),
-TicTac (MLSys 2019); TensorFlow as the just-in-time paper describes it (shared/papers/time-simulation.md).
+TicTac (MLSys 2019); TensorFlow as the just-in-time paper describes it (docs/papers/jit-bandwidth.md).
 """
 
 from __future__ import annotations

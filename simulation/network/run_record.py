@@ -142,13 +142,14 @@ def port_loads(log: RunLog, what: str = "all") -> tuple[Floats, Floats]:
 
 
 def remaining_egress(log: RunLog) -> Floats:
-    """(bins, M) share of every machine's sending port that jobs leave, copies not counted, until the last job is sent.
+    """(bins,) share of the cluster's sending rate that jobs leave, copies not counted, until the last job is sent.
 
-    The paper's H_i for a machine is the mean over its column; for a slot, that of a row.
+    The paper's equation (18): one ratio for each moment, of all machines together.
     """
     start, used = port_loads(log, "jobs")
     last = max((r["sent_s"] or 0.0 for r in log.of("coflow")), default=0.0)
-    return np.asarray(1 - used[start < last, : len(log.header["machines"])])
+    rates = np.array(log.header["out_mb_per_s"])
+    return np.asarray(1 - used[start < last, : len(rates)] @ rates / rates.sum())
 
 
 def figures(log: RunLog) -> dict[str, float]:
@@ -183,7 +184,7 @@ def figures(log: RunLog) -> dict[str, float]:
         if transfers.wait_s.notna().any():
             found["mean_wait_s"] = float(transfers.wait_s.mean())
         if left.size:
-            found |= {"remaining_min": float(left.mean(axis=0).min()), "remaining_median": float(np.median(left))}
+            found |= {"remaining_min": float(left.min()), "remaining_median": float(np.median(left))}
     if len(copies):
         found["copies_slowdown"] = float(copies.slowdown.mean())
     return found

@@ -27,6 +27,10 @@ def gpu_shared(n: Numbers) -> bool:
     return stays and all(n[f"S_{name}_limited"] > 0 and n[f"sigma_{name}_limited"] >= 0 for name in who)
 
 
+def gpu_published(n: Numbers) -> bool:
+    return n["stops_GS"] == 0 and all(n[f"total_s_{name}"] > 0 for name in ("ours", "0.05", "0.2", "0.5", "1"))
+
+
 def gpu_users(n: Numbers) -> bool:
     return math.isclose(n["dt_FSP"] / n["dt_YARN-fair"], 1 - n["less_than_YARN-fair"] / 100)
 
@@ -51,7 +55,7 @@ def flow_priority(n: Numbers) -> bool:
 
 
 def flow_latency(n: Numbers) -> bool:
-    return math.isclose(n["saved_small"], 100 * (1 - n["warm_s_small"] / n["scratch_s_small"]))
+    return math.isclose(n["saved_small"], 100 * (1 - n["warm_s_small_many"] / n["scratch_s_small_many"]))
 
 
 def flow_cost(n: Numbers) -> bool:
@@ -102,7 +106,7 @@ def pods_native(n: Numbers) -> bool:
 
 
 HOLDS = (
-    gpu_alone, gpu_shared, gpu_users, gpu_rounds, flow_fairness, flow_images, flow_priority, flow_latency, flow_cost,
+    gpu_alone, gpu_shared, gpu_published, gpu_users, gpu_rounds, flow_fairness, flow_images, flow_priority, flow_latency, flow_cost,
     google_day, training_shares, load_evaluations, load_changes, load_reading, load_service, pods_balance,
     pods_convergence, pods_native, pods_queue,
 )  # fmt: skip

@@ -28,7 +28,7 @@ PRINTED = Rule(1.9, 2.1, neutral=1.0, printed=True)
 
 def statement(*figures: str, **more: object) -> Statement:
     texts = {"says": f"{figures[0]} | says", "theirs": "2", "because": "because", "cause": "left out"}
-    empty = dict.fromkeys(("over", "minus", "unit", "tolerance", "source"), "")
+    empty = dict.fromkeys(("over", "minus", "unit", "tolerance", "source", "quote"), "")
     return Statement(**{"figures": figures, "values": (), "rule": None, **empty, **texts, **more})
 
 
@@ -153,6 +153,28 @@ def test_declarations_are_complete():
                 assert row.tolerance or not row.rule.printed, where
 
 
+#: Headings, tables and figures of the papers that are known to exist, by paper; `docs/papers` has what they print.
+PLACES = {
+    "gpu_assignment": "abstract introduction conclusion 4.3 5 figure-5 figure-6 figure-6(c) figure-7(a) figure-7(c) "
+    "Table-1",
+    "jit_bandwidth": "4.1 4.2 figure-2 figure-5 figure-7 figure-8 figure-9 figure-10",
+    "flow_scheduling": "abstract 4.1.2 4.2.1 4.2.2 4.2.3 4.3 figure-9 figure-12 figure-13",
+    "load_partition": "2 4",
+    "pod_placement": "3 4 figure-5 table-4",
+    "beyond": "figure-9",  # of the GPU-sharing comparison
+}
+
+
+def test_every_place_cited_exists_in_the_paper_and_quotations_are_short():
+    for each in experiments():
+        known = PLACES.get(each.paper, "").split()
+        for row in each.statements:
+            if row.source and row.source != OURS and each.paper in PLACES:
+                places = row.source.replace("section ", "").split(", ")
+                assert {place.replace(" ", "-") for place in places} <= set(known), (each.name, row.name, row.source)
+            assert len(row.quote.split()) <= 10 and (row.source or not row.quote), (each.name, row.name)
+
+
 def test_the_report_in_the_documentation_is_of_these_statements():
     kept = Path(__file__).resolve().parents[2] / "docs" / "reproduction" / "report.csv"
     rows = list(csv.DictReader(kept.open()))
@@ -173,12 +195,13 @@ def test_a_name_that_nothing_has_is_refused_with_the_nearest():
 
 
 def test_the_report_says_what_measuring_took(tmp_path):
-    runs = [Measured("tiny", s, {}, {"a": 2.0, "b": 1.0}, took) for s, took in enumerate((1.5, None, 4.0))]
+    took = ((1.5, "2026-01-02"), (None, ""), (4.0, "2026-01-03"))
+    runs = [Measured("tiny", s, {}, {"a": 2.0, "b": 1.0}, *one) for s, one in enumerate(took)]
     effort = {"runs": 2, "wall_s": 90.0, "processes": 2, "cores": 4}
     write_report(tmp_path, {tiny(): runs}, quick=True, effort=effort)
     text = (tmp_path / "report.md").read_text()
     assert "3 runs; 2 of them say what they took: 6 s of a processor." in text and "**Quick report**" in text
     assert "The last command made 2 of them in 1.5 minutes with 2 processes on 4 cores." in text
-    assert "| tiny | 3 | 5.5 | 4.0 |" in text
+    assert "| tiny | 3 | 5.5 | 4.0 | earlier to 2026-01-02 to 2026-01-03 |" in text
     write_report(tmp_path, {tiny(): runs[1:2]}, quick=True, effort=effort | {"processes": 1})
-    assert "| tiny | 1 | - | - |" in (tmp_path / "report.md").read_text()
+    assert "| tiny | 1 | - | - | earlier |" in (tmp_path / "report.md").read_text()

@@ -56,7 +56,7 @@ class JitOptions(Strict):
     windows: Literal["strict", "elastic"] | None = None
     program: Literal["P1", "P2", "P3", "P4"] = "P2"
     presolve: bool | None = None
-    lat: Literal["critical", "paper"] = "critical"
+    lat: Literal["critical", "paper", "paper-job"] = "critical"
     share_of: Literal["transfers", "bytes"] = "transfers"
     stage: Annotated[str, Field(pattern="^(lateness|level_[0-9]+)$")] | None = None
     tie_break: bool | None = None

@@ -23,7 +23,6 @@ CLAIMS: dict[str, Claim] = {
         sirius_priority_weights.STRICT_WEIGHT,
         jit_lemmas.LEMMA_2,
         jit_lemma_3.CLAIM,
-        jit_latest_arrivals.FEASIBLE,
         jit_latest_arrivals.NO_DELAY,
         jit_forest.CLAIM,
     )

@@ -1,15 +1,16 @@
-"""FSP, FS, FSU: each round is a `GpuAssignment`, solved to its proven optimum."""
+"""FSP, FS, FSU: each round is a `GpuAssignment` (or the published network), solved to its proven optimum."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from flowlex.instances.gpu import Gpu, GpuInstance, Job, Node, Running, Shard, Task
 from flowlex.instances.gpu_policy import GpuPolicy as Fairness
 from flowlex.models.gpu.model import GpuAssignment
+from flowlex.models.gpu.published_network import published_round
 from flowlex.models.gpu.transfer_costs import Penalties
 from flowlex.simulation.cluster.policies.queues import start_where_cheapest
 from flowlex.simulation.cluster.policy_interface import Action, LiveJob, LiveNode, LiveTask, Policy, State, reads_of
@@ -20,6 +21,7 @@ from flowlex.simulation.policy_registry import policy
 GPU = "gpu"
 #: The optional resource for a GPU's memory in GB; a task needs a GPU with enough of it.
 MEMORY = "gpu_gb"
+Network = Literal["ours", "published"]
 _Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -29,16 +31,23 @@ def on_gpu(task: LiveTask) -> bool:
 
 
 class Assignment(Policy):
-    """Solve `GpuAssignment` on the waiting and running GPU tasks whenever one waits.
+    """Solve a round over the waiting and running GPU tasks whenever one waits.
 
-    ``fairness``: FSP, FS or FSU. ``rack``, ``between_racks``, ``waiting``: penalties a1, a2, a3. ``certify``: certify
-    every n-th round's optimum; 0: none.
+    ``fairness``: FSP, FS or FSU. ``rack``, ``between_racks``, ``waiting``: penalties a1, a2, a3. ``network``: ``ours``,
+    or ``published``, by which tasks whose transfer is expensive wait. ``certify``: certify every n-th round's optimum;
+    0: none (rounds of the published network are always checked).
     """
 
     def __init__(
-        self, fairness: Fairness, rack: float = 1.0, between_racks: float = 1.0, waiting: float = 1.0, certify: int = 1
+        self,
+        fairness: Fairness,
+        rack: float = 1.0,
+        between_racks: float = 1.0,
+        waiting: float = 1.0,
+        network: Network = "ours",
+        certify: int = 1,
     ) -> None:
-        self.fairness = fairness
+        self.fairness, self.network = fairness, network
         self.penalties: Penalties = Penalties(rack, between_racks, waiting)
         self.turn: EveryNth = EveryNth(certify)
         self.parts: RoundParts = RoundParts()
@@ -58,12 +67,16 @@ class Assignment(Policy):
         if instance is None:
             return
         self.work = float(len(tasks) * len(state.places))
-        self.proven = next(self.turn)
-        model = GpuAssignment(instance, policy=self.fairness, penalties=self.penalties)
-        solution = model.solve("network", certify=self.proven)
+        if self.network == "published":
+            self.proven = True
+            gpu = published_round(instance, self.fairness, self.penalties).placement.gpu
+        else:
+            self.proven = next(self.turn)
+            model = GpuAssignment(instance, policy=self.fairness, penalties=self.penalties)
+            gpu = model.solve("network", certify=self.proven).gpu
         places = {place.name: place for place in state.places}
         names = instance.arrays.gpu_names
-        chosen = [places[names[unit]] if unit >= 0 else None for unit in solution.gpu.tolist()]
+        chosen = [places[names[unit]] if unit >= 0 else None for unit in gpu.tolist()]
         for task, place in zip(tasks, chosen, strict=True):
             if task.place is not None and place is not task.place:
                 yield state.stop(task)
@@ -153,9 +166,13 @@ def _task(state: State, task: LiveTask) -> Task | None:
 def _named(fairness: Fairness) -> None:
     @policy("cluster", fairness.value)
     def make(
-        rack: _Weight = 1.0, between_racks: _Weight = 1.0, waiting: _Weight = 1.0, certify: Each = 1
+        rack: _Weight = 1.0,
+        between_racks: _Weight = 1.0,
+        waiting: _Weight = 1.0,
+        network: Network = "ours",
+        certify: Each = 1,
     ) -> Assignment:
-        return Assignment(fairness, rack, between_racks, waiting, certify)
+        return Assignment(fairness, rack, between_racks, waiting, network, certify)
 
 
 for _fairness in Fairness:

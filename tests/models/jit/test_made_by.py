@@ -53,7 +53,7 @@ def test_a_training_step_by_hand() -> None:
     assert port_bound(instance).port == "ps out"
 
 
-@pytest.mark.parametrize("rule", ["critical", "paper"])
+@pytest.mark.parametrize("rule", ["critical", "paper", "paper-job"])
 @pytest.mark.parametrize("seed", range(12))
 def test_windows_are_those_that_the_certificate_recomputes(seed: int, rule: Rule) -> None:
     rng = np.random.default_rng(seed)

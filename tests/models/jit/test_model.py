@@ -29,8 +29,15 @@ def figure4() -> JitInstance:
 
 
 def test_latest_arrival_times_of_the_paper() -> None:
-    """Figure 4: trans is 4, 8, 8, 4; T4 comes after T1 through computations of 1 + 2."""
+    """Figure 4: T1 alone, then T2 and T3 together into one port, then T4; T4 comes after T1 through 1 + 2."""
     latest = latest_arrival_times(figure4(), "paper")
+    assert latest.trans_s.tolist() == [1, 4, 4, 1]
+    assert latest.offset_s.tolist() == [1, 1 + 1 + 4, 1 + 1 + 4, 6 + 2 + 1]
+    assert latest_arrival_times(two_transfers(gap=7.0), "paper").offset_s.tolist() == [1.0, 1.0 + 7.0 + 2.0]
+
+
+def test_latest_arrival_times_if_all_transfers_of_the_job_share_a_port() -> None:
+    latest = latest_arrival_times(figure4(), "paper-job")
     assert latest.trans_s.tolist() == [4, 8, 8, 4]
     assert latest.offset_s.tolist() == [4, 4 + 1 + 8, 4 + 1 + 8, 13 + 2 + 4]
     assert latest.rank.tolist() == [0, 1, 2, 3]
@@ -55,12 +62,12 @@ def two_transfers(gap: float, arrival: float = 0.0, **changes: Any) -> JitInstan
 
 def test_latest_arrival_counts_the_longest_computation_between() -> None:
     # Two transfers into c share its port: 10 MB/s / 2.
-    assert latest_arrival_times(two_transfers(gap=7.0), "paper").offset_s.tolist() == [2.0, 2.0 + 7.0 + 4.0]
-    assert latest_arrival_times(two_transfers(gap=7.0, arrival=3.0), "paper").latest_s.tolist() == [5.0, 16.0]
+    assert latest_arrival_times(two_transfers(gap=7.0), "paper-job").offset_s.tolist() == [2.0, 2.0 + 7.0 + 4.0]
+    assert latest_arrival_times(two_transfers(gap=7.0, arrival=3.0), "paper-job").latest_s.tolist() == [5.0, 16.0]
 
 
 def test_a_deadline_overrides_the_dag() -> None:
-    assert latest_arrival_times(two_transfers(gap=7.0, deadline_s=5.0), "paper").offset_s.tolist() == [2.0, 5.0]
+    assert latest_arrival_times(two_transfers(gap=7.0, deadline_s=5.0), "paper-job").offset_s.tolist() == [2.0, 5.0]
 
 
 def test_share_keeps_the_first_in_topological_order() -> None:
@@ -71,12 +78,12 @@ def test_share_keeps_the_first_in_topological_order() -> None:
 
 def test_grid_rounds_inwards_and_widens_what_gets_too_short() -> None:
     instance = two_transfers(gap=7.4, arrival=0.5)
-    grid = JitBandwidth(instance, share=1.0, lat="paper").grid
+    grid = JitBandwidth(instance, share=1.0, lat="paper-job").grid
     assert grid.start.tolist() == [1, 1]
     assert grid.due.tolist() == [2, 13]  # 2.5 and 13.9 s
     assert grid.widened == 0
     tight = JitBandwidth(
-        two_transfers(gap=0.0, arrival=0.9).model_copy(update={"unit_mb": 4.0}), share=1.0, lat="paper"
+        two_transfers(gap=0.0, arrival=0.9).model_copy(update={"unit_mb": 4.0}), share=1.0, lat="paper-job"
     ).grid
     # From 0.9 to 2.9 s only slot 1 is complete; 10 MB are 3 units of 4 MB, of which a slot carries 2.
     assert (tight.start[0], tight.due[0], tight.stop[0]) == (1, 2, 3)
@@ -147,7 +154,7 @@ def test_the_kept_instance_has_a_fractional_vertex() -> None:
 def test_cluster_needs_no_solver_and_is_proven_exactly() -> None:
     cluster = generate("jit-cluster", seed=1, jobs=12, machines=30, mix="VGG16,LeNet")
     assert isinstance(cluster, JitInstance)
-    solution = JitBandwidth(cluster, lat="paper", windows="strict").solve()
+    solution = JitBandwidth(cluster, lat="paper-job", windows="strict").solve()
     assert solution.route == ("structure",)
     assert solution.lp_solves == solution.mip_solves == 0
     assert solution.certificate is not None
@@ -160,7 +167,7 @@ def test_solution_tells_rates_remaining_and_pictures(tmp_path: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    solution = JitBandwidth(figure4(), share=1.0, lat="paper").solve()
+    solution = JitBandwidth(figure4(), share=1.0, lat="paper-job").solve()
     frame = solution.to_frame()
     assert frame.groupby("transfer")["units"].sum().to_dict() == {"job/T1": 4, "job/T2": 8, "job/T3": 8, "job/T4": 4}
     assert (frame["mbps"] == frame["units"] * 2.0).all()
@@ -174,7 +181,7 @@ def test_solution_tells_rates_remaining_and_pictures(tmp_path: Path) -> None:
 
 
 def test_greedy_sends_everything_it_can() -> None:
-    grid = JitBandwidth(figure4(), share=1.0, lat="paper").grid
+    grid = JitBandwidth(figure4(), share=1.0, lat="paper-job").grid
     blocks, missed = greedy_schedule(grid)
     assert missed == 0
     assert np.bincount(blocks.item, weights=blocks.amount).tolist() == grid.units.tolist()
@@ -183,14 +190,14 @@ def test_greedy_sends_everything_it_can() -> None:
 def test_background_waits_for_what_is_left() -> None:
     """A plan that fills the port leaves no rate for a copy until it ends."""
     instance = two_transfers(gap=0.0)
-    solution = JitBandwidth(instance, share=0.5, lat="paper").solve()
+    solution = JitBandwidth(instance, share=0.5, lat="paper-job").solve()
     frame = solution.background_frame()
     assert frame["name"].tolist() == ["j/t2"]
     assert frame["finish_s"].tolist() == [3.0]  # 20 MB beside t1's 5 MB a slot at the receiver
 
 
 def test_latest_arrival_times_are_shown() -> None:
-    (caption, frame), *_ = JitBandwidth(figure4(), lat="paper").details()
+    (caption, frame), *_ = JitBandwidth(figure4(), lat="paper-job").details()
     assert caption == "Latest arrival times"
     assert frame["latest_s"].tolist() == [4, 13, 13, 19]
     assert frame["planned"].tolist() == [True, True, False, False]
@@ -237,7 +244,7 @@ def test_one_deadline_for_all_programs(monkeypatch: pytest.MonkeyPatch, engine: 
     monkeypatch.setattr(BoundedProgram, "solve", stopping(BoundedProgram.solve))
     cluster = generate("jit-cluster", seed=1, jobs=4, machines=4, mix="LeNet", gflops=5000.0, copies=0)
     assert isinstance(cluster, JitInstance)
-    solution = JitBandwidth(cluster, share=1.0, load="port", lat="paper", presolve=False).solve(engine)
+    solution = JitBandwidth(cluster, share=1.0, load="port", lat="paper-job", presolve=False).solve(engine)
     assert solution.status is Status.FEASIBLE
     assert "time ran out" in solution.message
     assert solution.certificate is not None and solution.certificate.ok
@@ -293,7 +300,7 @@ def test_the_gantt_names_transfers_and_shows_the_wait_that_was_avoided() -> None
 
 def test_what_remains_counts_background() -> None:
     """In three slots of 2 units: a sends the 2 units of t1 as planned, b the 4 of t2 in the background, c takes all."""
-    solution = JitBandwidth(two_transfers(gap=0.0), share=0.5, lat="paper").solve("highs")
+    solution = JitBandwidth(two_transfers(gap=0.0), share=0.5, lat="paper-job").solve("highs")
     assert solution.background_frame()["finish_s"].tolist() == [3.0]
     assert solution.remaining.ravel().tolist() == pytest.approx([2 / 3, 1, 1 / 3, 1, 1, 0])
 

@@ -121,4 +121,4 @@ def test_stages_that_do_not_exist_are_named() -> None:
     with pytest.raises(ModelError, match="there is no stage 'level_9'; the stages are: lateness, level_4"):
         _ = JitBandwidth(instance, stage="level_9").formulation
     with pytest.raises(ModelError, match="no stage 'lateness'; the stages are: level_1"):
-        _ = JitBandwidth(instance, lat="paper", windows="strict", stage="lateness").formulation
+        _ = JitBandwidth(instance, lat="paper-job", windows="strict", stage="lateness").formulation

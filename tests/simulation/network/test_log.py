@@ -50,8 +50,8 @@ def test_ports_and_what_jobs_leave(log):
     assert start[:4].tolist() == [0.0, 1.0, 2.0, 3.0]
     assert used[:4, 0] == pytest.approx(np.ones(4))
     assert port_loads(log, "copies")[1][:4, 0] == pytest.approx(np.full(4, 0.5))
-    assert remaining_egress(log)[:, 0] == pytest.approx(np.full(4, 0.5))
-    assert remaining_egress(log)[:, 2] == pytest.approx([0.5, 0.5, 1.0, 1.0])
+    # of 3 MB/s jobs send 1 MB/s until u ends at 2 s, then 1/2: the whole cluster, one ratio for each moment
+    assert remaining_egress(log) == pytest.approx([2 / 3, 2 / 3, 5 / 6, 5 / 6])
 
 
 def test_figures(log):
@@ -59,7 +59,7 @@ def test_figures(log):
     assert found["mean_jct_s"] == pytest.approx(8.0)
     assert found["mean_wait_s"] == pytest.approx(2.5)
     assert found["copies_slowdown"] == pytest.approx(2.0)
-    assert found["remaining_min"] == pytest.approx(0.5)
+    assert found["remaining_min"] == pytest.approx(2 / 3)
     assert found["unfinished"] == 0
 
 

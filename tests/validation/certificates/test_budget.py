@@ -75,7 +75,7 @@ CASES: dict[str, Callable[[], tuple[Instance, dict[str, Any]]]] = {
     "jit": lambda: _solved(generate("jit-figure4")),
     "GPU": lambda: _solved(generate("gpu-random", seed=3, running=0.6)),
     "network": lambda: _solved(generate("network-random")),
-    "load": lambda: _solved(generate("inference-cluster", workers=4, items=40)),
+    "load": lambda: _solved(generate("inference-cluster", workers=4, items=40, processors="mixed")),
     **{
         f"allocation, {policy}": partial(_solved, random_instance(2, tight=0.5), policy=policy)
         for policy in ("max_min", "water_filling", "hierarchical", "makespan", "finish_time", "min_cost")

@@ -20,8 +20,11 @@ FILES = {
     "gpu": (generate("gpu-random", seed=5), {"policy": "FSP"}),
     "gpu without preemption": (generate("gpu-random", seed=6), {"policy": "FS"}),
     "gpu without fairness": (generate("gpu-random", seed=7), {"policy": "FSU"}),
-    "load": (generate("inference-cluster", seed=1), {"capacity": "history", "level": "item"}),
-    "load, makespan": (generate("inference-cluster", seed=2), {"capacity": "cpu_load", "objective": "makespan"}),
+    "load": (generate("inference-cluster", seed=1, processors="mixed"), {"capacity": "history", "level": "item"}),
+    "load, makespan": (
+        generate("inference-cluster", seed=2, processors="mixed"),
+        {"capacity": "cpu_load", "objective": "makespan"},
+    ),
     "flow": (random_cluster(3, size=20), GOALS["borg"]),
     "flow, shares": (random_cluster(4, size=20), GOALS["shares and decimals"]),
     "flow, strict": (random_cluster(7, size=20), GOALS["all in strict order"]),

@@ -22,7 +22,7 @@ PODS = PodInstance(
 )
 INSTANCES: dict[str, Instance] = {
     "gpu": generate("gpu-random", seed=5),
-    "load": generate("inference-cluster", seed=1),
+    "load": generate("inference-cluster", seed=1, processors="mixed"),
     "flow": generate("flow-random", seed=1),
     "network": generate("network-random", nodes=12, arcs=40),
     "jit": generate("jit-figure4"),

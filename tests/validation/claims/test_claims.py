@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from flowlex.instances.generators.gpu import paper_jobs
 from flowlex.instances.generators.registry import generate
 from flowlex.models.gpu.baselines import base_shares
+from flowlex.models.jit.latest_arrival import latest_arrival_times
 from flowlex.validation.claims import (
     gpu_paper_claims,
     jit_forest,
@@ -37,8 +39,7 @@ OUTCOMES = {
     "gpu-greedy-unfair": Outcome.HOLDS,
     "sirius-strict-weight": Outcome.FAILS,
     "jit-lemma-2": Outcome.HOLDS,
-    "jit-latest-feasible": Outcome.FAILS,
-    "jit-no-delay": Outcome.FAILS,
+    "jit-no-delay": Outcome.HOLDS,
 }
 
 
@@ -64,8 +65,13 @@ OTHER_EVIDENCE: list[tuple[str, Any, str, Any, Outcome]] = [
     ("sirius-strict-weight", sirius_priority_weights, "search", lambda: None, Outcome.NOT_REPRODUCIBLE),
     ("jit-lemma-2", jit_lemmas, "disorder", lambda entries, largest: ((1,), (0,)), Outcome.FAILS),
     ("jit-lemma-3", jit_lemma_3, "lemma_3_verdict", lambda: check(jit_matrix(PAPER_TWO_SLOTS[:2], 2)), Outcome.HOLDS),
-    ("jit-latest-feasible", jit_latest_arrivals, "overload", lambda instance: None, Outcome.NOT_REPRODUCIBLE),
-    ("jit-no-delay", jit_latest_arrivals, "end_of_jobs", lambda instance, arrival_s: np.zeros(1), Outcome.HOLDS),
+    (
+        "jit-no-delay",
+        jit_latest_arrivals,
+        "latest_arrival_times",
+        lambda instance, rule: replace(times := latest_arrival_times(instance, rule), offset_s=times.offset_s + 2),
+        Outcome.FAILS,
+    ),
     ("jit-forest", jit_forest, "agreement", lambda samples: {"tu": 9, "disagree": 1, "unproven": 0}, Outcome.FAILS),
 ]
 
@@ -94,8 +100,10 @@ def test_the_counter_example_of_strict_weights_by_hand() -> None:
     assert sirius_priority_weights.search(samples=3) is None
 
 
-def test_latest_times_of_one_job_alone_can_be_met_in_figure_4() -> None:
-    assert jit_latest_arrivals.overload(generate("jit-figure4")) is None
+def test_figure_4_ends_no_later_by_its_latest_times_if_ports_are_shared_by_transfers_of_a_pass() -> None:
+    data = CLAIMS["jit-no-delay"].check().data
+    assert data["at_once_s"] == 13  # arrivals at 4, 8, 8, 4: computations end at 5, 10, 9, 12, 13
+    assert data["at_latest_s"] == {"paper": 12, "paper-job": 22}  # 1, 6, 6, 9: 2, 8, 7, 11, 12; or 4, 13, 13, 19
     assert jit_lemmas.disorder(1, 2) is not None
     assert paper_sizes(1, [1]) == (6, 6)
 

@@ -159,7 +159,11 @@ def hand_made(*, dearest: float = 9.0) -> LoadPartitionInstance:
     return LoadPartitionInstance(nodes=nodes, blocks=blocks, links=links, seconds_per_item=1.0)
 
 
-INSTANCES = [hand_made(), hand_made(dearest=1.0), generate("inference-cluster", seed=1, workers=5, items=60)]
+INSTANCES = [
+    hand_made(),
+    hand_made(dearest=1.0),
+    generate("inference-cluster", seed=1, workers=5, items=60, processors="mixed"),
+]
 OPTIONS: list[dict[str, Any]] = [
     {"capacity": capacity, "objective": objective, "level": level}
     for capacity, objective, level in (

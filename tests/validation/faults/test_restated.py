@@ -75,7 +75,7 @@ def _filled(instance: Any, options: dict[str, Any]) -> Iterator[Document]:
     yield restated(model._interpret(JitRun(Outcome(Status.OPTIMAL, "highs"), plan)).to_dict(), instance)
 
 
-GPU, LOAD = generate("gpu-random", seed=5), generate("inference-cluster", seed=1)
+GPU, LOAD = generate("gpu-random", seed=5), generate("inference-cluster", seed=1, processors="mixed")
 FLOW, NETWORK = random_cluster(3, size=20), generate("network-random", nodes=12, arcs=40)
 JIT = generate("jit-random", seed=6, jobs=3, slots=6)
 LATE = generate("jit-random", seed=6, jobs=3, slots=3, capacity=2)

@@ -359,7 +359,7 @@ FAMILIES: dict[str, Any] = {
     "load": (
         LOAD,
         [
-            (generate("inference-cluster", seed=seed), options)
+            (generate("inference-cluster", seed=seed, processors="mixed"), options)
             for seed, options in (
                 (1, {"capacity": "history", "level": "item"}),
                 (2, {"capacity": "configuration"}),

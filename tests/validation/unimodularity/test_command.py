@@ -96,7 +96,7 @@ def test_families_are_explained(files: tuple[Path, Path]) -> None:
 
 def test_claims_by_name() -> None:
     document = json.loads(run("claims", "jit-no-delay", "--json").stdout)
-    assert document["jit-no-delay"]["outcome"] == "fails"
+    assert document["jit-no-delay"]["outcome"] == "holds"
     result = run("claims", "no-such-claim")
     assert result.exit_code == 2
     assert "jit-lemma-3" in result.output

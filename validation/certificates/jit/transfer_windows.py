@@ -94,19 +94,23 @@ def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], li
     there: list[float] = []
     for job in instance.jobs:
         fed = defaultdict(list)
-        number: dict[tuple[str, int], int] = defaultdict(int)
+        number: dict[tuple[str, int, int], int] = defaultdict(int)
+        graph = _precedence(job)
         for transfer in job.transfers:
             fed[transfer.feeds].append(transfer)
-            number[transfer.sender, 0] += 1
-            number[transfer.receiver, 1] += 1
-        graph = _precedence(job)
+        turn: dict[str, int] = {}  # pass of the paper's algorithm in which the transfers of a computation are taken
+        for name in TopologicalSorter(graph).static_order():
+            turn[name] = max((turn[b] + bool(fed[b]) for b in graph[name]), default=0) if rule == "paper" else 0
+        for transfer in job.transfers:
+            number[transfer.sender, 0, turn[transfer.feeds]] += 1
+            number[transfer.receiver, 1, turn[transfer.feeds]] += 1
         seconds = {c.name: c.seconds for c in job.computations}
         done: dict[str, float] = {}
         ended: dict[str, float] = {}
         due: dict[str, float] = {}
         ready = {transfer.name: transfer.ready_s for transfer in job.transfers}
         for name in TopologicalSorter(graph).static_order():
-            paper = rule == "paper"
+            paper = rule != "critical"
             before = max((done[b] for b in graph[name]), default=-np.inf if paper else 0.0)
             starts = before
             for transfer in fed[name]:
@@ -114,7 +118,7 @@ def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], li
                     ready[transfer.name] = max(transfer.ready_s, ended[transfer.made_by])
                 ends = (transfer.sender, 0), (transfer.receiver, 1)
                 if paper:
-                    slowest = min(rate[m][side] / number[m, side] for m, side in ends)
+                    slowest = min(rate[m][side] / number[m, side, turn[name]] for m, side in ends)
                     first = 0.0 if transfer.made_by is None else ready[transfer.name]
                     due[transfer.name] = max(before, first, 0.0) + transfer.size_mb / slowest
                 else:
