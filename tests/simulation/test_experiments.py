@@ -106,7 +106,8 @@ def pods_native(n: Numbers) -> bool:
 
 
 HOLDS = (
-    gpu_alone, gpu_shared, gpu_published, gpu_users, gpu_rounds, flow_fairness, flow_images, flow_priority, flow_latency, flow_cost,
+    gpu_alone, gpu_shared, gpu_published, gpu_users, gpu_rounds,
+    flow_fairness, flow_images, flow_priority, flow_latency, flow_cost,
     google_day, training_shares, load_evaluations, load_changes, load_reading, load_service, pods_balance,
     pods_convergence, pods_native, pods_queue,
 )  # fmt: skip
