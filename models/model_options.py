@@ -19,7 +19,6 @@ from flowlex.instances.input_errors import did_you_mean
 from flowlex.instances.model_changes import read_changes
 from flowlex.models.solution import ModelError
 
-
 #: Fields of models that are no options.
 _NO_OPTIONS = ("instance", "data", "changes")
 
