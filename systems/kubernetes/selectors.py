@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 _OPERATORS = "In, NotIn, Exists, DoesNotExist"
+#: Values that a label may have.
+_VALUE = re.compile(r"(?=.{0,63}\Z)(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 
 
 class Taint(NamedTuple):
@@ -25,6 +27,8 @@ class Taint(NamedTuple):
 def _met(rule: Mapping[str, Any], labels: Mapping[str, str], what: str, *, numbers: bool) -> bool:
     key, operator = rule["key"], rule["operator"]
     values = [str(value) for value in rule.get("values") or ()]
+    if numbers and operator in ("In", "NotIn") and not all(map(_VALUE.fullmatch, values)):
+        return False  # a node selector with a value that no label may have matches no node
     if operator == "In":
         return labels.get(key) in values
     if operator == "NotIn":

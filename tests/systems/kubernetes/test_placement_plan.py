@@ -1,4 +1,4 @@
-"""Plans for waiting pods: never worse than one by one, nothing left that fits, groups whole, and reasons for the rest."""
+"""Plans for waiting pods: never worse than one by one, nothing left that fits, groups whole, reasons for the rest."""
 
 from __future__ import annotations
 
@@ -170,7 +170,12 @@ def test_a_move_never_takes_a_group_below_its_least(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("notes", "fit"),
-    [({"gpu-fraction": "0.5"}, 4), ({"gpu-memory": "6144"}, 4), ({"gpu-fraction": "0.6"}, 2), ({"gpu-fraction": "2"}, 0)],
+    [
+        ({"gpu-fraction": "0.5"}, 4),
+        ({"gpu-memory": "6144"}, 4),
+        ({"gpu-fraction": "0.6"}, 2),
+        ({"gpu-fraction": "2"}, 0),
+    ],
 )
 def test_gpu_requests_in_annotations_take_parts_of_cards(tmp_path: Path, notes: Json, fit: int) -> None:
     """Two cards of 16 GB: a half and 6 GB fit twice on each, 0.6 once; two cards are no part of one."""

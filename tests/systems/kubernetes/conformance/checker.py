@@ -41,11 +41,18 @@ def selected(selector: Json | None, labels: Json) -> bool:
     return all(expression(rule, labels) for rule in [*plain, *selector.get("matchExpressions", [])])
 
 
+def possible(rule: Json) -> bool:
+    """Whether every value of a node selector's rule may be that of a label; another rule matches nothing."""
+    plain = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+    listed = rule["values"] if rule["operator"] in ("In", "NotIn") else []
+    return all(len(value) <= 63 and plain.fullmatch(value) for value in listed)
+
+
 def node_terms(terms: list[Json], node: Json) -> bool:
     name, labels = {"metadata.name": node["metadata"]["name"]}, node["metadata"].get("labels", {})
     return any(
         (term.get("matchExpressions") or term.get("matchFields"))
-        and all(expression(rule, labels) for rule in term.get("matchExpressions", []))
+        and all(possible(rule) and expression(rule, labels) for rule in term.get("matchExpressions", []))
         and all(expression(rule, name) for rule in term.get("matchFields", []))
         for term in terms
     )
@@ -61,6 +68,13 @@ def tolerated(pod: Json, taint: Json) -> bool:
         if same and t.get("operator", "Equal") == "Equal":
             return True
     return False
+
+
+#: In-tree volumes: plug-in, the CSI driver that replaced it, and the field with the name of the disk.
+IN_TREE = {
+    "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "volumeID"),
+    "gcePersistentDisk": ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "pdName"),
+}
 
 
 class Scheduler:
@@ -183,7 +197,9 @@ class Scheduler:
             chosen = claims[0]["metadata"].get("annotations", {}).get("volume.kubernetes.io/selected-node", node)
             if not bound and ({chosen, *first} != {node} or (self.of_kind["StorageClass"] and not late)):
                 return False
-            if late and not bound and not self.has_room(claims[0], late[0], node):
+            if bound and not volumes:
+                return False
+            if late and not bound and not self.makes(claims[0], late[0], node, pod):
                 return False
             for each in volumes:
                 required = each["spec"].get("nodeAffinity", {}).get("required")
@@ -192,6 +208,45 @@ class Scheduler:
                 if not self.zone_of_volume(each["metadata"].get("labels", {}), self.labels(node)):
                     return False
         return True
+
+    def makes(self, claim: Json, made: Json, node: str, pod: Json) -> bool:
+        """Whether an unbound claim can get a volume on a node: a listed one, beside the pod's others, or a new one."""
+        taken: set[str] = set()
+        for other in sorted(self.claims(pod).values(), key=lambda one: self.size(one)):
+            if other["spec"].get("volumeName") or other["spec"].get("storageClassName") != made["metadata"]["name"]:
+                continue
+            free = [v for v in self.of_kind["PersistentVolume"] if self.could_take(other, v, node)]
+            names = [v["metadata"]["name"] for v in sorted(free, key=lambda v: self.size(v))]
+            chosen = next((name for name in names if name not in taken), None)
+            taken |= {chosen} if chosen else set()
+            if key_of(other) == key_of(claim):
+                if chosen is not None:
+                    return True
+                break
+        if made.get("provisioner") == "kubernetes.io/no-provisioner":
+            return False
+        terms = [
+            {"matchExpressions": [{**e, "operator": "In"} for e in term["matchLabelExpressions"]]}
+            for term in made.get("allowedTopologies", [])
+        ]
+        return (not terms or node_terms(terms, self.nodes[node])) and self.has_room(claim, made, node)
+
+    @staticmethod
+    def size(item: Json) -> int:
+        spec = item["spec"]
+        return amounts(spec.get("capacity") or spec.get("resources", {}).get("requests")).get("storage", 0)
+
+    def could_take(self, claim: Json, volume: Json, node: str) -> bool:
+        spec, wanted = volume["spec"], claim["spec"]
+        required = spec.get("nodeAffinity", {}).get("required")
+        return (
+            not spec.get("claimRef")
+            and volume.get("status", {}).get("phase", "Available") == "Available"
+            and spec.get("storageClassName", "") == wanted.get("storageClassName", "")
+            and set(wanted["accessModes"]) <= set(spec.get("accessModes", []))
+            and self.size(volume) >= self.size(claim)
+            and (not required or node_terms(required["nodeSelectorTerms"], self.nodes[node]))
+        )
 
     def has_room(self, claim: Json, made: Json, node: str) -> bool:
         """Whether a driver that publishes its storage capacity has enough on a node."""
@@ -238,6 +293,8 @@ class Scheduler:
     def disks_meet(a: Json, b: Json) -> bool:
         """Whether two volumes name the same disk and not both are read-only (EBS: the same disk)."""
         same = {"gcePersistentDisk": ("pdName",), "iscsi": ("iqn",), "rbd": ("pool", "image")}
+        if "rbd" in a and "rbd" in b and not {*a["rbd"]["monitors"]} & {*b["rbd"]["monitors"]}:
+            return False
         for kind, parts in {**same, "awsElasticBlockStore": ("volumeID",)}.items():
             same_disk = kind in a and kind in b and all(a[kind].get(part) == b[kind].get(part) for part in parts)
             if same_disk and not (kind in same and a[kind].get("readOnly") and b[kind].get("readOnly")):
@@ -245,24 +302,43 @@ class Scheduler:
         return False
 
     def NodeVolumeLimits(self, pod: Json, node: str) -> bool:
-        driver = {
-            v["metadata"]["name"]: v["spec"].get("csi", {}).get("driver") for v in self.of_kind["PersistentVolume"]
-        }
+        nodes = [item for item in self.of_kind["CSINode"] if item["metadata"]["name"] == node]
+        notes = [item["metadata"].get("annotations", {}) for item in nodes]
+        moved = {p for note in notes for p in note.get("storage.alpha.kubernetes.io/migrated-plugins", "").split(",")}
         made = {c["metadata"]["name"]: c.get("provisioner") for c in self.of_kind["StorageClass"]}
+        known = {v["metadata"]["name"]: v["spec"] for v in self.of_kind["PersistentVolume"]}
 
-        def attached(one: Json, name: str) -> set[tuple[str, str]]:
-            return {
-                key
-                for key, c in self.claims(one).items()
-                if name == driver.get(c["spec"].get("volumeName"), made.get(c["spec"].get("storageClassName")))
-            }
+        def of_spec(spec: Json) -> tuple[str, str] | None:
+            if "csi" in spec:
+                return spec["csi"]["driver"], spec["csi"].get("volumeHandle", str(id(spec)))
+            for field, (plugin, driver, part) in IN_TREE.items():
+                if field in spec and plugin in moved:
+                    return driver, spec[field][part]
+            return None
 
-        for item in self.of_kind["CSINode"]:
-            for each in item["spec"]["drivers"] if item["metadata"]["name"] == node else ():
-                here = set().union(*(attached(other, each["name"]) for other in self.there(node)))
-                more = attached(pod, each["name"]) - here
-                if more and len(here | more) > each.get("allocatable", {}).get("count", len(here | more)):
-                    return False
+        def attached(one: Json) -> set[tuple[str, str]]:
+            found = {of_spec(v) for v in one["spec"].get("volumes", []) if "csi" not in v}
+            for key, c in self.claims(one).items():
+                maker = made.get(c["spec"].get("storageClassName"))
+                if c["spec"].get("volumeName"):
+                    found.add(of_spec(known.get(c["spec"]["volumeName"], {})))
+                elif maker in {plugin for plugin, _, _ in IN_TREE.values()}:
+                    driver = next(driver for plugin, driver, _ in IN_TREE.values() if plugin == maker)
+                    found.add((driver, "/".join(key)) if maker in moved else None)
+                elif maker:
+                    found.add((maker, "/".join(key)))
+            return {each for each in found if each is not None}
+
+        here = set().union(*(attached(other) for other in self.there(node)))
+        for item in self.of_kind["VolumeAttachment"]:
+            if item["spec"]["nodeName"] == node:
+                held = of_spec(known.get(item["spec"]["source"]["persistentVolumeName"], {}))
+                here |= {held} if held else set()
+        for driver in (driver for item in nodes for driver in item["spec"]["drivers"]):
+            mine, used = ({v for v in every if v[0] == driver["name"]} for every in (attached(pod), here))
+            most = driver.get("allocatable", {}).get("count")
+            if mine - used and most is not None and len(mine | used) > most:
+                return False
         return True
 
     @staticmethod
