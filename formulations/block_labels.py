@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, TypeAlias
 
@@ -25,9 +25,36 @@ def block_labels(count: int, labels: Labels) -> list[str]:
     if labels is None:
         return list(map(str, range(count)))
     if isinstance(labels, tuple) and labels and all(isinstance(part, np.ndarray) for part in labels):
-        return [",".join(map(str, parts)) for parts in zip(*(part.tolist() for part in labels), strict=True)]
+        return label_texts([part.tolist() for part in labels])
     items = labels.tolist() if isinstance(labels, np.ndarray) else labels
-    return [",".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in items]
+    return [label_text(item) if isinstance(item, tuple) else str(item) for item in items]
+
+
+def label_text(parts: Iterable[Any]) -> str:
+    """Parts of a label as one text, joined by commas; of several, one that holds a comma is quoted.
+
+    Examples
+    --------
+    >>> label_text(["a", "b,c"]), label_text(["a,b", "c"]), label_text(["a,b"])
+    ('a,"b,c"', '"a,b",c', 'a,b')
+    """
+    texts = list(map(str, parts))
+    return ",".join(map(_quoted, texts)) if len(texts) > 1 else "".join(texts)
+
+
+def label_texts(columns: Sequence[Sequence[Any]]) -> list[str]:
+    """`label_text` of many labels, from one column for each part."""
+    texts = [list(map(str, column)) for column in columns]
+    if len(texts) == 1:
+        return texts[0]
+    for number, column in enumerate(texts):
+        if any("," in text or '"' in text for text in column):
+            texts[number] = list(map(_quoted, column))
+    return list(map(",".join, zip(*texts, strict=True)))
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 
 def check_declared(owner: str, what: str, name: str, declared: Collection[str] | None) -> None:

@@ -71,17 +71,22 @@ def projections(a: Program, b: Program, on: Any) -> tuple[Projection, Projection
     """Project two programs onto the same columns.
 
     ``on``: columns or families of columns of ``a``, which ``b`` must have as well; all columns when None.
+    Raises `AssertionError`: one program lacks a column of the other.
     """
     names = [on] if isinstance(on, str) else list(a.columns.names if on is None else on)
     if not names:
         raise ValueError("expected at least one column or family of columns in `on`")
     first = np.unique(np.concatenate([a.column(name) for name in names]))
+    known = {plain(name) for name in b.columns.names}
+    for column in first.tolist():
+        if plain(a.columns.names[column]) not in known:
+            raise AssertionError(f"{b.name} has no column {a.columns.names[column]}, which {a.name} has")
     second = np.array([b.column(a.columns.names[column])[0] for column in first.tolist()])
     seen = range(len(b.columns.names)) if on is None else [j for name in names for j in b.column(name).tolist()]
-    theirs = {plain(b.columns.names[j]) for j in seen}
-    missing = theirs - {plain(a.columns.names[j]) for j in first.tolist()}
-    if missing:
-        raise ValueError(f"{a.name} has no column {sorted(missing)[0]}, which {b.name} has")
+    mine = {plain(a.columns.names[j]) for j in first.tolist()}
+    for column in seen:
+        if plain(b.columns.names[column]) not in mine:
+            raise AssertionError(f"{a.name} has no column {b.columns.names[column]}, which {b.name} has")
     return Projection(a, first), Projection(b, second)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flowlex.formulations.engines.highs import solve_arrays
+from flowlex.formulations.engines.highs import SMALLEST, solve_arrays
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, SolveOptions, Status
 from flowlex.testing.canonical_program import TOLERANCE, Program, Stage, figure, with_row
@@ -31,8 +31,15 @@ class Optimum:
 def optimise(program: Program, *stages: Stage) -> Optimum:
     """Solve a program, or its rows with other objectives.
 
-    Raises `EngineError`: HiGHS neither solves it within a minute nor shows that it cannot be solved.
+    Raises `EngineError`: HiGHS neither solves it within a minute nor shows that it cannot be solved, or would drop a
+    coefficient.
     """
+    sizes = abs(program.arrays.matrix).tocoo()
+    dropped = np.flatnonzero((sizes.data > 0) & (sizes.data <= SMALLEST))
+    if len(dropped):
+        row, column = (int(axis[dropped[0]]) for axis in sizes.coords)
+        where = f"row {program.rows.names[row]}, column {program.columns.names[column]}"
+        raise EngineError(f"{program.name}: HiGHS drops coefficients up to {SMALLEST:g} ({where}); scale the row")
     arrays, values, wanted = program.arrays, list[float](), stages or program.stages
     for number, stage in enumerate(wanted, 1):
         stated = replace(arrays, cost=stage.cost, offset=stage.offset, maximize=stage.maximize)

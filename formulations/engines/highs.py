@@ -15,6 +15,9 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import LinearProgramArrays
 from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions, Status
 
+#: HiGHS drops coefficients up to this size (by default up to 1e-9).
+SMALLEST = 1e-12
+
 #: Above this many columns an interior-point method with crossover is tried first, except on networks.
 _LARGE = 20_000
 
@@ -126,6 +129,7 @@ def configured(options: SolveOptions, algorithm: str, *, is_mip: bool) -> highsp
         "random_seed": options.seed,
         "mip_rel_gap": options.gap,
         "mip_abs_gap": 1e-9,
+        "small_matrix_value": SMALLEST,
         # In HiGHS, "solver" drops the integrality of an integer program: choose the solver of its relaxations instead.
         "mip_lp_solver" if is_mip else "solver": algorithm,
     }

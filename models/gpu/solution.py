@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -163,4 +164,4 @@ def _counts(term: Term, task: dict[str, str], tight: list[str]) -> bool:
         if label not in (wanted if isinstance(wanted, tuple) else (wanted,)):
             return False
     named = [label for level, label in task.items() if level in term.by]
-    return not named or any(all(label in row.split(",") for label in named) for row in tight)
+    return not named or any(all(label in parts for label in named) for parts in csv.reader(tight))

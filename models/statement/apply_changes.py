@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from flowlex.formulations.block_labels import block_labels
+from flowlex.formulations.block_labels import block_labels, label_text
 from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram, VariableBlock
 from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Label, Relaxed, Term, Variable
@@ -135,7 +135,7 @@ def sides_of(rule: Constraint, rows: Mapping[Row, int]) -> list[Fraction]:
 
 
 def _text(label: Row) -> str:
-    return ",".join(map(str, label))
+    return label_text(label)
 
 
 def _drop(statement: Statement, change: Drop) -> Statement:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.model_changes import Interval, Term
 from flowlex.models.solution import ModelError
@@ -203,7 +204,7 @@ def _rule(left: Sum, relation: str, right: Any) -> Rule:
 
 
 def _joined(label: Any) -> str:
-    return ",".join(map(str, label)) if isinstance(label, tuple) else str(label)
+    return label_text(label) if isinstance(label, tuple) else str(label)
 
 
 def _number(value: Any, what: str) -> Fraction:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.formulations.program_arrays import Booleans, Integers
 from flowlex.instances.model_changes import Interval, Label
 from flowlex.models.solution import ModelError
@@ -146,7 +147,7 @@ class Index:
 
     def texts(self) -> list[str]:
         """(count,) labels as text, parts joined by commas, as in names of columns and rows."""
-        return [",".join(map(str, label)) for label in self.labels()]
+        return [label_text(label) for label in self.labels()]
 
     def to_pandas(self) -> pd.MultiIndex:
         """The labels as a pandas MultiIndex."""

@@ -14,6 +14,7 @@ from math import ceil, floor
 
 import numpy as np
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.formulations.linear_program import Relation
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.gpu import GpuArrays
@@ -137,7 +138,7 @@ class Rules:
             rule.relation,
             tuple(replace(term, coefficient=term.coefficient * scale) for term in terms),
             np.where(there, np.cumsum(there).reshape(there.shape) - 1, -1),
-            [",".join(map(str, label)) for label in rows],
+            [label_text(label) for label in rows],
             np.array([float(side * scale) for side in rhs]),
             scale,
         )

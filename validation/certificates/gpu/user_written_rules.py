@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Relaxed, Term, Variable
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster
@@ -101,7 +102,7 @@ class GpuRules:
                 if there[a, b]:
                     mine = dict(zip([level for level in by if level in self.labels], of_task, strict=True))
                     mine |= dict(zip([level for level in by if level in self.of_gpu], of_gpu, strict=True))
-                    text = ",".join(str(mine[level]) for level in by)
+                    text = label_text(mine[level] for level in by)
                     sides[text] = a, b, rule.rhs[text] if isinstance(rule.rhs, dict) else rule.rhs
         return OwnRow(rule.relation, parts, sides, (len(tasks), len(gpus)))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.instances.model_changes import (
     Bounds,
     Changes,
@@ -78,7 +79,7 @@ def _constraint(statement: ExactStatement, rule: Constraint) -> None:
     if not levels:
         rows.setdefault((), {})
     for row_labels, terms in rows.items():
-        text = ",".join(map(str, row_labels))
+        text = label_text(row_labels)
         if not isinstance(rule.rhs, dict):
             side = rule.rhs
         elif text in rule.rhs:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from flowlex.formulations.block_labels import label_text
+
 Number: TypeAlias = int | Fraction
 #: Level to label.
 Labels: TypeAlias = Mapping[str, Any]
@@ -31,7 +33,7 @@ class Variables:
 
     def name(self, k: int) -> str:
         """Label of a variable as text."""
-        return ",".join(str(self.labels[k][key]) for key in self.keys)
+        return label_text(self.labels[k][key] for key in self.keys)
 
 
 @dataclass
