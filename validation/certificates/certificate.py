@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
-#: What is certified. ``bounded``: feasible, with a bound; the check of the bound says whether it is proven or quoted.
+#: What is certified. ``bounded``: feasible, with a bound that is proven.
 Claim: TypeAlias = Literal["optimal", "bounded", "feasible", "infeasible", "unbounded"]
 #: ``recomputed`` from the data, or ``quoted`` from the solver without proof.
 How: TypeAlias = Literal["recomputed", "quoted"]

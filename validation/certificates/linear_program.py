@@ -47,7 +47,7 @@ def certify_program(program: LinearProgram, outcome: Outcome, *, tolerance: floa
     checks = _primal(program, arrays, values, float(outcome.objective), tolerance)
     if arrays.is_mip:
         checks += _integer(program, arrays, values, outcome, tolerance)
-        return Certificate("bounded" if outcome.bound is not None else "feasible", False, tuple(checks), tolerance)
+        return Certificate("feasible", False, tuple(checks), tolerance)
     if outcome.status is not Status.OPTIMAL or outcome.duals is None:
         return Certificate("feasible", False, tuple(checks), tolerance)
     checks += _dual(program, arrays, outcome.duals, float(outcome.objective), tolerance)
@@ -127,9 +127,10 @@ def _integer(
         gain = float(outcome.bound - outcome.objective) * (-1.0 if arrays.maximize else 1.0)
         accepted = tolerance * (1.0 + abs(float(outcome.objective)))
         detail = f"solver's bound {outcome.bound:.10g}, objective {outcome.objective:.10g}"
-        checks.append(Check("the answer does not beat the bound", gain <= accepted, max(gain, 0.0), detail))
+        name = "the answer does not beat the bound"
+        checks.append(Check(name, gain <= accepted, max(gain, 0.0), detail, "quoted"))
         if outcome.status is Status.OPTIMAL:
-            checks.append(Check("an optimum meets the bound", abs(gain) <= accepted, abs(gain), detail))
+            checks.append(Check("an optimum meets the bound", abs(gain) <= accepted, abs(gain), detail, "quoted"))
     return checks
 
 

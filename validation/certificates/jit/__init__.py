@@ -72,13 +72,13 @@ def certify_schedule(instance: JitInstance, schedule: JitSchedule, budget: Budge
             for check, proven in _levels(view, part, number, budget):
                 checks.append(check)
                 if not proven:
-                    claims.append("bounded")
+                    claims.append("feasible")
     if partial:
         claims.append("bounded")
     if schedule.least is not None:
         checks.append(_reached(view, schedule.least))
         claims.append("bounded")
-    claim: Claim = "bounded" if "bounded" in claims else claims[0]
+    claim: Claim = next(each for each in ("feasible", "bounded", "optimal") if each in claims)
     if schedule.ties:
         proven = claim == "optimal" and all(check.ok for check in checks)
         checks += tie_checks(view, int(largest_load(instance, schedule)) if proven else None)

@@ -132,7 +132,7 @@ def _judge_schedule(claimed: Claimed, instance: JitInstance, schedule: JitSchedu
         bound = weight if document.bound is None else rational(document.bound)
         near = abs(weight - bound) <= weight / 10**6
         checks.append(Check("sum of weights meets the solver's bound", near, detail=f"{weight}", how="quoted"))
-        certificate, largest = replace(certificate, claim="bounded", exact=False), weight
+        certificate, largest = replace(certificate, claim="feasible", exact=False), weight
     if document.duals and document.status == "optimal" and not document.proof:
         checks.append(Check("duals", True, detail="without prices", how="quoted"))
     elif document.duals:
