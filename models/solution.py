@@ -64,6 +64,8 @@ class Stated:
     values: Mapping[str, Mapping[str, int | float]] | None
     proof: Mapping[str, Any] = field(repr=False)  # leaves of every stage, in names and labels
     slack: Mapping[str, Dual] = field(repr=False)  # distance of every row from its side, by name and label
+    #: Duals of the main stage that are not 0, as its proof states them; empty if no linear program proves it.
+    duals: Mapping[str, Mapping[str, float]] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +271,7 @@ class Solution:
         plain_document = replace(self, stated=None, status=Status.ERROR, duals={}).to_dict()
         return plain_document | {
             "status": str(self.status),
-            "duals": {name: dual.to_dict() for name, dual in self.duals.items()},
+            "duals": {name: dict(each) for name, each in stated.duals.items()} if self.duals else {},
             "changes": self.changes.plain(),
             "values": stated.values,
             "answer": {} if stated.values is None else self._beside_values(),

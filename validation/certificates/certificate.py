@@ -66,6 +66,8 @@ class Finding:
     unjudged, words
         Metrics that the answer does not determine, such as how it was found: numbers of at least 0, and texts. All
         others must be recomputed.
+    duals
+        Of a changed model: the duals of the main stage that its proof shows, without zeros.
     tolerance, gap
         Accepted relative difference of figures, 0 if all are exact; the gap, if the problem has its own measure.
     """
@@ -80,6 +82,7 @@ class Finding:
     words: Collection[str] = ()
     tolerance: float = 0.0
     gap: float | None = None
+    duals: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -259,14 +259,14 @@ def verify(
         return Certificate(
             "feasible", True, (mine, print_of, Check("the file holds an answer or a claim", False, detail=text))
         )
+    if verifier.options is not None:
+        read_as(verifier.options, read.options, "options")
     if read.changes is not None or read.values is not None or instance.changes:
         return _judged(
             (mine, print_of), read, lambda: _changed(read, verifier, instance, budget or Budget()), instance.cells
         )
     answered = bool(read.answer) or read.status in ("optimal", "feasible")
     answer = read_as(verifier.answer, read.answer, "answer") if answered else None
-    if verifier.options is not None:
-        read_as(verifier.options, read.options, "options")
     if verifier.solvable and read.status in ("infeasible", "unbounded"):
         denied = Check("there is no answer", False, detail=f"{read.status!r}; every {kind} instance has one")
         return Certificate("feasible", True, (mine, print_of, denied))
@@ -319,9 +319,26 @@ def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Bud
     given = instance, read.options, every, values, proof, budget
     found = None if verifier.grouped is None else verifier.grouped(*given)
     found = judge_statement(verifier.state, *given) if found is None else found
+    if read.duals:
+        found = replace(found, checks=(*found.checks, _duals(read, proof, found.duals)))
     return (
         found if verifier.measure is None or found.objective is None else verifier.measure(read, instance, every, found)
     )
+
+
+def _duals(document: Document, proof: StatementProof, shown: Mapping[str, Mapping[str, Fraction]]) -> Check:
+    """Whether the stated duals are those that prove the main stage; without proof they are only quoted."""
+    if not (shown or proof.stages):
+        return Check("duals", document.status == "optimal", detail="without multipliers", how="quoted")
+    stated = {(name, label): y for name, each in document.duals.items() for label, y in each.items()}
+    true = {(name, label): y for name, each in shown.items() for label, y in each.items()}
+    wrong = [
+        f"{name}[{label}] is {_short(true.get((name, label), Fraction(0)))} (stated {_short(y)})"
+        for (name, label), y in stated.items()
+        if not agrees(y, true.get((name, label), Fraction(0))) or (name, label) not in true
+    ]
+    wrong += [f"{name}[{label}] is missing" for name, label in true.keys() - stated.keys()]
+    return Check("duals are those of the proof", not wrong, len(wrong), "; ".join(sorted(wrong)[:3]))
 
 
 def _bindings(document: Document, finding: Finding) -> Iterator[Check]:

@@ -12,7 +12,7 @@ from flowlex import generate, model_for
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.model_base import UNPROVEN
 from flowlex.models.statement import solve_statement
-from flowlex.validation.certificates import CertificateError, verify
+from flowlex.validation.certificates import CertificateError, SolutionError, verify
 
 
 def flow(costs: dict[str, float], slots: int = 1) -> FlowInstance:
@@ -149,3 +149,36 @@ def test_an_infeasible_rule_whose_proof_fails_is_quoted(monkeypatch: pytest.Monk
     monkeypatch.setattr(solve_statement._Names, "leaf", lambda *args: unknown_row(true(*args)))
     found = changed.solve("highs")
     assert found.status == "infeasible" and found.certificate.verdict == "quoted"
+
+
+def touched(document: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return json.loads(json.dumps(document | changes))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "generator", ["gpu-random", "gavel-like", "network-random", "inference-cluster", "flow-random"]
+)
+def test_duals_and_options_of_a_changed_answer_are_judged(generator: str) -> None:
+    """A file may state the multipliers that its proof shows as duals, and nothing else."""
+    model = model_for(generate(generator, seed=3))
+    variables = model.variables[next(iter(model.variables))]
+    changed = model.with_constraint("own", variables.sum() <= 10**6)
+    if generator == "gavel-like":
+        changed = model.with_constraint("own", variables.sum() <= 1)
+    document = touched(changed.solve("highs").to_dict())
+    true = verify(document, model.instance)
+    assert true.verdict == "proven"
+    name = next(iter(document["duals"]), "own")
+    rows = document["duals"].get(name, {})
+    for wrong in (-123456, 1e308, "1/3"):
+        for label in [*rows][:2] + ["nobody"]:
+            duals = document["duals"] | {name: rows | {label: wrong}}
+            assert verify(touched(document, duals=duals), model.instance).verdict == "refused"
+    assert verify(touched(document, duals={"unknown": {"a": 1}}), model.instance).verdict == "refused"
+    if rows:
+        fewer = {name: {k: v for k, v in rows.items() if k != next(iter(rows))}}
+        assert verify(touched(document, duals=fewer), model.instance).verdict == "refused"
+        without = touched(document, proof={}, certificate=None)
+        assert verify(without, model.instance).verdict == "quoted"
+    with pytest.raises(SolutionError, match="options.hunch"):
+        verify(touched(document, options=document["options"] | {"hunch": 1}), model.instance)

@@ -19,7 +19,7 @@ from flowlex.validation.certificates.gpu.large_round_bounds import Prices
 from flowlex.validation.certificates.gpu.large_rounds import Large, Values
 from flowlex.validation.certificates.gpu.user_written_rules import GpuRules
 from flowlex.validation.certificates.proof_time_budget import Budget
-from flowlex.validation.certificates.statement.stage_proof import StatementProof
+from flowlex.validation.certificates.statement.stage_proof import StatementProof, duals_of
 
 #: Pairs of tasks and GPUs above which a changed round is judged here.
 LARGE = 20_000
@@ -56,7 +56,7 @@ def _stages(large: Large, proof: StatementProof, checks: list[Check], budget: Bu
     """Value and bound of each stage."""
     figures: dict[str, Fraction] = {}
     before: dict[str, Fraction] = {}
-    main, proven = None, True
+    main, proven, duals = None, True, {}
     for name in large.names:
         value = large.value(name)
         figures[name] = value
@@ -70,8 +70,10 @@ def _stages(large: Large, proof: StatementProof, checks: list[Check], budget: Bu
         if name == "transfer" and bound is not None:
             main = min(bound, goal) + large.constant
         proven = proven and bound is not None and bound >= goal
+        if proven and name == "transfer":
+            duals = duals_of(leaves, maximize=False)
         checks.append(Check(f"stage {name}", True, detail=f"{float(value):g}{', optimal' if proven else ''}"))
         before[name] = goal
     claim: Claim = "optimal" if proven else "bounded" if main is not None else "feasible"
     bound = figures["transfer"] if proven else main
-    return Finding(claim, tuple(checks), figures["transfer"], bound, figures)
+    return Finding(claim, tuple(checks), figures["transfer"], bound, figures, duals=duals)

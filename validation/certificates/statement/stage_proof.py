@@ -43,6 +43,14 @@ class StatementProof(Strict):
     empty: list[StatedLeaf] = Field(default_factory=list)
 
 
+def duals_of(leaves: Sequence[StatedLeaf], *, maximize: bool) -> dict[str, dict[str, Fraction]]:
+    """The duals that a proven stage shows: the multipliers of its only leaf; none if there are several."""
+    if len(leaves) != 1 or not leaves[0].own:
+        return {}
+    sign = -1 if maximize else 1
+    return {name: {label: sign * rational(y) for label, y in each.items()} for name, each in leaves[0].rows.items()}
+
+
 @dataclass
 class Bounded:
     """A statement as rows with sides, made once for all leaves."""

@@ -15,7 +15,7 @@ from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import Document
 from flowlex.validation.certificates.statement.apply_changes import change
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number, Stage
-from flowlex.validation.certificates.statement.stage_proof import Bounded, StatementProof, least
+from flowlex.validation.certificates.statement.stage_proof import Bounded, StatementProof, duals_of, least
 
 #: Converts the value of a stage, given what a document states, to the objective of the unchanged model.
 Convert: TypeAlias = Callable[[Fraction, Stated | None], Fraction]
@@ -62,6 +62,7 @@ def judge_columns(bounded: Bounded, x: list[Number], proof: StatementProof, budg
     tolerance = 0.0 if all(bounded.integer) else statement.tolerance
     figures: dict[str, Fraction] = {}
     main: Fraction | None = None
+    duals: dict[str, dict[str, Fraction]] = {}
     before: dict[str, tuple[Stage, Number]] = {}
     proven = True
     for stage in statement.stages:
@@ -73,11 +74,14 @@ def judge_columns(bounded: Bounded, x: list[Number], proof: StatementProof, budg
             low = min(bound, goal)
             main = (-low if stage.maximize else low) + stage.constant
         proven = proven and bound is not None and goal - bound <= Fraction(tolerance) * max(Fraction(1), abs(goal))
+        if proven and stage.name == statement.main:
+            duals = duals_of(proof.stages[stage.name], maximize=stage.maximize)
         checks.append(Check(f"stage {stage.name}", True, detail=f"{float(value):g}{', optimal' if proven else ''}"))
         before[stage.name] = stage, goal
     claim: Claim = "optimal" if proven else "bounded" if main is not None else "feasible"
     objective = figures.get(statement.main)
-    return Finding(claim, tuple(checks), objective, objective if proven else main, figures, tolerance=tolerance)
+    bound = objective if proven else main
+    return Finding(claim, tuple(checks), objective, bound, figures, tolerance=tolerance, duals=duals)
 
 
 def _bound(
