@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from flowlex.cli.console_output import complain
+from flowlex.cli.console_output import complain, printable
 from flowlex.instances.extensions import MODELS_VARIABLE
 from flowlex.instances.registered_systems import registrations
 
@@ -158,6 +158,9 @@ class FlowlexGroup(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader of a pipe has ended; the command-line library exits quietly
+        except typer.BadParameter as error:
+            error.message = printable(error.message)
+            raise
         except ModuleNotFoundError as error:
             lazy = lazy_commands().get(ctx.invoked_subcommand or "")
             if (error.name or "").startswith("flowlex") or lazy is None or not lazy.extra:

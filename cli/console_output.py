@@ -29,8 +29,12 @@ EVERY_S = 20.0
 
 
 def printable(text: object) -> str:
-    """Return text that any stream can encode: file names may contain bytes that are no characters."""
-    return str(text).encode("utf-8", "backslashreplace").decode()
+    """Return text that any stream can encode and no terminal obeys: file names may contain any bytes but two."""
+    said = str(text).encode("utf-8", "backslashreplace").decode()
+    kept = "" if isinstance(text, Path) else "\n\t"
+    return "".join(
+        char if char.isprintable() or char in kept else char.encode("unicode_escape").decode() for char in said
+    )
 
 
 def text_of(value: Any) -> str:

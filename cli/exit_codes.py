@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowlex.cli.console_output import complain, console
+from flowlex.cli.console_output import complain, console, printable
 from flowlex.cli.options import positive
 
 if TYPE_CHECKING:
@@ -49,5 +49,5 @@ def report_judgement(stored: Path, about: str, found: Iterable[Judged], *, as_js
         complain(f"{stored}: refused: {said[0]}")
     else:
         rest = f"; quoted, not proven: {', '.join(said)}" if verdict == "quoted" else ""
-        console().print(f"{stored}: the {about}{rest}", markup=False, soft_wrap=True)
+        console().print(printable(f"{stored}: the {about}{rest}"), markup=False, soft_wrap=True)
     return code

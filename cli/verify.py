@@ -16,6 +16,7 @@ from flowlex.cli.input_files import SOLUTION_SUFFIX, discover
 
 if TYPE_CHECKING:
     from flowlex.instances.instance_base import Instance
+    from flowlex.instances.model_changes import Changes
     from flowlex.validation.certificates import Certificate
 
 
@@ -26,6 +27,12 @@ def verify(
     instance: Annotated[
         Path, typer.Argument(metavar="INSTANCE", help="Its instance file, or the folder of the instances.")
     ],
+    changes: Annotated[
+        Path | None,
+        typer.Option(
+            "--changes", metavar="FILE", help="Rules and other changes that the answers must be solved under."
+        ),
+    ] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per solution file.")] = False,
     accept_quoted: AcceptQuoted = False,
 ) -> None:
@@ -33,7 +40,9 @@ def verify(
 
     Exit code 0: all that the file claims is proven. 1: refused; each failed check is printed with its figures. 2: a
     file cannot be read or judged. 3: the figures are right, but a claim, such as optimality or a bound, is only quoted
-    from the solver. Of a folder: 1 if any file is refused, else 2 if any cannot be read, else 3 if any is quoted.
+    from the solver. The rules under which an answer holds are printed below its line; --changes FILE refuses answers
+    that were solved under others. Of a folder: 1 if any file is refused, else 2 if any cannot be read, else 3 if any is
+    quoted.
     """
     if not solution.exists():
         raise typer.BadParameter(f"{solution} does not exist", param_hint="SOLUTION")
@@ -42,9 +51,9 @@ def verify(
     files = _solutions(solution)
     if not files:
         raise typer.BadParameter(f"no *{SOLUTION_SUFFIX} files in {solution}", param_hint="SOLUTION")
-    source, verdicts = _Instances(instance), []
+    source, verdicts, demanded = _Instances(instance), [], _demanded(changes)
     for path in files:
-        report, text = _report(path, source)
+        report, text = _report(path, source, demanded)
         verdicts.append(report["verdict"])
         if json_lines:
             typer.echo(json.dumps(report | {"exit_code": exit_code(verdicts[-1:], accept_quoted)}, allow_nan=False))
@@ -57,7 +66,18 @@ def verify(
     raise typer.Exit(exit_code(verdicts, accept_quoted))
 
 
-def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
+def _demanded(path: Path | None) -> Changes | None:
+    """The changes of the file of ``--changes``."""
+    from flowlex.instances.instance_base import InstanceError
+    from flowlex.instances.model_changes import read_changes
+
+    try:
+        return None if path is None else read_changes(path)
+    except InstanceError as error:
+        raise typer.BadParameter(str(error), param_hint="--changes") from error
+
+
+def _report(path: Path, source: _Instances, changes: Changes | None) -> tuple[dict[str, Any], str]:
     """Return one line of ``--json``, and the same as text."""
     from flowlex.instances.instance_base import InstanceError
     from flowlex.validation.certificates import SolutionError
@@ -69,7 +89,7 @@ def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
         document = read_solution(path)
         name, instance = source.of(document)
         report["instance"] = printable(name)
-        certificate = judge(document, instance)
+        certificate = judge(document, instance, changes=changes)
     except SolutionError as error:
         report["message"] = f"{path}: {error}"
         return report, report["message"]
@@ -91,8 +111,11 @@ def _report(path: Path, source: _Instances) -> tuple[dict[str, Any], str]:
 
 
 def _text(path: Path, certificate: Certificate) -> str:
+    from flowlex.validation.certificates.verifier_interface import RULES
+
     if certificate.ok:
-        return f"{path}: {certificate.summary}"
+        rules = "".join(f"\n  {RULES}: {each.detail}" for each in certificate.checks if each.name == RULES)
+        return f"{path}: {certificate.summary}{rules}"
     lines = [f"{path}: refused"]
     lines += [f"  {check.name}: {check.detail or check.worst}" for check in certificate.checks if not check.ok]
     return "\n".join(lines)

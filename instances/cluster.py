@@ -98,7 +98,7 @@ class ClusterJob(Part):
     """Time of submission."""
     user: Name = "user"
     """The user whose queue it joins."""
-    priority: Annotated[int, Field(ge=0, le=1000)] = 0
+    priority: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
     """Smaller is more important."""
 
 
@@ -126,7 +126,7 @@ class ClusterWorkload(Instance):
     aggregation_mb_per_s: Positive | None = None
     nodes: tuple[ClusterNode, ...]
     jobs: tuple[ClusterJob, ...] = Field(min_length=1)
-    jobs_at_once: Annotated[int, Field(ge=1)] | None = None
+    jobs_at_once: Annotated[int, Field(strict=True, ge=1)] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> ClusterWorkload:

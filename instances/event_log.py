@@ -155,7 +155,7 @@ class SetPriority(Timed):
 
     event: Literal["set_priority"] = "set_priority"
     job: Name
-    priority: Annotated[int, Field(ge=0, le=1000)]
+    priority: Annotated[int, Field(strict=True, ge=0, le=1000)]
 
 
 class SetCost(Timed):
@@ -172,7 +172,7 @@ class UpdateShares(Timed):
 
     event: Literal["update_shares"] = "update_shares"
     job: Name
-    weight: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    weight: Annotated[int, Field(strict=True, ge=1, le=10**6)] | None = None
     min_tasks: Count | None = None
     max_tasks: Count | None = None
 

@@ -191,8 +191,8 @@ def _refuse_constant(word: str) -> Any:
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise InstanceError(f"the field {twice!r} is given twice in one object")
     return document
 

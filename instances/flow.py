@@ -18,12 +18,12 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread, check_rules
 from flowlex.instances.instance_base import Instance, Name, NonNegative, Part, require_known, require_unique
 
-Count = Annotated[int, Field(ge=0, le=10**9)]
+Count = Annotated[int, Field(strict=True, ge=0, le=10**9)]
 #: Most slots of one machine; bounds memory, because goals may give every slot its own cost.
 MOST_SLOTS = 100_000
-Slots = Annotated[int, Field(ge=0, le=MOST_SLOTS)]
+Slots = Annotated[int, Field(strict=True, ge=0, le=MOST_SLOTS)]
 #: A finite number; integers stay integers, however large.
-Finite = int | Annotated[float, Field(allow_inf_nan=False)]
+Finite = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 class Machine(Part):
@@ -67,7 +67,7 @@ class Machine(Part):
 class Block(Part):
     """A piece of input data and the machines that hold it."""
 
-    size_mb: Annotated[int, Field(gt=0, le=10**9)]
+    size_mb: Annotated[int, Field(strict=True, gt=0, le=10**9)]
     """Size in whole MB (network costs are integers)."""
     machines: tuple[Name, ...]
     """Machines with a replica."""
@@ -135,7 +135,7 @@ class Queue(Part):
     """Running tasks that it is guaranteed (never more than its jobs have); lent while it does not use them."""
     max_tasks: Count | None = None
     """Running tasks that its jobs may have at most; null for no limit."""
-    weight: Annotated[int, Field(ge=1, le=10**6)] = 1
+    weight: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 1
     """Share beyond the guarantee, relative to sibling queues and jobs, for weighted shares."""
 
     @model_validator(mode="after")
@@ -154,9 +154,9 @@ class FlowJob(Part):
     """Unique among the jobs."""
     tasks: tuple[FlowTask, ...] = Field(min_length=1)
     """At least one."""
-    priority: Annotated[int, Field(ge=0, le=1000)] = 0
+    priority: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
     """Smaller is more important."""
-    weight: Annotated[int, Field(ge=1, le=10**6)] = 1
+    weight: Annotated[int, Field(strict=True, ge=1, le=10**6)] = 1
     """Share of the cluster in relation to other jobs, for weighted shares."""
     min_tasks: Count = 0
     """Tasks that should run at least (never more than it has)."""

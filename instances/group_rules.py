@@ -16,7 +16,7 @@ from flowlex.instances.instance_base import Name, NonNegative, Part, Positive, r
 
 #: The key of racks; any other key of machines is that of a label ``key=value``.
 RACK = "rack"
-AtLeastOne: TypeAlias = Annotated[int, Field(ge=1)]
+AtLeastOne: TypeAlias = Annotated[int, Field(strict=True, ge=1)]
 
 
 class Labelled(Protocol):
@@ -141,7 +141,7 @@ class PodQueue(Rule):
     """Quota of cores."""
     memory_gb: NonNegative | None = None
     """Quota of memory in GB."""
-    pods: Annotated[int, Field(ge=0)] | None = None
+    pods: Annotated[int, Field(strict=True, ge=0)] | None = None
     """Quota of pods."""
 
 
@@ -150,7 +150,7 @@ class PodResource(Rule):
 
     over: Name = "node"
     """The key of the domains: ``node``, or a label whose values are the domains; nodes without it run no such pod."""
-    amount: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    amount: Annotated[int, Field(strict=True, ge=0, le=2**53)] | None = None
     """Amount in every domain; null: the sum over the ``resources`` of its nodes."""
 
 

@@ -27,14 +27,14 @@ from flowlex.instances.instance_base import (
     require_unique,
 )
 
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-PositiveShare = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+PositiveShare = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
 
 
 class RunRecord(Part):
     """One past run: the number of items and their processing time."""
 
-    items: Annotated[int, Field(ge=1)] | Positive
+    items: Annotated[int, Field(strict=True, ge=1)] | Positive
     """How many items were processed."""
     seconds: Positive
     """How long that took, in seconds."""
@@ -62,7 +62,7 @@ class Block(Part):
     """Equal items stored together; the first holder has them, the others hold replicas."""
 
     name: Name
-    items: Annotated[int, Field(ge=1, le=10**12)] = 1
+    items: Annotated[int, Field(strict=True, ge=1, le=10**12)] = 1
     """Number of items."""
     holders: Annotated[tuple[Name, ...], Field(min_length=1)]
     """The nodes that hold them: the first has them, the others hold replicas."""
@@ -75,7 +75,7 @@ class Link(Part):
     """The sending node."""
     target: Name
     """The receiving node."""
-    seconds_per_item: Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)]
+    seconds_per_item: Annotated[float, Field(strict=True, ge=0, le=10**6, allow_inf_nan=False)]
     """Seconds to move one item."""
 
 
@@ -112,7 +112,7 @@ class LoadPartitionInstance(Instance):
     nodes: Annotated[tuple[LoadNode, ...], Field(min_length=1)]
     blocks: tuple[Block, ...] = ()
     links: tuple[Link, ...] = ()
-    seconds_per_item: Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)] = 0.01
+    seconds_per_item: Annotated[float, Field(strict=True, ge=0, le=10**6, allow_inf_nan=False)] = 0.01
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

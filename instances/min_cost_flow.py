@@ -66,7 +66,7 @@ class NetworkInstance(Instance):
     upper: tuple[Natural | None, ...]
     cost: tuple[Integer, ...]
     node_names: tuple[Name, ...] | None = None
-    first_node: Literal[0, 1] = 0
+    first_node: Annotated[int, Field(strict=True, ge=0, le=1)] = 0
 
     @model_validator(mode="after")
     def _check(self) -> NetworkInstance:

@@ -202,6 +202,31 @@ class Changes(Part):
         }
 
 
+def in_words(change: Any) -> str:
+    """What a change does, short: the name of its rule, or the variables that it touches."""
+    if isinstance(change, Constraint):
+        side = change.rhs if isinstance(change.rhs, Fraction) else "a number by row"
+        by = max((term.by for term in change.terms), key=len)
+        return f"{change.name} ({change.relation} {side}{' by ' + ', '.join(by) if by else ''})"
+    if isinstance(change, Drop):
+        return f"without {change.name}{'' if change.rows is None else '[' + '; '.join(change.rows) + ']'}"
+    if isinstance(change, Fix):
+        return f"{_chosen(change.variables)} = {change.value}"
+    if isinstance(change, Bounds):
+        low = "" if change.lower is None else f"{change.lower} <= "
+        return f"{low}{_chosen(change.variables)}{'' if change.upper is None else f' <= {change.upper}'}"
+    if isinstance(change, Cost):
+        return f"cost of {', '.join(_chosen(term) for term in change.terms)} in {change.stage}"
+    if isinstance(change, Variable):
+        return f"variables {change.name}"
+    return f"relaxed {', '.join(change.variables or ('all variables',))}"
+
+
+def _chosen(term: Term) -> str:
+    where = ", ".join(f"{level}={label}" for level, label in term.where.items())
+    return f"{term.variable}[{where}]" if where else term.variable
+
+
 def read_changes(source: str | Path | dict[str, Any] | Changes) -> Changes:
     """Read a file of changes, or plain data."""
     if isinstance(source, Changes):

@@ -25,7 +25,7 @@ from flowlex.instances.pod_sizes import ExactSizes, Pairs, exact_sizes
 
 LoadReading: TypeAlias = Literal["normalised", "raw", "equal", "cluster"]
 Labels = Annotated[dict[Name, str], Field(max_length=1000)]
-Amounts = Annotated[dict[Name, Annotated[int, Field(ge=0, le=2**53)]], Field(max_length=1000)]
+Amounts = Annotated[dict[Name, Annotated[int, Field(strict=True, ge=0, le=2**53)]], Field(max_length=1000)]
 
 
 class PodNode(Part):
@@ -36,7 +36,7 @@ class PodNode(Part):
     """Cores that pods may use."""
     memory_gb: Positive
     """Memory that pods may use, in GB."""
-    cards: Annotated[int, Field(ge=0, le=64)] = 0
+    cards: Annotated[int, Field(strict=True, ge=0, le=64)] = 0
     """Number of GPU cards, all identical."""
     card_gb: NonNegative = 0.0
     """Memory of a card, in GB."""
@@ -69,12 +69,12 @@ class Pod(Part):
     memory_gb: NonNegative = 0.0
     """Memory that it requests, in GB."""
     gpu_memory_gb: NonNegative = 0.0
-    gpu_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
-    gpu_cards: Annotated[int, Field(ge=1, le=64)] = 1
+    gpu_share: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)] = 0.0
+    gpu_cards: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
     """Number of cards that it uses at once, each with this memory."""
-    gpu_compute: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
+    gpu_compute: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)] = 0.0
     """Share of the compute of each of these cards; the shares on a card sum to at most 1."""
-    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+    priority: Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)] = 0
     """Larger is more important."""
     node_labels: Labels = Field(default={})
     """The node must have these labels."""
@@ -89,7 +89,7 @@ class Pod(Part):
     queue: Name | None = None
     node: Name | None = None
     """The node it runs on; null if it waits."""
-    node_cards: tuple[Annotated[int, Field(ge=0, lt=64)], ...] | None = None
+    node_cards: tuple[Annotated[int, Field(strict=True, ge=0, lt=64)], ...] | None = None
     """Indices from 0 of its cards on that node, which it keeps while it stays there. Null: not known; the pods of the
     node are then assumed to be movable between its cards."""
     move_cost: NonNegative | None = None

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from flowlex import generate, model_for
 from flowlex.cli.app import app
+from flowlex.instances import write_instance
 
 DOCUMENTS = Path(__file__).parents[1] / "validation" / "certificates" / "documents" / "min-cost-flow"
 
@@ -116,3 +118,34 @@ def test_a_batch_writes_files_that_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "short.json").write_bytes((DOCUMENTS / "short.json").read_bytes())
     code, said, _ = run(tmp_path / "out", tmp_path)
     assert (code, said.splitlines()[-1]) == (0, "3 proven, 0 quoted, 0 refused, 0 unreadable")
+
+
+def test_rules_are_printed_and_demanded(tmp_path: Path) -> None:
+    """An answer that was solved without the rule that one asks for is refused."""
+    instance = generate("network-random")
+    write_instance(instance, tmp_path / "one.json")
+    model = model_for(instance)
+    changed = model.with_constraint("quiet", model.variables["flow"].sel(tail="0").sum() <= 20)
+    (tmp_path / "rules.json").write_text(json.dumps(changed.changes.plain()))
+    changed.solve("highs").save(tmp_path / "ruled.solution.json")
+    model.solve("network").save(tmp_path / "free.solution.json")
+    code, said, _ = run(tmp_path / "ruled.solution.json", tmp_path / "one.json")
+    assert code == 0 and said.splitlines()[1].endswith("rules it holds under: quiet (<= 20)")
+    demand = "--changes", tmp_path / "rules.json"
+    assert run(tmp_path / "ruled.solution.json", tmp_path / "one.json", *demand)[0] == 0
+    code, said, _ = run(tmp_path / "free.solution.json", tmp_path / "one.json", *demand)
+    assert code == 1 and "solved without quiet (<= 20)" in said
+    (tmp_path / "rules.json").write_text('{"version": 1, "changes": []}')
+    code, said, _ = run(tmp_path / "ruled.solution.json", tmp_path / "one.json", *demand)
+    assert code == 1 and "solved with quiet (<= 20)" in said
+    (tmp_path / "rules.json").write_text('{"rules": []}')
+    assert run(tmp_path / "ruled.solution.json", tmp_path / "one.json", *demand)[0] == 2
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred.solution.json", "two\nlines.solution.json", "bell\x07.solution.json"])
+def test_no_name_of_a_file_reaches_the_terminal_as_a_command(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("{")
+    (tmp_path / f"good{name}").write_text((DOCUMENTS / "hand.solution.json").read_text())
+    for arguments in ((tmp_path / name,), (tmp_path / f"good{name}",), (tmp_path / f"no{name}",), (tmp_path,)):
+        _, said, complained = run(*arguments, DOCUMENTS / "hand.json")
+        assert not {"\x1b", "\x07"} & {*said, *complained}

@@ -268,11 +268,13 @@ def _duals(
         odd = sorted(items.keys() ^ stated["group"].keys())
         return Check("duals of blocks that lie apart", False, len(odd), ", ".join(odd[:3]))
     paid = {name: float(rational(stated["group"][name])) for name in items}
-    way = moves.cost.astype(np.float64) / moves.per_s + node
+    distinct, code = np.unique(moves.cost, return_inverse=True)  # the unit may be finer than any float
+    seconds = np.array([float(Fraction(units, moves.per_s)) for units in distinct.tolist()])[code]
+    way = seconds.reshape(moves.cost.shape) + node
     if excess is not None:
         way[~excess, :] = way[:, excess] = np.inf
         np.fill_diagonal(way, node)
-    size = 1 + max(np.abs(holder).max(), np.abs(node).max()) + float(moves.cost.max()) / moves.per_s
+    size = max(np.abs(holder).max(), np.abs(node).max(), seconds.max())
     above = max(float((holder - way.min(axis=1)).max()), max((paid[name] - least[name] for name in items), default=0.0))
     total, most = sum(items.values()), np.array(limit, dtype=np.float64)
     taken = float(node @ most)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from flowlex.instances.files import read, read_instance, read_json
 from flowlex.instances.input_errors import InstanceError
 from flowlex.instances.instance_base import Instance
+from flowlex.instances.model_changes import Changes, read_changes
 from flowlex.validation.certificates.certificate import Certificate
 from flowlex.validation.certificates.solution_document import SolutionError
 from flowlex.validation.certificates.verifier_interface import require_solution
@@ -37,7 +38,10 @@ def read_solution(path: str | Path) -> Any:
 
 
 def verify(
-    solution: _Solution | str | Path | Mapping[str, Any], instance: Instance | str | Path | Mapping[str, Any]
+    solution: _Solution | str | Path | Mapping[str, Any],
+    instance: Instance | str | Path | Mapping[str, Any],
+    *,
+    changes: Changes | Mapping[str, Any] | str | Path | None = None,
 ) -> Certificate:
     """Prove or refuse a solution from its instance alone, as ``flowlex verify`` does; no solver is called.
 
@@ -47,6 +51,9 @@ def verify(
         A solution, the path of its file, or the document that the file holds.
     instance
         The instance that it is said to solve, or whatever `flowlex.read` takes, such as its path.
+    changes
+        The rules and other changes that the solution must be solved under, exactly these: `Changes`, their plain data,
+        or the path of their file. None: those that it states; the check ``rules it holds under`` lists them.
 
     Returns
     -------
@@ -75,6 +82,7 @@ def verify(
             document = solution.to_dict()
         else:
             document = solution
-        return verify_document(document, read(instance))
+        demanded = None if changes is None else read_changes(dict(changes) if isinstance(changes, Mapping) else changes)
+        return verify_document(document, read(instance), changes=demanded)
     except SolutionError as error:
         raise SolutionError(f"{solution}: {error}" if isinstance(solution, str | Path) else str(error)) from None

@@ -28,7 +28,7 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.extensions import MODELS_VARIABLE, kinds, load_named_modules
 from flowlex.instances.input_errors import InstanceError
 from flowlex.instances.instance_base import Instance
-from flowlex.instances.model_changes import Changes, read_changes
+from flowlex.instances.model_changes import Changes, in_words, read_changes
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim, Finding
 from flowlex.validation.certificates.exact_numbers import Number, agrees
 from flowlex.validation.certificates.proof_time_budget import Budget
@@ -44,6 +44,7 @@ from flowlex.validation.certificates.statement.stage_proof import StatementProof
 from flowlex.validation.certificates.statement.verify_changed_model import State, judge_statement
 
 __all__ = [
+    "RULES",
     "Claimed",
     "Document",
     "Finding",
@@ -59,6 +60,8 @@ __all__ = [
 ]
 
 _GROUP = "flowlex.verifiers"
+#: Name of the check whose detail lists the changes under which an answer holds.
+RULES = "rules it holds under"
 #: Our own verifiers, by kind of instance; imported when used.
 _OWN: dict[str, str] = {
     "jit-bandwidth": "flowlex.validation.certificates.jit.solution_verifier:VERIFIER",
@@ -203,7 +206,12 @@ def read_document(document: object) -> Document:
 
 
 def verify(
-    document: object, instance: Instance, budget: Budget | None = None, *, goals: tuple[Any, ...] = ()
+    document: object,
+    instance: Instance,
+    budget: Budget | None = None,
+    *,
+    goals: tuple[Any, ...] = (),
+    changes: Changes | None = None,
 ) -> Certificate:
     """Prove or refuse what a solution document claims of an instance.
 
@@ -217,6 +225,8 @@ def verify(
         Processor seconds that proofs may take; unlimited by default. After that, claims are quoted.
     goals
         Your own goals of flow scheduling, from `flowlex.models.flow.goals.own_goals.ask`; missing ones are quoted.
+    changes
+        The changes of the model under which the answer must be solved, exactly these; None: those that it states.
 
     Returns
     -------
@@ -252,26 +262,50 @@ def verify(
     same = read.fingerprint == instance.fingerprint and read.instance == instance.name
     detail = "" if same else f"of {read.instance!r} {read.fingerprint[:15]}, not of {instance.name!r} "
     print_of = Check("instance fingerprint matches", same, detail=detail + ("" if same else instance.fingerprint[:15]))
-    if not mine.ok or not same:
-        return Certificate("feasible", True, (mine, print_of))
+    first: tuple[Check, ...] = mine, print_of
+    if changes is not None:
+        first = *first, _demanded(read, instance, changes)
+    if not all(check.ok for check in first):
+        return Certificate("feasible", True, first)
     if read.status in ("error", "time_limit") and not (read.answer or read.values):
         text = f"status {read.status!r} claims nothing: {read.message[:200] or 'without a message'}; solve again"
-        return Certificate(
-            "feasible", True, (mine, print_of, Check("the file holds an answer or a claim", False, detail=text))
-        )
+        return Certificate("feasible", True, (*first, Check("the file holds an answer or a claim", False, detail=text)))
     if verifier.options is not None:
         read_as(verifier.options, read.options, "options")
     if read.changes is not None or read.values is not None or instance.changes:
-        return _judged(
-            (mine, print_of), read, lambda: _changed(read, verifier, instance, budget or Budget()), instance.cells
-        )
+        rules = Check(RULES, True, detail="; ".join(map(in_words, _all_changes(read, instance))))
+        budget = budget or Budget()
+        return _judged((*first, rules), read, lambda: _changed(read, verifier, instance, budget), instance.cells)
     answered = bool(read.answer) or read.status in ("optimal", "feasible")
     answer = read_as(verifier.answer, read.answer, "answer") if answered else None
     if verifier.solvable and read.status in ("infeasible", "unbounded"):
         denied = Check("there is no answer", False, detail=f"{read.status!r}; every {kind} instance has one")
-        return Certificate("feasible", True, (mine, print_of, denied))
+        return Certificate("feasible", True, (*first, denied))
     claimed = Claimed(read, answer, read_as(verifier.proof, read.proof, "proof"), instance, budget or Budget(), goals)
-    return _judged((mine, print_of), read, lambda: verifier.judge(claimed), instance.cells)
+    return _judged(first, read, lambda: verifier.judge(claimed), instance.cells)
+
+
+def _all_changes(read: Document, instance: Instance) -> Changes:
+    """The changes of the instance, then those that the document states."""
+    try:
+        stated = read_changes(read.changes or {})
+    except InstanceError as error:
+        raise SolutionError(f"changes: {error}") from error
+    return stated if instance.changes is None else instance.changes.also(*stated)
+
+
+def _demanded(read: Document, instance: Instance, wanted: Changes) -> Check:
+    """Whether the answer was solved under these changes, beside those of the instance, and no others."""
+    own = list(instance.changes or ())
+    stated = [each.model_dump() for each in _all_changes(read, instance)][len(own) :]
+    asked = [each.model_dump() for each in wanted]
+    missing = [in_words(each) for each, data in zip(wanted, asked, strict=True) if data not in stated]
+    more = list(_all_changes(read, instance))[len(own) :]
+    extra = [in_words(each) for each, data in zip(more, stated, strict=True) if data not in asked]
+    parts = [("solved without", missing), ("solved with", extra)]
+    detail = "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names)
+    ok = stated == asked
+    return Check("solved under the rules demanded", ok, detail=detail or ("" if ok else "the order of changes differs"))
 
 
 def _judged(checks: tuple[Check, ...], read: Document, judge: Callable[[], Finding], cells: int) -> Certificate:
@@ -306,11 +340,7 @@ def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Bud
     """Judge the answer of a changed model."""
     if verifier.state is None:
         raise SolutionError(f"answers of changed models of kind {instance.kind!r} cannot be judged")
-    try:
-        changes = read_changes(read.changes or {})
-    except InstanceError as error:
-        raise SolutionError(f"changes: {error}") from error
-    every = changes if instance.changes is None else instance.changes.also(*changes)
+    every = _all_changes(read, instance)
     if verifier.changed is not None and read.values is None and read.answer:
         answer, parts = read_as(verifier.answer, read.answer, "answer"), read_as(verifier.proof, read.proof, "proof")
         return verifier.changed(Claimed(read, answer, parts, instance, budget), every)
