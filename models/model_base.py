@@ -283,7 +283,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
             The engine cannot solve this model or does not support an option.
         """
         with small_work(self.instance.cells):
-            return self._solve(engine, solve_options(options), certify, report, start)
+            return self._solve(engine, solve_options(options, "certify", "start", "report"), certify, report, start)
 
     def _solve(
         self,

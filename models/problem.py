@@ -373,7 +373,7 @@ class Problem(Statement):
         """
         if engine not in ("auto", "highs", "pulp"):
             raise EngineError(f"engine {engine!r} solves no problems of one's own; use 'auto', 'highs' or 'pulp'")
-        chosen = solve_options(options)
+        chosen = solve_options(options, "certify", "start", "report")
         begun = time.perf_counter()
         arrays = self.arrays(None)
         costs = [(-1.0 if o.maximize else 1.0) * o.cost(self.column_count) for o in self.objectives]
@@ -719,7 +719,7 @@ class Problem(Statement):
 
     def to_pulp(self) -> pulp.LpProblem:
         """The problem of the first objective as a PuLP problem, with names of variables and rows."""
-        from flowlex.formulations.solver_conversion import to_pulp
+        from flowlex.formulations.pulp_adapter import to_pulp
 
         arrays = self.arrays(0 if self.objectives else None)
         return to_pulp(arrays, self.name, self.column_names(), self.row_names())[0]

@@ -1,6 +1,7 @@
 """Unit tests of formulations: asserts, random instances, and mutants that the tests must notice.
 
-Works on PuLP problems, programs and networks of `flowlex.formulations`, models, HiGHS models, MPS and LP files.
+Works on `flowlex.Problem`, PuLP problems, programs and networks of `flowlex.formulations`, models, HiGHS models, MPS
+and LP files.
 """
 
 import lazy_loader

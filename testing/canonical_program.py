@@ -19,12 +19,21 @@ _TERMS = 8
 
 @dataclass(frozen=True)
 class Stage:
-    """One objective: ``cost @ x + offset``, optimised while the stages before it keep their optima."""
+    """One objective: ``cost @ x + offset``, optimised while the stages before it keep their optima.
+
+    ``within``: how much of its optimum the stages after it may give up; a share of its size if ``relative``.
+    """
 
     name: str
     cost: Floats
     offset: float = 0.0
     maximize: bool = False
+    within: float = 0.0
+    relative: bool = False
+
+    def allowed(self, value: float) -> float:
+        """How much the stages after it may give up, once its optimum is known."""
+        return self.within * (abs(value) if self.relative else 1.0)
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ def formulation(
     """Mark a function that builds a program, so that mutation tests can change what it returns.
 
     Without mutation tests the function works as before. What it returns is a PuLP problem (changed in place, so that
-    variables that the caller holds stay valid), a `LinearProgram`, a `FlowNetwork`, `Staged` or a HiGHS model (of these
-    a changed copy is returned).
+    variables that the caller holds stay valid), a `flowlex.Problem`, a `LinearProgram`, a `FlowNetwork`, `Staged` or a
+    HiGHS model (of these a changed copy is returned).
 
     Parameters
     ----------

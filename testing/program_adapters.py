@@ -1,7 +1,7 @@
 """Convert every source of a program to the form of `canonical_program`, and a mutated form back.
 
-Only this module knows PuLP, HiGHS, model files and our own formulations: a new kind of source needs a line in
-`program_of`, and one in `rewrite` for mutation tests.
+Only this module knows PuLP, HiGHS, model files, `flowlex.Problem` and our own formulations: a new kind of source needs
+a line in `program_of`, and one in `rewrite` for mutation tests.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ import pulp
 
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.highs_adapter import program_of_highs, to_highs
+from flowlex.formulations.language.exact_units import exact_numbers
 from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, VariableBlock
 from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
 from flowlex.formulations.program_files import NamedProgram, read_program
 from flowlex.formulations.pulp_adapter import program_of_pulp, replace_objective, replace_row, terms_of
 from flowlex.models.model_base import Model
+from flowlex.models.problem import Problem
 from flowlex.models.statement.rows_and_objectives import Stage as StatementStage
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.testing.canonical_program import Program, Stage, changed_rows
@@ -60,8 +62,8 @@ class Staged:
 def program_of(source: Any, families: Iterable[str] = ()) -> Program:
     """Convert a source to the form on which asserts and mutants work.
 
-    ``source``: a PuLP problem, a `LinearProgram`, a `FlowNetwork`, `Staged`, a model of ours, the path of an MPS or LP
-        file, a model that HiGHS holds, or any object with ``compile()``.
+    ``source``: a `Problem`, a PuLP problem, a `LinearProgram`, a `FlowNetwork`, `Staged`, a model of ours, the path of
+        an MPS or LP file, a model that HiGHS holds, or any object with ``compile()``.
     ``families``: names of families of rows and columns, for sources that declare no blocks.
     Raises `TypeError`: the source is none of these.
     """
@@ -72,6 +74,8 @@ def program_of(source: Any, families: Iterable[str] = ()) -> Program:
         case Staged():
             program = program_of(source.program, families)
             return program.with_stages(*_stages(source, program))
+        case Problem():
+            return _of_problem(source)
         case Statement():
             program = _of_blocks(source.program)
             return program.with_stages(*(_stage(stage, program) for stage in source.stages))
@@ -92,7 +96,9 @@ def program_of(source: Any, families: Iterable[str] = ()) -> Program:
             return _of_named(read_program(source), families)
     if callable(compiled := getattr(source, "compile", None)):
         return program_of(compiled(), families)
-    known = "a PuLP problem, a LinearProgram, a FlowNetwork, a model, a HiGHS model or the path of an .mps or .lp file"
+    known = (
+        "a Problem, a PuLP problem, a LinearProgram, a FlowNetwork, a model, a HiGHS model or the path of a model file"
+    )
     raise TypeError(f"cannot read a program from {source!r}; expected {known}")
 
 
@@ -105,6 +111,8 @@ def rewrite(source: Any, before: Program, after: Program) -> Any:
             inner = program_of(source.program)
             changed = rewrite(source.program, inner, after.with_stages(*inner.stages))
             return Staged(changed, {stage.name: stage for stage in after.stages})
+        case Problem():
+            return _to_problem(source, after)
         case Statement():
             expressions = (_expression(stage.cost, stage.offset) for stage in after.stages)
             pairs = zip(source.stages, expressions, strict=True)
@@ -122,7 +130,7 @@ def rewrite(source: Any, before: Program, after: Program) -> Any:
             changed.passModel(to_highs(_stated(after), after.name, after.columns.names, after.rows.names))
             return changed
     raise TypeError(
-        f"cannot mutate {type(source).__name__}; a formulation returns a PuLP problem, a LinearProgram, a "
+        f"cannot mutate {type(source).__name__}; a formulation returns a Problem, a PuLP problem, a LinearProgram, a "
         "FlowNetwork, Staged or a HiGHS model (of a model of ours return its statement or formulation)"
     )
 
@@ -144,6 +152,54 @@ def _of_blocks(program: LinearProgram) -> Program:
         for named in (_by_name(program.constraint_blocks.values()), _by_name(program.variable_blocks.values()))
     )
     return _program(program.name, program.row_names(), program.column_names(), (rows, columns), program.arrays())
+
+
+def _of_problem(problem: Problem) -> Program:
+    columns = {b.name: np.arange(b.columns.start, b.columns.stop) for b in problem.blocks.values()}
+    ends = np.cumsum([0, *(b.index.count for b in problem.rows.values())]).tolist()
+    rows = {name: np.arange(*part) for name, part in zip(problem.rows, pairwise(ends), strict=True)}
+    made = _program(problem.name, problem.row_names(), problem.column_names(), (rows, columns), problem.arrays(None))
+    n = problem.column_count
+    stages = (Stage(o.name, o.cost(n), o.offset, o.maximize, float(o.within), o.relative) for o in problem.objectives)
+    return made.with_stages(*stages) if problem.objectives else made
+
+
+def _to_problem(source: Problem, after: Program) -> Problem:
+    """A problem with the names of the source and the numbers of a program; rows of one relation each."""
+    changed, arrays, matrix = source.copy(), after.arrays, after.arrays.matrix.tocsr()
+    for name, block in source.blocks.items():
+        part = block.columns
+        changed.blocks[name] = replace(
+            block, lower=arrays.column_lower[part], upper=arrays.column_upper[part], integer=arrays.integrality[part]
+        )
+    changed.rows, start = {}, 0
+    for name, rows in source.rows.items():
+        sides = arrays.row_lower[start : start + rows.index.count], arrays.row_upper[start : start + rows.index.count]
+        relations = np.array([_relation(low, high)[0] for low, high in zip(*sides, strict=True)], object)
+        for first, count in _runs(relations):
+            terms = matrix[start + first : start + first + count].tocoo()
+            row, column = (axis.astype(np.int64) for axis in terms.coords)
+            low, high = (side[first : first + count] for side in sides)
+            numbers, unit = exact_numbers(np.concatenate([terms.data, np.where(np.isfinite(high), high, low)]))
+            changed.rows[name if name not in changed.rows else f"{name} from {first}"] = replace(
+                rows,
+                index=rows.index if count == rows.index.count else rows.index.take(np.arange(first, first + count)),
+                relation=relations[first] if count else rows.relation,
+                rows=row,
+                columns=column,
+                values=numbers[: len(row)],
+                rhs=numbers[len(row) :],
+                unit=unit,
+            )
+        start += rows.index.count
+    changed.objectives = []
+    for objective, stage in zip(source.objectives, after.stages, strict=False):
+        used = np.flatnonzero(stage.cost)
+        numbers, unit = exact_numbers(np.append(stage.cost[used], stage.offset))
+        changed.objectives.append(
+            replace(objective, columns=used, values=numbers[:-1], constant=float(numbers[-1]), unit=unit)
+        )
+    return changed
 
 
 def _by_name(blocks: Iterable[Any]) -> dict[str, list[Any]]:

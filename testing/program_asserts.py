@@ -25,8 +25,8 @@ def assert_optimum(model: Any, value: float | Sequence[float], *, tolerance: flo
     Parameters
     ----------
     model
-        A PuLP problem, a `LinearProgram`, a `FlowNetwork`, `Staged`, a model of ours, the path of an MPS or LP file, a
-        HiGHS model, or anything with ``compile()``.
+        A `flowlex.Problem`, a PuLP problem, a `LinearProgram`, a `FlowNetwork`, `Staged`, a model of ours, the path of
+        an MPS or LP file, a HiGHS model, or anything with ``compile()``.
     value
         The optimum, or one for each of several objectives in order.
     tolerance

@@ -52,7 +52,7 @@ def optimise(program: Program, *stages: Stage) -> Optimum:
         value = float(stage.cost @ point) + stage.offset
         values.append(value)
         if number < len(wanted):
-            side, room = value - stage.offset, _KEPT * max(1.0, abs(value))
+            side, room = value - stage.offset, _KEPT * max(1.0, abs(value)) + stage.allowed(value)
             kept = (side - room, np.inf) if stage.maximize else (-np.inf, side + room)
             arrays = with_row(arrays, stage.cost, *kept)
     return Optimum(Status.OPTIMAL, tuple(values), point)

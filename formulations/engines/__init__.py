@@ -99,12 +99,12 @@ def solve(
     return explained(formulation, chosen.run(formulation, wanted), wanted)
 
 
-def solve_options(keywords: dict[str, Any]) -> SolveOptions:
-    """Build options from keywords; the error for an unknown one lists those that exist."""
-    known = SolveOptions.__dataclass_fields__
+def solve_options(keywords: dict[str, Any], *others: str) -> SolveOptions:
+    """Build options from keywords; the error for an unknown one lists those that exist, also the caller's others."""
+    known = [name for name in SolveOptions.__dataclass_fields__ if name != "offer"]  # set by models, not by users
     for name in keywords:
         if name not in known:
-            raise TypeError(f"unknown solver option {name!r}; one of: {', '.join(known)}")
+            raise TypeError(f"unknown solver option {name!r}; one of: {', '.join([*known, *others])}")
     return SolveOptions(**keywords)
 
 

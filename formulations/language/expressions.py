@@ -274,12 +274,13 @@ class Expression:
         """
         name, step = _one(steps, "shift")
         where = self._moved(name, step)
-        shifted = self._gather(where, self.index, ("shift", name, int(step), self.formula))
         gaps = np.flatnonzero(where < 0)
-        if not len(gaps) or (isinstance(start, (int, float)) and start == 0):
-            return shifted
         first = self.index.take(gaps)
         begin = self._data(start, f"start of shift({name}={step})", self.index)
+        read = ("shift", name, int(step), self.formula)
+        shifted = self._gather(where, self.index, (*read, begin.formula) if len(gaps) else read)
+        if not len(gaps) or (isinstance(start, (int, float)) and start == 0):
+            return shifted
         partner = match(begin.index, first, f"start of shift({name}={step})")
         values = begin._gather(np.arange(first.count) if partner is None else partner, first, ("number", "0"))
         back = np.full(self.index.count, -1, np.int64)
@@ -465,7 +466,8 @@ class Expression:
             values, unit = exact_numbers(np.array(each, object))
         else:
             values, unit = 1.0 / to_floats(divisor._constant, divisor._unit), None
-        return self * divisor._like(constant=values, unit=unit)
+        quotient = self * divisor._like(constant=values, unit=unit)
+        return quotient._like(formula=("over", self.formula, divisor.formula))
 
     def _plus(self, other: Any, sign: int) -> Expression:
         what = "+" if sign > 0 else "-"
@@ -608,11 +610,11 @@ def written_rule(writer: Writer, left: Node, relation: str, right: Node, conditi
     text = f"{writer.write(left)} {sign} {writer.write(right)}"
     if condition is None:
         return text
-    return (
-        rf"{text} \quad \text{{if }} {writer.write(condition)} = 1"
-        if tex
-        else f"{text} if {writer.write(condition)} is 1"
-    )
+    value = 1
+    if condition[0] == "add" and condition[1][0] == (1, ("number", "1")) and len(condition[1]) == 2:
+        condition, value = condition[1][1][1], 0
+    on = f"{writer.write(condition)} {'=' if tex else 'is'} {value}"
+    return rf"{text} \quad \text{{if }} {on}" if tex else f"{text} if {on}"
 
 
 def cross(first: Expression, second: Expression) -> tuple[Expression, Expression]:

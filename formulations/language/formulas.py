@@ -8,8 +8,9 @@ node                                 meaning
 ``("symbol", name, levels)``         variables or data with a name
 ``("add", ((sign, node), ...))``     a sum of terms
 ``("times", node, node)``            a product
+``("over", node, node)``             a quotient
 ``("sum", levels, node)``            over all labels of these levels
-``("shift", level, by, node)``       read ``by`` labels before
+``("shift", level, by, node, start)``  read ``by`` labels before; ``start`` where there is no such label
 ``("roll", level, width, node)``     the sum of the last ``width`` labels
 ``("pick", level, labels, node)``    some labels only
 ``("fix", level, label, node)``      one label
@@ -40,15 +41,17 @@ def negative(node: Node) -> Node:
     return ("add", tuple((-s, n) for s, n in node[1])) if node[0] == "add" else ("add", ((-1, node),))
 
 
-def times(left: Node, right: Node) -> Node:
-    """A product, numbers and data first."""
-    if left == ("number", "1"):
-        return right
-    if right == ("number", "1"):
-        return left
-    if left == ("number", "-1"):
-        return negative(right)
-    return ("times", left, right) if left[0] in ("number", "numbers") or right[0] == "add" else ("times", right, left)
+def times(factor: Node, body: Node) -> Node:
+    """A product of data and an expression: numbers first, then data."""
+    if factor == ("number", "1"):
+        return body
+    if body == ("number", "1"):
+        return factor
+    if factor == ("number", "-1"):
+        return negative(body)
+    if body[0] == "times" and body[1][0] == "number" and factor[0] != "number":
+        return ("times", body[1], ("times", factor, body[2]))
+    return ("times", factor, body)
 
 
 def index_letters(levels: Iterable[str]) -> dict[str, str]:
@@ -79,7 +82,8 @@ def tex_text(text: str) -> str:
     )
 
 
-def _label(label: Any) -> str:
+def tex_label(label: Any) -> str:
+    """A label inside mathematics: numbers as they are, the rest as text."""
     text = str(label)
     return text if re.fullmatch(r"-?[0-9.]+", text) else rf"\text{{{tex_text(text)}}}"
 
@@ -109,19 +113,27 @@ class Writer:
     def where(self, node: Node, level: str) -> str:
         """The labels to which a tree restricts a level; empty for all."""
         found = [n for n in _walk(node) if n[0] == "pick" and n[1] == level]
-        if not found:
-            return ""
-        labels = found[0][2]
-        shown = [_label(each) if self._tex else str(each) for each in labels[:_MOST_LABELS]]
+        return self.among(found[0][2]) if found else ""
+
+    def among(self, labels: Sequence[Any]) -> str:
+        """``in {a, b, ..., z}``."""
+        shown = [tex_label(each) if self._tex else str(each) for each in labels[:_MOST_LABELS]]
         if len(labels) > _MOST_LABELS:
-            shown = [
-                shown[0],
-                shown[1],
-                r"\dots" if self._tex else "...",
-                _label(labels[-1]) if self._tex else str(labels[-1]),
-            ]
+            last = tex_label(labels[-1]) if self._tex else str(labels[-1])
+            shown = [*shown[:2], r"\dots" if self._tex else "...", last]
         inside = ", ".join(shown)
         return rf"\in \{{{inside}\}}" if self._tex else f"in {{{inside}}}"
+
+    def starts(self, *nodes: Node) -> list[str]:
+        """What is read before the first label: ``stock[item,week-1] = initial[item] at the first week``."""
+        said = {}
+        for _, level, by, body, start in (n for node in nodes for n in _walk(node) if n[0] == "shift" and len(n) == 5):
+            here = self.index(level, {})
+            read = self.write(("shift", level, by, body))
+            end = ("first" if by > 0 else "last") + (f" {abs(by)}" if abs(by) > 1 else "")
+            words = rf" \text{{ at the {end} }} {here}" if self._tex else f" at the {end} {here}"
+            said[f"{read} = {self.write(start)}{words}"] = None
+        return list(said)
 
     def _number(self, node: Node, scope: Mapping[str, str]) -> str:
         return str(node[1])
@@ -149,6 +161,11 @@ class Writer:
         parts = [self.write(part, scope, tight=True) for part in node[1:]]
         return (r" \, " if self._tex else " * ").join(parts)
 
+    def _over(self, node: Node, scope: Mapping[str, str]) -> str:
+        if self._tex:
+            return rf"\frac{{{self.write(node[1], scope)}}}{{{self.write(node[2], scope)}}}"
+        return f"{self.write(node[1], scope, tight=True)} / {self.write(node[2], scope, tight=True)}"
+
     def _sum(self, node: Node, scope: Mapping[str, str]) -> str:
         inner = {k: v for k, v in scope.items() if k not in node[1]}
         under = [f"{self.index(level, inner)} {self.where(node[2], level)}".strip() for level in node[1]]
@@ -158,7 +175,7 @@ class Writer:
         return f"sum({body} over {', '.join(under)})"
 
     def _shift(self, node: Node, scope: Mapping[str, str]) -> str:
-        _, level, by, body = node
+        _, level, by, body = node[:4]
         moved = f"{self.index(level, scope)}{-by:+d}"
         return self.write(body, {**scope, level: moved})
 
@@ -174,7 +191,7 @@ class Writer:
         return self.write(node[3], scope)
 
     def _fix(self, node: Node, scope: Mapping[str, str]) -> str:
-        shown = _label(node[2]) if self._tex else str(node[2])
+        shown = tex_label(node[2]) if self._tex else str(node[2])
         return self.write(node[3], {**scope, node[1]: shown})
 
     def _at(self, node: Node, scope: Mapping[str, str]) -> str:
@@ -190,7 +207,16 @@ class Writer:
 
 
 #: Positions of the trees inside each kind of node; terms of a sum apart.
-_INSIDE = {"times": (1, 2), "sum": (2,), "shift": (3,), "roll": (3,), "pick": (3,), "fix": (3,), "at": (2,)}
+_INSIDE = {
+    "times": (1, 2),
+    "over": (1, 2),
+    "sum": (2,),
+    "shift": (3,),
+    "roll": (3,),
+    "pick": (3,),
+    "fix": (3,),
+    "at": (2,),
+}
 
 
 def _walk(node: Node) -> Iterable[Node]:

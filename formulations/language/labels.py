@@ -197,11 +197,18 @@ class Index:
         names = [level.name for level in levels]
         count = len(codes[0]) if codes else 1
         index = cls(tuple(keys), dict(zip(names, levels, strict=True)), dict(zip(names, codes, strict=True)), count)
+        sizes = [len(index.levels[k]) for k in index.keys]
+        key, exact = _combined([index.codes[k] for k in index.keys], sizes)
+        total = int(np.prod(sizes, dtype=object))
+        if names == list(keys) and exact is not None and count == total and (key == np.arange(count)).all():
+            return replace(index, dense=True)
         if count > 1:
-            key = np.sort(
-                _combined([index.codes[k] for k in index.keys], [len(index.levels[k]) for k in index.keys])[0]
-            )
-            if (key[1:] == key[:-1]).any():
+            if exact is not None and total <= max(_TABLE, _TIMES * count):
+                double = bool(np.bincount(key, minlength=1).max() > 1)
+            else:
+                ordered = np.sort(key)
+                double = bool((ordered[1:] == ordered[:-1]).any())
+            if double:
                 first, _ = _first_double(index)
                 raise StatementError(f"{what}: {index.text(first)} occurs twice")
         return index

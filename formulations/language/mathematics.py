@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from flowlex.formulations.language.expressions import written_rule
-from flowlex.formulations.language.formulas import Writer, symbol_tex, tex_text
-from flowlex.formulations.language.labels import Index
+from flowlex.formulations.language.formulas import Writer, symbol_tex, tex_label, tex_text
+from flowlex.formulations.language.labels import Index, Level
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock
+from flowlex.formulations.program_arrays import Floats
 
 
 def to_latex(problem: Statement) -> str:
     """Objectives, rows and variables as lines of an ``aligned`` environment."""
     writer = problem.writer()
-    lines = [f"{goal(o)} &\\quad {writer.write(o.formula)}{_said(o.words or o.name)}" for o in problem.objectives]
+    lines = [
+        f"{goal(o)} &\\quad {writer.write(o.formula)}{_where(writer.starts(o.formula))}{_said(o.words or o.name)}"
+        for o in problem.objectives
+    ]
     for block in problem.rows.values():
         lines.append(f"\\text{{{tex_text(block.name)}:}} &\\quad {row_formula(block, writer)}{_said(block.words)}")
     for variables in problem.blocks.values():
@@ -26,43 +33,68 @@ def goal(objective: Objective) -> str:
 
 
 def row_formula(block: RowBlock, writer: Writer) -> str:
-    """A family of rows, and the members for which it holds."""
-    return written_rule(writer, block.left, block.relation, block.right, block.condition) + each(
-        block.index, writer, block
-    )
+    """A family of rows, the members for which it holds, and what it reads before the first label."""
+    text = written_rule(writer, block.left, block.relation, block.right, block.condition)
+    return text + each(block.index, writer, block) + _where(writer.starts(block.left, block.right))
 
 
 def each(index: Index, writer: Writer, block: RowBlock | None = None) -> str:
-    """``for all w, s``; with the labels where only some are meant."""
+    """``for all w, s``; with the labels where only some are meant, in brackets where only some combinations are."""
     if not index.keys:
         return ""
+    letters = [writer.index(key, {}) for key in index.keys]
+    used = [np.flatnonzero(np.bincount(index.codes[k], minlength=len(index.levels[k]))) for k in index.keys]
+    product = int(np.prod([len(codes) for codes in used], dtype=object)) == index.count
     parts = []
-    for key in index.keys:
-        where = (writer.where(block.left, key) or writer.where(block.right, key)) if block is not None else ""
-        parts.append(f"{writer.index(key, {})} {where}".strip())
-    return rf" \quad \forall {', '.join(parts)}"
+    for key, letter, codes in zip(index.keys, letters, used, strict=True):
+        said = (writer.where(block.left, key) or writer.where(block.right, key)) if block is not None else ""
+        said = said or (_among(index.levels[key], codes, writer) if product else "")
+        parts.append(f"{letter} {said}".strip())
+    members = ", ".join(parts)
+    return rf" \quad \forall {members}" if product else rf" \quad \forall ({members})"
+
+
+def _among(level: Level, codes: NDArray[np.int64], writer: Writer) -> str:
+    """Which labels of a level are meant; empty for all."""
+    if len(codes) in (0, len(level)):
+        return ""
+    labels = [level.labels[k] for k in codes.tolist()]
+    run = len(codes) > 2 and codes[-1] - codes[0] == len(codes) - 1
+    if run and codes[-1] == len(level) - 1:
+        return rf"\ge {tex_label(labels[0])}"
+    return rf"\le {tex_label(labels[-1])}" if run and codes[0] == 0 else writer.among(labels)
 
 
 def domain(block: VariableBlock, writer: Writer) -> str:
     """The kind and bounds of variables."""
-    symbol = symbol_tex(block.name, [writer.index(key, {}) for key in block.index.keys])
+    at = [writer.index(key, {}) for key in block.index.keys]
+    symbol = symbol_tex(block.name, at)
     whole = len(block.integer) and bool(block.integer.all())
-    low, high = (side[0] if len(side) and (side == side[0]).all() else None for side in (block.lower, block.upper))
-    if whole and low == 0 and high == 1:
+    low, high = _side(block.lower, r"\underline", block.name, at), _side(block.upper, r"\overline", block.name, at)
+    if whole and (low, high) == ("0", "1"):
         kind = rf"{symbol} \in \{{0, 1\}}"
-    elif whole:
-        kind = rf"{symbol} \in \mathbb{{Z}}" + _between(low, high, symbol)
+    elif whole and low and high:
+        kind = rf"{symbol} \in \{{{low}, \dots, {high}\}}"
     else:
-        kind = rf"{symbol} \in \mathbb{{R}}" + _between(low, high, symbol)
+        kind = f"{low} \\le {symbol} \\le {high}" if low and high else symbol
+        kind = rf"{symbol} \ge {low}" if low and not high else rf"{symbol} \le {high}" if high and not low else kind
+        if whole or not (low or high):
+            kind += (r", \; " + symbol if low or high else "") + rf" \in \mathbb{{{'Z' if whole else 'R'}}}"
     return kind + each(block.index, writer)
 
 
-def _between(low: float | None, high: float | None, symbol: str) -> str:
-    left = "" if low == float("-inf") else f"{low:g}" if low is not None else r"\ell"
-    right = "" if high == float("inf") else f"{high:g}" if high is not None else "u"
-    if not left and not right:
+def _side(bound: Floats, bar: str, name: str, at: list[str]) -> str:
+    """A bound: a number, a symbol with a bar if it differs between members, nothing if there is none."""
+    if not np.isfinite(bound).any():
         return ""
-    return ", \\; " + (f"{left} \\le " if left else "") + symbol + (f" \\le {right}" if right else "")
+    if (bound == bound[0]).all():
+        return f"{bound[0]:g}"
+    head = symbol_tex(name, [])
+    return rf"{bar}{{{head}}}_{{{','.join(at)}}}"
+
+
+def _where(starts: list[str]) -> str:
+    return "".join(rf", \quad {each}" for each in starts)
 
 
 def _said(words: str) -> str:
