@@ -74,7 +74,6 @@ LAZY: dict[str, Lazy] = {
     "warm-up": Lazy(
         "flowlex.cli.warm_up", "warm_up", "Compile the numerical loops now, so that the first use need not wait."
     ),
-    "serve": Lazy("flowlex.cli.serve_schedulers", "app", "Run a scheduler as a service.", "telemetry"),
     "telemetry": Lazy("flowlex.cli.telemetry", "app", "The node information service.", "telemetry"),
 }
 
@@ -100,7 +99,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "Look": ("show", "plot", "explain", "export"),
     "Check": ("verify", "tu", "integers", "claims"),
     "Simulate": ("simulate", "reproduce"),
-    "Serve": ("serve", "telemetry", "warm-up"),
+    "Serve": ("telemetry", "warm-up"),
 }
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from flowlex.telemetry.response_models import refuse
 from flowlex.telemetry.service_context import Service
@@ -34,6 +37,51 @@ async def only_known_parameters(request: Request) -> None:
         raise refuse(422, "unknown_parameter", said)
 
 
+async def admit(service: Service, token: str | None, address: str) -> Identity | None:
+    """Count a request and return its holder, None where tokens are not required.
+
+    Raises `HTTPException`: too many requests, or no valid token.
+    """
+    identity = None
+    if service.settings.require_token and token is not None:
+        if not service.tokens.fresh:
+            await run_in_threadpool(service.tokens.refresh)
+        identity = service.tokens.identify(token)
+    wait = service.rate.take(identity.digest if identity else address)
+    if wait:
+        service.metrics.refused.labels("rate").inc()
+        raise refuse(429, "too_often", f"come again in {wait:.1f} s", wait_s=wait)
+    if identity is None and service.settings.require_token:
+        service.metrics.refused.labels("token").inc()
+        raise refuse(401, "no_token", "give a valid token: Authorization: Bearer TOKEN")
+    return identity
+
+
+class TokenFirst:
+    """ASGI middleware: reads the body of a request only after its token and its rate are checked.
+
+    The framework reads and parses bodies before it asks who sent them, so strangers could occupy the service.
+    """
+
+    def __init__(self, app: ASGIApp, service: Any) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it unread and close the connection."""
+        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
+        if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
+            kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+            address = scope["client"][0] if scope.get("client") else "unknown"
+            try:
+                holder = await admit(self._service, token if kind.lower() == "bearer" else None, address)
+            except HTTPException as error:
+                headers_out = {**(error.headers or {}), "connection": "close"}
+                await JSONResponse({"detail": error.detail}, error.status_code, headers_out)(scope, receive, send)
+                return
+            scope.setdefault("state", {})["identity"] = holder
+        await self._app(scope, receive, send)
+
+
 def require(*roles: Role) -> Callable[..., Awaitable[Identity]]:
     """Return the dependency that admits these roles."""
 
@@ -43,21 +91,10 @@ def require(*roles: Role) -> Callable[..., Awaitable[Identity]]:
         service: ServiceDep,
         credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
     ) -> Identity:
-        identity = None
-        if not service.settings.require_token:
-            identity = Identity(Role.AGENT if Role.AGENT in roles else Role.ADMIN)
-        elif credentials is not None:
-            if not service.tokens.fresh:
-                await run_in_threadpool(service.tokens.refresh)
-            identity = service.tokens.identify(credentials.credentials)
-        address = request.client.host if request.client else "unknown"
-        wait = service.rate.take(identity.digest if identity and identity.digest else address)
-        if wait:
-            service.metrics.refused.labels("rate").inc()
-            raise refuse(429, "too_often", f"come again in {wait:.1f} s", wait_s=wait)
-        if identity is None:
-            service.metrics.refused.labels("token").inc()
-            raise refuse(401, "no_token", "give a valid token: Authorization: Bearer TOKEN")
+        if not hasattr(request.state, "identity"):  # no body, which `TokenFirst` has not seen
+            token = None if credentials is None else credentials.credentials
+            request.state.identity = await admit(service, token, request.client.host if request.client else "unknown")
+        identity: Identity = request.state.identity or Identity(Role.AGENT if Role.AGENT in roles else Role.ADMIN)
         request.state.known = True  # see `connection_limits`
         if identity.role not in roles:
             raise refuse(403, "no_right", f"a token of role {identity.role.value} may not do this")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,10 @@ class Database:
     """Connections to one database with the newest schema: ``sqlite:///file.db``, ``postgresql+psycopg://user@host/name``.
 
     With ``create``, a missing database and the tables of an empty one are created; otherwise both are a `SchemaError`.
+    ``connect``: options of a connection to PostgreSQL.
     """
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
+    def __init__(self, url: str, *, create: bool = True, connect: Mapping[str, Any] | None = None) -> None:
         parsed = _parse(url)
         self.dialect: str = parsed.get_backend_name()
         more: dict[str, Any] = {"pool_timeout": 5.0}
@@ -37,7 +38,7 @@ class Database:
                 raise SchemaError(f"there is no database {parsed.database}; `flowlex telemetry migrate` creates it")
             self.insert: Any = sqlite.insert
         else:
-            more |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5}}
+            more |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5, **(connect or {})}}
             self.insert = postgresql.insert
         # hide_parameters: error messages must not repeat stored values, which may be secret.
         self.engine = sa.create_engine(parsed, pool_size=20, max_overflow=40, hide_parameters=True, **more)

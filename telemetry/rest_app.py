@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from flowlex.telemetry import routes_data, routes_manage, routes_service
+from flowlex.telemetry.access_rights import TokenFirst
 from flowlex.telemetry.commit_thread import BusyError
 from flowlex.telemetry.prometheus_metrics import HttpMetrics
 from flowlex.telemetry.read_queries import TooMuch
@@ -78,6 +79,7 @@ def equip(
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)
     # The middleware added last sees a request first.
+    app.add_middleware(TokenFirst, service=service)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, max_pending=settings.max_pending_bytes)
     app.add_middleware(Observed, metrics=service.metrics)
     if not settings.require_token:

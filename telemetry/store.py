@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from flowlex.telemetry.database import Database
 from flowlex.telemetry.read_queries import Reader
 from flowlex.telemetry.registrations import Registry
@@ -16,8 +19,8 @@ class Store:
     Every method of a part is one transaction and may be called from any thread.
     """
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
-        self.database: Database = Database(url, create=create)
+    def __init__(self, url: str, *, create: bool = True, connect: Mapping[str, Any] | None = None) -> None:
+        self.database: Database = Database(url, create=create, connect=connect)
         self.registry: Registry = Registry(self.database)
         self.reader: Reader = Reader(self.database)
         self.writer: SampleWriter = SampleWriter(self.database)

@@ -18,7 +18,7 @@ from flowlex.instances.gpu_policy import GpuPolicy
 from tests.documents import ROOT, SOURCE
 
 PACKAGES = (
-    *("cli", "formulations", "instances", "models", "service", "simulation", "systems", "telemetry", "testing"),
+    *("cli", "formulations", "instances", "models", "simulation", "systems", "telemetry", "testing"),
     "validation",
 )
 #: One import that each contract of pyproject.toml forbids.
@@ -33,8 +33,8 @@ FORBIDDEN = [
     ("validation/certificates/load.py", "flowlex.models.model_base"),
     ("validation/certificates/load.py", "flowlex.validation.claims.claim_interface"),
     ("telemetry/request_limits.py", "flowlex.formulations.solver_outcome"),
-    ("service/write_ahead_log.py", "flowlex.simulation.random_streams"),
-    ("telemetry/request_limits.py", "flowlex.service.scheduler_protocol"),
+    ("systems/scheduler/replica.py", "flowlex.simulation.random_streams"),
+    ("telemetry/request_limits.py", "flowlex.systems.scheduler.core_protocol"),
     ("simulation/random_streams.py", "flowlex.validation.claims.claim_interface"),
     ("simulation/event_queue.py", "flowlex.simulation.policy_registry"),
     ("simulation/policy_registry.py", "flowlex.simulation.experiments.statements_and_verdicts"),

@@ -14,10 +14,12 @@ from tests.documents import ROOT, blocks, lines, public_traces
 
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
 DOCS = ROOT / "docs"
+OWN_TESTS = ("reuse-a-model", "scheduler-service")
 PAGES = [
     *(DOCS / f"{name}.md" for name in ("installation", "index", "problems")),
-    # The file of `reuse-a-model` is written and run word for word in tests/test_readme.py.
-    *sorted(set((DOCS / "howto").glob("*.md")) - {DOCS / "howto" / "reuse-a-model.md"}),
+    # The file of `reuse-a-model` is written and run word for word in tests/test_readme.py, and the processes of
+    # `scheduler-service` in tests/systems/scheduler/test_processes.py.
+    *sorted(set((DOCS / "howto").glob("*.md")) - {DOCS / "howto" / f"{n}.md" for n in OWN_TESTS}),
 ]
 #: Places in a page with an address that a browser would fetch.
 ADDRESS = r"""\s*=\s*["'](?:https?:)?//"""

@@ -1,5 +1,5 @@
 """Clients of flowlex's services."""
 
-from flowlex.service.client import Refused, Scheduler, Unreachable
+from flowlex.systems.scheduler.client import Refused, Scheduler, Unreachable
 
 __all__ = ["Refused", "Scheduler", "Unreachable"]

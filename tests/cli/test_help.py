@@ -150,7 +150,7 @@ def test_help_groups_the_commands_by_task(run):
 def test_help_needs_no_optional_package(run, monkeypatch, forget_modules, command):
     for name in ("sqlalchemy", "fastapi", "uvicorn", "httpx", "psutil", "psycopg", "prometheus_client"):
         monkeypatch.setitem(sys.modules, name, None)
-    forget_modules("flowlex.telemetry", "flowlex.cli.telemetry", "flowlex.cli.serve_schedulers")
+    forget_modules("flowlex.telemetry", "flowlex.cli.telemetry", "flowlex.systems.scheduler.commands.serve")
     assert "Usage: " in run(*command, "--help").stdout
 
 

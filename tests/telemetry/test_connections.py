@@ -60,7 +60,7 @@ def ended(connection):
 
 ASK = "/v1/data?name=v&node=n"
 HALF = b"GET /v1/health HTTP/1.1\r\nHost: a\r\n"
-BODY = b"POST /v1/data HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc"
+BODY = b"POST /v1/data HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\nAuthorization: Bearer TOKEN\r\n\r\nabc"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ def decide(
     *,
     certify: bool,
     decided: Decided | None,
-    prefer: Mapping[str, str | None],
 ) -> Delta:
     """Find the new optimum and apply it; see `FlowScheduler.step`."""
     started, check_s, certificate, method = time.perf_counter(), 0.0, None, state.method
@@ -35,7 +34,7 @@ def decide(
     prepared = time.perf_counter()
     state.session.solve()
     changes: Changes = state.network.read_changes()
-    kept = None if decided is not None or quiet else _network_decision(state, changes, prefer)
+    kept = None if decided is not None or quiet else _network_decision(state, changes)
     if kept is not None:
         changes, state.decision = kept, None
         if certify:
@@ -44,8 +43,8 @@ def decide(
             check_s = time.perf_counter() - checking
     else:
         changes, check_s = _full_decision(state, changes, certify=certify, quiet=quiet, decided=decided)
-        assert state.decision is not None
-        certificate, method = state.decision.certificate, state.decision.method
+        if state.decision is not None:
+            certificate, method = state.decision.certificate, state.decision.method
     solved = time.perf_counter()
     parts = _put_in_force(state, changes)
     if not state.steps:
@@ -65,9 +64,9 @@ def decide(
     return Delta(state.steps, state.now_s, events, *parts, *totals, seconds, certificate, method, whole)
 
 
-def _network_decision(state: LiveState, changes: Changes, prefer: Mapping[str, str | None]) -> Changes | None:
+def _network_decision(state: LiveState, changes: Changes) -> Changes | None:
     """Return the network optimum's changes that lower the cost (or all); None if they break a side constraint."""
-    kept = without_idle_changes(state, changes, {t: m for t, m in prefer.items() if t in state.tasks})
+    kept = without_idle_changes(state, changes)
     found = next((each for each in (kept, changes) if _keeps_all(state, each)), None)
     if found is kept:
         for name in changes.keys() | kept.keys():
@@ -93,9 +92,8 @@ def _full_decision(
     next_of: Mapping[str, str | None] = here
     try:
         if decided is not None:
-            state.decision = decided.as_full_solve(state.decision)
-            known = here | dict(decided.places)
-            next_of = {name: known[name] for name in state.tasks if name in known}  # in the order of a solve
+            state.decision = decided.as_full_solve(state.decision) if decided.whole else None
+            next_of = dict(decided.places) | {name: at for name, at in here.items() if name not in decided.places}
         elif not quiet:
             solution = solve_fully(state, certify=certify)
             state.decision = FullSolve.of(solution)
@@ -128,8 +126,9 @@ def _put_in_force(
             placed.append((name, new))
         else:
             moved.append((name, old, new, state.why.get(name, "all places together are cheaper so")))
-    for name, (_, new) in changes.items():
-        state.settle(name, new)
+    # In the order of the answer, so that a decision that is read from a log leaves the same state.
+    for name in [name for name, *_ in (*placed, *moved, *stopped)]:
+        state.settle(name, changes[name][1])
     queries = Queries(state)
     waiting = [(name, queries.reason(name)) for name in state.fresh if state.tasks[name].machine is None]
     state.fresh.clear()

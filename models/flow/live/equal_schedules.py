@@ -22,31 +22,27 @@ from flowlex.models.flow.live.side_constraints import Changes
 _Place = str | tuple[str]
 
 
-def without_idle_changes(state: LiveState, changes: Changes, wanted: Mapping[str, str | None]) -> Changes:
+def without_idle_changes(state: LiveState, changes: Changes) -> Changes:
     """Return the changes of an optimum without those that do not lower the cost.
 
-    ``changes``: machines (now, next) of each task that the optimum changes. ``wanted``: preferred machine by task, at
-    equal cost; other tasks prefer their present machine.
+    ``changes``: machines (now, next) of each task that the optimum changes.
     """
-    names = dict.fromkeys((*changes, *wanted))
-    present = {name: changes[name] if name in changes else (state.tasks[name].machine,) * 2 for name in names}
-    better = {name: wanted.get(name, now) for name, (now, _) in present.items()}
-    other = [name for name, (_, found) in present.items() if found != better[name]]
+    better = {name: now for name, (now, _) in changes.items()}
+    other = [name for name, (now, found) in changes.items() if found != now]
     if not other:
         return changes
-    weighing = _Weighing(state, {name: found for name, (_, found) in present.items()}, better)
+    weighing = _Weighing(state, {name: found for name, (_, found) in changes.items()}, better)
     idle = (
         other
         if weighing.is_idle(other)
         else [t for part in weighing.parts(other) if weighing.is_idle(part) for t in part]
     )
-    found = {name: (now, after) for name, (now, after) in present.items()}
-    found |= {name: (present[name][0], better[name]) for name in idle}
-    return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
+    left = changes.keys() - set(idle)
+    return {name: pair for name, pair in changes.items() if name in left and pair[0] != pair[1]}
 
 
 class _Weighing:
-    """Compares the cost of tasks on their preferred machines (``better``) with that of the optimum (``found``)."""
+    """Compares the cost of tasks on their present machines (``better``) with that of the optimum (``found``)."""
 
     def __init__(self, state: LiveState, found: Mapping[str, str | None], better: Mapping[str, str | None]) -> None:
         self._state, self._found, self._better = state, found, better
@@ -106,7 +102,7 @@ class _Weighing:
         return (self._state.tasks[name].job,) if machine is None else machine
 
     def is_idle(self, names: Iterable[str]) -> bool:
-        """Return whether all tasks can take their preferred places at equal cost, with no fewer of them running."""
+        """Return whether all tasks can keep their present places at equal cost, with no fewer of them running."""
         names = list(names)
         if sum((self._better[name] is None) - (self._found[name] is None) for name in names) > 0:
             return False

@@ -15,7 +15,7 @@ only read.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -246,13 +246,7 @@ class FlowScheduler:
         """
         self.state.advance(now_s)
 
-    def step(
-        self,
-        now_s: float | None = None,
-        *,
-        decided: Decided | None = None,
-        prefer: Mapping[str, str | None] | None = None,
-    ) -> Delta:
+    def step(self, now_s: float | None = None, *, decided: Decided | None = None) -> Delta:
         """Find the new optimum and return what it changes.
 
         If the network's optimum satisfies all rules and capacities, it is the best schedule. Otherwise the present
@@ -263,9 +257,7 @@ class FlowScheduler:
         now_s
             As in `prepare`.
         decided
-            A recorded decision of a full solve, which is applied without solving again.
-        prefer
-            Preferred machine by task, among equally good schedules; by default the present machine.
+            A recorded decision, which is applied instead of a new one.
 
         Raises
         ------
@@ -274,9 +266,7 @@ class FlowScheduler:
         CertificateError
             The check of the optimum failed (a defect of the program, never an input error).
         """
-        delta = decide(
-            self.state, now_s, self._event_seconds, certify=self.certify, decided=decided, prefer=prefer or {}
-        )
+        delta = decide(self.state, now_s, self._event_seconds, certify=self.certify, decided=decided)
         self._event_seconds = 0.0
         return delta
 

@@ -60,10 +60,14 @@ class FullSolve:
 
 @dataclass(frozen=True)
 class Decided:
-    """A decision read from a log: machine of each changed task (None: it waits), and reasons of waiting tasks."""
+    """A decision read from a log: machine of each changed task (None: it waits), and reasons of waiting tasks.
+
+    ``places`` lists the placed tasks first, then those moved, then those stopped, as `Delta` does.
+    """
 
     places: Mapping[str, str | None]
     waiting: Mapping[str, str]
+    whole: bool = True  # whether a full solve made it
 
     def as_full_solve(self, before: FullSolve | None) -> FullSolve:
         """Return it as a full solve, with the reasons of the decision before for tasks without a new one."""

@@ -9,20 +9,16 @@ import pytest
 from flowlex.instances import generate
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.service.gpu_rounds_core import GpuCore
-from flowlex.service.measured_bandwidth import Bandwidths
-from flowlex.service.scheduler_protocol import RefusedEvent
-from flowlex.service.scheduler_routes import gpu_router as router
+from flowlex.systems.scheduler.core_protocol import RefusedEvent
+from flowlex.systems.scheduler.gpu_core import GpuCore
+from flowlex.systems.scheduler.measured_bandwidth import Bandwidths
+from tests.systems.scheduler.conftest import wait_until
 
 RATES = {"disk": 500.0, "rack": 125.0, "between_racks": 125.0}
 
 
 def core(**options):
     return GpuCore(GpuPolicy.FSP, Bandwidths(RATES), **options)
-
-
-def load(state):
-    return core() if state is None else core().load(state)
 
 
 def node(name, *gpus, rack="r1"):
@@ -129,8 +125,8 @@ def test_bandwidths_are_those_of_the_last_transfers():
     assert made.decide(1.0)["bandwidths"]["between_racks"] == 15.0
 
 
-def test_the_service_answers_rounds_and_goes_on_after_a_restart(start, folder):
-    api = start(load, router, every_s=0.0)
+def test_the_service_answers_rounds_and_goes_on_after_a_restart(start):
+    api = start("gpu", every_s=0.0)
     events = [node("n1", "g1"), node("n2", "g2", rack="r2"), part("a", "a1", "a2", "a3", on=["n1"])]
     assert api.post("/v1/events", json={"events": events}).json() == {"taken": 3}
     (decision,) = api.get("/v1/decisions", params={"wait_s": 30}).json()
@@ -140,8 +136,9 @@ def test_the_service_answers_rounds_and_goes_on_after_a_restart(start, folder):
     assert api.get("/v1/bandwidths").json() == RATES
     assert api.post("/v1/events", json={"events": [{"event": "task_end", "task": waits}]}).status_code == 409
     places = api.get("/v1/placements").json()
-    api.__exit__()  # closes with a snapshot
-    again = start(load, router)
+    again = start("gpu", leads=False)
+    api.__exit__()
+    wait_until(lambda: again.replica.term == 2)
     assert again.get("/v1/placements").json() == places
     assert again.get("/v1/task", params={"name": waits}).json()["reason"] == decision["waiting"][0][1]
     assert "flowlex_scheduler_state" in again.get("/metrics").text

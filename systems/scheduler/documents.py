@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from flowlex.instances.event_log import Event
-from flowlex.service.gpu_round_events import GpuEvent
+from flowlex.systems.scheduler.gpu_events import GpuEvent
 
 
 class _Document(BaseModel):

@@ -8,16 +8,9 @@ import pytest
 from flowlex.client import Refused, Scheduler, Unreachable
 from flowlex.instances.flow import FlowJob, FlowTask, Machine
 from flowlex.instances.group_rules import Gang
-from flowlex.models.flow.goals import preset
-from flowlex.service.flow_scheduler_core import ClusterCore
-from flowlex.service.scheduler_routes import cluster_router as router
 from flowlex.systems.kubernetes.watch import PodPlacer
 
 URL = "http://127.0.0.1"
-
-
-def load(state):
-    return ClusterCore.load(state, preset("borg"), None)
 
 
 class Wire(httpx.BaseTransport):
@@ -42,7 +35,7 @@ def job(name, count=1):
 
 
 def test_every_method_and_requests_that_are_sent_again(start):
-    wire = Wire(start(load, router), lost_requests=(1, 4), lost_answers=(2, 6, 8))
+    wire = Wire(start(goals="borg"), lost_requests=(1, 4), lost_answers=(2, 6, 8))
     with Scheduler(URL, transport=wire) as scheduler:
         scheduler.add_machine(Machine(name="m0", slots=2), Machine(name="m1"))
         scheduler.submit(job("a", 3), Gang(name="g", jobs=("a",)))
@@ -103,7 +96,7 @@ def pod(name, cpu, kind="ADDED", phase="Pending", uid="1", **spec):
 
 
 def test_pods_of_a_recorded_watch_stream_are_placed(start):
-    with Scheduler(URL, transport=Wire(start(load, router))) as scheduler:
+    with Scheduler(URL, transport=Wire(start(goals="borg"))) as scheduler:
         placer = PodPlacer(scheduler)
 
         def play(*events):
@@ -150,7 +143,7 @@ LISTED = {"k8s.io/initial-events-end": "true"}
 
 
 def test_a_watch_stream_with_duplicates_deletions_and_lists_anew(start):
-    with Scheduler(URL, transport=Wire(start(load, router))) as scheduler:
+    with Scheduler(URL, transport=Wire(start(goals="borg"))) as scheduler:
         placer = PodPlacer(scheduler)
 
         def play(*events):

@@ -20,14 +20,14 @@ from flowlex.instances.gpu import GpuInstance, Job, Node, Running, Shard, Task
 from flowlex.instances.gpu_policy import GpuPolicy as Policy
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.solution import GpuSolution
-from flowlex.service.gpu_round_events import GPU_EVENT, JobPart, NodeGone, NodeReport, TaskEnd, Transfer, Withdrawn
-from flowlex.service.measured_bandwidth import Bandwidths
-from flowlex.service.request_documents import Place, Places
-from flowlex.service.scheduler_protocol import Document, RefusedEvent
+from flowlex.systems.scheduler.core_protocol import Document, RefusedEvent
+from flowlex.systems.scheduler.documents import Place, Places
+from flowlex.systems.scheduler.gpu_events import GPU_EVENT, JobPart, NodeGone, NodeReport, TaskEnd, Transfer, Withdrawn
+from flowlex.systems.scheduler.measured_bandwidth import Bandwidths
 
 
 class GpuCore:
-    """See `flowlex.service.scheduler_protocol.Core`.
+    """See `flowlex.systems.scheduler.core_protocol.Core`.
 
     ``policy``: policy of the rounds. ``bandwidths``: given rates, used until enough transfers are reported.
     ``most_jobs``: most jobs in a round, in order of arrival; the others queue. None: all.
@@ -171,10 +171,6 @@ class GpuCore:
         self.refused = {task: reason for task, reason in decision["waiting"]}
         self._why.clear()
         self.rounds, self.pending, self.now_s = decision["number"], 0, at_s
-
-    def settle(self) -> None:
-        """Return None: decisions of a log are applied, not repeated."""
-        return
 
     def _merged(self, at_s: float) -> tuple[list[Job], dict[str, str]]:
         """Return the jobs of a round, and the tasks that no round could place, with the reason."""

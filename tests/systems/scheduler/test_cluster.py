@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import threading
 import time
@@ -10,23 +9,26 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals import preset
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.service import flow_scheduler_core as service_cluster
-from flowlex.service.flow_scheduler_core import ClusterCore
-from flowlex.service.scheduler_routes import cluster_router as router
-from flowlex.telemetry.tokens_and_rights import Role, new_token
+from flowlex.systems.scheduler import flow_core
+from flowlex.systems.scheduler.compaction import compact
+from flowlex.systems.scheduler.database import LOG, SERVICE, SNAPSHOT
+from flowlex.systems.scheduler.flow_core import ClusterCore
+from flowlex.telemetry.tokens_and_rights import Role, digest, new_token
+from tests.systems.scheduler.conftest import wait_until
 
 
-def load(state):
-    return ClusterCore.load(state, preset("quincy"), None)
+def core(api):
+    return api.replica._memory.core
 
 
 @pytest.fixture
 def api(start):
-    return start(load, router)
+    return start()
 
 
 def send(api, *events, status=200, **more):
@@ -78,7 +80,7 @@ def test_events_decisions_and_questions(api):
 def test_what_is_refused_says_why_and_how_much_was_taken(api, event, status, said):
     answer = send(api, machine("m0"), event, status=status)
     assert said in str(answer)
-    assert api.worker.core.pending == (1 if status == 409 else 0)
+    assert core(api).pending == (1 if status == 409 else 0)
     assert api.get("/v1/task", params={"name": "zz"}).status_code == 404
     assert api.get("/v1/explanation", params={"task": "zz"}).status_code == 404
     assert api.get("/v1/task", params={"nme": "zz"}).status_code == 422
@@ -97,28 +99,30 @@ def live(api, rng, names, count):
     return api.post("/v1/step").json(), count
 
 
-def test_a_restart_without_a_close_is_as_if_nothing_had_happened(start, folder):
+def test_a_restart_is_as_if_nothing_had_happened(start):
     rng, names, count = np.random.default_rng(0), [], 0
-    api = start(load, router, snapshot_every=40)
+    api = start()
     send(api, *(machine(f"m{k}", 2) for k in range(4)))
     for _ in range(12):
         decision, count = live(api, rng, names, count)
     before = api.get("/v1/placements").json(), api.get("/v1/decisions", params={"after": decision["number"] - 3}).json()
-    assert api.worker.journal.end[0] > 0
-    api.worker.journal.close()  # no last snapshot, no goodbye
-    api.worker.close = lambda: None
-    again = start(load, router)
+    compact(api.replica.database)
+    for _ in range(3):
+        decision, count = live(api, rng, names, count)
+    before = api.get("/v1/placements").json(), api.get("/v1/decisions", params={"after": decision["number"] - 3}).json()
+    api.__exit__()
+    again = start()
     assert again.get("/v1/placements").json() == before[0]
     kept = again.get("/v1/decisions", params={"after": decision["number"] - 1}).json()
     assert kept == before[1][-1:]
-    instance = again.worker.core.scheduler.instance()
+    instance = core(again).scheduler.instance()
     again.post("/v1/step")
     fresh = FlowScheduling(FlowInstance.model_validate(instance.model_dump()), goals=preset("quincy")).solve("network")
-    assert fresh.score == again.worker.core.scheduler.score()
+    assert fresh.score == core(again).scheduler.score()
 
 
 def test_what_was_preempted_is_known_after_a_restart(start):
-    api = start(load, router)
+    api = start()
     send(api, machine("m0"), job("old", "o1", "o2", preemptions_per_hour=1))
     api.post("/v1/step")
     send(api, job("new", "n"), {"event": "set_cost", "task": "n", "machine": "m0", "cost": -500})
@@ -127,11 +131,10 @@ def test_what_was_preempted_is_known_after_a_restart(start):
     assert len(api.post("/v1/step").json()["placed"]) == 1
     send(api, {"event": "set_preemption", "job": "old", "cost": 3})
     send(api, job("more", "m"), {"event": "set_cost", "task": "m", "machine": "m0", "cost": -500})
-    api.worker.journal.close()  # no last snapshot, no goodbye
-    api.worker.close = lambda: None
-    again = start(load, router)
+    api.__exit__()
+    again = start()
     assert again.post("/v1/step").json()["stopped"] == []
-    assert again.worker.core.scheduler.state.jobs["old"].job.preempt_cost == 3
+    assert core(again).scheduler.state.jobs["old"].job.preempt_cost == 3
     why = again.get("/v1/explanation", params={"task": "m"}).json()
     assert why["rule"] == "preemption" and "may lose 1 task an hour" in why["reason"]
     refused = {"event": "set_preemption", "job": "old", "per_hour": -1}
@@ -139,7 +142,7 @@ def test_what_was_preempted_is_known_after_a_restart(start):
 
 
 def test_rules_and_capacities_over_http(start, monkeypatch):
-    api = start(load, router)
+    api = start()
     gang = {"name": "g", "jobs": ["g"], "within": "rack"}
     send(api, machine("m0", 2), machine("m1", 2), job("f", "f0"))
     send(api, {"event": "set_goals", "goals": "borg"})
@@ -159,12 +162,11 @@ def test_rules_and_capacities_over_http(start, monkeypatch):
     send(api, {"event": "set_slots", "machine": "m1", "slots": 3})
     third = api.post("/v1/step").json()
     assert sorted(task for task, *_ in third["stopped"]) == ["g0", "g1", "g2", "g3"]
-    api.worker.journal.close()  # no last snapshot, no goodbye
-    api.worker.close = lambda: None
+    api.__exit__()
     monkeypatch.setattr("flowlex.models.flow.live.decision.solve_fully", None)  # decisions of the log are not solved
-    again = start(load, router)
+    again = start()
     assert again.get("/v1/placements").json() == {"number": 3, "places": {"f0": "m0"}}
-    scheduler = again.worker.core.scheduler
+    scheduler = core(again).scheduler
     assert scheduler.state.goals == preset("borg") and list(scheduler.state.side_constraints.rules) == [("gang", "g")]
     assert "needs 4 slots" in again.get("/v1/task", params={"name": "g1"}).json()["reason"]
     assert not any(each.get("reread") for each in again.get("/v1/decisions").json())
@@ -173,23 +175,24 @@ def test_rules_and_capacities_over_http(start, monkeypatch):
 
 
 def test_decisions_come_by_themselves_after_events(start):
-    api = start(load, router, every_s=0.01)
+    api = start(every_s=0.01)
     send(api, machine("m0"), job("j", "a"))
     found = api.get("/v1/decisions", params={"wait_s": 30}).json()
     assert found and found[-1]["running"] == 1
     time.sleep(0.05)
-    assert api.worker.decisions[-1]["number"] == found[-1]["number"]  # nothing came, nothing is decided
+    assert api.replica.decisions[-1]["number"] == found[-1]["number"]  # nothing came, nothing is decided
 
 
 def test_time_alone_decides_where_it_is_asked_to(start):
-    api = start(load, router, idle_s=0.01)
+    api = start(idle_s=0.01)
     send(api, machine("m0"))
     numbers = [each["number"] for each in api.get("/v1/decisions", params={"after": 3, "wait_s": 30}).json()]
     assert numbers and numbers[0] == 4  # one event, and decision after decision
 
 
-def test_old_decisions_are_told_to_be_gone(start):
-    api = start(load, router, keep=2)
+def test_old_decisions_are_told_to_be_gone(start, monkeypatch):
+    monkeypatch.setattr("flowlex.systems.scheduler.replica._MOST_DECISIONS", 2)
+    api = start()
     send(api, machine("m0"))
     for _ in range(4):
         api.post("/v1/step")
@@ -198,17 +201,16 @@ def test_old_decisions_are_told_to_be_gone(start):
     assert len(api.get("/v1/decisions", params={"after": 2}).json()) == 2
 
 
-def test_a_disk_that_refuses_acknowledges_nothing_and_keeps_nothing(api, monkeypatch):
+def test_a_database_that_refuses_acknowledges_nothing_and_keeps_nothing(api, monkeypatch):
     send(api, machine("m0"), job("j", "a"))
 
-    def full(file):
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full(*_):
+        raise sa.exc.OperationalError("INSERT", {}, OSError("database or disk is full"))
 
     with monkeypatch.context() as patch:
-        patch.setattr("flowlex.service.write_ahead_log.os.fdatasync", full, raising=False)
-        patch.setattr(api.worker.journal, "append", lambda records: full(0))
+        patch.setattr(api.replica.database, "append", full)
         answer = api.post("/v1/events", json={"events": [job("k", "b")]})
-        assert answer.status_code == 503 and "No space left" in answer.text
+        assert answer.status_code == 503 and "disk is full" in answer.text
     assert api.get("/v1/task", params={"name": "b"}).status_code == 404
     assert send(api, job("k", "b")) == {"taken": 1}
 
@@ -222,15 +224,83 @@ def test_a_defect_in_a_step_leaves_the_state_of_the_log(api, monkeypatch):
     assert api.post("/v1/step").json()["placed"] == [["a", "m0"]]
 
 
-def test_a_step_made_again_otherwise_tells_readers_to_read_anew(start, folder):
-    api = start(load, router)
-    send(api, machine("m0"), machine("m1"), job("j", "a"))
-    api.post("/v1/step")
-    worker, found = api.worker, api.get("/v1/placements").json()["places"]["a"]
-    other = {"number": 2, "placed": [], "moved": [["a", found, "m9", ""]], "stopped": [], "waiting": []}
-    worker.call(lambda core: worker._records.append({"at_s": 9.0, "decided": other})).result()
-    worker._start_again()
-    assert worker.decisions[-1]["reread"] is True
+def test_followers_have_the_state_of_the_leader_after_every_decision(start):
+    """Which of two equally good schedules was taken is read from the log, not decided again."""
+    rng, names, count = np.random.default_rng(1), [], 0
+    api = start(goals="borg")
+    follower = start(goals="borg", leads=False, lease_s=1e6)
+    late = None
+    send(api, *(machine(f"m{k}", 2) for k in range(5)))
+    for turn in range(25):
+        decision, count = live(api, rng, names, count)
+        if turn == 12:
+            compact(api.replica.database)
+            late = start(goals="borg", leads=False, lease_s=1e6)
+        for each in filter(None, (follower, late)):
+            wait_until(lambda each=each: each.replica._memory.number == api.replica._memory.number)
+            assert each.get("/v1/placements").json() == api.get("/v1/placements").json()
+            assert each.get("/v1/decisions").json() == api.get("/v1/decisions").json()
+    refused = follower.post("/v1/step")
+    assert refused.status_code == 503 and refused.json()["detail"]["reason"] == "not_leading"
+    assert "retry-after" not in refused.headers and follower.get("/readyz").status_code == 503
+    assert decision["number"] == 25
+
+
+def test_a_follower_takes_over_and_the_old_leader_can_write_nothing(start):
+    api, follower = start(), start(leads=False)
+    send(api, machine("m0"), job("j", "a"), headers={"idempotency-key": "k"})
+    database = api.replica.database
+    renew, append = database.renew, database.append
+    database.renew = database.append = lambda *_: time.sleep(0.01)  # cut off: what it writes does not arrive
+    wait_until(lambda: follower.replica.term == 2)
+    send(follower, machine("m1"))
+    database.renew, database.append = renew, append
+    late = api.post("/v1/events", json={"events": [machine("m2")]})
+    assert late.status_code == 503 and late.json()["detail"]["reason"] == "not_leading"
+    wait_until(lambda: api.replica._memory.number == follower.replica._memory.number)
+    assert set(core(api).scheduler.state.cluster.machines) == {"m0", "m1"}
+    assert send(follower, machine("m0"), job("j", "a"), headers={"idempotency-key": "k"}) == {"taken": 2}
+    with follower.store.database.read() as connection:
+        assert set(connection.scalars(sa.select(LOG.c.term))) == {1, 2}
+
+
+def test_keys_belong_to_a_token_and_to_one_body(start):
+    api = start(auth=True)
+    admin, agent = (new_token(api.store, Role.ADMIN), new_token(api.store, Role.AGENT, node="m0"))
+    as_admin, as_agent = ({"authorization": f"Bearer {token}", "idempotency-key": "k"} for token in (admin, agent))
+    wait_until(lambda: api.get("/v1/placements", headers=as_admin).status_code == 200)
+    assert send(api, machine("m0"), headers=as_agent) == {"taken": 1}
+    assert send(api, job("j", "a"), headers=as_admin) == {"taken": 1}  # the agent's key does not hide it
+    assert send(api, job("j", "a"), headers=as_admin) == {"taken": 1}
+    said = send(api, job("j", "b"), headers=as_admin, status=422)
+    assert "named another request before" in str(said)
+    assert api.post("/v1/step", headers=as_admin).status_code == 422
+    assert api.get("/v1/task", params={"name": "a"}, headers=as_admin).status_code == 200
+
+
+def test_a_revoked_token_stays_revoked_after_a_takeover(start):
+    api, follower = start(auth=True), start(auth=True, leads=False)
+    token, made = new_token(api.store, Role.ADMIN), new_token(api.store, Role.ADMIN)
+    ask = {"headers": {"authorization": f"Bearer {token}"}}
+    wait_until(lambda: api.get("/v1/placements", **ask).status_code == 200)
+    api.store.registry.remove_token(digest(token))
+    api.__exit__()
+    wait_until(lambda: follower.replica.term == 2)
+    wait_until(lambda: follower.get("/v1/placements", **ask).status_code == 401)
+    later = {"headers": {"authorization": f"Bearer {made}"}}
+    wait_until(lambda: follower.get("/v1/placements", **later).status_code == 200)
+
+
+def test_bodies_of_strangers_are_not_read(start):
+    api = start(auth=True)
+    answer = api.post("/v1/events", content=b"{" * 1_000_000)
+    assert answer.status_code == 401 and answer.headers["connection"] == "close"
+
+
+def test_a_state_of_a_newer_version_is_refused_by_name(start, url):
+    start().store.database.change(sa.update(SERVICE).values(format=99))
+    with pytest.raises(ValueError, match="has format 99, this version reads 1; install a newer one"):
+        start(leads=False)
 
 
 @pytest.mark.parametrize(
@@ -248,25 +318,24 @@ def test_without_tokens_pages_of_other_origins_are_refused(api, headers, status)
     assert api.post("/v1/step", headers=headers).status_code == status
 
 
-def test_a_request_that_comes_again_is_answered_as_before(start, folder):
-    api = start(load, router, snapshot_every=4)
+def test_a_request_that_comes_again_is_answered_as_before(start):
+    api = start()
     for key, event in (("a", machine("m0")), ("b", job("j", "t")), ("c", job("k", "t"))):
         for _ in range(3):
             refused = key == "c"  # the task is here already
             answer = send(api, event, headers={"idempotency-key": key}, status=409 if refused else 200)
             assert answer["detail"]["taken"] == 0 if refused else answer == {"taken": 1}
     api.post("/v1/step")
-    api.worker.call(lambda core: None).result()
-    assert api.worker.journal.end[0] > 0  # the keys go on in the new log
+    compact(api.replica.database)
     api.__exit__()
-    again = start(load, router)
+    again = start()
     assert send(again, job("j", "t"), headers={"idempotency-key": "b"}) == {"taken": 1}
     assert send(again, job("j", "t"), headers={"idempotency-key": "d"}, status=409)
 
 
 @pytest.mark.parametrize("every_s", [None, 1e6])
 def test_events_between_two_decisions_are_bounded(start, every_s):
-    api = start(load, router, max_events=3, every_s=every_s)
+    api = start(max_events=3, every_s=every_s)
     send(api, machine("m0"), machine("m1"))
     if every_s is None:  # decisions are made on request only
         said = send(api, job("j", "a"), job("k", "b"), status=503)["detail"]
@@ -274,22 +343,7 @@ def test_events_between_two_decisions_are_bounded(start, every_s):
     else:
         send(api, job("j", "a"), job("k", "b"))
         assert api.get("/v1/placements").json()["number"] == 1
-    assert api.worker.core.pending == 2
-
-
-def test_readers_see_the_last_decision_and_what_is_new(api):
-    send(api, machine("m0"), job("j", "a"))
-    assert api.post("/v1/step").json()["placed"] == [["a", "m0"]]
-    before = api.get("/v1/placements").json()
-    send(api, {"event": "finish", "task": "a"})
-    assert api.get("/v1/placements").json() == before  # of decision 1
-    send(api, job("k", "b", "c"))
-    assert "worth" in api.get("/v1/task", params={"name": "c"}).json()["reason"]
-    assert api.get("/v1/explanation", params={"task": "zz"}).status_code == 404
-    api.post("/v1/step")
-    waits = next(name for name in "bc" if name not in api.get("/v1/placements").json()["places"])
-    why = api.get("/v1/explanation", params={"task": waits}).json()
-    assert why["rule"] == "worth" and why["price"] > 0 and why["unpriced"] == ""
+    assert core(api).pending == 2
 
 
 def test_prices_under_rules_are_found_while_decisions_are_made(api, monkeypatch):
@@ -297,17 +351,17 @@ def test_prices_under_rules_are_found_while_decisions_are_made(api, monkeypatch)
     send(api, machine("m0", 2), job("g", "g0", "g1") | {"gangs": [gang]}, job("k", "a"))
     assert api.post("/v1/step").json()["running"] == 2
     waits = next(name for name in ("a", "g0") if name not in api.get("/v1/placements").json()["places"])
-    scheduler = api.worker.core.scheduler
+    scheduler = core(api).scheduler
     expected = scheduler.explain(waits)
     found, ask = [], lambda: api.get("/v1/explanation", params={"task": waits}).json()
-    real, entered, go = service_cluster.priced, threading.Event(), threading.Event()
+    real, entered, go = flow_core.priced, threading.Event(), threading.Event()
 
     def slow(why, frozen):
         entered.set()
         assert go.wait(60)
         return real(why, frozen)
 
-    monkeypatch.setattr(service_cluster, "priced", slow)
+    monkeypatch.setattr(flow_core, "priced", slow)
     first = threading.Thread(target=lambda: found.append(ask()))
     first.start()
     assert entered.wait(60)
@@ -326,16 +380,18 @@ def test_prices_under_rules_have_bounds(monkeypatch):
         core.take(event, 0.0)
     core.decide(0.0)
     asked = []
-    monkeypatch.setattr(service_cluster, "priced", lambda why, frozen: asked.append(frozen) or why)
+    monkeypatch.setattr(flow_core, "priced", lambda why, frozen: asked.append(frozen) or why)
     assert core.explain("g0").find().task == "g0" and asked[0].options["solver"] == {"time_limit_s": 10.0}
-    monkeypatch.setattr(service_cluster, "_MOST_TASKS", 2)
+    monkeypatch.setattr(flow_core, "_MOST_TASKS", 2)
     assert "prices of at most 2 tasks, here 3; ask" in core.explain("g0").unpriced
 
 
 def test_an_agent_speaks_for_its_machine_only(start):
-    api = start(load, router, auth=True)
+    api = start(auth=True)
     made = {role: new_token(api.store, role) for role in (Role.ADMIN, Role.READER)}
     agent = new_token(api.store, Role.AGENT, node="m0")
+    asked = {"authorization": f"Bearer {made[Role.READER]}"}
+    wait_until(lambda: api.get("/v1/placements", headers=asked).status_code == 200)  # a new token is known in a second
     as_agent, as_admin = ({"headers": {"authorization": f"Bearer {t}"}} for t in (agent, made[Role.ADMIN]))
     assert send(api, machine("m0"), status=401)
     assert send(api, machine("m0"), **as_agent) == {"taken": 1}
@@ -353,35 +409,30 @@ def test_an_agent_speaks_for_its_machine_only(start):
     assert api.get("/healthz").status_code == api.get("/readyz").status_code == 200
 
 
-def test_a_state_that_cannot_be_read_costs_nothing(start, folder):
-    api = start(load, router, snapshot_every=3)
+def test_a_state_that_cannot_be_read_costs_nothing(start):
+    api = start()
     send(api, machine("m0"), machine("m1"), job("j", "a", "b"))
     places = {task: at for task, at in api.post("/v1/step").json()["placed"]}
+    compact(api.replica.database)
     send(api, job("k", "c"))
     api.post("/v1/step")
-    api.worker.journal.close()  # no last snapshot, no goodbye
-    api.worker.close = lambda: None
-    newest = max(folder.glob("state-*"))
-    newest.write_bytes(newest.read_bytes()[:-20])
-    again = start(load, router)
+    compact(api.replica.database)
+    api.store.database.change(
+        sa.update(SNAPSHOT).where(SNAPSHOT.c.number == api.replica._memory.number).values(state=b"damaged")
+    )
+    api.__exit__()
+    again = start()
     assert again.get("/v1/placements").json()["places"] == places
     assert again.get("/v1/task", params={"name": "c"}).json()["reason"]
 
 
-@pytest.mark.slow  # starts two processes
-def test_a_process_of_its_own_reads_a_state_back(start, folder):
-    from flowlex.service.service_folder import settled
-    from flowlex.service.verify_snapshot import start_read_back
-
-    options = {"goals": "quincy", "cluster": None, "cost_limit": 10**6, "scale": None, "lexicographic": False}
-    folder.mkdir()
-    settled(folder, "scheduler", options, set())
-    api = start(load, router)
-    send(api, machine("m0"), job("j", "a", "b", preemptions_per_hour=1))
-    api.post("/v1/step")
-    path = folder / "state-000000001"
-    api.worker.call(lambda core: core.save(path)).result()
-    assert start_read_back(folder, path).wait(60) == 0
-    path.write_bytes(path.read_bytes()[:-9])
-    assert start_read_back(folder, path).wait(60) != 0
-    path.unlink()
+def test_snapshots_are_stored_by_another_process_and_drop_the_log(start):
+    api = start(snapshot_every=5)
+    for k in range(12):
+        send(api, machine(f"m{k}"))
+        if k in (5, 11):
+            wait_until(lambda k=k: api.replica.database.last_snapshot() >= k, 120)
+    with api.store.database.read() as connection:
+        assert connection.scalar(sa.select(sa.func.min(LOG.c.number))) > 5
+    api.__exit__()
+    assert len(core(start()).scheduler.state.cluster.machines) == 12

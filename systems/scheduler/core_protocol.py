@@ -19,10 +19,6 @@ class UnknownTask(Exception):
     """No task has this name."""
 
 
-class NoReaderError(Exception):
-    """The process that answers queries failed or ended; the next query starts another one."""
-
-
 class SlowAnswer(NamedTuple):
     """An answer to compute on another thread, and the answer to give while another one is being computed."""
 
@@ -49,9 +45,6 @@ class Core(Protocol):
 
     def redo(self, decision: Document, at_s: float) -> None:
         """Repeat a decision of the log, so that the state is as it was after it."""
-
-    def settle(self) -> Document | None:
-        """Call after a log is replayed; return what readers must know if repeated decisions differed."""
 
     def task(self, name: str) -> BaseModel:
         """Return where a task runs, or why it waits; raise KeyError if it is unknown."""

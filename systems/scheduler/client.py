@@ -17,7 +17,7 @@ from typing import Any, Self
 from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
-from flowlex.service.request_documents import Decision, Explained, Place, Places
+from flowlex.systems.scheduler.documents import Decision, Explained, Place, Places
 from flowlex.telemetry.http_client import Backoff, Refused, TelemetryClient, Unreachable
 
 __all__ = ["Refused", "Scheduler", "Unreachable"]

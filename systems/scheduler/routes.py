@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from flowlex.instances import event_log as ev
 from flowlex.instances.event_log import Arrive, Network, Sent, Withdraw
-from flowlex.service.gpu_round_events import NodeGone, NodeReport, TaskEnd, Transfer
-from flowlex.service.request_documents import ClusterEvents, Explained, GpuEvents, Place, Places, Taken
-from flowlex.service.scheduler_protocol import UnknownTask
-from flowlex.service.served_scheduler import REFUSED, Key, ServedDep, Writer, hand_over
+from flowlex.systems.scheduler.core_protocol import UnknownTask
+from flowlex.systems.scheduler.documents import ClusterEvents, Explained, GpuEvents, Place, Places, Taken
+from flowlex.systems.scheduler.gpu_events import NodeGone, NodeReport, TaskEnd, Transfer
+from flowlex.systems.scheduler.rest_app import REFUSED, Key, ServedDep, Writer, hand_over
 from flowlex.telemetry.access_rights import Reader, only_known_parameters
 from flowlex.telemetry.response_models import ERRORS, Problem, refuse
 
@@ -29,11 +29,11 @@ _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "descript
 TaskName = Annotated[str, Query(min_length=1, max_length=200, description="Name of the task.")]
 
 
-async def _answer(service: Any, question: str, *task: str) -> Response:
+def _of(question: Callable[[str], Any], task: str) -> Any:
     try:
-        return Response(await service.read(question, *task), media_type="application/json")
-    except UnknownTask as error:
-        raise refuse(404, "unknown", f"no task is named {task[0]!r}; it may have ended") from error
+        return question(task)
+    except KeyError as error:
+        raise UnknownTask(f"no task is named {task!r}; it may have ended") from error
 
 
 # The live flow scheduler -------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def _machine(event: Any, where: Mapping[str, str]) -> str:
 @cluster_router.get("/explanation", responses={**_NOT_FOUND, **REFUSED}, response_model=Explained)
 async def explanation(service: ServedDep, who: Reader, task: TaskName) -> Response:
     """Say why a task waits, what would have to change, and its price."""
-    return await _answer(service, "explain", task)
+    return await service.read(lambda core: _of(core.explain, task))
 
 
 # Rounds of GPU assignment ------------------------------------------------------------------------------------------
@@ -95,17 +95,17 @@ def _node(event: Any, where: Mapping[str, str]) -> str:
 @gpu_router.get("/bandwidths", response_model=dict[str, float])
 async def bandwidths(service: ServedDep, who: Reader) -> Response:
     """Rates in MB/s that the next round takes: estimated where enough transfers were reported."""
-    return await _answer(service, "rates")
+    return await service.read(lambda core: core.rates())
 
 
 # Both --------------------------------------------------------------------------------------------------------------
 @placement_router.get("/task", responses=_NOT_FOUND, response_model=Place)
 async def task(service: ServedDep, who: Reader, name: TaskName) -> Response:
     """Say where a task runs, or why it waits."""
-    return await _answer(service, "task", name)
+    return await service.read(lambda core: _of(core.task, name))
 
 
 @placement_router.get("/placements", response_model=Places)
 async def placements(service: ServedDep, who: Reader) -> Response:
     """All tasks that run, with their machines or GPUs."""
-    return await _answer(service, "placements")
+    return await service.read(lambda core: core.placements())

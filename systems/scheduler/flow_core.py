@@ -18,8 +18,8 @@ from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.models.flow.live.task_records import Decided, Delta, EventError
 from flowlex.models.model_base import ModelError
-from flowlex.service.request_documents import Explained, Place, Places
-from flowlex.service.scheduler_protocol import Document, RefusedEvent, SlowAnswer
+from flowlex.systems.scheduler.core_protocol import Document, RefusedEvent, SlowAnswer
+from flowlex.systems.scheduler.documents import Explained, Place, Places
 
 #: Limits of the two full solves for the cost in an explanation.
 _MOST_TASKS = 5_000
@@ -30,7 +30,7 @@ _ADAPTER: TypeAdapter[Any] = TypeAdapter(ev.Event)
 
 
 class ClusterCore:
-    """See `flowlex.service.scheduler_protocol.Core`.
+    """See `flowlex.systems.scheduler.core_protocol.Core`.
 
     ``scheduler``: where everything happens.
     """
@@ -38,7 +38,6 @@ class ClusterCore:
     def __init__(self, scheduler: FlowScheduler) -> None:
         self.scheduler = scheduler
         self.pending = 0
-        self._differs = False  # whether a repeated step decided differently from the log
 
     @classmethod
     def load(
@@ -76,27 +75,9 @@ class ClusterCore:
         return _document(delta)
 
     def redo(self, decision: Document, at_s: float) -> None:
-        """Repeat a step; among equally good schedules, take that of the log.
-
-        Decisions of full solves are taken from the log, because solving them again could take very long.
-        """
-        now_s, then = max(at_s, self.now_s), _decided(decision)
-        if decision.get("whole"):
-            delta = self.scheduler.step(now_s, decided=then)
-        else:
-            delta = self.scheduler.step(now_s, prefer=then.places)
+        """Repeat a decision of the log: the same tasks are where they were after it."""
+        self.scheduler.step(max(at_s, self.now_s), decided=_decided(decision))
         self.pending = 0
-        self._differs |= _decided(_document(delta)).places != then.places
-
-    def settle(self) -> Document | None:
-        """Return a decision that makes clients read all placements again, if a repeated step decided differently."""
-        if not self._differs:
-            return None
-        self._differs = False
-        state = self.scheduler.state
-        nothing: Document = {"placed": [], "moved": [], "stopped": [], "waiting": [], "reread": True}
-        counts = {"running": state.running, "waiting_count": len(state.tasks) - state.running}
-        return {"number": self.scheduler.steps, **nothing, **counts}
 
     def facts(self) -> dict[str, float]:
         """Sizes, for Prometheus."""
@@ -157,7 +138,7 @@ def _decided(decision: Document) -> Decided:
     places: dict[str, str | None] = dict(decision["placed"])
     places |= {task: machine for task, _, machine, _ in decision["moved"]}
     places |= dict.fromkeys(task for task, _, _ in decision["stopped"])
-    return Decided(places, dict(decision["waiting"]))
+    return Decided(places, dict(decision["waiting"]), bool(decision.get("whole")))
 
 
 def _document(delta: Delta) -> Document:

@@ -1,0 +1,1 @@
+"""Schedulers as services on a database: one leader, any number of followers."""

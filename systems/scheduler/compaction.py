@@ -1,0 +1,33 @@
+"""Store a snapshot from the last one and the log: ``python -m flowlex.systems.scheduler.compaction [GOAL ...]``.
+
+The database's URL comes on standard input. A process of its own, so that no decision waits for a large state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from flowlex.systems.scheduler.database import SchedulerDatabase
+from flowlex.systems.scheduler.kinds import loader_of
+from flowlex.systems.scheduler.replica import Memory, saved
+
+
+def compact(database: SchedulerDatabase, without: tuple[str, ...] = ()) -> int:
+    """Store a snapshot; return the number of its last record."""
+    settings = database.begun()
+    if settings is None:
+        return 0
+    memory = Memory.read(database, loader_of(settings, without))
+    with tempfile.TemporaryDirectory() as folder:
+        database.keep_snapshot(memory.number, saved(memory.core, Path(folder)), memory.answers())
+    return memory.number
+
+
+if __name__ == "__main__":
+    os.nice(10)
+    with contextlib.closing(SchedulerDatabase(sys.stdin.read(), create=False)) as opened:
+        compact(opened, tuple(sys.argv[1:]))

@@ -1,0 +1,116 @@
+"""Processes of the service, and clients that write down what was acknowledged."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import sqlalchemy as sa
+
+SERVE = [sys.executable, "-c", "from flowlex.cli import main; main()", "serve", "scheduler", "--no-auth"]
+
+
+class Process:
+    """A service in a process of its own; ``prefix``: words before the command, such as those of a network namespace."""
+
+    def __init__(self, folder: Path, *arguments: str, prefix: tuple[str, ...] = (), command: Any = None) -> None:
+        self.log = folder / f"{time.monotonic_ns()}.log"
+        with self.log.open("wb") as stream:
+            words = [*prefix, *(command or [*SERVE, *arguments])]
+            self.process = subprocess.Popen(words, stdout=stream, stderr=stream, cwd=folder)
+        until = time.monotonic() + 180
+        while (found := re.search(r"Serving (http://\S+)", self.log.read_text())) is None:
+            assert self.process.poll() is None and time.monotonic() < until, self.log.read_text()
+            time.sleep(0.05)
+        self.url = found[1]
+
+    def ready(self) -> bool:
+        with contextlib.suppress(httpx.HTTPError):
+            return httpx.get(f"{self.url}/readyz", trust_env=False, timeout=1).status_code == 200
+        return False
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Client(threading.Thread):
+    """Submits and cancels jobs of its own, each request again until it is answered, and writes down what was."""
+
+    def __init__(self, name: str, urls: list[str], stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.client, self.urls, self.stop = name, list(urls), stop
+        self.here: set[str] = set()
+        self.times: list[float] = []  # when something was acknowledged
+        self.slowest = 0.0  # seconds without any answer
+        self.wrong = ""
+
+    def run(self) -> None:
+        count, pause = 0, 0.02
+        with httpx.Client(trust_env=False, timeout=httpx.Timeout(10.0, connect=2.0)) as http:
+            while not self.stop.is_set() and not self.wrong:
+                count += 1
+                task = f"{self.client}-{count}"
+                event: dict[str, Any] = {"event": "submit", "job": {"name": task, "tasks": [{"name": task}]}}
+                if count % 3 == 0 and self.here:
+                    event = {"event": "cancel", "task": min(self.here)}
+                if not self._until_answered(http, task, event):
+                    return
+                time.sleep(pause)
+
+    def _until_answered(self, http: httpx.Client, key: str, event: dict[str, Any]) -> bool:
+        while not self.wrong:
+            began, status, said = time.monotonic(), 0, ""
+            with contextlib.suppress(httpx.HTTPError):
+                answer = http.post(
+                    f"{self.urls[0]}/v1/events", json={"events": [event]}, headers={"Idempotency-Key": key}
+                )
+                status, said = answer.status_code, answer.text
+            took = time.monotonic() - began
+            if status:  # a connection that is cut off gives no answer; one that stands must
+                self.slowest = max(self.slowest, took)
+            if status == 200:
+                self.times.append(time.monotonic())
+                if event["event"] == "submit":
+                    self.here.add(event["job"]["name"])
+                else:
+                    self.here.discard(event["task"])
+                return True
+            if status not in (0, 503):  # 409: taken twice, or lost
+                self.wrong = f"{status} {said[:300]}"
+                return False
+            self.urls.append(self.urls.pop(0))
+            time.sleep(0.05)
+        return False
+
+
+def audit(url: str) -> tuple[set[str], list[str]]:
+    """Tasks by the log of a database, and what is wrong with it: numbers, terms out of order, keys used twice."""
+    engine = sa.create_engine(url)
+    with engine.connect() as connection:
+        rows = connection.execute(sa.text("SELECT number, term, record FROM scheduler_log ORDER BY number")).all()
+    engine.dispose()
+    wrong, here, keys = [], set[str](), Counter[str]()
+    if [row.number for row in rows] != list(range(1, len(rows) + 1)):
+        wrong.append("numbers are missing")
+    if [row.term for row in rows] != sorted(row.term for row in rows):
+        wrong.append("a leader wrote after the next one")
+    for row in rows:
+        record = json.loads(row.record)
+        keys.update([":".join(record["key"][:2])] if "key" in record else [])
+        for event in record.get("events", ()):
+            if event["event"] == "submit":
+                here.add(event["job"]["name"])
+            elif event["event"] == "cancel":
+                here.discard(event["task"])
+    wrong += [f"{key} was taken {count} times" for key, count in keys.items() if count > 1]
+    return here, wrong
