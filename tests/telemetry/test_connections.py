@@ -72,8 +72,8 @@ BODY = b"POST /v1/data HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\nAuthorizati
     ],
 )
 def test_what_does_not_arrive_in_time_is_closed(serve, text, limits, reason):
-    port, connections, _ = serve(**limits)
-    with connect(port, text) as slow:
+    port, connections, token = serve(**limits)
+    with connect(port, text.replace(b"TOKEN", token.encode())) as slow:
         while not ended(slow):  # an answer may come first
             pass
     assert connections.closed == {reason: 1}
