@@ -1,12 +1,14 @@
-"""The solver's multipliers in exact numbers, for the checker.
+"""The solver's multipliers and values in exact numbers, for the checker.
 
 Multipliers come from the solver as floats. They become multiples of one small fraction where all are near to such
-multiples (duals of combinatorial problems are), else binary fractions.
+multiples (duals of combinatorial problems are), else binary fractions. Where these prove too little, equations that
+hold at the vertex are solved in fractions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,8 +16,10 @@ import numpy as np
 
 from flowlex.formulations.lexicographic import branch_and_bound_leaves as found
 from flowlex.formulations.program_arrays import Floats
-from flowlex.validation.proofs.exact_program import Exact, ExactProgram
-from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof
+from flowlex.models.exact_vertices import exact_leaf, exact_ray, exact_values
+from flowlex.validation.proofs.checker import Checker, Verdict, judge
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Objective
+from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofError
 
 #: Denominators that are tried for all multipliers of a leaf at once.
 _DENOMINATORS = (
@@ -51,8 +55,216 @@ _DENOMINATORS = (
 )
 #: Largest denominator of a single multiplier, and of all of them together.
 _SINGLE, _TOGETHER = 1000, 2**40
+#: Up to this many columns, equations of vertices are solved in fractions.
+_MOST_COLUMNS = 5000
+#: The bound of a leaf without an answer.
+_ENDLESS = Fraction(10**300)
 #: Multipliers are near a fraction within this share of their size.
 _NEAR = 1e-9
+
+
+def proven(
+    program: ExactProgram, outcome: found.StagesOutcome, values: Floats | None
+) -> tuple[Exact | None, Proof, Verdict]:
+    """The answer and the proof of an outcome in exact numbers, and what they prove.
+
+    Parameters
+    ----------
+    program
+        The problem.
+    outcome
+        Of its stages.
+    values
+        (n,) floats of the answer; None: there is none.
+    """
+    proof, claimed = exact_proof(program, outcome), str(outcome.status)
+    exact = snapped(program, values) if values is not None else None
+    verdict = judge(program, exact, proof, claimed)
+    if program.count > _MOST_COLUMNS:
+        return exact, proof, verdict
+    if values is None or exact is None:
+        if not verdict.certificate.ok:
+            proof = _exact_without_answer(program, outcome, proof)
+            verdict = judge(program, None, proof, claimed)
+            if not verdict.certificate.ok:  # only the solver's word is left
+                proof = Proof()
+                verdict = judge(program, None, proof, claimed)
+        return None, proof, verdict
+    for _ in range(2 * len(program.objectives) + 1):
+        if verdict.claim == "optimal" and verdict.certificate.exact:
+            break
+        better = _better(program, outcome, values, exact, proof, verdict)
+        if better is None:
+            break
+        exact, proof, verdict = better
+    return exact, proof, verdict
+
+
+def _better(
+    program: ExactProgram, outcome: found.StagesOutcome, values: Floats, exact: Exact, proof: Proof, verdict: Verdict
+) -> tuple[Exact, Proof, Verdict] | None:
+    """Answer and proof with the first thing solved in fractions that was not exact; None if nothing gets better."""
+    tried: list[tuple[Exact, Proof]] = []
+    bounds = [
+        (o, o.sign * s.bound)
+        for o, s in zip(program.objectives, verdict.stages, strict=False)
+        if s.bound is not None and s.proven and not o.within
+    ]
+    if not verdict.certificate.ok or any(check.worst for check in verdict.certificate.checks) or bounds:
+        tried += [(x, proof) for x in _answers(program, values, bounds) if x is not None]
+        points = {
+            name: next(_answers(program, result.values, bounds[:k]))
+            for k, (name, result) in enumerate(zip([o.name for o in program.objectives], outcome.stages, strict=False))
+            if result.values is not None
+        }
+        if any(points.values()):
+            kept = {**proof.points, **{name: x for name, x in points.items() if x is not None}}
+            tried += [(x, replace(proof, points=kept)) for x, _ in [(exact, 0), *tried]]
+    if verdict.certificate.ok:
+        improved = _exact_stage(program, exact, proof, verdict)
+        if improved is not None:
+            tried.append((exact, improved))
+    best = verdict
+    answer = None
+    for each in tried:
+        judged = judge(program, *each)
+        if _rank(judged) > _rank(best):
+            best, answer = judged, (*each, judged)
+    return answer
+
+
+def _rank(verdict: Verdict) -> tuple[int, ...]:
+    """What is better comes later: holds, proven stages, exact, proven bounds."""
+    exact = not any(check.worst for check in verdict.certificate.checks)
+    return (
+        int(verdict.certificate.ok),
+        sum(stage.proven for stage in verdict.stages),
+        int(exact),
+        int(verdict.certificate.exact),
+        sum(s.bound is not None and s.bound == s.value for s in verdict.stages),
+    )
+
+
+def _answers(
+    program: ExactProgram, values: Floats, kept: Sequence[tuple[Objective, Fraction]]
+) -> Iterator[Exact | None]:
+    for objectives in (kept, ()) if kept else ((),):
+        try:
+            yield exact_values(program, values, objectives)
+        except ArithmeticError:
+            yield None
+
+
+def _exact_stage(program: ExactProgram, exact: Exact, proof: Proof, verdict: Verdict) -> Proof | None:
+    """The proof with exact multipliers in the first stage, and the derived rows before it, that prove too little."""
+    checker = Checker(program)
+    place = next(
+        (k for k, s in enumerate(verdict.stages) if not s.proven or s.bound != s.value),
+        None,
+    )
+    if place is None or not (leaves := proof.stages.get(program.objectives[place].name)):
+        return None
+    limits = {o.name: (o, s.limit) for o, s in zip(program.objectives[:place], verdict.stages, strict=False)}
+    objectives = {o.name: o for o in program.objectives}
+    rows: list[Derived] = []
+    for k, row in enumerate(proof.derived):
+        if row.stage <= place:
+            kept = dict(list(limits.items())[: row.stage])
+            cost = Objective("", row.column, row.value, 0, Fraction(1))
+            row, side = _provable(checker, row, cost, kept, objectives, rows, k)
+            checker.derived.append((row, side))
+        rows.append(row)
+    objective = program.objectives[place]
+    mine = objective.sign * (checker.value(objective, exact) - objective.constant * objective.unit)
+    fresh = []
+    for leaf in leaves:
+        now = _leaf_bound(checker, leaf, objective, limits, place, None)
+        if now is None or now < mine:
+            other = _solved(program, leaf, objective, objectives, rows)
+            then = _leaf_bound(checker, other, objective, limits, place, None) if other is not None else None
+            if other is not None and then is not None and (now is None or then > now):
+                leaf = other
+        fresh.append(leaf)
+    return replace(proof, stages={**proof.stages, objective.name: tuple(fresh)}, derived=tuple(rows))
+
+
+def _provable(
+    checker: Checker,
+    row: Derived,
+    cost: Objective,
+    kept: Mapping[str, tuple[Objective, Fraction]],
+    objectives: Mapping[str, Objective],
+    rows: Sequence[Derived],
+    k: int,
+) -> tuple[Derived, Fraction]:
+    """The derived row with cases that prove it, and its side; ``0 >= 0`` in its place if none are found."""
+    cases = []
+    for case in row.cases:
+        if _leaf_bound(checker, case, cost, kept, row.stage, k) is None:
+            case = _solved(checker.program, case, cost, objectives, rows) or case
+        cases.append(case)
+    row = replace(row, cases=tuple(cases))
+    try:
+        side = checker.bound(row.cases, cost, kept, row.stage, known=k)
+    except ProofError:
+        side = None
+    nothing = Derived(row.column[:0], row.value[:0], (Leaf(),), row.stage)
+    return (row, side) if side is not None else (nothing, Fraction(0))
+
+
+def _solved(
+    program: ExactProgram, leaf: Leaf, cost: Objective, objectives: Mapping[str, Objective], rows: Sequence[Derived]
+) -> Leaf | None:
+    try:
+        return exact_leaf(program, leaf, cost, objectives, rows)
+    except ArithmeticError:
+        return None
+
+
+def _leaf_bound(
+    checker: Checker,
+    leaf: Leaf,
+    cost: Objective,
+    before: Mapping[str, tuple[Objective, Fraction]],
+    stage: int,
+    known: int | None,
+) -> Fraction | None:
+    """What the multipliers of a leaf prove; a large number for leaves without an answer."""
+    if checker.crossed(leaf.branches):
+        return _ENDLESS
+    try:
+        total = checker.leaf_bound(leaf, cost, before, stage, known)
+    except (ProofError, ArithmeticError):
+        return None
+    if leaf.own or total is None:
+        return total
+    return _ENDLESS if total > 0 else None
+
+
+def _exact_without_answer(program: ExactProgram, outcome: found.StagesOutcome, proof: Proof) -> Proof:
+    """The proof that there is no answer or no optimum, solved in fractions."""
+    if outcome.ray is not None:
+        try:
+            ray = exact_ray(program, outcome.ray)
+            point = exact_values(program, outcome.values) if outcome.values is not None else None
+        except ArithmeticError:
+            return proof
+        listed = () if point is None else tuple(point[k] for k in range(program.count))
+        return Proof(ray=tuple(ray[k] for k in range(program.count)), point=listed)
+    checker = Checker(program)
+    nothing = Objective("", np.zeros(0, np.int64), np.zeros(0, np.int64), 0, Fraction(1))
+    rows: list[Derived] = []
+    for k, row in enumerate(proof.derived):
+        cost = Objective("", row.column, row.value, 0, Fraction(1))
+        row, side = _provable(checker, row, cost, {}, {}, rows, k)
+        checker.derived.append((row, side))
+        rows.append(row)
+    fresh = []
+    for leaf in proof.empty:
+        if _leaf_bound(checker, leaf, nothing, {}, 0, None) != _ENDLESS:
+            leaf = _solved(program, leaf, nothing, {}, rows) or leaf
+        fresh.append(leaf)
+    return replace(proof, empty=tuple(fresh), derived=tuple(rows))
 
 
 def exact_proof(program: ExactProgram, outcome: found.StagesOutcome) -> Proof:
@@ -69,7 +281,12 @@ def exact_proof(program: ExactProgram, outcome: found.StagesOutcome) -> Proof:
         size = float(np.abs(outcome.ray).max(initial=0)) or 1.0
         ray = tuple(_near(v / size) for v in outcome.ray.tolist())
     point = () if outcome.ray is None or outcome.values is None else tuple(map(_near, outcome.values.tolist()))
-    return Proof(stages, derived, empty, point, ray)
+    points = {
+        o.name: snapped(program, result.values)
+        for o, result in zip(program.objectives, outcome.stages, strict=False)
+        if result.values is not None
+    }
+    return Proof(stages, derived, empty, point, ray, points)
 
 
 def _near(value: float) -> Fraction:

@@ -38,7 +38,7 @@ from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOut
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Infeasibility, SolveOptions, Status
-from flowlex.models.exact_proofs import exact_proof, snapped
+from flowlex.models.exact_proofs import proven, snapped
 from flowlex.models.problem_solution import ProblemSolution, StageAnswer, StageAnswers, duals_of, plain_number
 from flowlex.models.solution import Seconds
 from flowlex.validation.proofs.checker import Verdict, judge
@@ -384,18 +384,30 @@ class Problem(Statement):
             chosen = replace(chosen, solver=None)
         elif engine == "auto" and chosen.solver is not None:
             raise EngineError("solver= names a PuLP solver; use engine='pulp'")
-        found = solve_stages(
-            arrays,
-            costs,
-            chosen,
-            start=first,
-            nodes=0 if engine == "pulp" and first is not None else None,
-            steps=[_step(o, arrays.integrality) for o in self.objectives],
-            allowance=self._allowance,
-            cut_rounds=_CUT_ROUNDS if certify else 0,
-        )
-        solved = time.perf_counter()
-        return self._solution(found, engine, chosen, certify, (begun, compiled, solved))
+        steps = [_step(o, arrays.integrality) for o in self.objectives]
+        rounds = _CUT_ROUNDS if certify else 0
+
+        def attempt(cut_rounds: int, first: Floats | None) -> tuple[StagesOutcome, ProblemSolution]:
+            found = solve_stages(
+                arrays,
+                costs,
+                chosen,
+                start=first,
+                nodes=0 if engine == "pulp" and first is not None else None,
+                steps=steps,
+                allowance=self._allowance,
+                cut_rounds=cut_rounds,
+            )
+            times = (begun, compiled, time.perf_counter())
+            return found, self._solution(found, engine, chosen, certify, times)
+
+        found, solution = attempt(rounds, first)
+        if found.cuts and not _is_proven(solution):
+            # Rounded coefficients of cuts may prove a little less than branching does.
+            _, other = attempt(0, found.values)
+            if _is_proven(other):
+                return other
+        return solution
 
     def _allowance(self, stage: int, value: float) -> float:
         if stage >= len(self.objectives):
@@ -441,8 +453,9 @@ class Problem(Statement):
         exact = snapped(program, found.values) if answered and found.values is not None else None
         if certify:
             try:
-                proof = exact_proof(program, found)
-                verdict = judge(program, exact, proof, str(found.status)) if found.status.claims else None
+                if found.status.claims:
+                    proved, proof, verdict = proven(program, found, found.values if answered else None)
+                    exact = proved if proved is not None else exact
             except (ArithmeticError, ValueError, MemoryError) as error:
                 _log.warning("%s: the proof was not built: %s", self.name, error)
                 trouble = f"The proof was not built ({error}); the answer is the solver's."
@@ -757,6 +770,12 @@ def flat_program(problem: Statement, objective: int | None) -> Any:
         lp._objective = Terms(zeros, o.columns, to_floats(o.values, o.unit), np.array([o.offset]))
         lp.maximizing = o.maximize
     return lp
+
+
+def _is_proven(solution: ProblemSolution) -> bool:
+    """Whether a certificate proves what the status says, not only a bound or the solver's word."""
+    certificate = solution.certificate
+    return certificate is not None and certificate.claim == str(solution.status) and not solution.unproven
 
 
 def _flat_names(block: RowBlock) -> list[str]:

@@ -70,6 +70,8 @@ class StageResult:
     #: The bound that HiGHS states where the leaves prove less, and whether it calls the value optimal.
     quoted: float | None = None
     sure: bool = False
+    #: The answer that attains the value, where later stages may give up some of it.
+    values: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -155,7 +155,10 @@ def _cut(
     size = float(np.abs(g).max(initial=0.0))
     if not np.isfinite(size) or size < 1e-9:
         return None
-    values, grain, scale = _whole(g, size, low, high)
+    coefficients = _whole(g, size, low, high)
+    if coefficients is None:
+        return None
+    values, grain, scale = coefficients
     kept = np.flatnonzero(values)
     if len(kept) > 0.5 * n + 200 or (np.abs(values[kept]).min(initial=1) * _RANGE * 100 < grain and len(kept) > 1000):
         return None
@@ -198,8 +201,11 @@ def _cut(
     )
 
 
-def _whole(g: Floats, size: float, low: Floats, high: Floats) -> tuple[Floats, int, float]:
-    """Integer coefficients of a cut, their denominator, and by how much the cut is scaled."""
+def _whole(g: Floats, size: float, low: Floats, high: Floats) -> tuple[Floats, int, float] | None:
+    """Integer coefficients of a cut, their denominator, and by how much the cut is scaled.
+
+    None: a coefficient of a column without any bound would be rounded, and the cut would not follow.
+    """
     used = np.abs(g[np.abs(g) > 1e-9 * size])
     for unit in (size, float(used.min())):
         for denominator in _DENOMINATORS:
@@ -208,6 +214,8 @@ def _whole(g: Floats, size: float, low: Floats, high: Floats) -> tuple[Floats, i
             if np.abs(fine - whole).max() <= 1e-7 * denominator and np.abs(whole).max() <= GRAIN:
                 grain = max(int(np.abs(whole).max()), 1)
                 return whole, grain, denominator / unit / grain
+    if (g[~np.isfinite(low) & ~np.isfinite(high)] != 0).any():
+        return None
     fine = g / size * GRAIN
     # Rounded so that what is left over counts at a bound that the column has.
     values = np.where(np.isfinite(high), np.rint(fine), np.ceil(fine - 1e-6))

@@ -17,6 +17,7 @@ Source: branch and bound with dual bounds as in VIPR (Cheung, Gleixner and Steff
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -100,8 +101,9 @@ def solve_stages(
             status = Status.INFEASIBLE if empty or program.refuted else Status.TIME_LIMIT
             text = "no answer satisfies all rows" if status is Status.INFEASIBLE else "the limit came before any answer"
             return StagesOutcome(status, method=_method(program), message=text, empty=empty, cuts=tuple(program.cuts))
-        results.append(result)
-        program.keep(cost, result.value, step, allowance(k, result.value) if allowance is not None else 0.0)
+        given = allowance(k, result.value) if allowance is not None else 0.0
+        results.append(replace(result, values=program.best) if given else result)
+        program.keep(cost, result.value, step, given)
         if not result.proven and not message:
             message = f"stage {len(results)} is not proven: {result.value:g}, at least {result.bound:g}"
     best = program.best

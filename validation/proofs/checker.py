@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
 from flowlex.validation.proofs.exact_program import (
+    MOST_BITS,
     SAFE,
     Exact,
     ExactProgram,
@@ -36,11 +37,14 @@ from flowlex.validation.proofs.exact_program import (
     largest,
     narrow,
     scaled,
+    to_float,
 )
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofError
 
 #: An objective counts as optimal within this share of its size, where values or data are fractions.
 _CLOSE = Fraction(1, 10**7)
+#: What a violation counts that is too small for a float.
+_LEAST = 5e-324
 #: Rounds in which bounds that rows imply are passed on.
 _ROUNDS = 20
 
@@ -56,6 +60,8 @@ class StageVerdict:
     reason: str = ""
     #: How much worse than its optimum the value is, for the sake of later objectives.
     given_away: Fraction = Fraction(0)
+    #: How large the objective may be in later stages, as a minimisation.
+    limit: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -81,30 +87,38 @@ class Checker:
     # ---- the answer
 
     def violations(self, x: Exact) -> list[Check]:
-        """Checks that values satisfy bounds, rows and integrality."""
+        """Checks that values satisfy bounds, rows and integrality.
+
+        Rows of integer variables alone, and bounds of integer variables, have no tolerance.
+        """
         p = self.program
+        if len(x.numbers) != p.count:
+            return [Check("one value for each variable", False, detail=f"{p.count} expected, got {len(x.numbers)}")]
         whole = x.unit.denominator == 1
-        checks = [self._inside(x), self._integers(x)]
-        worst, where, exact = 0.0, "", True
+        worst, where, holds = 0.0, "", True
         for block in p.rows.values():
             slack = self._slack(block, x)
-            if slack is None:
-                slack_float, size = self._float_slack(block, x.floats)
-                off = np.where(slack_float < 0, -slack_float, 0) / (1 + size)
-                k = int(np.argmax(off)) if len(off) else 0
-                if len(off) and off[k] > worst:
-                    worst, where = float(off[k]), f"{block.name}[{block.texts()[k]}]"
-                exact = exact and not (slack_float < 0).any()
-            elif len(slack) and (low := min(slack.tolist()) if slack.dtype == object else int(slack.min())) < 0:
-                k = int(np.argmin(slack)) if slack.dtype != object else slack.tolist().index(low)
-                size = 1 + self._float_slack(block, x.floats)[1][k]
-                off_by = float(-low * block.unit * x.unit) / float(size)
-                exact = False
-                if off_by > worst:
-                    worst, where = off_by, f"{block.name}[{block.texts()[k]}]"
-        holds = worst == 0 or (worst <= p.tolerance and not whole)
+            if slack is None:  # too long for exact sums
+                floats, size = self._float_slack(block, x.floats)
+                bad = np.flatnonzero(floats < 1e-12 * (1 + size))
+                off = np.maximum(-floats[bad] / (1 + size[bad]), _LEAST)
+            else:
+                bad = np.flatnonzero(slack < 0)
+                size = self._float_slack(block, x.floats)[1] if len(bad) else np.zeros(0)
+                amounts = [to_float(-int(v) * block.unit * x.unit) for v in slack[bad].tolist()]
+                off = np.maximum(np.array(amounts) / (1 + size[bad]), _LEAST) if len(bad) else np.zeros(0)
+            if not len(bad):
+                continue
+            k = int(np.argmax(off))
+            if not off[k] <= worst:
+                worst, where = float(off[k]), f"{block.name}[{block.texts()[bad[k]]}]"
+            holds = holds and not whole and bool((off <= p.tolerance).all())
+            if holds and slack is not None:
+                free = np.zeros(block.count, bool)
+                free[block.row[~p.integer[block.column]]] = True
+                holds = bool(free[bad].all())
         detail = "" if worst == 0 else f"{where} is off by {worst:.3g} of its size"
-        return [*checks, Check("every row holds", holds, 0 if exact else worst, detail)]
+        return [self._inside(x), self._integers(x), Check("every row holds", holds, worst, detail)]
 
     def _slack(self, block: RowBlock, x: Exact) -> Whole | None:
         """(rows,) distance to the side, times 1 / (unit of the block and of x); equations: minus the distance."""
@@ -134,32 +148,24 @@ class Checker:
 
     def _inside(self, x: Exact) -> Check:
         p = self.program
-        if len(x.numbers) != p.count:
-            return Check("one value for each variable", False, detail=f"{p.count} expected, got {len(x.numbers)}")
-        worst, where = Fraction(0), -1
+        share, detail, holds = 0.0, "", True
         for bounds, sign in ((p.lower, 1), (p.upper, -1)):
-            off = sign * (bounds.at.floats - x.floats)
-            off[bounds.missing] = -1
-            for k in np.flatnonzero(off > -1e-9 * (1 + np.abs(x.floats))).tolist() if (off > 0).any() else []:
-                apart = sign * (bounds.at[k] - x[k])
-                if apart > worst:
-                    worst, where = apart, k
-        name = "" if where < 0 else "{}[{}]".format(*p.column_text(where))
-        share = float(worst) / (1 + abs(float(x[where]))) if where >= 0 else 0.0
-        holds = worst == 0 or (share <= p.tolerance and not p.integer[where])
-        return Check(
-            "every variable is within its bounds", holds, share, f"{name} is off by {float(worst):.3g}" if name else ""
-        )
+            unit = common_unit([bounds.at.unit, x.unit])
+            off = scaled(bounds.at.numbers, int(bounds.at.unit / unit)) - scaled(x.numbers, int(x.unit / unit))
+            bad = np.flatnonzero((off * sign > 0) & ~bounds.missing)
+            for k, apart in zip(bad.tolist(), off[bad].tolist(), strict=True):
+                amount = to_float(abs(int(apart)) * unit)
+                size = max(amount / (1 + abs(to_float(x[k]))), _LEAST)
+                holds = holds and size <= p.tolerance and not p.integer[k]
+                if not size <= share:
+                    share, detail = size, "{}[{}] is off by {:.3g}".format(*p.column_text(k), amount)
+        return Check("every variable is within its bounds", holds, share, detail)
 
     def _integers(self, x: Exact) -> Check:
         p = self.program
-        if not p.integer.any() or x.unit.denominator == 1:
-            return Check("integer variables are integers", True)
-        floats = x.floats
-        near = p.integer & (np.abs(floats - np.rint(floats)) > 0)
-        bad = [k for k in np.flatnonzero(p.integer).tolist() if x[k].denominator != 1] if near.any() else []
-        name = "" if not bad else "{}[{}] is {}".format(*p.column_text(bad[0]), float(x[bad[0]]))
-        return Check("integer variables are integers", not bad, len(bad), name)
+        bad = np.flatnonzero(p.integer & (x.numbers % x.unit.denominator != 0)) if x.unit.denominator > 1 else []
+        name = "" if not len(bad) else "{}[{}] is {}".format(*p.column_text(int(bad[0])), to_float(x[int(bad[0])]))
+        return Check("integer variables are integers", not len(bad), len(bad), name)
 
     def value(self, objective: Objective, x: Exact) -> Fraction:
         """The objective of values."""
@@ -189,9 +195,9 @@ class Checker:
                 raise ProofError("a branch on a variable that is not integer")
         found: Fraction | None = None
         for leaf in leaves:
-            if self._crossed(leaf.branches):
+            if self.crossed(leaf.branches):
                 continue
-            total = self._total(leaf, cost if leaf.own else None, before, stage, known)
+            total = self.leaf_bound(leaf, cost, before, stage, known)
             if total is None:
                 return None
             if not leaf.own or cost is None:
@@ -216,7 +222,7 @@ class Checker:
             else (int(np.gcd.reduce(np.abs(cost.value))) * cost.unit)
         )
 
-    def _total(
+    def leaf_bound(
         self,
         leaf: Leaf,
         cost: Objective | None,
@@ -224,11 +230,12 @@ class Checker:
         stage: int,
         known: int | None,
     ) -> Fraction | None:
+        """What the multipliers of one leaf add up to, before any rounding; parameters as in `bound`."""
         p = self.program
         total = Fraction(0)
         #: Vectors over columns, and the rational with which each counts in the reduced costs.
         parts: list[tuple[Fraction, Any, Whole]] = []
-        if cost is not None:
+        if cost is not None and leaf.own:
             parts.append((cost.sign * cost.unit, cost.column, cost.value))
         blocks: list[tuple[Fraction, RowBlock, Whole]] = []
         for name, y in leaf.rows.items():
@@ -273,7 +280,7 @@ class Checker:
         reduced, unit = self._reduced(parts, blocks)
         return self._above(reduced, unit, total, low, high)
 
-    def _crossed(self, branches: Sequence[Branch]) -> bool:
+    def crossed(self, branches: Sequence[Branch]) -> bool:
         """Whether the branches leave no value for a column."""
         p = self.program
         low: dict[int, Fraction] = {}
@@ -300,14 +307,17 @@ class Checker:
         self, parts: Sequence[tuple[Fraction, Any, Whole]], blocks: Sequence[tuple[Fraction, RowBlock, Whole]]
     ) -> tuple[Whole, Fraction]:
         """Cost minus what the multipliers of rows take away, of every column, as integers times a unit."""
-        unit = common_unit([abs(f) for f, _, _ in parts if f] + [f for f, block, _ in blocks if len(block.column)])
-        size = sum(float(abs(f / unit)) * largest(v) for f, _, v in parts)
-        size += sum(float(f / unit) * largest(y) * block.size for f, block, y in blocks)
+        parts = [part for part in parts if part[0] and part[2].any()]
+        blocks = [each for each in blocks if each[2].any() and each[1].value.any()]
+        unit = common_unit([abs(f) for f, _, _ in parts] + [f for f, _, _ in blocks])
+        if unit.denominator.bit_length() > 4 * MOST_BITS:
+            raise ProofError("the multipliers have a common denominator of too many digits")
+        size = sum(to_float(abs(f / unit)) * largest(v) for f, _, v in parts)
+        size += sum(to_float(f / unit) * largest(y) * max(block.size, 1.0) for f, block, y in blocks)
         kind: Any = np.int64 if size < SAFE else object
         reduced = np.zeros(self.program.count, kind)
         for factor, columns, values in parts:
-            if factor:
-                np.add.at(reduced, columns, scaled(values.astype(kind), int(factor / unit)))
+            np.add.at(reduced, columns, scaled(values.astype(kind), int(factor / unit)))
         for factor, block, y in blocks:
             times = int(factor / unit)
             used = y[block.row]
@@ -453,13 +463,17 @@ def judge(program: ExactProgram, values: Exact | None, proof: Proof, claimed: st
     checks = checker.violations(values)
     if not all(check.ok for check in checks):
         return Verdict("feasible", Certificate("feasible", False, tuple(checks), program.tolerance))
-    exact = all(not check.worst for check in checks)
+    feasible = all(not check.worst for check in checks)
+    exact = feasible
     stages: list[StageVerdict] = []
     before: list[tuple[Objective, Fraction]] = []
     done, reason = 0, ""
     for k, objective in enumerate(program.objectives):
         value = checker.value(objective, values)
         bound: Fraction | None = None
+        mine = objective.sign * value
+        close = _CLOSE * (1 + abs(mine))
+        attained, sharp = mine, feasible
         if not reason:
             try:
                 done = derive(checker, proof.derived, before, done)
@@ -468,22 +482,31 @@ def judge(program: ExactProgram, values: Exact | None, proof: Proof, claimed: st
                 bound = None if found is None else found + objective.sign * objective.constant * objective.unit
                 reason = "" if leaves else "no proof is given"
                 reason = reason or ("" if bound is not None else "a multiplier needs a bound that is missing")
+                if objective.within and objective.name in proof.points:
+                    attained, sharp = _attained(checker, objective, proof.points[objective.name], before)
             except ProofError as error:
                 reason = str(error)
-        mine = objective.sign * value
-        close = _CLOSE * (1 + abs(mine))
-        allowed = mine if bound is None or not objective.within else objective.limit(bound)
-        if bound is not None and bound > mine + close:
+            except (ArithmeticError, MemoryError) as error:
+                reason = f"the proof cannot be computed: {error}"
+        if bound is not None and bound > min(mine, attained) + close:
             # No answer can be better than a proven bound: only values within tolerances come here.
-            reason = f"the values lie {float(bound - mine):.3g} beyond the proven bound, within the tolerance of rows"
-        proven = bound is not None and mine - (allowed if objective.within else bound) <= close and not reason
+            short = to_float(bound - min(mine, attained))
+            reason = f"the values lie {short:.3g} beyond the proven bound, within the tolerance of rows"
+        # The optimum lies between the bound and what an answer attains; `limit` is convex.
+        limits = [mine] if bound is None else [objective.limit(bound), objective.limit(attained)]
+        tight = bound is not None and attained - bound <= close
+        proven = tight and mine - min(limits) <= close and not reason
         if bound is not None and not proven and not reason:
-            reason = f"proven: {'at most' if objective.maximize else 'at least'} {float(objective.sign * bound):.10g}"
-        exact = exact and (not proven or bound is None or mine == bound or bool(objective.within))
+            reason = (
+                f"proven: {'at most' if objective.maximize else 'at least'} {to_float(objective.sign * bound):.10g}"
+            )
+        exact = exact and (not proven or (sharp and attained == bound and mine <= min(limits)))
         own = None if bound is None else objective.sign * min(bound, mine)
         given = max(mine - bound, Fraction(0)) if proven and bound is not None and objective.within else Fraction(0)
-        stages.append(StageVerdict(objective.name, value, own, proven, "" if proven else reason, given))
-        before.append((objective, max(allowed, mine) if objective.within else mine))
+        # Values that satisfy rows within a tolerance only may be a little better than any answer.
+        top = max(*limits, mine) + (0 if feasible and sharp else close)
+        stages.append(StageVerdict(objective.name, value, own, proven, "" if proven else reason, given, top))
+        before.append((objective, top))
     checks += [_stage_check(stage) for stage in stages if stage.proven or stage.bound is not None]
     first = stages[0] if stages else None
     claim: Claim = (
@@ -493,68 +516,73 @@ def judge(program: ExactProgram, values: Exact | None, proof: Proof, claimed: st
     return Verdict(claim, Certificate(claim, exact, tuple(checks), tolerance), tuple(stages))
 
 
+def _attained(
+    checker: Checker, objective: Objective, point: Exact, before: Sequence[tuple[Objective, Fraction]]
+) -> tuple[Fraction, bool]:
+    """What an answer of the proof attains of an objective, and whether it is one without any tolerance."""
+    checks = checker.violations(point)
+    if bad := next((check for check in checks if not check.ok), None):
+        raise ProofError(f"the answer that attains {objective.name!r} is none: {bad.name}: {bad.detail}")
+    exact = all(not check.worst for check in checks)
+    for earlier, limit in before:
+        over = earlier.sign * checker.value(earlier, point) - limit
+        if over > (0 if exact else _CLOSE * (1 + abs(limit))):
+            raise ProofError(f"the answer that attains {objective.name!r} gives up too much of {earlier.name!r}")
+    return objective.sign * checker.value(objective, point), exact
+
+
 def _stage_check(stage: StageVerdict) -> Check:
     name = f"objective {stage.name}: optimal" if stage.proven else f"objective {stage.name}: bounded"
-    given = f", {float(stage.given_away):.6g} of it given away for later objectives" if stage.given_away else ""
-    detail = f"{float(stage.value):.12g}{given}" if stage.proven else f"{float(stage.value):.12g}; {stage.reason}"
+    given = f", {to_float(stage.given_away):.6g} of it given away for later objectives" if stage.given_away else ""
+    detail = f"{to_float(stage.value):.12g}{given}" if stage.proven else f"{to_float(stage.value):.12g}; {stage.reason}"
     return Check(name, True, 0, detail)
 
 
 def _judge_none(checker: Checker, proof: Proof, claimed: str) -> Verdict:
-    program = checker.program
-    if claimed == "unbounded" and proof.ray:
-        checks = [*_point_checks(checker, proof), *_ray_checks(checker, proof)]
-        return Verdict("unbounded", Certificate("unbounded", False, tuple(checks), program.tolerance))
-    if claimed == "infeasible" and proof.empty:
-        try:
+    claim: Claim = "infeasible" if claimed == "infeasible" else "unbounded"
+    check = Check(f"the problem is {claimed}", True, detail="the solver says so; no proof is given", how="quoted")
+    checks: list[Check] = [check]
+    proven = False
+    try:
+        if claimed == "unbounded" and proof.ray:
+            checks, proven = _unbounded_checks(checker, proof), True
+        if claimed == "infeasible" and proof.empty:
             derive(checker, proof.derived, [])
             empty = checker.bound(proof.empty, None, {}, 0) is not None
             detail = f"{len(proof.empty)} leaves without an answer" if empty else "a leaf is not shown to be empty"
-        except ProofError as error:
-            empty, detail = False, str(error)
-        check = Check("no values satisfy all rows and bounds", empty, detail=detail)
-        return Verdict("infeasible", Certificate("infeasible", empty, (check,), 0.0))
-    check = Check(f"the problem is {claimed}", True, detail="the solver says so; no proof is given", how="quoted")
-    claim: Claim = "infeasible" if claimed == "infeasible" else "unbounded"
-    return Verdict(claim, Certificate(claim, False, (check,)))
+            checks, proven = [Check("no values satisfy all rows and bounds", empty, detail=detail)], True
+    except (ProofError, ArithmeticError, MemoryError) as error:
+        checks, proven = [Check("the proof can be computed", False, detail=str(error))], True
+    return Verdict(claim, Certificate(claim, proven and all(check.ok for check in checks), tuple(checks)))
 
 
-def _point_checks(checker: Checker, proof: Proof) -> list[Check]:
-    return checker.violations(
-        Exact.of(proof.point) if proof.point else Exact(np.zeros(checker.program.count, np.int64))
-    )
+def _unbounded_checks(checker: Checker, proof: Proof) -> list[Check]:
+    """An answer, and a ray that keeps rows and bounds and along which an objective improves, all without tolerance.
 
-
-def _ray_checks(checker: Checker, proof: Proof) -> list[Check]:
-    """The ray keeps rows and bounds, and the first objective gets better and better along it."""
-    p, ray = checker.program, Exact.of(proof.ray)
+    Later objectives count among the optima of those before; a ray along which these stay the same keeps them.
+    """
+    p = checker.program
+    point = Exact.of(proof.point) if proof.point else Exact(np.zeros(p.count, np.int64))
+    checks = [
+        Check(check.name, check.ok and not check.worst, check.worst, check.detail)
+        for check in checker.violations(point)
+    ]
+    ray = Exact.of(proof.ray)
     if len(proof.ray) != p.count:
-        return [Check("a ray with one number for each variable", False)]
-    floats = ray.floats
-    off = np.where(~p.lower.missing & (floats < 0), -floats, 0) + np.where(~p.upper.missing & (floats > 0), floats, 0)
-    size = 1.0
-    worst = float(off.max(initial=0))
+        return [*checks, Check("a ray with one number for each variable", False)]
+    off = (~p.lower.missing & (ray.numbers < 0)) | (~p.upper.missing & (ray.numbers > 0))
+    where = "{}[{}]".format(*p.column_text(int(np.argmax(off)))) if off.any() else ""
     for block in p.rows.values():
-        zero = RowBlock(
-            block.name,
-            block.count,
-            block.relation,
-            block.row,
-            block.column,
-            block.value,
-            block.rhs * 0,
-            block.unit,
-            block.texts,
-        )
-        slack, scale = checker._float_slack(zero, floats)
-        worst = max(worst, float((np.where(slack < 0, -slack, 0) / (1 + scale)).max(initial=0)))
-        size = max(size, float(scale.max(initial=0)))
-    checks = [Check("the ray keeps every row and bound", worst <= p.tolerance, worst)]
+        slack = checker._slack(replace(block, rhs=block.rhs * 0), ray)
+        if slack is None:
+            where = where or f"{block.name}, which has too many numbers"
+        elif (slack < 0).any():
+            where = where or f"{block.name}[{block.texts()[int(np.argmax(slack < 0))]}]"
+    checks.append(Check("the ray keeps every row and bound", not where, detail=where))
     gains = [(o.name, -o.sign * dot(o.value, ray.numbers[o.column]) * ray.unit * o.unit) for o in p.objectives]
-    least = Fraction(1, 10**6)
-    place = next((k for k, (_, gain) in enumerate(gains) if gain > least), len(gains))
-    better = place < len(gains) and all(gain > -Fraction(1, 10**9) for _, gain in gains[:place])
-    detail = f"{gains[place][0]} by {float(gains[place][1]):.6g} a step" if better else "no objective gets better"
+    place = next((k for k, (_, gain) in enumerate(gains) if gain), len(gains))
+    better = place < len(gains) and gains[place][1] > 0
+    detail = f"{gains[place][0]} by {to_float(gains[place][1]):.6g} a step" if better else "no objective gets better"
     checks.append(Check("an objective improves along the ray, and none before it gets worse", better, detail=detail))
     return checks
 

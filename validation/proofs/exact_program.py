@@ -17,6 +17,8 @@ Whole: TypeAlias = NDArray[Any]
 Positions: TypeAlias = NDArray[np.int64]
 #: Sums of products below this stay within 64 bits.
 SAFE = 2.0**62
+#: Largest common denominator, in bits: a file of many unlike denominators must not grow without end.
+MOST_BITS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +30,17 @@ class Exact:
 
     @classmethod
     def of(cls, values: Iterable[Fraction | int]) -> Exact:
-        """Any rationals, in their largest common unit."""
+        """Any rationals, in their largest common unit.
+
+        Raises `OverflowError`: their common denominator has too many digits.
+        """
         listed = [Fraction(v) for v in values]
-        unit = Fraction(1, math.lcm(1, *(v.denominator for v in listed)))
-        return cls(narrow([int(v / unit) for v in listed]), unit)
+        common = 1
+        for below in {v.denominator for v in listed}:
+            common = math.lcm(common, below)
+            if common.bit_length() > MOST_BITS:
+                raise OverflowError("the common denominator of these numbers has too many digits")
+        return cls(narrow([v.numerator * (common // v.denominator) for v in listed]), Fraction(1, common))
 
     @classmethod
     def of_floats(cls, values: NDArray[np.float64]) -> Exact:
@@ -54,11 +63,22 @@ class Exact:
 
     @property
     def floats(self) -> NDArray[np.float64]:
-        """The nearest floats."""
-        return np.asarray(self.numbers, np.float64) * float(self.unit.numerator) / float(self.unit.denominator)
+        """The nearest floats; infinite where a number is too large for one."""
+        try:
+            return np.asarray(self.numbers, np.float64) * float(self.unit.numerator) / float(self.unit.denominator)
+        except OverflowError:
+            return np.array([to_float(int(v) * self.unit) for v in self.numbers.tolist()], np.float64)
 
     def __getitem__(self, k: int) -> Fraction:
         return int(self.numbers[k]) * self.unit
+
+
+def to_float(value: Fraction | int) -> float:
+    """The nearest float; infinite if there is none."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def narrow(values: Sequence[int]) -> Whole:
@@ -74,7 +94,7 @@ def largest(values: Whole) -> float:
     if not len(values):
         return 0.0
     if values.dtype == object:
-        return float(max(abs(v) for v in values.tolist()))
+        return to_float(max(abs(v) for v in values.tolist()))
     return float(max(int(values.max()), -int(values.min())))
 
 
@@ -91,7 +111,8 @@ def scaled(values: Whole, factor: int) -> Whole:
     """``values * factor``, exactly."""
     if factor == 1:
         return values
-    return values.astype(object) * factor if abs(factor) * max(largest(values), 1.0) >= SAFE else values * factor
+    small = to_float(abs(factor)) * max(largest(values), 1.0) < SAFE
+    return values * factor if small else values.astype(object) * factor
 
 
 def common_unit(units: Iterable[Fraction]) -> Fraction:

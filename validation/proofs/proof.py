@@ -93,6 +93,8 @@ class Proof:
     empty: tuple[Leaf, ...] = ()
     point: tuple[Fraction, ...] = ()
     ray: tuple[Fraction, ...] = ()
+    #: Of objectives that later ones may worsen: answers at which they are optimal.
+    points: Mapping[str, Exact] = field(default_factory=dict)
 
 
 # ---- as plain data
@@ -112,6 +114,11 @@ def to_document(proof: Proof, program: ExactProgram) -> dict[str, Any]:
             }
             for d in proof.derived
         ]
+    if proof.points:
+        found["points"] = {
+            name: _vector_out([int(v) * x.unit for v in x.numbers.tolist()], program)
+            for name, x in proof.points.items()
+        }
     if proof.empty:
         found["empty"] = [_leaf_out(leaf, program) for leaf in proof.empty]
     if proof.ray:
@@ -189,7 +196,15 @@ def from_document(document: Any, program: ExactProgram) -> Proof:
         tuple(_leaf_in(x, program) for x in _list(document.get("empty", []), "empty")),
         _vector_in(document.get("point", []), program),
         _vector_in(document.get("ray", []), program) if document.get("ray") else (),
+        {name: _exact(_vector_in(x, program)) for name, x in _object(document.get("points", {}), "points").items()},
     )
+
+
+def _exact(values: Sequence[Fraction]) -> Exact:
+    try:
+        return Exact.of(values)
+    except OverflowError as error:
+        raise ProofError(str(error)) from error
 
 
 def _derived_in(document: Any, k: int, program: ExactProgram) -> Derived:
@@ -223,7 +238,7 @@ def _leaf_in(document: Any, program: ExactProgram) -> Leaf:
             if text not in block.places:
                 raise ProofError(f"a multiplier of row {name}[{_shown(text)}], which does not exist")
             values[block.places[text]] = rational(v)
-        rows[name] = Exact.of(values)
+        rows[name] = _exact(values)
     earlier = {}
     for name, v in _object(each.get("earlier", {}), "earlier").items():
         if name not in {o.name for o in program.objectives}:
@@ -302,8 +317,15 @@ def _plain_decimal(text: str) -> bool:
         text.isascii()
         and digits.lstrip("-").replace(".", "", 1).isdigit()
         and digits.count("-") <= 1
-        and ("e" not in text.lower() or (power.lstrip("+-").isdigit() and len(power) <= 4))
+        and (
+            "e" not in text.lower() or (power.lstrip("+-").isdigit() and len(power) <= 4 and abs(int(power)) <= _DIGITS)
+        )
     )
+
+
+def _small_power(text: str) -> bool:
+    size = text.lstrip("+-")
+    return len(text) <= 4 and text.count("-") + text.count("+") <= 1 and size.isdigit() and int(size) <= _DIGITS
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:
@@ -319,5 +341,8 @@ def _list(value: Any, what: str) -> list[Any]:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # too many digits, too deep
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
