@@ -223,6 +223,9 @@ def read_cluster(path: str | Path) -> Cluster:
             minor = max(minor, minor_version(item))
         elif kind == "Pod":
             pods.append((_short_pod(item), place))
+        elif kind == "Status":  # instead of a list, the API server said why there is none
+            said = f"{item.get('message') or item.get('status') or 'no message'} ({item.get('reason') or 'no reason'})"
+            raise InstanceError(f"the API server answered: {said}; list the objects again", path=path)
         elif kind in _OTHERS:
             cluster.others.setdefault(kind, []).append(item)
         elif not kind:

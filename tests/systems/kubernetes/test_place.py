@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +176,92 @@ def test_a_gzip_file_and_yaml_are_read(tmp_path: Path) -> None:
     for path in (packed, plain):
         found = CliRunner().invoke(app, ["place", str(path)])
         assert "bound: 2 of 3 waiting pods" in found.stdout, found.output
+
+
+_KUBECTL = """#!/bin/sh
+# A server that refuses what REFUSED names, and notes the rest.
+case "$*" in
+  *wait*|*annotate*|*patch*) echo "$*" >> "$LOG"; exit 0 ;;
+esac
+for refused in $REFUSED; do
+  case "$3" in *"/$refused/"*) echo "Error from server (Conflict): $refused" >&2; exit 1 ;; esac
+done
+cat > /dev/null
+echo "$3" >> "$LOG"
+"""
+
+
+def applied(folder: Path, script: Path, refused: str) -> tuple[int, str, str]:
+    """Run a script with a kubectl that refuses some pods; return exit code, what it printed, what the server took."""
+    tool, log = folder / "bin" / "kubectl", folder / "log"
+    tool.parent.mkdir(exist_ok=True)
+    tool.write_text(_KUBECTL, encoding="utf-8")
+    tool.chmod(0o755)
+    log.write_text("", encoding="utf-8")
+    environment = {"PATH": f"{tool.parent}:{os.environ['PATH']}", "REFUSED": refused, "LOG": str(log)}
+    done = subprocess.run(["sh", str(script)], env=environment, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stderr, log.read_text(encoding="utf-8")
+
+
+def test_the_script_goes_on_after_a_conflict_and_says_what_was_not_bound(tmp_path: Path) -> None:
+    script = tmp_path / "b.sh"
+    run(tmp_path, [node("n1"), *(pod(name) for name in "abc"), pod("large", "9")], "-o", str(script))
+    assert "# waits: s/large: 0/1 nodes are available: 1 Insufficient cpu." in script.read_text(encoding="utf-8")
+    code, said, took = applied(tmp_path, script, "")
+    assert (code, said) == (0, "") and all(f"pods/{name}/binding" in took for name in "abc")
+    code, said, took = applied(tmp_path, script, "b")
+    assert code == 1 and said.endswith("not done:\n  s/b to n1\n")
+    assert [f"pods/{name}/binding" in took for name in "abc"] == [True, False, True]
+
+
+def test_nothing_is_bound_in_the_place_of_a_pod_that_stays(tmp_path: Path) -> None:
+    script = tmp_path / "b.sh"
+    items = [node("n1"), node("n2"), pod("idle", "3", on="n1", priority=0), pod("busy", "3", on="n2", priority=8)]
+    elsewhere = {"kubernetes.io/hostname": "n2"}
+    items += [pod("urgent", "3", priority=9), pod("small", "1", priority=9, nodeSelector=elsewhere)]
+    run(tmp_path, items, "--preempt-below", "5", "-o", str(script))
+    code, said, took = applied(tmp_path, script, "idle")
+    assert code == 1 and "s/idle was not evicted" in said and "s/urgent to n1: a pod there was not evicted" in said
+    assert "pods/urgent" not in took and "pods/small/binding" in took
+
+
+def test_what_the_server_said_is_passed_on(tmp_path: Path) -> None:
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}
+    status["message"] = 'nodes is forbidden: User "x" cannot list resource "nodes"'
+    found = CliRunner().invoke(app, ["place", "-"], input=json.dumps(status))
+    assert found.exit_code == 2
+    assert 'the API server answered: nodes is forbidden: User "x" cannot list resource "nodes" (Forbidden)' in (
+        " ".join(found.output.split())
+    )
+
+
+def test_every_pod_has_an_answer_in_all_formats(tmp_path: Path) -> None:
+    items = [node("n1"), *(pod(f"w{k}") for k in range(50))]
+    for k, each in enumerate(items[1:]):
+        each["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{k:02d}Z"
+    document = json.loads(run(tmp_path, items, "--json", "--compare"))
+    assert [each["pod"] for each in document["pods"] if each["node"] == "n1"] == [f"s/w{k}" for k in range(4)]
+    assert {each["reason"] for each in document["pods"][4:]} == {"0/1 nodes are available: 1 Insufficient cpu."}
+    assert document["pods"][7]["since"] == "2026-01-01T00:00:07Z" and document["proven"]
+    assert set(document["compare"]["this plan"].values()) == {4}
+    lines = run(tmp_path, items).splitlines()
+    assert lines[-1] == "and 20 more pods; --json and -o list all"
+    out = tmp_path / "b.json"
+    run(tmp_path, items, "-o", str(out))
+    written = json.loads(out.read_text(encoding="utf-8"))
+    assert written["answers"]["pods"] == document["pods"] and len(written["items"]) == 4
+    run(tmp_path, items, "-o", str(tmp_path / "b.yaml"))
+    text = (tmp_path / "b.yaml").read_text(encoding="utf-8")
+    assert len(yaml.safe_load(text)["items"]) == 4 and "# - pod: s/w49" in text
+
+
+def test_all_moves_are_printed_and_written(tmp_path: Path) -> None:
+    """Seven cards of 8 GB with 1 GB each: six moves leave one card in use."""
+    items = [node(f"n{k}", gpus=1) for k in range(7)]
+    items += [pod(f"g{k}", "100m", gb=1, on=f"n{k}", card=0) for k in range(7)]
+    out = tmp_path / "b.json"
+    lines = run(tmp_path, items, "--defragment", "7", "-o", str(out)).splitlines()
+    assert sum(line.startswith("  move ") for line in lines) == 6
+    made = json.loads(out.read_text(encoding="utf-8"))
+    assert len(made["answers"]["moves"]) == 6
+    assert [item["kind"] for item in made["items"]] == ["Eviction"] * 6
