@@ -127,7 +127,8 @@ def _array(text: _Text, place: str, kind: str) -> Iterator[tuple[str, Any, str]]
     text.take("[")
     number = 0
     while text.peek() != "]":
-        yield from _values(text, f"{place}[{number}]", kind)
+        item = text.value()  # at once: reading an object by its fields takes three times as long
+        yield from _tree(f"{place}[{number}]", item, kind, set())
         number += 1
         if text.take(",]") == "]":
             return

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from flowlex.instances.instance_base import InstanceError
+from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.systems.kubernetes.documents import COMMAND, objects_of
 from flowlex.systems.kubernetes.resources import Amounts, allocatable, host_ports, limits, requests
 from flowlex.systems.kubernetes.selectors import Taint, matches_node, tolerates
@@ -29,7 +30,7 @@ _CONDITIONS = {
     "NetworkUnavailable": ("False", "node.kubernetes.io/network-unavailable"),
 }
 #: Fields of a pod that are read, and those of the objects in its lists.
-_POD = {
+_POD_FIELDS = {
     "metadata": "name namespace labels annotations creationTimestamp deletionTimestamp ownerReferences "
     "resourceVersion uid",
     "spec": "nodeName nodeSelector affinity tolerations topologySpreadConstraints priority priorityClassName "
@@ -37,7 +38,7 @@ _POD = {
     "terminationGracePeriodSeconds activeDeadlineSeconds schedulerName",
     "status": "phase conditions resize containerStatuses initContainerStatuses nominatedNodeName",
 }
-_LISTED = {
+_LISTED_FIELDS = {
     "containers": "name resources ports restartPolicy",
     "initContainers": "name resources ports restartPolicy",
     "volumes": "name persistentVolumeClaim ephemeral gcePersistentDisk awsElasticBlockStore iscsi rbd azureDisk cinder "
@@ -46,6 +47,8 @@ _LISTED = {
     "containerStatuses": "name resources allocatedResources",
     "initContainerStatuses": "name resources allocatedResources",
 }
+_POD = {part: tuple(fields.split()) for part, fields in _POD_FIELDS.items()}
+_LISTED = {name: tuple(fields.split()) for name, fields in _LISTED_FIELDS.items()}
 _POD_CONDITIONS = ("Ready", "PodResizePending", "PodScheduled")
 _IN_STATUS = ("containerStatuses", "initContainerStatuses")
 _OTHERS = (
@@ -206,6 +209,7 @@ def label_map(meta: Item) -> dict[str, str]:
     return {str(key): str(value) for key, value in (meta.get("labels") or {}).items()}
 
 
+@collector_paused()
 def read_cluster(path: str | Path) -> Cluster:
     """Read the objects; nodes and pods that cannot be understood are left out and counted."""
     cluster, strange, damaged = Cluster(), list[str](), list[str]()
@@ -257,14 +261,14 @@ def _short_pod(item: Item) -> Item:
     return found
 
 
-def _only(item: Any, keys: str) -> Any:
+def _only(item: Any, keys: tuple[str, ...]) -> Any:
     """Copy an object and the objects in its lists with only some of their fields."""
     if not isinstance(item, dict):
         return item
-    found = {key: item[key] for key in keys.split() if key in item}
-    for key in found.keys() & _LISTED.keys():
-        if isinstance(found[key], list):
-            found[key] = [_only(each, _LISTED[key]) for each in found[key]]
+    found = {key: item[key] for key in keys if key in item}
+    for key, inner in _LISTED.items():
+        if isinstance(listed := found.get(key), list):
+            found[key] = [_only(each, inner) for each in listed]
     return found
 
 

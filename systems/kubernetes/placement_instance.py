@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from flowlex.instances.group_rules import PodGang
 from flowlex.instances.input_errors import InstanceError, counted, first_fault
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.systems.kubernetes.disruption_budgets import evictable
 from flowlex.systems.kubernetes.gpu_cards import Cards, cards_in_use, cards_of_nodes
 from flowlex.systems.kubernetes.node_capacity import read_capacities, restrict_to_capacities
@@ -89,6 +90,7 @@ class Snapshot:
     groups: Groups
 
     @classmethod
+    @collector_paused()
     def of(
         cls, cluster: Cluster, path: str | Path, *, card_gb: float = 16.0, scheduler: list[str] | None = None
     ) -> Snapshot:
@@ -119,6 +121,7 @@ class Snapshot:
         told = [f"{counted(many, one)} {what}" for (one, what), many in self.cluster.counts.items() if many]
         return f"{self.path}: {'; '.join(told)}" if told else ""
 
+    @collector_paused()
     def instance(
         self,
         *,
@@ -142,7 +145,7 @@ class Snapshot:
             return one_by_one(self.cluster, self.first_state, scores=SCORES[:1]).places if guide is None else guide
 
         queues = read_queues(cluster)
-        counts, left, exact, fields = cluster.counts.copy(), -1, True, dict[str, Any]()
+        counts, left, waiting = cluster.counts.copy(), -1, list[Pod]()
         while left != len(cluster.pending):  # each pod that stays pending changes the rules of the others
             cluster.counts = counts.copy()
             names = list(cluster.nodes)
@@ -152,21 +155,36 @@ class Snapshot:
             draft.each(partial(_choose, draft))
             restrict_to_capacities(draft, cards.stated, stoppable=preempt_below is not None)
             left = len(cluster.pending)
-            fields = _stated(draft, groups, cards, preempt_below, merged=merged)
-            exact = draft.exact
+            gangs = _gangs(draft, groups, preempt_below)
+            extra = read_capacities(draft, cards.stated)
+            read_affinity(draft)
+            read_anti_affinity(draft)
+            read_spreads(draft)
+            read_scoped_quotas(draft)
+            waiting = _waiting_pods(draft, cards, preempt_below)
+        running = running_pods(cards, draft, preempt_below, merged=merged)
         known = {queue.name for queue in queues}
-        pods = [
-            pod.model_copy(update={"queue": space}) if (space := pod.name.partition("/")[0]) in known else pod
-            for pod in fields["pods"]
-        ]
+        pods = list(running + waiting)
+        for k, pod in enumerate(pods if gangs or known else ()):
+            space = pod.name.partition("/")[0]
+            more = {"gang": gangs.get(pod.name), "queue": space if space in known else None}
+            pods[k] = pod.model_copy(update=more) if any(more.values()) else pod
         if told := replace(self, cluster=cluster).notes():
             warnings.warn(told, KubernetesWarning, stacklevel=3)
-        fields |= {"pods": tuple(pods), "queues": queues, "pending": {n[:200]: w for n, w in cluster.pending.items()}}
         try:
-            name = Path(self.path).name.partition(".")[0][:200] or "cluster"
-            return Stated(PodInstance(name=name, **fields), exact)
+            instance = PodInstance(
+                name=Path(self.path).name.partition(".")[0][:200] or "cluster",
+                nodes=tuple(_node(draft, cards, n, extra.get(n, {})) for n in names if draft.bit[n] & draft.usable),
+                pods=tuple(pods),
+                gangs=tuple(PodGang(name=gang) for gang in dict.fromkeys(pod.gang for pod in pods if pod.gang)),
+                spreads=tuple(draft.spreads),
+                queues=queues,
+                resources=tuple(draft.resources),
+                pending={name[:200]: why for name, why in cluster.pending.items()},
+            )
         except ValidationError as error:
             raise InstanceError(first_fault(error)[1], path=self.path) from error
+        return Stated(instance, draft.exact)
 
 
 def _facts(cluster: Cluster) -> set[str]:
@@ -221,30 +239,13 @@ def _count_preferences(cluster: Cluster) -> None:
             cluster.leave(pod, f"its rules cannot be read: {error}")
 
 
-def _stated(draft: Draft, groups: Groups, cards: Cards, preempt_below: int | None, *, merged: bool) -> dict[str, Any]:
-    """Return the fields of the instance, given the pending pods; may leave more pods pending."""
-    cluster = draft.cluster
-    gangs = _gangs(draft, groups, preempt_below)
-    extra = read_capacities(draft, cards.stated)
-    read_affinity(draft)
-    read_anti_affinity(draft)
-    read_spreads(draft)
-    read_scoped_quotas(draft)
+def _waiting_pods(draft: Draft, cards: Cards, preempt_below: int | None) -> list[Pod]:
+    """Return the pods to be placed; leaves pods pending that an instance cannot express."""
     wishes = _wishes(draft, cards)
-    stoppable = [pod.priority for pod in cluster.running if preempt_below is not None and pod.priority < preempt_below]
+    running = draft.cluster.running
+    stoppable = [pod.priority for pod in running if preempt_below is not None and pod.priority < preempt_below]
     modest = min(stoppable, default=None)
-    waiting = [made for pod in draft.waiting if (made := _waiting(draft, cards, pod, wishes, modest)) is not None]
-    running = running_pods(cards, draft, preempt_below, merged=merged)
-    pods = [pod.model_copy(update={"gang": gangs[pod.name]}) if pod.name in gangs else pod for pod in running + waiting]
-    return {
-        "nodes": tuple(
-            _node(draft, cards, name, extra.get(name, {})) for name in draft.names if draft.bit[name] & draft.usable
-        ),
-        "pods": tuple(pods),
-        "gangs": tuple(PodGang(name=gang) for gang in dict.fromkeys(pod.gang for pod in pods if pod.gang)),
-        "spreads": tuple(draft.spreads),
-        "resources": tuple(draft.resources),
-    }
+    return [made for pod in draft.waiting if (made := _waiting(draft, cards, pod, wishes, modest)) is not None]
 
 
 def _gangs(draft: Draft, groups: Groups, preempt_below: int | None) -> dict[str, str]:

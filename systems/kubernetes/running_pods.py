@@ -24,6 +24,7 @@ def running_pods(cards: Cards, draft: Draft, preempt_below: int | None, *, merge
     ``merged``: pods of a node that may not stop, without cards and rules, are one pod with all that they use.
     """
     taints = {t.text for node in draft.cluster.nodes.values() for t in (*node.taints, *node.closed)}
+    tolerated = tuple(sorted(taints))
     on: dict[str, list[KubePod]] = {}
     least = [pod for pod in draft.cluster.running if preempt_below is not None and pod.priority < preempt_below]
     least.sort(key=lambda pod: pod.priority)
@@ -54,7 +55,8 @@ def running_pods(cards: Cards, draft: Draft, preempt_below: int | None, *, merge
                 cpu_cores=held["cpu"] / 1000,
                 memory_gb=gigabytes(held["memory"]),
                 priority=pod.priority,
-                tolerations=tuple(sorted(taints)),
+                tolerations=tolerated,
+                node_labels={},  # pydantic copies a default
                 spreads=draft.spread_of.get(pod.name, ()),
                 resources=draft.resources_of.get(pod.name, {}),
                 node=name,
@@ -66,7 +68,7 @@ def running_pods(cards: Cards, draft: Draft, preempt_below: int | None, *, merge
                 name=_short(plain[0] if len(plain) == 1 else f"{plain[0]} and {len(plain) - 1} more on {name}"),
                 cpu_cores=total["cpu"] / 1000,
                 memory_gb=gigabytes(total["memory"]),
-                tolerations=tuple(sorted(taints)),
+                tolerations=tolerated,
                 resources={what[1:]: much for what, much in total.items() if what[0] == "+"},
                 node=name,
             )
