@@ -42,6 +42,8 @@ class NetworkFlow(Solution):
         The network solved.
     """
 
+    decision: ClassVar[tuple[str, ...]] = ("flow",)
+
     flow: Integers | None = field(default=None, repr=False)
     network: FlowNetwork = field(repr=False)
 
@@ -69,6 +71,9 @@ class NetworkFlow(Solution):
             "arcs_with_flow": int(np.count_nonzero(self.flow)),
             "arcs_at_capacity": int(np.count_nonzero(self.flow == self.network.upper)),
         }
+
+    def _decided(self) -> dict[str, Any]:
+        return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         """``flow`` is in the order of the instance's arcs."""

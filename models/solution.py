@@ -102,6 +102,8 @@ class Solution:
 
     #: The column whose values name the rows of the answer's table; empty if they have no names.
     row_name: ClassVar[str] = ""
+    #: Variables of the statement that determine `_decided`.
+    decision: ClassVar[tuple[str, ...]] = ()
 
     model: str
     engine: str
@@ -274,9 +276,18 @@ class Solution:
             "duals": {name: dict(each) for name, each in stated.duals.items()} if self.duals else {},
             "changes": self.changes.plain(),
             "values": stated.values,
-            "answer": {} if stated.values is None else self._beside_values(),
+            "answer": {} if stated.values is None else {**self._beside_values(), **self._decided_by(stated.values)},
             "proof": dict(stated.proof),
         }
+
+    def _decided_by(self, values: Mapping[str, Mapping[str, int | float]]) -> dict[str, Any]:
+        """The decision in the instance's own names; empty where relaxed variables split it."""
+        whole = all(value == int(value) for name in self.decision for value in values.get(name, {}).values())
+        return self._decided() if self.decision and whole else {}
+
+    def _decided(self) -> dict[str, Any]:
+        """The part of the answer that the values of the variables `decision` determine, as `_answer` states it."""
+        return {}
 
     def _beside_values(self) -> dict[str, Any]:
         """Content of a changed model's solution file beside the values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from flowlex.models.model_base import Solution
 
@@ -51,6 +51,8 @@ class FlowSolution(Solution):
     bounds
         With capacities: proven lower bound of each stage over all schedules with equal values of earlier stages.
     """
+
+    decision: ClassVar[tuple[str, ...]] = ("x",)
 
     machine_of: Mapping[str, str] = field(default_factory=dict, repr=False)
     waiting: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -103,6 +105,10 @@ class FlowSolution(Solution):
             "scale": self.scale,
             "weights": None if self.weights is None else dict(self.weights),
         }
+
+    def _decided(self) -> dict[str, Any]:
+        """Machine of every running task."""
+        return {"placements": dict(self.machine_of)}
 
     def _beside_values(self) -> dict[str, Any]:
         """Weights of the stages in the objective."""

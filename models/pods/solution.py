@@ -100,6 +100,7 @@ class PlacementSolution(Solution):
     """
 
     row_name: ClassVar[str] = "pod"
+    decision: ClassVar[tuple[str, ...]] = ("x", "y")
 
     source: PodInstance = field(repr=False)
     node: Integers = field(repr=False)
@@ -195,20 +196,25 @@ class PlacementSolution(Solution):
             "move_cost": self.moved_cost,
         }
 
+    def _decided(self) -> dict[str, Any]:
+        """Node and cards of every pod."""
+        assert self.cluster is not None
+        return {
+            "placement": {
+                pod.name: self.source.nodes[n].name
+                for pod, n in zip(self.source.pods, self.node.tolist(), strict=True)
+                if n >= 0
+            },
+            "cards": {
+                self.source.pods[p].name: sorted(int(k) for k in cards)
+                for p, cards in sorted(self.cluster.used_cards.items())
+                if self.cluster.cards
+            },
+        }
+
     def _answer(self) -> dict[str, Any]:
         """Node and cards of every pod, and the queue."""
-        assert self.cluster is not None
-        answer: dict[str, Any] = {}
-        answer["placement"] = {
-            pod.name: self.source.nodes[n].name
-            for pod, n in zip(self.source.pods, self.node.tolist(), strict=True)
-            if n >= 0
-        }
-        answer["cards"] = {
-            self.source.pods[p].name: sorted(int(k) for k in cards)
-            for p, cards in sorted(self.cluster.used_cards.items())
-            if self.cluster.cards
-        }
+        answer = self._decided()
         answer["queue"] = [{"pod": name, "reason": reason} for name, reason in self.reasons().items()]
         answer["admitted"] = {
             str(priority): dict(zip(("admitted", "wanted", "most"), numbers, strict=True))

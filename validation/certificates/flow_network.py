@@ -311,4 +311,18 @@ def state_network(instance: NetworkInstance, options: Mapping[str, Any]) -> Exac
     return statement
 
 
-VERIFIER = Verifier("min-cost-flow", FlowAnswer, FlowProof, _judge, duals=True, options=NoOptions, state=state_network)
+def _columns(flow: list[int]) -> dict[str, dict[str, int]]:
+    """``flow`` by arc."""
+    return {"flow": {str(arc): units for arc, units in enumerate(flow) if units}}
+
+
+VERIFIER = Verifier(
+    "min-cost-flow",
+    FlowAnswer,
+    FlowProof,
+    _judge,
+    duals=True,
+    options=NoOptions,
+    state=state_network,
+    columns=_columns,
+)

@@ -126,6 +126,8 @@ class Verifier:
         Judges answers of changed models that are given like those of unchanged ones, without values of variables.
     grouped
         Judges answers of changed models in another way, or returns None; then they are judged by ``state``.
+    columns
+        Values of the variables that decide the answer, by name and label, given the fields of a changed model's answer.
     measure
         Converts the finding of a changed model to the unchanged objective, if that is not its main stage's value.
     """
@@ -140,6 +142,7 @@ class Verifier:
     state: State | None = None
     changed: Callable[[Claimed, Changes], Finding] | None = None
     grouped: Callable[[Any, Mapping[str, Any], Changes, Any, StatementProof, Budget], Finding | None] | None = None
+    columns: Callable[..., Mapping[str, Mapping[str, int]]] | None = None
     measure: Callable[[Document, Any, Changes, Finding], Finding] | None = None
 
 
@@ -349,11 +352,26 @@ def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Bud
     given = instance, read.options, every, values, proof, budget
     found = None if verifier.grouped is None else verifier.grouped(*given)
     found = judge_statement(verifier.state, *given) if found is None else found
+    decided = {name: each for name, each in read.answer.items() if name != "weights"}
+    if decided:
+        found = replace(found, checks=(*found.checks, _same_answer(verifier, decided, read.values or {})))
     if read.duals:
         found = replace(found, checks=(*found.checks, _duals(read, proof, found.duals)))
     return (
         found if verifier.measure is None or found.objective is None else verifier.measure(read, instance, every, found)
     )
+
+
+def _same_answer(verifier: Verifier, answer: Mapping[str, Any], values: Mapping[str, Mapping[str, Any]]) -> Check:
+    """Whether the answer in the instance's own names is what the values of the variables say."""
+    if verifier.columns is None:
+        return Check("answer is that of the values", False, detail=f"{', '.join(answer)} cannot be judged")
+    wrong = []
+    for name, told in verifier.columns(**answer).items():
+        given = {label: rational(value) for label, value in values.get(name, {}).items() if rational(value)}
+        odd = [label for label in {**told, **given} if told.get(label, 0) != given.get(label, 0)]
+        wrong += [f"{name}[{label}]" for label in odd]
+    return Check("answer is that of the values", not wrong, len(wrong), ", ".join(sorted(wrong)[:3]))
 
 
 def _duals(document: Document, proof: StatementProof, shown: Mapping[str, Mapping[str, Fraction]]) -> Check:

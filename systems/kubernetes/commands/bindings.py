@@ -75,7 +75,10 @@ def bindings(
         failed = next(check for check in certificate.checks if not check.ok)
         complain(f"{solution}: refused ({failed.name}: {failed.detail or failed.worst})")
         raise typer.Exit(1)
-    placement, cards = document["answer"]["placement"], document["answer"]["cards"]
+    placement, cards = (document["answer"].get(name) for name in ("placement", "cards"))
+    if placement is None or cards is None:
+        reason = "it states no placement: without an answer, or with pods that relaxed variables split among nodes"
+        raise InstanceError(f"{reason}; solve it again", path=solution)
     cluster = None if objects is None else read_cluster(objects)
     made = plan(source, placement, cards, cluster, now_ns=time.time_ns())
     if against is not None and cluster is not None and (wrong := changed_since(made, cluster, read_cluster(against))):

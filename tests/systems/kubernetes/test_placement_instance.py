@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from flowlex import model_for
+from flowlex.cli.app import app
+from flowlex.instances import write_instance
 from flowlex.instances.instance_base import InstanceError
 from flowlex.models.pods.baselines import place
 from flowlex.systems.kubernetes.bindings import plan
@@ -250,3 +254,23 @@ def test_a_placement_becomes_bindings_and_evictions(tmp_path: Path) -> None:
     assert [(item["kind"], item["metadata"]["name"]) for item in made] == [("Eviction", "web"), ("Binding", "train")]
     assert made[1]["target"] == {"apiVersion": "v1", "kind": "Node", "name": "gpu-1"}
     assert made[1]["metadata"] == {"name": "train", "namespace": "team-a", "annotations": {"flowlex/cards": "1"}}
+
+
+def test_an_answer_under_a_rule_of_ones_own_becomes_the_same_objects(tmp_path: Path) -> None:
+    """The file of a changed model names nodes and cards as that of the unchanged one does."""
+    instance = read_kubernetes(write(tmp_path), preempt_below=1)
+    write_instance(instance, tmp_path / "cluster.json")
+    model = model_for(instance)
+    changed = model.with_constraint("loose", model.variables["x"].sum() <= 1000)
+    said = []
+    for name, solved in (("own", changed.solve("highs")), ("free", model.solve("highs"))):
+        solved.save(tmp_path / f"{name}.solution.json")
+        files = tmp_path / f"{name}.solution.json", tmp_path / "cluster.json"
+        done = CliRunner().invoke(app, ["bindings", *map(str, files)])
+        assert done.exit_code == 0, done.output
+        said.append([(item["kind"], item["metadata"]["name"]) for item in json.loads(done.stdout)["items"]])
+    assert said[0] == said[1] and said[0]
+    document = json.loads((tmp_path / "own.solution.json").read_text()) | {"answer": {}}
+    (tmp_path / "old.solution.json").write_text(json.dumps(document))
+    done = CliRunner().invoke(app, ["bindings", str(tmp_path / "old.solution.json"), str(tmp_path / "cluster.json")])
+    assert done.exit_code == 2 and "states no placement" in done.stderr

@@ -6,7 +6,7 @@ All figures are recomputed from instance and options; duals of machines and jobs
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -352,6 +352,11 @@ def _none(name: str, offenders: list[str]) -> Check:
     return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
 
 
+def _columns(placements: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """``x`` by task and place."""
+    return {"x": {f"{task},{place}": 1 for task, place in placements.items()}}
+
+
 VERIFIER = Verifier(
     "flow-scheduling",
     FlowAnswer,
@@ -361,5 +366,6 @@ VERIFIER = Verifier(
     solvable=True,
     options=FlowOptions,
     state=state_flow,
+    columns=_columns,
     measure=weighted_objective,
 )

@@ -43,15 +43,16 @@ def _problem(instance: FlowInstance, options: Mapping[str, Any]) -> Problem:
     return Problem(instance, options, options.get("scale") or _scale(instance, goals, options))
 
 
-class StageWeights(Strict):
-    """Weight of each stage in the objective; none if the stages were solved one after the other."""
+class ChangedAnswer(Strict):
+    """Machines of tasks, and the weight of each stage in the objective; none if the stages were solved one by one."""
 
+    placements: dict[str, str] = Field(default_factory=dict)
     weights: dict[str, int] | None = None
 
 
 def weighted_objective(document: Document, instance: FlowInstance, _: Changes, finding: Finding) -> Finding:
     """The finding with the weighted sum of the stages as its objective, as in the unchanged model."""
-    weights = read_as(StageWeights, document.answer, "answer").weights
+    weights = read_as(ChangedAnswer, document.answer, "answer").weights
     if weights is None or finding.objective is None:
         return finding
     problem = _problem(instance, document.options)

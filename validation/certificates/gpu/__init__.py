@@ -10,7 +10,7 @@ the fewest stops, and the most starts. For the proof see `search_proof`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -187,6 +187,11 @@ def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) ->
     }
 
 
+def _columns(placements: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """``x`` by task and place."""
+    return {"x": {f"{task},{place}": 1 for task, place in placements.items()}}
+
+
 VERIFIER = Verifier(
     "gpu-assignment",
     GpuAnswer,
@@ -196,4 +201,5 @@ VERIFIER = Verifier(
     options=GpuOptions,
     state=state_gpu,
     grouped=judge_refined,
+    columns=_columns,
 )

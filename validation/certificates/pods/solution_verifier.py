@@ -280,6 +280,14 @@ def _measure(document: Document, _: PodInstance, changes: Changes, finding: Find
     return in_measure(finding, changes, "balance", document, root)
 
 
+def _columns(placement: Mapping[str, str], cards: Mapping[str, list[int]]) -> dict[str, dict[str, int]]:
+    """``x`` by pod and node, ``y`` by pod, node and card."""
+    return {
+        "x": {f"{pod},{node}": 1 for pod, node in placement.items()},
+        "y": {f"{pod},{placement[pod]},{card}": 1 for pod, each in cards.items() for card in each},
+    }
+
+
 VERIFIER = Verifier(
     "pod-placement",
     PlacementAnswer,
@@ -288,5 +296,6 @@ VERIFIER = Verifier(
     options=PodOptions,
     state=state_pods,
     grouped=judge_pods,
+    columns=_columns,
     measure=_measure,
 )
