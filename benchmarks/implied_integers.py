@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks import Row, Tables
 from benchmarks.textbook_models import MODELS
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_files import write_program
 from flowlex.instances.generators.registry import generate
 from flowlex.models.registry import model_for
 from flowlex.validation.unimodularity.implied_integers.integrality_proof import ImpliedIntegers
@@ -193,6 +194,6 @@ def scip_count(program: LinearProgram) -> object:
         return "-"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.mps"
-        program.to_pulp().writeMPS(str(path))
+        write_program(program.named(), path)
         done = subprocess.run([python, "-c", _SCIP, str(path)], capture_output=True, text=True, timeout=120)
     return int(done.stdout) if done.returncode == 0 else "-"

@@ -42,8 +42,8 @@ def assert_equivalent(
     >>> import pulp
     >>> from flowlex.testing import assert_equivalent
     >>> def program(name, *rows):
-    ...     x, y = (pulp.LpVariable(each, cat="Binary") for each in "xy")
     ...     problem = pulp.LpProblem(name)
+    ...     x, y = (problem.add_variable(each, cat="Binary") for each in "xy")
     ...     for row in rows:
     ...         problem += row(x, y)
     ...     return problem
@@ -73,8 +73,8 @@ def assert_totally_unimodular(model: Any, *, time_limit: float = 60.0) -> None:
     --------
     >>> import pulp
     >>> from flowlex.testing import assert_totally_unimodular
-    >>> x = pulp.LpVariable.dicts("x", range(3), 0)
     >>> odd = pulp.LpProblem("odd")
+    >>> x = odd.add_variable_dicts("x", range(3), 0)
     >>> for k in range(3):
     ...     odd += x[k] + x[(k + 1) % 3] <= 1, f"e_{k}"
     >>> assert_totally_unimodular(odd)
@@ -112,7 +112,8 @@ def assert_integral(model: Any, on: str | Iterable[str] | None = None, *, direct
     --------
     >>> import pulp
     >>> from flowlex.testing import assert_integral
-    >>> problem, x = pulp.LpProblem("small", pulp.LpMaximize), pulp.LpVariable("x", 0, cat="Integer")
+    >>> problem = pulp.LpProblem("small", pulp.LpMaximize)
+    >>> x = problem.add_variable("x", 0, cat="Integer")
     >>> problem += x
     >>> problem += 2 * x <= 3, "memory"
     >>> assert_integral(problem)

@@ -76,8 +76,8 @@ def formulation(
     >>> from flowlex.testing import assert_optimum, formulation, mutate
     >>> @formulation
     ... def knapsack(room):
-    ...     x = pulp.LpVariable.dicts("x", ["A", "B"], 0, 1, "Integer")
     ...     problem = pulp.LpProblem("knapsack", pulp.LpMaximize)
+    ...     x = problem.add_variable_dicts("x", ["A", "B"], 0, 1, "Integer")
     ...     problem += 3 * x["A"] + 2 * x["B"]
     ...     problem += 2 * x["A"] + 2 * x["B"] <= room, "room"
     ...     return problem

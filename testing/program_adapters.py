@@ -50,7 +50,8 @@ class Staged:
     --------
     >>> import pulp
     >>> from flowlex.testing import Staged, assert_optimum
-    >>> problem, late, cost = pulp.LpProblem(), pulp.LpVariable("late", 0), pulp.LpVariable("cost", 0)
+    >>> problem = pulp.LpProblem("work")
+    >>> late, cost = problem.add_variable("late", 0), problem.add_variable("cost", 0)
     >>> problem += late + cost >= 4, "work"
     >>> assert_optimum(Staged(problem, {"lateness": late, "price": cost}), [0, 4])
     """

@@ -41,7 +41,8 @@ def assert_optimum(model: Any, value: float | Sequence[float], *, tolerance: flo
     --------
     >>> import pulp
     >>> from flowlex.testing import assert_optimum
-    >>> problem, x = pulp.LpProblem("small", pulp.LpMaximize), pulp.LpVariable("x", 0, 3)
+    >>> problem = pulp.LpProblem("small", pulp.LpMaximize)
+    >>> x = problem.add_variable("x", 0, 3)
     >>> problem += 2 * x
     >>> assert_optimum(problem, 5)
     Traceback (most recent call last):
@@ -73,10 +74,9 @@ def assert_same_optimum(a: Any, b: Any, *, tolerance: float = TOLERANCE) -> None
     --------
     >>> import pulp
     >>> from flowlex.testing import assert_same_optimum
-    >>> x = pulp.LpVariable("x", 0, 3)
     >>> most, least = pulp.LpProblem("most", pulp.LpMaximize), pulp.LpProblem("least")
-    >>> most += 2 * x
-    >>> least += 9 - x
+    >>> most += 2 * most.add_variable("x", 0, 3)
+    >>> least += 9 - least.add_variable("x", 0, 3)
     >>> assert_same_optimum(most, least)
     """
     __tracebackhide__ = True
@@ -102,9 +102,8 @@ def assert_relaxation(a: Any, b: Any, *, tolerance: float = TOLERANCE) -> None:
     >>> import pulp
     >>> from flowlex.testing import assert_relaxation
     >>> def program(kind):
-    ...     x = pulp.LpVariable("x", 0, 2.5, kind)
     ...     problem = pulp.LpProblem(kind, pulp.LpMaximize)
-    ...     problem += x
+    ...     problem += problem.add_variable("x", 0, 2.5, kind)
     ...     return problem
     >>> assert_relaxation(program("Continuous"), program("Integer"))
     """
@@ -138,7 +137,8 @@ def assert_feasible(model: Any, values: Any) -> None:
     --------
     >>> import pulp
     >>> from flowlex.testing import assert_feasible
-    >>> problem, x = pulp.LpProblem("small"), pulp.LpVariable.dicts("x", ["A", "B"], 0)
+    >>> problem = pulp.LpProblem("small")
+    >>> x = problem.add_variable_dicts("x", ["A", "B"], 0)
     >>> problem += x["A"] + 2 * x["B"] <= 4, "share"
     >>> assert_feasible(problem, {"x_A": 1, "x_B": 2})
     Traceback (most recent call last):
@@ -169,7 +169,8 @@ def assert_violates(model: Any, values: Any, *names: str, only: bool = False) ->
     --------
     >>> import pulp
     >>> from flowlex.testing import assert_violates
-    >>> problem, x = pulp.LpProblem("small"), pulp.LpVariable.dicts("x", ["A", "B"], 0)
+    >>> problem = pulp.LpProblem("small")
+    >>> x = problem.add_variable_dicts("x", ["A", "B"], 0)
     >>> problem += x["A"] + 2 * x["B"] <= 4, "share"
     >>> assert_violates(problem, {"x_B": 3}, "share", only=True)
     """
@@ -207,7 +208,8 @@ def assert_infeasible(model: Any, because: Iterable[str] | None = None) -> None:
     --------
     >>> import pulp
     >>> from flowlex.testing import assert_infeasible
-    >>> problem, x = pulp.LpProblem("small"), pulp.LpVariable("x", 0)
+    >>> problem = pulp.LpProblem("small")
+    >>> x = problem.add_variable("x", 0)
     >>> problem += x <= 2, "memory"
     >>> problem += x >= 3, "share"
     >>> problem += x >= 1, "least"
@@ -252,7 +254,8 @@ def assert_binding(model: Any, *names: str) -> None:
     --------
     >>> import pulp
     >>> from flowlex.testing import assert_binding
-    >>> problem, x = pulp.LpProblem("small", pulp.LpMaximize), pulp.LpVariable("x", 0)
+    >>> problem = pulp.LpProblem("small", pulp.LpMaximize)
+    >>> x = problem.add_variable("x", 0)
     >>> problem += x
     >>> problem += x <= 2, "memory"
     >>> problem += x <= 3, "share"

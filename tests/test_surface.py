@@ -91,7 +91,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code):
 
 def _two_rows_in_pulp():
     problem = pulp.LpProblem("p")
-    a, b = (pulp.LpVariable(name, 0, cat="Integer") for name in "ab")
+    a, b = (problem.add_variable(name, 0, cat="Integer") for name in "ab")
     problem += a + b
     problem += a + b <= 1
     problem += a - b <= 1

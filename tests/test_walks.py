@@ -69,7 +69,7 @@ from flowlex.testing import assert_optimum
 
 problem = pulp.LpProblem("shifts", pulp.LpMinimize)
 days = ["mon", "tue", "wed"]
-on = {day: pulp.LpVariable(day, 0, 5, cat="Integer") for day in days}
+on = {day: problem.add_variable(day, 0, 5, cat="Integer") for day in days}
 problem += pulp.lpSum(on.values())
 for first, second in zip(days, days[1:]):
     problem += on[first] + on[second] >= 3

@@ -271,10 +271,13 @@ class _Reader:
             low, high = _sides(relation.text, self._right_side(what) - left.constant)
             row = left
         else:
-            row = self._expression()
-            if not row.terms and self._at().first and self._at().kind == "name" and not self._labelled():
+            start = self._place
+            self._signed_number()
+            if self._at().kind == "name" and self._at().first and not self._labelled():
                 said = f"{what} has no columns, or breaks its line after a number; write '0 x', or join the lines"
                 raise at_line(relation.line, said)
+            self._place = start
+            row = self._expression()
             low, high = _sides(relation.text, left.constant - row.constant, flipped=True)
             if self._at().kind == "relation":
                 second = self._relation(what)

@@ -86,7 +86,7 @@ class _Reader:
         self._names = NameComments()
         self._name = b""
         self._maximize: bool | None = None
-        self._by_comment = False  # PuLP states the sense of a maximisation in a comment
+        self._by_comment = False  # whether PuLP states the sense of a maximisation in a comment
         self._objective: bytes | None = None
         self._asked: bytes | None = None  # by OBJNAME
         self._rows: dict[bytes, int] = {}  # all rows, free ones included
@@ -169,6 +169,12 @@ class _Reader:
                 self._seen = [-1] * len(self._rows)
         if not ended:
             raise ProgramFileError("the MPS file has no ENDATA line at its end; is it cut off?")
+        if self._by_comment and self._maximize is None:
+            reason = (
+                "PuLP wrote this maximisation with its sense in a comment only, where PuLP 4 negates the objective and "
+                "PuLP 3 does not; write it with writeMPS(..., with_objsense=True), or as an .lp file"
+            )
+            raise ProgramFileError(reason)
         if b"ROWS" not in done:
             raise ProgramFileError("the MPS file has no ROWS section")
         return self._program()
@@ -384,7 +390,7 @@ class _Reader:
             cost=every[[objective]].toarray()[0] if objective >= 0 else np.zeros(len(columns)),
             offset=0.0 - self._rhs.get(objective, 0.0),
             integrality=np.array(self._integer, bool),
-            maximize=self._by_comment if self._maximize is None else self._maximize,
+            maximize=bool(self._maximize),
         )
         written = [_text(rows[row]) for row in kept]
         arrays, written = merge_sides(arrays, written, self._names.upper)

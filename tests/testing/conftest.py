@@ -14,7 +14,7 @@ def knapsack(
     """A knapsack problem with items A, B, ... of a size and a value, at most one of each."""
     problem = pulp.LpProblem("knapsack", pulp.LpMaximize)
     items = "ABCDEF"[: len(need)]
-    x = [problem.add_variable(f"x[{item}]", 0, 1, kind) for item in items]
+    x = [problem.add_variable(f"x_{item}_", 0, 1, kind) for item in items]  # PuLP 3 would make this of x[A], PuLP 4 not
     problem += pulp.lpSum(v * each for v, each in zip(value, x, strict=True))
     problem += pulp.lpSum(n * each for n, each in zip(need, x, strict=True)) <= room, "room"
     for item, each in zip(items, x, strict=True):

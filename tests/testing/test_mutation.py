@@ -275,7 +275,7 @@ def test_a_dropped_stage():
     @formulation
     def staged() -> Staged:
         problem = pulp.LpProblem("staged")
-        late, cost = (problem.add_variable(name, 0, 5) for name in ("late", "cost"))
+        cost, late = (problem.add_variable(name, 0, 5) for name in ("cost", "late"))
         problem += late + cost >= 4, "work"
         return Staged(problem, {"lateness": late, "price": cost})
 
@@ -283,7 +283,8 @@ def test_a_dropped_stage():
         assert_optimum(staged(), [0, 4])
 
     def price() -> None:
-        assert_optimum(Staged(staged().program, {"price": staged().program.variables()[0]}), 0)
+        program = staged().program
+        assert_optimum(Staged(program, {"price": program.variables()[0]}), 0)
 
     assert fates(both)["price: dropped stage"] == "killed"
     assert fates(price)["price: dropped stage"] == "optimum"

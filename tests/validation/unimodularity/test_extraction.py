@@ -18,6 +18,7 @@ from flowlex import generate, model_for
 from flowlex.cli.app import app
 from flowlex.formulations import solve
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_files import write_program
 from flowlex.instances.files import read_instance
 from flowlex.validation.unimodularity import examples
 from flowlex.validation.unimodularity.check import check
@@ -206,7 +207,7 @@ def test_what_is_no_program_is_refused() -> None:
 def test_the_command_writes_dimacs(tmp_path: Path) -> None:
     model, net = tmp_path / "m.mps", tmp_path / "n.min"
     lp = program(5)
-    lp.to_pulp().writeMPS(str(model))
+    write_program(lp.named(), model)
     result = CliRunner().invoke(app, ["tu", str(model), "--extract", str(net)])
     assert "objective = cost" in result.output
     instance = read_instance(net)
@@ -216,7 +217,7 @@ def test_the_command_writes_dimacs(tmp_path: Path) -> None:
     assert float(found.objective(round(cost))) == pytest.approx(solve(lp, "highs").objective)
     again = CliRunner().invoke(app, ["tu", str(model), "--json", "--extract", str(net), "--force"])
     assert json.loads(again.stdout)["verdict"]
-    program(4, budget=True).to_pulp().writeMPS(str(model))
+    write_program(program(4, budget=True).named(), model)
     result = CliRunner().invoke(app, ["tu", str(model), "--extract", str(net), "--force"])
     assert result.exit_code == 2
     assert "a network but for budget" in result.output

@@ -20,6 +20,7 @@ from flowlex.cli.app import app
 from flowlex.formulations import SolveOptions
 from flowlex.formulations.engines.highs import solve_arrays
 from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_files import write_program
 from flowlex.validation.unimodularity.implied_integers.integrality_proof import ImpliedIntegers
 from flowlex.validation.unimodularity.implied_integers.search import implied_integers
 from flowlex.validation.unimodularity.matrix_adapters import read_matrix
@@ -179,7 +180,7 @@ def test_the_command_finds_writes_and_verifies(tmp_path: Path) -> None:
     import highspy
 
     model, relaxed, proof = tmp_path / "m.mps", tmp_path / "r.mps", tmp_path / "p.json"
-    MODELS["fixed_charge"]().to_pulp().writeMPS(str(model))
+    write_program(MODELS["fixed_charge"]().named(), model)
     run = CliRunner().invoke
     assert "60 of 72 integer declarations" in run(app, ["integers", str(model)]).output
     told = run(app, ["integers", str(model), "--json", "-o", str(relaxed)])
