@@ -115,7 +115,7 @@ def exact_values(program: ExactProgram, values: Floats, kept: Sequence[tuple[Obj
         rows += [(int(block.relation != "=="), *each) for each in made.values()]
     for objective, worth in kept:
         constant = objective.sign * objective.constant * objective.unit
-        single = {0: ({}, worth - constant)}
+        single: dict[int, tuple[dict[int, Fraction], Fraction]] = {0: ({}, worth - constant)}
         for column, v in zip(objective.column.tolist(), objective.value.tolist(), strict=True):
             _take(single, 0, column, objective.sign * v * objective.unit, exact, place)
         rows.append((1, *single[0]))

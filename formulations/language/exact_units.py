@@ -60,6 +60,7 @@ def _has_digits(array: Floats, power: float) -> bool:
 def _of_objects(array: Any) -> tuple[Floats, Unit]:
     fractions: list[Fraction] = []
     for each in array.reshape(-1).tolist():
+        each = each.item() if isinstance(each, (np.integer, np.floating)) else each
         if isinstance(each, bool) or not isinstance(each, (int, float, Fraction, Decimal)):
             raise TypeError(f"expected numbers, got {each!r}")
         if isinstance(each, float) and not math.isfinite(each):

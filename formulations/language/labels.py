@@ -9,6 +9,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -140,6 +141,26 @@ class Level:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @cached_property
+    def texts(self) -> list[str]:
+        """Labels as distinct texts; text is in quotes where another label reads the same (``1`` and ``"1"``).
+
+        Raises `StatementError` for two labels that cannot be told apart, such as a tuple and its text.
+        """
+        found = [quoted(label) for label in self.labels]
+        if len(set(found)) == len(found):
+            return found
+        others = {text for label, text in zip(self.labels, found, strict=True) if not isinstance(label, str)}
+        for k, label in enumerate(self.labels):
+            if isinstance(label, str) and found[k] in others and not found[k].startswith('"'):
+                found[k] = f'"{found[k]}"'
+        seen: dict[str, Any] = {}
+        for label, text in zip(self.labels, found, strict=True):
+            if text in seen:
+                raise StatementError(f"level {self.name!r}: {seen[text]!r} and {label!r} read the same; rename one")
+            seen[text] = label
+        return found
+
     def codes(self, values: Any, what: str) -> Codes:
         """(n,) positions of labels; `StatementError` names the first that the level does not have."""
         listed = plain_labels(values)
@@ -231,7 +252,7 @@ class Index:
 
     def texts(self, members: Positions | slice = slice(None)) -> list[str]:
         """Labels of some members (all by default) as text: parts joined by commas, quoted where they hold one."""
-        written = {key: [quoted(label) for label in self.levels[key].labels] for key in self.keys}
+        written = {key: self.levels[key].texts for key in self.keys}
         columns = [[written[k][c] for c in self.codes[k][members].tolist()] for k in self.keys]
         count = len(np.arange(self.count)[members])
         return [",".join(parts) for parts in zip(*columns, strict=True)] if columns else [""] * count

@@ -673,7 +673,7 @@ class Statement:
         mine = np.flatnonzero(block.rows == member)
         values = to_floats(block.values[mine], block.unit)
         text = linear_text(self.names_of(block.columns[mine]), values.tolist())
-        side = _short(float(to_floats(block.rhs[member : member + 1], block.unit)[0]))
+        side = _in_full(float(to_floats(block.rhs[member : member + 1], block.unit)[0]))
         return f"{block.names(np.array([member]))[0]}: {text or '0'} {block.relation} {side}"
 
     def names_of(self, columns: Iterable[int]) -> list[str]:
@@ -691,7 +691,7 @@ def linear_text(names: Sequence[str], values: Sequence[float]) -> str:
     """``2 x + y - 3 z``."""
     text = ""
     for name, value in zip(names, values, strict=True):
-        size = "" if abs(value) == 1 else f"{_short(abs(value))} "
+        size = "" if abs(value) == 1 else f"{_in_full(abs(value))} "
         sign = "-" if value < 0 else "+"
         text += f" {sign} {size}{name}" if text else ("-" if value < 0 else "") + size + name
     return text
@@ -830,6 +830,11 @@ def _hashable(label: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _in_full(value: float) -> str:
+    """The shortest digits that read back to the number."""
+    return f"{value:.15g}" if float(f"{value:.15g}") == value else repr(value)
 
 
 def _short(value: Any) -> str:

@@ -163,7 +163,9 @@ class Checker:
 
     def _integers(self, x: Exact) -> Check:
         p = self.program
-        bad = np.flatnonzero(p.integer & (x.numbers % x.unit.denominator != 0)) if x.unit.denominator > 1 else []
+        none = np.zeros(0, np.int64)
+        apart = x.unit.denominator > 1
+        bad = np.flatnonzero(p.integer & (x.numbers % x.unit.denominator != 0)) if apart else none
         name = "" if not len(bad) else "{}[{}] is {}".format(*p.column_text(int(bad[0])), to_float(x[int(bad[0])]))
         return Check("integer variables are integers", not len(bad), len(bad), name)
 
