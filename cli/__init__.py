@@ -4,7 +4,14 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """Run the command line (the entry point `flowlex`)."""
+    """Run the command line (the entry point `flowlex`); a defect of the program exits with 70, not with a verdict."""
+    import sys
+    import traceback
+
     from flowlex.cli.app import app
 
-    app()
+    try:
+        app()
+    except Exception:
+        traceback.print_exc()
+        sys.exit(70)

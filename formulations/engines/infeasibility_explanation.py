@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
 
@@ -21,15 +22,19 @@ _IIS_IRREDUCIBLE = 2 + 4
 _SECONDS = 60.0
 
 
-def explained(formulation: LinearProgram | FlowNetwork, outcome: Outcome, options: SolveOptions) -> Outcome:
-    """Return the outcome, with the reason added if it has no answer."""
+def explained(
+    formulation: LinearProgram | FlowNetwork, outcome: Outcome, options: SolveOptions, first: Collection[str] = ()
+) -> Outcome:
+    """Return the outcome, with the reason added if it has no answer; rows of the blocks ``first`` are named first."""
     if outcome.status is Status.INFEASIBLE:
         if isinstance(formulation, FlowNetwork):
             known = outcome.infeasibility
             cut = _cut(formulation) if known is None or known.cut is None else known.cut
             reason = explain_cut(formulation, cut)
             return replace(outcome, infeasibility=reason, message=reason.message)
-        return replace(outcome, infeasibility=_conflict(formulation, min(_SECONDS, options.time_limit_s or _SECONDS)))
+        return replace(
+            outcome, infeasibility=_conflict(formulation, min(_SECONDS, options.time_limit_s or _SECONDS), first)
+        )
     if outcome.status is Status.UNBOUNDED:
         why = _endless_network(formulation) if isinstance(formulation, FlowNetwork) else _endless_program(formulation)
         return replace(outcome, unboundedness=why, message=why.message or outcome.message)
@@ -37,7 +42,7 @@ def explained(formulation: LinearProgram | FlowNetwork, outcome: Outcome, option
 
 
 # Programs ----------------------------------------------------------------------------------------------------------
-def _conflict(program: LinearProgram, seconds: float) -> Infeasibility:
+def _conflict(program: LinearProgram, seconds: float, first: Collection[str] = ()) -> Infeasibility:
     """An irreducible infeasible set, in the program's constraint names, and multipliers that prove it."""
     from flowlex.formulations.engines.highs import pass_model, quiet
 
@@ -50,13 +55,20 @@ def _conflict(program: LinearProgram, seconds: float) -> Infeasibility:
         message, infeasible = _without_set(relaxation, arrays.is_mip, seconds)
         return Infeasibility(message, farkas=_farkas(relaxation, None, seconds) if infeasible else None)
     rows, columns = program.row_names(), program.column_names()
-    constraints = tuple(rows[i] for i in iis.row_index_)
+    users = {row for name in first for row in range(*_rows_of(program, name))}
+    constraints = tuple(rows[i] for i in sorted(iis.row_index_, key=lambda row: row not in users))
     bounds = tuple(columns[j] for j, kind in zip(iis.col_index_, iis.col_bound_, strict=True) if kind != _free())
     text = f"These constraints cannot hold together: {_some(constraints)}."
     if bounds:
         text += f" The bounds of {_some(bounds)} take part."
     text += " Relax or remove any one of them."
     return Infeasibility(text, constraints, bounds, farkas=_farkas(relaxation, list(iis.row_index_), seconds))
+
+
+def _rows_of(program: LinearProgram, name: str) -> tuple[int, int]:
+    """First row of a block, and the one after its last."""
+    block = program.constraint_blocks[name]
+    return block.start, block.start + block.count
 
 
 def _free() -> int:

@@ -83,8 +83,10 @@ def _incidence(program: LinearProgram) -> bool:
 
 
 def _witness(verdict: Verdict) -> str:
+    from flowlex.validation.unimodularity.proof_types import in_digits
+
     witness = verdict.witness
     if witness is None:
         return "no witness"
     rows = ", ".join(map(str, witness.row_names or witness.rows))
-    return f"rows {rows}, determinant {witness.determinant}"
+    return f"rows {rows}, determinant {in_digits(witness.determinant)}"

@@ -108,7 +108,8 @@ def proof_leaves(statement: Statement, found: StagesOutcome, stages: int | None 
 def _conflict(statement: Statement, outcome: Outcome, options: SolveOptions) -> Outcome:
     """Name the conflicting rows of the linear program, or all own rules if it has no conflict."""
     program = statement.stage_program(statement.stages[0].name) if statement.stages else statement.program
-    shown = explained(program, outcome, options)
+    own = [name for name in program.constraint_blocks if name in statement.own]
+    shown = explained(program, outcome, options, own)
     reason = shown.infeasibility
     if reason is not None and reason.constraints:
         return replace(shown, message=reason.message)

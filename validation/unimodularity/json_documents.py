@@ -13,6 +13,8 @@ from math import isfinite
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
+#: Longer integers are written in hexadecimal digits: Python converts no more than 4 300 decimal digits.
+_LONG = 13_000
 
 
 def write(value: Any) -> Any:
@@ -21,8 +23,8 @@ def write(value: Any) -> Any:
         return {_key(field): write(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Fraction):
-        return str(value)
+    if isinstance(value, Fraction | int) and not isinstance(value, bool):
+        return _number_text(value) if isinstance(value, Fraction) or value.bit_length() > _LONG else value
     if isinstance(value, Mapping):
         return {str(key): write(item) for key, item in value.items()}
     return [write(item) for item in value] if isinstance(value, list | tuple) else value
@@ -75,9 +77,22 @@ def _read_union(arguments: tuple[Any, ...], value: Any) -> Any:
     """None or a value, or an exact number: fractions are text."""
     if Fraction in arguments:
         _require(type(value) in (int, str), value, "an exact number")
-        number = Fraction(value)
+        number = _number_of(value)
         return int(number) if number.denominator == 1 else number
     return None if value is None else _read(arguments[0], value)
+
+
+def _number_text(value: Fraction | int) -> str:
+    parts = (value.numerator,) if value.denominator == 1 else (value.numerator, value.denominator)
+    return "/".join(hex(part) if part.bit_length() > _LONG else str(part) for part in parts)
+
+
+def _number_of(value: int | str) -> Fraction:
+    if isinstance(value, int) or "x" not in value:
+        return Fraction(value)
+    parts = [int(part, 16 if "x" in part else 10) for part in value.split("/")]
+    _require(len(parts) <= 2 and all(parts[1:]), value[:60], "an exact number")
+    return Fraction(*parts)
 
 
 def _read_object(kind: Any, document: Any) -> Any:

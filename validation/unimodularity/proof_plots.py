@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from flowlex.formulations.plot_style import BLUE, GREY, ORANGE, RED, axes_for
 from flowlex.validation.unimodularity.named_matrix import NamedMatrix
-from flowlex.validation.unimodularity.proof_types import Certificate, Witness
+from flowlex.validation.unimodularity.proof_types import Certificate, Witness, in_digits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ def plot_proof(
     plot_pattern(named, ax)
     if witness is not None:
         _draw_witness(ax, named.matrix, witness)
-        title += f", determinant {witness.determinant}"
+        title += f", determinant {in_digits(witness.determinant)}"
     ax.set_title(title)
     return ax
 

@@ -14,6 +14,20 @@ from typing import Any
 Number = int | Fraction
 
 
+def in_digits(value: Number) -> str:
+    """A determinant as text for a person: in full, or its size where it has more than 60 digits.
+
+    Examples
+    --------
+    >>> in_digits(-2), in_digits(2**20_000)
+    ('-2', 'about 2^20000')
+    """
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) <= 200:
+        return str(value)
+    size = value.numerator.bit_length() - value.denominator.bit_length()
+    return f"about {'-' if value < 0 else ''}2^{size}"
+
+
 class VerdictError(ValueError):
     """A document that is not a verdict; the message states where and why."""
 
@@ -88,7 +102,7 @@ def describe_witness(witness: Witness) -> str:
     rows = listed(witness.row_names or tuple(map(str, witness.rows)))
     columns = listed(witness.column_names or tuple(map(str, witness.columns)))
     return (
-        f"witness: {size} x {size} submatrix of determinant {witness.determinant}, {witness.kind}; "
+        f"witness: {size} x {size} submatrix of determinant {in_digits(witness.determinant)}, {witness.kind}; "
         f"rows {rows}; columns {columns}"
     )
 

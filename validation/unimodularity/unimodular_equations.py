@@ -36,6 +36,7 @@ from flowlex.validation.unimodularity.proof_types import (
     Number,
     Witness,
     describe_certificate,
+    in_digits,
     indices,
 )
 from flowlex.validation.unimodularity.row_scaling import divided
@@ -67,7 +68,7 @@ class Senses:
     def __str__(self) -> str:
         if self.certificate is not None:
             return "with these row senses unimodular, proof: " + describe_certificate(self.certificate)
-        return f"not unimodular with these row senses either: a basis has determinant {self.determinant}"
+        return f"not unimodular with these row senses either: a basis has determinant {in_digits(self.determinant)}"
 
 
 def senses_of(named: NamedMatrix, matrix: sp.csc_array, clock: Clock, decide: Decide) -> Senses | None:
@@ -192,13 +193,18 @@ def check_senses(named: NamedMatrix, divisors: Mapping[int, Number], senses: Sen
     basis = list(indices(senses.basis))
     require(len(set(basis)) == len(basis) == len(kept) and set(basis) <= set(labels.tolist()), "no basis")
     value = determinant(whole[:, basis])
-    require(value == senses.determinant, f"the basis has determinant {value}, not {senses.determinant}")
+    require(
+        value == senses.determinant,
+        f"the basis has determinant {in_digits(value)}, not {in_digits(senses.determinant)}",
+    )
     free = set(np.flatnonzero(program.free).tolist())
     require(free <= set(basis), "the basis leaves out a free variable")
     if senses.answer is Answer.NOT_TU:
-        require(value not in (-1, 0, 1) and senses.certificate is None, f"determinant {value} violates nothing")
+        require(
+            value not in (-1, 0, 1) and senses.certificate is None, f"determinant {in_digits(value)} violates nothing"
+        )
         return
-    require(senses.answer is Answer.TU and value in (-1, 1), f"the basis has determinant {value}")
+    require(senses.answer is Answer.TU and value in (-1, 1), f"the basis has determinant {in_digits(value)}")
     outside = np.setdiff1d(labels, basis)
     tableau = _sparse(senses.entries, len(basis), len(outside))
     off = sp.csc_array(whole[:, basis]) @ tableau - whole[:, outside]

@@ -28,7 +28,7 @@ from flowlex.validation.unimodularity import verify_sums
 from flowlex.validation.unimodularity.determinant import determinant
 from flowlex.validation.unimodularity.named_matrix import NamedMatrix, bipartite
 from flowlex.validation.unimodularity.proof_checks import ProofError, integers, lines_of, malformed, require, submatrix
-from flowlex.validation.unimodularity.proof_types import Certificate, Witness, indices
+from flowlex.validation.unimodularity.proof_types import Certificate, Witness, in_digits, indices
 
 
 def kind_of(part: Any) -> str:
@@ -50,8 +50,11 @@ def check_witness(named: NamedMatrix, witness: Witness) -> None:
         require(len(witness.rows) == len(witness.columns) > 0, "the witness is not square")
         part = submatrix(named.matrix, witness.rows, witness.columns)
         value = determinant(part)
-        require(value == witness.determinant, f"the submatrix has determinant {value}, not {witness.determinant}")
-        require(value not in (-1, 0, 1), f"determinant {value} violates nothing")
+        require(
+            value == witness.determinant,
+            f"the submatrix has determinant {in_digits(value)}, not {in_digits(witness.determinant)}",
+        )
+        require(value not in (-1, 0, 1), f"determinant {in_digits(value)} violates nothing")
         require(witness.kind == kind_of(part), f"the submatrix is of kind {kind_of(part)!r}, not {witness.kind!r}")
         for given, true, what in (
             (witness.row_names, named.names_of_rows(witness.rows), "rows"),

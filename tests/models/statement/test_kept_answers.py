@@ -211,3 +211,11 @@ def test_a_changed_file_holds_the_decision_in_the_names_of_the_instance(generato
     for other in others:
         assert verify(touched(document, answer=answer | {name: other}), model.instance).verdict == "refused"
     assert verify(touched(document, answer=answer | {"hunch": 1}), model.instance).verdict == "refused"
+
+
+def test_own_rules_are_named_first_where_nothing_satisfies_all() -> None:
+    """At most 5 of the testbed's 9 running tasks: the rule conflicts with those that keep them."""
+    model = model_for(generate("gpu-testbed"))
+    found = model.with_constraint("bytes", model.variables["x"].sum() <= 5).solve("highs")
+    assert found.status == "infeasible" and found.infeasibility is not None
+    assert found.infeasibility.constraints[0] == "bytes" and "together: bytes, " in found.message
