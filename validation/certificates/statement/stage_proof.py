@@ -8,11 +8,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates.solution_document import Numeric, Strict
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Number, Stage
+from flowlex.validation.proofs.checker import Checker
+from flowlex.validation.proofs.exact_program import (
+    Bounds,
+    ColumnBlock,
+    Exact,
+    ExactProgram,
+    Objective,
+    RowBlock,
+    narrow,
+)
+from flowlex.validation.proofs.proof import Branch, Leaf
 
 
 class StatedBranch(Strict):
@@ -53,75 +65,63 @@ def duals_of(leaves: Sequence[StatedLeaf], *, maximize: bool) -> dict[str, dict[
 
 @dataclass
 class Bounded:
-    """A statement as rows with sides, made once for all leaves."""
+    """A statement as exact arrays, made once for all leaves."""
 
     statement: ExactStatement
 
     def __post_init__(self) -> None:
         self.lower, self.upper, self.integer = self.statement.bounds()
+        self.checker = Checker(self._program())
 
-    def total(
-        self, leaf: StatedLeaf, cost: Mapping[int, Number], before: Mapping[str, tuple[Stage, Number]]
-    ) -> Fraction | None:
-        """Lower bound on ``own`` times the cost of the leaf's answers; None if the multipliers bound nothing.
+    def _program(self) -> ExactProgram:
+        rows = {}
+        for name, block in self.statement.rows.items():
+            terms = [(k, c, v) for k, each in enumerate(block.terms.values()) for c, v in each.items()]
+            rhs = [block.rhs[label] for label in block.terms]
+            unit = Fraction(1, math.lcm(1, *(v.denominator for _, _, v in terms), *(v.denominator for v in rhs)))
+            rows[name] = RowBlock(
+                name,
+                len(block.terms),
+                block.relation,
+                np.array([k for k, _, _ in terms], np.int64),
+                np.array([c for _, c, _ in terms], np.int64),
+                narrow([int(v / unit) for _, _, v in terms]),
+                narrow([int(v / unit) for v in rhs]),
+                unit,
+                lambda labels=list(block.terms): labels,  # type: ignore[misc]
+            )
+        columns = [
+            ColumnBlock(name, b.start, len(b.labels), lambda b=b: [b.name(k) for k in range(len(b.labels))])  # type: ignore[misc]
+            for name, b in self.statement.blocks.items()
+        ]
+        return ExactProgram(
+            columns, _side(self.lower), _side(self.upper), np.array(self.integer, bool).reshape(-1), rows
+        )
 
-        ``before``: the earlier stages by name, each with the value (to be minimised) at which it is fixed.
-        """
-        multipliers = {(n, label): rational(y) for n, each in leaf.rows.items() for label, y in each.items()}
-        earlier = {name: rational(e) for name, e in leaf.earlier.items()}
-        whole = math.lcm(1, *(y.denominator for y in (*multipliers.values(), *earlier.values())))
-        reduced: dict[int, Number] = {column: leaf.own * whole * c for column, c in cost.items()} if leaf.own else {}
-        total: Number = 0
-        for (name, label), y in multipliers.items():
-            rows = self.statement.rows.get(name)
-            if rows is None or label not in rows.terms:
-                raise ValueError(f"a multiplier of row {name}[{label}], which does not exist")
-            if (y > 0 and rows.relation == "<=") or (y < 0 and rows.relation == ">="):
-                raise ValueError(f"the multiplier of row {name}[{label}] has the wrong sign")
-            times = int(y * whole)
-            total += times * rows.rhs[label]
-            for column, value in rows.terms[label].items():
-                reduced[column] = reduced.get(column, 0) - times * value
-        for name, e in earlier.items():
-            if name not in before or e > 0:
-                raise ValueError(f"a multiplier of stage {name!r}, which comes later or has the wrong sign")
-            stage, value = before[name]
-            times = int(e * whole)
-            total += times * value
-            for column, each in stage.terms.items():
-                sign = -each if stage.maximize else each
-                reduced[column] = reduced.get(column, 0) - times * sign
-        low, high = self._leaf_bounds(leaf.branches)
-        for column, value in reduced.items():
-            if value:
-                total += value * (
-                    low.get(column, self.lower[column]) if value > 0 else high.get(column, self.upper[column])
-                )
-        return Fraction(total) / whole
-
-    def _leaf_bounds(self, branches: Sequence[StatedBranch]) -> tuple[dict[int, Number], dict[int, Number]]:
-        low: dict[int, Number] = {}
-        high: dict[int, Number] = {}
-        for branch in branches:
-            column = self._column(branch)
-            if branch.relation == "<=":
-                high[column] = min(high.get(column, self.upper[column]), branch.side)
-            else:
-                low[column] = max(low.get(column, self.lower[column]), branch.side)
-        return low, high
-
-    def crossed(self, leaf: StatedLeaf) -> bool:
-        """Whether the branches exclude all values of a variable."""
-        low, high = self._leaf_bounds(leaf.branches)
-        return any(low.get(c, self.lower[c]) > high.get(c, self.upper[c]) for c in low.keys() | high.keys())
+    def leaf(self, leaf: StatedLeaf) -> Leaf:
+        """A leaf as arrays; `ValueError` names a row that does not exist."""
+        rows = {}
+        for name, each in leaf.rows.items():
+            block = self.checker.program.rows.get(name)
+            places = {} if block is None else block.places
+            for label in each:
+                if label not in places:
+                    raise ValueError(f"a multiplier of row {name}[{label}], which does not exist")
+            if block is None:
+                continue
+            numbers = {places[label]: rational(y) for label, y in each.items()}
+            common = math.lcm(1, *(y.denominator for y in numbers.values()))
+            whole = [0] * block.count
+            for k, y in numbers.items():
+                whole[k] = int(y * common)
+            rows[name] = Exact(narrow(whole), Fraction(1, common))
+        branches = tuple(Branch.single(self._column(b), b.relation == "<=", b.side) for b in leaf.branches)
+        return Leaf(rows, {name: rational(e) for name, e in leaf.earlier.items()}, {}, branches, leaf.own)
 
     def _column(self, branch: StatedBranch) -> int:
-        block = self.statement.blocks.get(branch.variable)
-        names = {} if block is None else self._names(branch.variable)
-        if block is None or branch.label not in names:
+        names = self._names(branch.variable) if branch.variable in self.statement.blocks else {}
+        if branch.label not in names:
             raise ValueError(f"a branch on {branch.variable}[{branch.label}], which does not exist")
-        if not block.integer:
-            raise ValueError(f"a branch on {branch.variable}, which may be fractional")
         return names[branch.label]
 
     def _names(self, variable: str) -> dict[str, int]:
@@ -155,54 +155,20 @@ def least(
 
     Raises `ValueError`: the leaves leave something out, or speak of what does not exist.
     """
-    if not leaves or not _covers([leaf.branches for leaf in leaves]):
+    if not leaves:
         raise ValueError("the leaves leave something out")
-    sign = -1 if stage is not None and stage.maximize else 1
-    cost = {} if stage is None else {column: sign * value for column, value in stage.terms.items()}
-    found: Fraction | None = None
-    for leaf in leaves:
-        if bounded.crossed(leaf):
-            continue
-        total = bounded.total(leaf, cost, before)
-        if total is None:
-            return None
-        if not leaf.own or stage is None:
-            if total <= 0:
-                return None
-            continue
-        found = total if found is None else min(found, total)
-    if stage is None:
-        return Fraction(0)
-    return None if found is None else _raised(bounded, cost, found)
+    kept = {
+        name: (_objective(s), Fraction(value) + _objective(s).sign * s.constant) for name, (s, value) in before.items()
+    }
+    cost = None if stage is None else _objective(stage)
+    return bounded.checker.bound([bounded.leaf(leaf) for leaf in leaves], cost, kept, len(before))
 
 
-def _raised(bounded: Bounded, cost: Mapping[int, Number], bound: Fraction) -> Fraction:
-    """The bound raised to the next value that integer variables can take."""
-    fractions = [Fraction(value) for value in cost.values() if value]
-    if not fractions or not all(bounded.integer[column] for column, value in cost.items() if value):
-        return bound
-    unit = math.lcm(*(value.denominator for value in fractions))
-    step = Fraction(math.gcd(*(int(value * unit) for value in fractions)), unit)
-    return math.ceil(bound / step) * step
+def _objective(stage: Stage) -> Objective:
+    numbers = Exact.of([*stage.terms.values(), stage.constant])
+    columns = np.array(list(stage.terms), np.int64)
+    return Objective(stage.name, columns, numbers.numbers[:-1], int(numbers.numbers[-1]), numbers.unit, stage.maximize)
 
 
-def _covers(paths: Sequence[Sequence[StatedBranch]]) -> bool:
-    """Whether every way to branch ends in exactly one path."""
-    stack = [(list(paths), 0)]
-    while stack:
-        these, depth = stack.pop()
-        if any(len(path) == depth for path in these):
-            if len(these) != 1:
-                return False
-            continue
-        if len({(path[depth].variable, path[depth].label) for path in these}) != 1:
-            return False
-        sides: dict[tuple[str, int], list[Sequence[StatedBranch]]] = {}
-        for path in these:
-            sides.setdefault((path[depth].relation, path[depth].side), []).append(path)
-        below = [side for relation, side in sides if relation == "<="]
-        above = [side for relation, side in sides if relation == ">="]
-        if not len(below) == len(above) == 1 or above[0] != below[0] + 1:
-            return False
-        stack += [(side, depth + 1) for side in sides.values()]
-    return bool(paths)
+def _side(values: Sequence[Number]) -> Bounds:
+    return Bounds(Exact.of(values), np.zeros(len(values), bool))
