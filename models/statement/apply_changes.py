@@ -17,6 +17,7 @@ import numpy as np
 from flowlex.formulations.block_labels import block_labels, label_text
 from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram, VariableBlock
+from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Label, Relaxed, Term, Variable
 from flowlex.models.solution import ModelError
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
@@ -54,19 +55,21 @@ def _constraint(statement: Statement, rule: Constraint) -> Statement:
         raise ModelError(
             f"rule {rule.name!r}: rows or a stage of that name exist already in the model; choose another name"
         )
-    rows, terms = _rows_of(statement, rule)
-    empty = [label for label, row in rows.items() if not terms[row]]
-    if (not rows or empty) and not rule.allow_empty:
-        which = f" in row {_text(empty[0])!r}" if empty and empty[0] else ""
-        raise ModelError(f"rule {rule.name!r} is over no variable{which}; allow_empty=True accepts that")
+    rows, row, column, value, scale = _rows_of(statement, rule)
+    filled = np.bincount(row, minlength=len(rows)) > 0
+    if (not rows or not filled.all()) and not rule.allow_empty:
+        label = next((label for label, some in zip(rows, filled.tolist(), strict=True) if not some), ())
+        raise ModelError(
+            f"rule {rule.name!r} is over no variable{f' in row {_text(label)!r}' if label else ''}; "
+            "allow_empty=True accepts that"
+        )
+    row, column, value = (part[value != 0] for part in (row, column, value))  # terms that cancel
     sides = sides_of(rule, rows)
-    numbers = [*sides, *(c for row in terms.values() for c in row.values())]
-    scale = Fraction(math.lcm(*(n.denominator for n in numbers), 1))
-    if any(abs(n * scale) > _EXACT for n in numbers):
+    finer = Fraction(math.lcm(*(n.denominator for n in sides), scale.numerator))
+    value, scale = value * float(finer / scale), finer
+    if any(abs(n * scale) > _EXACT for n in sides) or float(np.abs(value).max(initial=0)) > _EXACT:
         raise ModelError(f"rule {rule.name!r}: its numbers have no common unit that is exact; write fewer digits")
-    flat = [(r, column, float(c * scale)) for r, row in terms.items() for column, c in row.items() if c]
-    row, column, value = (np.array(part) for part in zip(*flat, strict=True)) if flat else (np.zeros(0),) * 3
-    expression = Expression(row.astype(np.int64), column.astype(np.int64), value.astype(float), np.zeros(len(rows)))
+    expression = Expression(row, column, value, np.zeros(len(rows)))
     levels = _levels_of(rule)
     index = (
         Index.of(**{level: [label[k] for label in rows] for k, level in enumerate(levels)})
@@ -89,11 +92,17 @@ def _levels_of(rule: Constraint) -> tuple[str, ...]:
     return widest
 
 
-def _rows_of(statement: Statement, rule: Constraint) -> tuple[dict[Row, int], dict[int, dict[int, Fraction]]]:
-    """Rows by label, and the terms of every row; terms with fewer levels count in every row that they match."""
+def _rows_of(statement: Statement, rule: Constraint) -> tuple[dict[Row, int], Integers, Integers, Floats, Fraction]:
+    """Rows by label, and row, column and coefficient (times the last number) of every term that is left.
+
+    Terms with fewer levels count in every row that they match.
+    """
     levels = _levels_of(rule)
+    scale = Fraction(math.lcm(*(term.coefficient.denominator for term in rule.terms)))
+    if any(abs(term.coefficient * scale) > _EXACT for term in rule.terms):
+        raise ModelError(f"rule {rule.name!r}: its numbers have no common unit that is exact; write fewer digits")
     rows: dict[Row, int] = {}
-    terms: dict[int, dict[int, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+    parts: list[tuple[Integers, Integers, Floats]] = []
     for term in sorted(rule.terms, key=lambda term: -len(term.by)):
         columns, labels, row = _members(statement, term, rule.name)
         if len(term.by) == len(levels):
@@ -101,11 +110,31 @@ def _rows_of(statement: Statement, rule: Constraint) -> tuple[dict[Row, int], di
             hits = [[rows.setdefault(tuple(label[p] for p in place), len(rows))] for label in labels]
         else:
             place = [levels.index(level) for level in term.by]
-            hits = [[r for key, r in rows.items() if tuple(key[p] for p in place) == label] for label in labels]
-        for column, r in zip(columns.tolist(), row.tolist(), strict=True):
-            for hit in hits[r]:
-                terms[hit][column] += term.coefficient
-    return rows, {r: terms[r] for r in range(len(rows))}
+            matching: dict[Row, list[int]] = defaultdict(list)
+            for key, r in rows.items():
+                matching[tuple(key[p] for p in place)].append(r)
+            hits = [matching.get(label, []) for label in labels]
+        counts = np.array([len(hit) for hit in hits], np.int64)
+        begin = np.concatenate([[0], np.cumsum(counts)])
+        flat = np.array([r for hit in hits for r in hit], np.int64)
+        times = counts[row]
+        member = np.repeat(np.arange(len(row)), times)
+        offset = np.arange(len(member)) - np.repeat(np.concatenate([[0], np.cumsum(times)[:-1]]), times)
+        parts.append(
+            (
+                flat[begin[row[member]] + offset],
+                columns[member],
+                np.full(len(member), float(term.coefficient * scale)),
+            )
+        )
+    row, column, value = (np.concatenate(part) for part in zip(*parts, strict=True))
+    if len(parts) == 1:  # no variable twice in a row
+        return rows, row, column, value, scale
+    _, first, same = np.unique(
+        row * max(statement.program.column_count, 1) + column, return_index=True, return_inverse=True
+    )
+    total = np.bincount(same, value, len(first))
+    return rows, row[first], column[first], total, scale
 
 
 def _members(statement: Statement, term: Term, rule: str) -> tuple[Any, list[Row], Any]:
