@@ -119,7 +119,7 @@ def _rows_of(statement: Statement, rule: Constraint) -> tuple[dict[Row, int], In
         flat = np.array([r for hit in hits for r in hit], np.int64)
         times = counts[row]
         member = np.repeat(np.arange(len(row)), times)
-        offset = np.arange(len(member)) - np.repeat(np.concatenate([[0], np.cumsum(times)[:-1]]), times)
+        offset = np.arange(len(member)) - np.repeat(np.cumsum(times) - times, times)
         parts.append(
             (
                 flat[begin[row[member]] + offset],
