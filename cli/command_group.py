@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from flowlex.cli.console_output import complain, printable
+from flowlex.errors import FlowlexError
 from flowlex.instances.extensions import MODELS_VARIABLE
 from flowlex.instances.registered_systems import registrations
 
@@ -175,21 +175,9 @@ class FlowlexGroup(TyperGroup):
             raise typer.Exit(2) from error
 
 
-#: Errors with a message for the user; a class whose module is not imported cannot have been raised.
-_EXPECTED = (
-    ("flowlex.instances.input_errors", "InstanceError"),
-    ("flowlex.models.solution", "ModelError"),
-    ("flowlex.formulations.solver_outcome", "EngineError"),
-    ("flowlex.formulations.program_files.named_program", "ProgramFileError"),
-    ("flowlex.validation.certificates.certificate", "CertificateError"),
-    ("flowlex.simulation.event_queue", "SimulationError"),
-)
-
-
 def explanation(error: Exception) -> str | None:
     """The message for an error that a user can fix; None for a defect of the program."""
-    imported = (getattr(sys.modules.get(module), name, None) for module, name in _EXPECTED)
-    if isinstance(error, tuple(kind for kind in imported if kind is not None)):
+    if isinstance(error, FlowlexError):
         return str(error)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""

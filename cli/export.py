@@ -14,8 +14,9 @@ from flowlex.cli.options import ForceOption, InstanceFile, settings_of, with_opt
 from flowlex.instances.input_errors import counted
 
 if TYPE_CHECKING:
-    from flowlex.formulations.linear_program import LinearProgram
+    from flowlex.formulations.program_files import NamedProgram
     from flowlex.models.model_base import Model
+    from flowlex.models.problem_model import ProblemModel
 
 
 Format = Literal["mps", "lp"]
@@ -41,44 +42,77 @@ def export(
     refuse_existing(force, output)
     model = model_for(read_instance(file), **values)
     for path, program in _programs(model, output, force):
-        data = program_bytes(program.named(), to)
+        data = program_bytes(program, to)
         write_output(path, data)
         if path != "-":
-            sizes = f"{counted(program.column_count, 'column')}, {counted(program.row_count, 'row')}"
-            note(f"{path}: {program.name}, {sizes}")
-        if to == "mps" and program.maximizing:
+            columns, rows = len(program.column_names), len(program.row_names)
+            note(f"{path}: {program.name}, {counted(columns, 'column')}, {counted(rows, 'row')}")
+        if to == "mps" and program.arrays.maximize:
             note("it is a maximisation (OBJSENSE); CBC and GLPK do not read OBJSENSE: use --to lp, or give them -max")
         if changed := data.count(b" flowlex column ") + data.count(b" flowlex row "):
             many = counted(changed, "name holds", "names hold")
             note(f"{many} characters that {to} files cannot; comments in the file keep them")
 
 
-def _programs(model: Model[Any, Any], output: str, force: bool) -> Iterator[tuple[str, LinearProgram]]:
-    """The programs to write, by file: of a changed model one for each objective, with rows for those before it."""
+def _programs(model: Model[Any, Any], output: str, force: bool) -> Iterator[tuple[str, NamedProgram]]:
+    """The programs to write, by file: one for each objective, with rows for those before it."""
     from flowlex.formulations.flow_network import FlowNetwork
-    from flowlex.formulations.solver_outcome import EngineError, Status
+    from flowlex.models.problem_model import ProblemModel
 
+    if isinstance(model, ProblemModel):
+        yield from _problem_programs(model, output, force)
+        return
     stages = [stage.name for stage in model.statement.stages] if model.as_stated else []
     if not stages:
         formulation = model.formulation
-        yield output, formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
+        program = formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
+        yield output, program.named()
         return
     if len(stages) == 1:
-        yield output, model.statement.stage_program()
+        yield output, model.statement.stage_program().named()
         return
-    if output == "-":
-        said = f"the changed model has {len(stages)} objectives in order, a file each; give the name of a file"
-        raise typer.BadParameter(said, param_hint="-o")
-    stem, ending = re.fullmatch(r"(.*?)((?:\.mps|\.lp)?(?:\.gz)?)", output, re.IGNORECASE | re.DOTALL).groups()  # type: ignore[union-attr]
-    paths = [f"{stem}-{number}-{name}{ending}" for number, name in enumerate(stages, 1)]
-    refuse_existing(force, *paths)
-    solution = model.solve("highs", certify=False)  # the optimum of each objective is a row of the later programs
-    if solution.status is not Status.OPTIMAL:
-        said = f"{output}: the changed model has {len(stages)} objectives in order, and a program of a later one needs "
-        raise EngineError(f"{said}the optima of those before it: solving ended {solution.status} ({solution.message})")
+    paths = _paths(stages, output, force)
+    solution = _optimum(model, stages, output)
     for place, (path, name) in enumerate(zip(paths, stages, strict=True)):
         before = {each: Fraction(solution.stages[each]) for each in stages[:place]}
-        yield path, model.statement.stage_program(name, before)
+        yield path, model.statement.stage_program(name, before).named()
+
+
+def _problem_programs(model: ProblemModel, output: str, force: bool) -> Iterator[tuple[str, NamedProgram]]:
+    from flowlex.formulations.language.program_conversion import program_of
+
+    problem = model.problem
+    stages = [objective.name for objective in problem.objectives]
+    if len(stages) < 2:
+        yield output, program_of(problem, 0 if stages else None)
+        return
+    paths = _paths(stages, output, force)
+    solution = _optimum(model, stages, output)
+    for path, name in zip(paths, stages, strict=True):
+        yield path, program_of(problem.stage(name, solution))
+
+
+def _paths(stages: list[str], output: str, force: bool) -> list[str]:
+    """A file for each objective."""
+    if output == "-":
+        said = f"the model has {len(stages)} objectives in order, a file each; give the name of a file"
+        raise typer.BadParameter(said, param_hint="-o")
+    stem, ending = re.fullmatch(r"(.*?)((?:\.mps|\.lp)?(?:\.gz)?)", output, re.IGNORECASE | re.DOTALL).groups()  # type: ignore[union-attr]
+    names = [re.sub(r"[^\w.,-]+", "_", name) for name in stages]
+    paths = [f"{stem}-{number}-{name}{ending}" for number, name in enumerate(names, 1)]
+    refuse_existing(force, *paths)
+    return paths
+
+
+def _optimum(model: Model[Any, Any], stages: list[str], output: str) -> Any:
+    """The solution: the optimum of each objective is a row of the later programs."""
+    from flowlex.formulations.solver_outcome import EngineError, Status
+
+    solution = model.solve("highs", certify=False)
+    if solution.status is not Status.OPTIMAL:
+        said = f"{output}: the model has {len(stages)} objectives in order, and a program of a later one needs "
+        raise EngineError(f"{said}the optima of those before it: solving ended {solution.status} ({solution.message})")
+    return solution
 
 
 def _format_of(output: str) -> Format:

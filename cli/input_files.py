@@ -1,9 +1,9 @@
 """Find the instance files of the PATH arguments of ``flowlex solve``.
 
 A file is taken as it is, independent of its name. A folder stands for the instance files directly in it, sorted by
-name: those named ``*.json``, ``*.min``, ``*.dimacs`` or ``*.net``, each also with ``.gz``, and any other file
-that begins like a DIMACS flow file (comments, then a line ``p min``). Hidden files, unfinished ``.part`` files,
-solution files (``*.solution.json``) and whatever is no regular file are left out. A path may be a URL.
+name: those named ``*.json``, ``*.mps``, ``*.lp``, ``*.min``, ``*.dimacs`` or ``*.net``, each also with ``.gz``, and any
+other file that begins like a DIMACS flow file (comments, then a line ``p min``). Hidden files, unfinished ``.part``
+files, solution files (``*.solution.json``) and whatever is no regular file are left out. A path may be a URL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import typer
 from flowlex.instances.file_storage import MAX_UNPACKED, is_url, read_head, read_most, resolved, write_atomically
 from flowlex.instances.input_errors import InstanceError
 
-_SUFFIXES = (".json", ".min", ".dimacs", ".net")
+_SUFFIXES = (".json", ".mps", ".lp", ".min", ".dimacs", ".net")
 SOLUTION_SUFFIX = ".solution.json"
 #: Bytes of a name of 255 that remain after the ending, a number, and the affixes of unfinished files.
 _LONGEST_STEM = 210
@@ -102,7 +102,7 @@ def save_standard_input(context: typer.Context, output: Path | None) -> Path:
 def solution_stem(path: Path) -> str:
     """Return the stem of the name of an instance's solution file, truncated if it is too long."""
     stem = path.name.removesuffix(".gz")
-    for suffix in _SUFFIXES:
+    for suffix in (".problem.json", *_SUFFIXES):
         stem = stem.removesuffix(suffix)
     return os.fsdecode(os.fsencode(stem)[:_LONGEST_STEM])
 

@@ -28,7 +28,9 @@ def _gap(value: float) -> float:
     return value
 
 
-InstanceFile = Annotated[Path, typer.Argument(metavar="FILE", help="Instance file (JSON or DIMACS, plain or gzip).")]
+InstanceFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Instance or model file (JSON, MPS, LP, DIMACS; plain or gzip).")
+]
 PolicyOption = Annotated[
     str | None, typer.Option("--policy", metavar="P", help="Short for `--set policy=P`, such as FSP, FS or FSU.")
 ]

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 _PATHS = (
-    "Instance files, '-' for standard input, or folders: then every instance file directly in them "
-    "(*.json, *.min, *.dimacs, *.net, .gz). Also URLs: s3://, gs://, https:// or another that fsspec knows."
+    "Instance and model files, '-' for standard input, or folders: then every such file directly in them (*.json, "
+    "*.mps, *.lp, *.min, *.dimacs, *.net, .gz). Also URLs: s3://, gs://, https:// or another that fsspec knows."
 )
 
 

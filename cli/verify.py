@@ -112,10 +112,12 @@ def _report(path: Path, source: _Instances, changes: Changes | None) -> tuple[di
 
 def _text(path: Path, certificate: Certificate) -> str:
     from flowlex.validation.certificates.verifier_interface import RULES
+    from flowlex.validation.proofs.solution_file import PROVEN_FOR
 
     if certificate.ok:
         rules = "".join(f"\n  {RULES}: {each.detail}" for each in certificate.checks if each.name == RULES)
-        return f"{path}: {certificate.summary}{rules}"
+        basis = "".join(f"; {each.name}" for each in certificate.checks if each.name.startswith(PROVEN_FOR))
+        return f"{path}: {certificate.summary}{basis}{rules}"
     lines = [f"{path}: refused"]
     lines += [f"  {check.name}: {check.detail or check.worst}" for check in certificate.checks if not check.ok]
     return "\n".join(lines)

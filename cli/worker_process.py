@@ -69,7 +69,10 @@ def _preload(task: dict[str, Any]) -> None:
     importlib.import_module(f"flowlex.formulations.engines.{task['engine']}")
     head = read_head(Path(task["path"]))
     kind = _KIND.search(head)
-    wanted = (kind[1].decode(),) if kind else kinds() if head.lstrip().startswith(b"{") else ("min-cost-flow",)
+    if task["path"].lower().removesuffix(".gz").endswith((".mps", ".lp")):
+        wanted: tuple[str, ...] = ("problem",)
+    else:
+        wanted = (kind[1].decode(),) if kind else kinds() if head.lstrip().startswith(b"{") else ("min-cost-flow",)
     for name in wanted:
         with contextlib.suppress(ValueError):  # unknown kind or no model: reported when solving
             instance_class(name)

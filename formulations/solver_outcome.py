@@ -10,13 +10,14 @@ from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
+from flowlex.errors import FlowlexError
 from flowlex.formulations.program_arrays import Booleans, Floats
 
 EngineName: TypeAlias = Literal["pulp", "highs", "network"]
 Algorithm: TypeAlias = Literal["auto", "simplex", "ipm", "hipo", "pdlp"]
 
 
-class EngineError(RuntimeError):
+class EngineError(FlowlexError, RuntimeError):
     """An engine cannot do what was asked, or failed; the message says what to do instead."""
 
 

@@ -42,6 +42,7 @@ _KINDS = {
     "load-partition": "load",
     "min-cost-flow": "min_cost_flow",
     "pod-placement": "pods",
+    "problem": "problem",
     "scenario": "simulation_scenario",
 }
 
@@ -74,7 +75,7 @@ def instance_class(kind: Any) -> type[Instance]:
 def register_kind(kind: str, cls: type[Instance]) -> None:
     """Make a class of instances that of a kind, which its files then state; for models that name their kind."""
     other = Instance.registry.get(kind)
-    if kind in _KINDS or (
+    if (kind in _KINDS and other is not cls) or (
         other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__)
     ):
         raise TypeError(f"kind {kind!r} is that of other instances; choose another")

@@ -37,7 +37,7 @@ class TextFormat:
 
 _TEXT_FORMATS: list[TextFormat] = []
 #: Modules that register our own formats.
-_FORMATS = ("flowlex.instances.dimacs", "flowlex.instances.importers.coflow")
+_FORMATS = ("flowlex.instances.dimacs", "flowlex.instances.importers.coflow", "flowlex.instances.problem")
 _OBJECT = re.compile(r"\s*\{")
 
 
@@ -55,7 +55,7 @@ def _text_formats(*, json: bool) -> Sequence[TextFormat]:
 
 
 def read_instance(path: str | Path) -> Instance:
-    """Read an instance file: our JSON or a registered text format (DIMACS, ...), plain or gzip.
+    """Read an instance file: our JSON, a model (MPS, LP) or a registered text format (DIMACS, ...), plain or gzip.
 
     Parameters
     ----------
@@ -68,16 +68,23 @@ def read_instance(path: str | Path) -> Instance:
         The file is wrong; the error names file, place and reason. The content of a file raises no other exception.
     """
     path = location(path)
-    if path.suffix.lower() in (".lp", ".mps"):
-        raise InstanceError("a program, not an instance; `flowlex.check` and `flowlex tu` read it", path=str(path))
     try:
         text = read_text(path)
+        if (ending := path.name.lower().removesuffix(".gz").rpartition(".")[2]) in ("lp", "mps"):
+            return _of_file(instance_class("problem")(name=_stem(path), format=ending, text=text), path)
         for text_format in _text_formats(json=_OBJECT.match(text) is not None):
             if text_format.sniff(text):
-                return text_format.parse(text, _stem(path))
-        return instance_from_document(_parse_json(text))
+                return _of_file(text_format.parse(text, _stem(path)), path)
+        return _of_file(instance_from_document(_parse_json(text)), path)
     except InstanceError as error:
         raise error.at(path) from error.__cause__
+
+
+def _of_file(instance: Instance, path: Path) -> Instance:
+    """The instance; one of a problem, whose content is read later, knows its file."""
+    if "_file" in type(instance).__private_attributes__:
+        instance._file = str(path)  # type: ignore[attr-defined]
+    return instance
 
 
 def read_json(path: str | Path) -> Any:

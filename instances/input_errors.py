@@ -8,11 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flowlex.errors import FlowlexError
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-class InstanceError(ValueError):
+class InstanceError(FlowlexError, ValueError):
     """Input that is not a valid instance; the message names file, place and reason.
 
     Parameters

@@ -35,10 +35,10 @@ from flowlex.models.model_options import check_option, option_types, plain_optio
 from flowlex.models.problem import Problem, flat_program
 from flowlex.models.problem_changes import apply_changes, rows_document, terms_document
 from flowlex.models.problem_solution import ProblemSolution
-from flowlex.models.problem_verifier import verify_solution
 from flowlex.models.solution import ModelError
 from flowlex.validation.certificates.certificate import Certificate
 from flowlex.validation.certificates.verifier_interface import register_judge
+from flowlex.validation.proofs.solution_file import verify_solution
 
 if TYPE_CHECKING:
     import pandas as pd

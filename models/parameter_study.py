@@ -133,6 +133,6 @@ def _row(run: tuple[Any, dict[str, Any], Changes, dict[str, Any], dict[str, Any]
         "claim": None if certificate is None else certificate.claim,
         "seconds": solution.seconds.total,
         "message": solution.message,
-        **{f"stage_{name}": value for name, value in solution.stages.items()},
+        **{f"stage_{name}": getattr(value, "value", value) for name, value in solution.stages.items()},
         **figures,
     }

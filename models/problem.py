@@ -33,6 +33,7 @@ from flowlex.formulations.language import mathematics, piecewise, problem_docume
 from flowlex.formulations.language.exact_units import common_unit, to_floats
 from flowlex.formulations.language.expressions import Expression, Rule
 from flowlex.formulations.language.labels import Index, StatementError, nearest
+from flowlex.formulations.language.program_conversion import program_of
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock, _summed
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
@@ -579,35 +580,35 @@ class Problem(Statement):
 
         Raises `StatementError`: a name does not exist, or a value is missing or no number.
         """
-        if isinstance(values, (str, Path)):
-            from flowlex.formulations.program_files import read_solution
+        from flowlex.models.problem_conversion import column_values
 
-            values = read_solution(values, self.column_names())
-        elif (
-            hasattr(values, "variables")
-            and callable(getattr(values, "variables", None))
-            and not isinstance(values, Mapping)
-        ):
-            from flowlex.formulations.pulp_adapter import solved_values
-
-            values = solved_values(values, self.column_names())
         if isinstance(values, np.ndarray):
-            if values.shape != (self.column_count,):
-                raise StatementError(f"values: {self.column_count} expected, got shape {values.shape}")
+            if values.shape != (self.column_count,) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+                raise StatementError(
+                    f"values: {self.column_count} finite numbers expected, got {values.dtype} of shape {values.shape}"
+                )
             return values.astype(np.float64)
-        if not isinstance(values, Mapping):
+        if isinstance(values, ProblemSolution):
+            return self._start(values)
+        if not isinstance(values, (str, Path)) and not isinstance(values, Mapping) and not hasattr(values, "variables"):
             raise StatementError(f"values: expected values by variable, an answer or a file, got {values!r:.60}")
-        found = np.zeros(self.column_count)
-        flat: dict[str, int] | None = None
+        if not isinstance(values, Mapping):
+            return column_values(values, program_of(self, None).column_names)
+        found, flat = np.zeros(self.column_count), dict[str, float]()
         for name, given in values.items():
-            if name in self.blocks:
+            if not isinstance(name, str):
+                raise StatementError(f"values: expected the name of variables, got {name!r:.60}")
+            block = self.blocks.get(name)
+            if block is not None and (hasattr(given, "items") or not block.index.keys):
                 self._fill(found, name, given)
-                continue
-            if flat is None:
-                flat = {text: k for k, text in enumerate(self.column_names())}
-            if name not in flat:
-                raise StatementError("values: " + nearest("variables named", name, [*self.blocks, *list(flat)[:1000]]))
-            found[flat[name]] = self._finite(given, f"value of {name}")
+            elif block is not None and name not in program_of(self, None).column_names:
+                raise StatementError(f"values of {name}: expected values by label, got {given!r:.60}")
+            else:
+                flat[name] = self._finite(given, f"value of {name}")
+        if flat:
+            known = self.column_names()
+            names = known if set(flat) <= set(known) else program_of(self, None).column_names
+            found += column_values(flat, names)
         return found
 
     def _fill(self, found: Floats, name: str, given: Any) -> None:
@@ -686,15 +687,9 @@ class Problem(Statement):
                 f"{target}: an MPS or LP file holds one objective, this problem has {len(self.objectives)} in strict "
                 f"order ({listed}); write a .problem.json, or p.stage(name, values).write(...) for each"
             )
-        from flowlex.formulations.program_files import NamedProgram, write_program
+        from flowlex.formulations.program_files import write_program
 
-        goal = self.objectives[0].name if self.objectives else ""
-        write_program(
-            NamedProgram(
-                self.arrays(0 if self.objectives else None), self.column_names(), self.row_names(), self.name, goal
-            ),
-            target,
-        )
+        write_program(program_of(self, 0 if self.objectives else None), target)
         return [target]
 
     def stage(self, objective: str, values: Any = None) -> Self:
@@ -734,8 +729,8 @@ class Problem(Statement):
         """The problem of the first objective as a PuLP problem, with names of variables and rows."""
         from flowlex.formulations.pulp_adapter import to_pulp
 
-        arrays = self.arrays(0 if self.objectives else None)
-        return to_pulp(arrays, self.name, self.column_names(), self.row_names())[0]
+        program = program_of(self, 0 if self.objectives else None)
+        return to_pulp(program.arrays, self.name, program.column_names, program.row_names)[0]
 
     def structure(self) -> Any:
         """Whether the matrix is totally unimodular, with a proof or a witness named by rows and columns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +17,7 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.models.solution import Solution
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
 from flowlex.validation.proofs.proof import Proof, number, to_document
+from flowlex.validation.proofs.solution_file import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,7 +220,7 @@ class ProblemSolution(Solution):
         proof = to_document(self.found, self.program) if self.program is not None and not self.unproven else {}
         return {
             "kind": f"{self.source.kind}-solution",
-            "version": 3,
+            "version": VERSION,
             "instance": self.instance,
             "fingerprint": self.source.fingerprint,
             "model": self.model,
@@ -262,27 +263,3 @@ def duals_of(problem: Statement, duals: Floats | None, sign: float) -> SeriesByN
 def plain_number(value: Fraction | float) -> float | int:
     """A number for people: an integer where it is one."""
     return int(value) if Fraction(value).denominator == 1 else float(value)
-
-
-def exact_from_document(answer: Any, program: ExactProgram) -> Exact:
-    """Values of all columns from values by variable and label.
-
-    Raises `ValueError` naming what does not exist or is no number.
-    """
-    from flowlex.validation.proofs.proof import rational
-
-    found = [Fraction(0)] * program.count
-    if not isinstance(answer, dict):
-        raise ValueError("the answer is no object")
-    for variable, values in answer.items():
-        places = program.places.get(variable)
-        if places is None or not isinstance(values, dict):
-            raise ValueError(f"values of {variable!r}, which does not exist"[:120])
-        for label, value in values.items():
-            if label not in places:
-                raise ValueError(f"a value of {variable}[{label}], which does not exist"[:120])
-            found[places[label]] = rational(value)
-    return Exact.of(found)
-
-
-Names = Sequence[str]

@@ -11,8 +11,9 @@ import os
 import typing
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.solver_outcome import EngineName, SolveOptions
 from flowlex.instances.extensions import MODELS_VARIABLE, added, added_names, load_named_modules, owner
 from flowlex.instances.files import read
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from flowlex.models.min_cost_flow import MinCostFlow, NetworkFlow
     from flowlex.models.pods.model import PodPlacement
     from flowlex.models.pods.solution import PlacementSolution
+    from flowlex.models.problem import Problem
+    from flowlex.models.problem_solution import ProblemSolution
 
 _GROUP = "flowlex.models"
 #: Our own models, by kind of instance; imported when used.
@@ -57,6 +60,7 @@ _OWN = {
     "load-partition": "flowlex.models.load.model:LoadPartition",
     "min-cost-flow": "flowlex.models.min_cost_flow:MinCostFlow",
     "pod-placement": "flowlex.models.pods.model:PodPlacement",
+    "problem": "flowlex.models.problem_model:ProblemModel",
 }
 
 
@@ -159,22 +163,24 @@ def solve(instance: PodInstance, engine: EngineName = ..., **options: Any) -> Pl
 @overload
 def solve(instance: NetworkInstance, engine: EngineName = ..., **options: Any) -> NetworkFlow: ...
 @overload
+def solve(instance: Problem, engine: EngineName | Literal["auto"] = ..., **options: Any) -> ProblemSolution: ...
+@overload
 def solve(
     instance: Instance | str | Path | typing.Mapping[str, Any], engine: EngineName = ..., **options: Any
 ) -> Solution: ...
 def solve(
-    instance: Instance | str | Path | typing.Mapping[str, Any],
-    engine: EngineName = "pulp",
+    instance: Instance | Problem | str | Path | typing.Mapping[str, Any],
+    engine: EngineName | Literal["auto"] = "pulp",
     *,
     certify: bool = True,
     **options: Any,
 ) -> Solution:
-    """Solve an instance, file or set of tables to a certified answer.
+    """Solve an instance, problem, file or set of tables to a certified answer.
 
     Parameters
     ----------
     instance
-        What to solve: an instance, or whatever `flowlex.read` takes (a path, tables as frames, a document).
+        What to solve: an instance, a problem, or whatever `flowlex.read` takes (a path, tables as frames, a document).
     engine
         ``pulp``, ``highs`` or (networks) ``network``.
     certify
@@ -195,8 +201,17 @@ def solve(
     >>> solve(generate("gpu-figure1"), policy="FSP").status
     <Status.OPTIMAL: 'optimal'>
     """
-    names = {field.name for field in dataclasses.fields(SolveOptions)} | {"report"}
+    names = {field.name for field in dataclasses.fields(SolveOptions)} | {"report", "start"}
     solver = {name: options.pop(name) for name in names & options.keys()}
+    if isinstance(instance, Statement):
+        from flowlex.models.problem import Problem
+
+        if options or not isinstance(instance, Problem):
+            odd = next(iter(options), None)
+            raise ModelError(f"a problem has no option {odd!r}" if odd else f"{instance!r} is no Problem")
+        return instance.solve(
+            "auto" if engine == "pulp" and "solver" not in solver else engine, certify=certify, **solver
+        )
     solution: Solution = model_for(read(instance), **options).solve(engine, certify=certify, **solver)
     return solution
 

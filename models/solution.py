@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from flowlex.errors import FlowlexError
 from flowlex.formulations.program_arrays import locked
 from flowlex.formulations.solver_outcome import Infeasibility, Status, Unboundedness
 from flowlex.instances.file_storage import json_value, refuse_existing, write_atomically
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Dual", "ModelError", "Seconds", "Solution", "plain"]
 
 
-class ModelError(ValueError):
+class ModelError(FlowlexError, ValueError):
     """An instance breaks an assumption of a model, or options contradict each other; names the offender."""
 
 

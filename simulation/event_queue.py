@@ -12,8 +12,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flowlex.errors import FlowlexError
 
-class SimulationError(ValueError):
+
+class SimulationError(FlowlexError, ValueError):
     """An invalid request to a simulation; names the time, and the event if there is one.
 
     ``reason``: the error, its cause and the remedy. ``at_s``: simulated time in seconds. ``event``: description of the

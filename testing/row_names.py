@@ -10,13 +10,14 @@ from functools import cached_property
 
 import numpy as np
 
+from flowlex.errors import FlowlexError
 from flowlex.formulations.program_arrays import Integers
 
 #: End of the family in a name without a declared family.
 _END = re.compile(r"[\[({]|(?<!^)_")
 
 
-class UnknownNameError(LookupError):
+class UnknownNameError(FlowlexError, LookupError):
     """A test names a row, column or family that the program does not have; no verdict about the program."""
 
 

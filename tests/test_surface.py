@@ -240,10 +240,7 @@ def test_solutions_documents_and_files_are_verified(tmp_path):
         (lambda: flowlex.slove, "flowlex has no name 'slove'; did you mean 'solve'?"),
         (lambda: flowlex.check([[1, 0], [1]]), "rows of one length are expected: row 0 has 2 entries, row 1 has 1"),
         (lambda: flowlex.check(None), "cannot take a matrix from NoneType"),
-        (
-            lambda: flowlex.read("two.lp"),
-            "two.lp: a program, not an instance; `flowlex.check` and `flowlex tu` read it",
-        ),
+        (lambda: flowlex.read("two.lp"), "two.lp: cannot be read: No such file or directory"),
         (lambda: flowlex.read(pd.DataFrame()), "give {'kind': 'gpu-assignment', 'nodes': frame, ...}"),
         (lambda: flowlex.solve(nx.MultiDiGraph()), "got MultiDiGraph; give {'kind': 'min-cost-flow'"),
         (lambda: flowlex.solve(pulp.LpProblem()), "got LpProblem; a model or program has its own solve()"),

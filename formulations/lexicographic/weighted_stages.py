@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from flowlex.errors import FlowlexError
 from flowlex.formulations.lexicographic.lambda_representation import increments, lambda_representation
 from flowlex.formulations.lexicographic.lexicographic_problem import LexicographicProgram, copy_program
 from flowlex.formulations.linear_expression import Expression
@@ -21,7 +22,7 @@ from flowlex.formulations.linear_program import LinearProgram
 EXACT = 2.0**53
 
 
-class PrecisionError(ValueError):
+class PrecisionError(FlowlexError, ValueError):
     """Coefficients of the literal weighted form would not be exact; use the staged form."""
 
 

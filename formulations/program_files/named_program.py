@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from flowlex.errors import FlowlexError
 from flowlex.formulations.program_arrays import LinearProgramArrays
 
 #: Bounds and sides from here on are infinite, as all common solvers read them.
 INFINITE = 1e20
 
 
-class ProgramFileError(ValueError):
+class ProgramFileError(FlowlexError, ValueError):
     """A model or solution file that cannot be read or written; the message names file, place, reason and remedy.
 
     Parameters

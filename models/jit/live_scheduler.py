@@ -30,6 +30,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from flowlex.errors import FlowlexError
 from flowlex.formulations.solver_outcome import EngineName, Status
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.jit import JitInstance, Job, Machine, Transfer
@@ -42,7 +43,7 @@ from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import Certificate
 
 
-class JitEventError(ValueError):
+class JitEventError(FlowlexError, ValueError):
     """An event does not fit the state of the scheduler; it was not applied."""
 
 

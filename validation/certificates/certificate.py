@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
+from flowlex.errors import FlowlexError
+
 #: What is certified. ``bounded``: feasible, with a bound that is proven.
 Claim: TypeAlias = Literal["optimal", "bounded", "feasible", "infeasible", "unbounded"]
 #: ``recomputed`` from the data, or ``quoted`` from the solver without proof.
@@ -15,7 +17,7 @@ How: TypeAlias = Literal["recomputed", "quoted"]
 Verdict: TypeAlias = Literal["proven", "quoted", "refused"]
 
 
-class CertificateError(AssertionError):
+class CertificateError(FlowlexError, AssertionError):
     """An answer contradicts its own data. Please report it with the instance."""
 
 

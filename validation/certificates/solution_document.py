@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 
+from flowlex.errors import FlowlexError
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.field_descriptions import describe
 from flowlex.validation.certificates.certificate import Claim
@@ -23,7 +24,7 @@ def _number(value: object) -> Number:
 Numeric = Annotated[Number, PlainValidator(_number), WithJsonSchema({"type": ["number", "string"]})]
 
 
-class SolutionError(ValueError):
+class SolutionError(FlowlexError, ValueError):
     """A document that cannot be judged: no solution file, of an unknown kind or version, or of the wrong form."""
 
 

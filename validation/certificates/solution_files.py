@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from flowlex.formulations.language.problem_document import fingerprint
+from flowlex.formulations.language.statement import Statement
 from flowlex.instances.files import read, read_instance, read_json
 from flowlex.instances.input_errors import InstanceError
 from flowlex.instances.instance_base import Instance
@@ -15,6 +17,7 @@ from flowlex.validation.certificates.certificate import Certificate
 from flowlex.validation.certificates.solution_document import SolutionError
 from flowlex.validation.certificates.verifier_interface import require_solution
 from flowlex.validation.certificates.verifier_interface import verify as verify_document
+from flowlex.validation.proofs.solution_file import verify_solution
 
 
 class _Solution(Protocol):
@@ -39,7 +42,7 @@ def read_solution(path: str | Path) -> Any:
 
 def verify(
     solution: _Solution | str | Path | Mapping[str, Any],
-    instance: Instance | str | Path | Mapping[str, Any],
+    instance: Instance | Statement | str | Path | Mapping[str, Any],
     *,
     changes: Changes | Mapping[str, Any] | str | Path | None = None,
 ) -> Certificate:
@@ -50,7 +53,7 @@ def verify(
     solution
         A solution, the path of its file, or the document that the file holds.
     instance
-        The instance that it is said to solve, or whatever `flowlex.read` takes, such as its path.
+        The instance or problem that it is said to solve, or whatever `flowlex.read` takes, such as its path.
     changes
         The rules and other changes that the solution must be solved under, exactly these: `Changes`, their plain data,
         or the path of their file. None: those that it states; the check ``rules it holds under`` lists them.
@@ -82,6 +85,17 @@ def verify(
             document = solution.to_dict()
         else:
             document = solution
+        if isinstance(instance, Statement):
+            if changes is not None:
+                raise SolutionError("a problem in memory has its changes already; give none")
+            return verify_solution(
+                document,
+                instance,
+                kind="problem",
+                name=None,
+                fingerprint=fingerprint(instance),
+                stated_in=f"the problem {instance.name!r} in memory",
+            )
         demanded = None if changes is None else read_changes(dict(changes) if isinstance(changes, Mapping) else changes)
         return verify_document(document, read(instance), changes=demanded)
     except SolutionError as error:

@@ -15,6 +15,7 @@ them with the file's kind, version, fingerprint, status, objective, bound, gap, 
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -249,12 +250,18 @@ def verify(
     'optimal'
     """
     if isinstance(document, Mapping) and document.get("version") == 3:
-        if instance.kind not in _JUDGES and os.environ.get(MODELS_VARIABLE):
+        if instance.kind == "problem":
+            importlib.import_module("flowlex.models.problem_model")
+        elif instance.kind not in _JUDGES and os.environ.get(MODELS_VARIABLE):
             load_named_modules()
         judge = _JUDGES.get(instance.kind)
         if judge is None:
             raise SolutionError(f"no model of kind {instance.kind!r} is known here; name its file with --models")
-        return judge(document, instance)
+        found = judge(document, instance)
+        if changes is None:
+            return found
+        same = read_changes(dict(document.get("changes") or {})).plain() == changes.plain()
+        return found.including([Check("solved under the rules demanded", same)])
     read = read_document(document)
     kind = read.kind.removesuffix("-solution")
     verifier = verifier_for(kind)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from flowlex.errors import FlowlexError
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Positions, Whole, narrow
 
 #: Version of the format of proofs in files.
@@ -21,7 +22,7 @@ FORMAT = 3
 _DIGITS = 400
 
 
-class ProofError(ValueError):
+class ProofError(FlowlexError, ValueError):
     """A proof names what does not exist, or is no proof at all."""
 
 

@@ -18,10 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from flowlex.errors import FlowlexError
 from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 
 
-class MatrixError(ValueError):
+class MatrixError(FlowlexError, ValueError):
     """Input that is not a valid matrix; the message states where and why."""
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from flowlex.errors import FlowlexError
 from flowlex.formulations.program_arrays import Integers
 from flowlex.validation.unimodularity.proof_types import Certificate, indices
 
 
-class ProofError(Exception):
+class ProofError(FlowlexError):
     """The proof does not hold; the text says where."""
 
 

@@ -11,6 +11,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
+from flowlex.errors import FlowlexError
+
 Number = int | Fraction
 
 
@@ -28,7 +30,7 @@ def in_digits(value: Number) -> str:
     return f"about {'-' if value < 0 else ''}2^{size}"
 
 
-class VerdictError(ValueError):
+class VerdictError(FlowlexError, ValueError):
     """A document that is not a verdict; the message states where and why."""
 
 

@@ -1,0 +1,98 @@
+"""A problem of one's own as an instance: a problem file, or a model file (``.mps``, ``.lp``) as it is."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from importlib.metadata import EntryPoint
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr
+
+from flowlex.instances.files import TextFormat, register_text_format
+from flowlex.instances.input_errors import InstanceError
+from flowlex.instances.instance_base import Instance
+
+#: What a model file begins with, after comments.
+_MPS = re.compile(r"(\s*(\*[^\n]*)?\n)*(NAME|ROWS|OBJSENSE|OBJSENSE\b.*)([ \t\r\n]|$)")
+_LP = re.compile(r"(\s*(\\[^\n]*)?\n)*\s*(minimi[sz]e|maximi[sz]e|minimum|maximum|min|max)(\s|$)", re.IGNORECASE)
+
+
+class ProblemInstance(Instance):
+    """A problem that its file states whole: variables, rows and objectives.
+
+    `flowlex.Problem` makes such files, and reads them; see the page *State your own problem*.
+
+    Attributes
+    ----------
+    format
+        ``json``: the problem's own document. ``mps``, ``lp``: a model file, whose content is ``text``.
+    text
+        Content of a model file.
+    levels, data, variables, rows, objectives
+        The parts of a problem's document.
+    """
+
+    kind: Literal["problem"] = "problem"
+    name: str = "problem"
+    format: Literal["json", "mps", "lp"] = "json"
+    text: str = ""
+    levels: dict[str, Any] = Field(default_factory=dict)
+    data: dict[str, Any] = Field(default_factory=dict)
+    variables: dict[str, Any] = Field(default_factory=dict)
+    rows: dict[str, Any] = Field(default_factory=dict)
+    objectives: list[Any] = Field(default_factory=list)
+    #: The file that was read, for errors in its content.
+    _file: str = PrivateAttr("")
+
+    @property
+    def file(self) -> str:
+        """The file that was read; empty if the instance was made otherwise."""
+        return self._file
+
+    @property
+    def content(self) -> Any:
+        """The text of a model file, or the document of a problem."""
+        if self.format != "json":
+            return self.text
+        parts = ("kind", "version", "name", "levels", "data", "variables", "rows", "objectives")
+        return {part: getattr(self, part) for part in parts}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the problem that is stated, whatever the format of its file.
+
+        Raises `ValueError`: the content states no problem.
+        """
+        # By name, as instances import no formulations.
+        entry = EntryPoint("", "flowlex.formulations.language.program_conversion:content_fingerprint", "")
+        return str(entry.load()(self.format, self.content, self.name))
+
+    def summary(self) -> dict[str, str | int | float]:
+        """What the file holds."""
+        if self.format != "json":
+            return {"format": self.format, "lines": self.text.count("\n")}
+        parts = {"levels": self.levels, "variables": self.variables, "rows": self.rows}
+        goals = [str(o.get("name")) for o in self.objectives if isinstance(o, dict)]
+        return {name: ", ".join(map(str, part)) or "none" for name, part in parts.items()} | {
+            "objectives": ", ".join(goals) or "none"
+        }
+
+
+def _written(instance: Instance, file_format: str) -> str:
+    if not isinstance(instance, ProblemInstance) or instance.format != file_format:
+        raise InstanceError(
+            f"an instance of kind {instance.kind!r} is no {file_format} file; `flowlex export` writes its program"
+        )
+    return instance.text
+
+
+for _format, _begins in (("mps", _MPS), ("lp", _LP)):
+    register_text_format(
+        TextFormat(
+            sniff=lambda text, begins=_begins: begins.match(text) is not None,
+            parse=lambda text, name, kind=_format: ProblemInstance(name=name, format=kind, text=text),
+            endings=(f".{_format}",),
+            write=lambda instance, kind=_format: _written(instance, kind),
+        )
+    )
