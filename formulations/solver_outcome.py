@@ -21,6 +21,10 @@ class EngineError(FlowlexError, RuntimeError):
     """An engine cannot do what was asked, or failed; the message says what to do instead."""
 
 
+class OptionError(EngineError, ValueError, TypeError):
+    """An option of a solve does not exist or has a wrong value; names it."""
+
+
 class Status(StrEnum):
     """How a solve ended."""
 
@@ -88,21 +92,21 @@ class SolveOptions:
         for name in ("time_limit_s", "gap", "seed", "threads"):
             given: Any = getattr(self, name)
             if given is not None and not isinstance(given, Real):
-                raise ValueError(f"{name} must be a number, got {given!r}")
+                raise OptionError(f"{name} must be a number, got {given!r}")
         if self.time_limit_s is not None and not 0 < self.time_limit_s < math.inf:
-            raise ValueError(f"time_limit_s must be a positive number of seconds, got {self.time_limit_s}")
+            raise OptionError(f"time_limit_s must be a positive number of seconds, got {self.time_limit_s}")
         if self.max_steps is not None and (not isinstance(self.max_steps, int) or self.max_steps < 1):
-            raise ValueError(f"max_steps must be an integer of at least 1, got {self.max_steps}")
+            raise OptionError(f"max_steps must be an integer of at least 1, got {self.max_steps}")
         if not (self.gap >= 0 and math.isfinite(self.gap)):
-            raise ValueError(f"gap must be a finite number of at least 0, got {self.gap}")
+            raise OptionError(f"gap must be a finite number of at least 0, got {self.gap}")
         if self.seed < 0 or self.seed > 2**31 - 1:
-            raise ValueError(f"seed must lie in 0..2147483647, got {self.seed}")
+            raise OptionError(f"seed must lie in 0..2147483647, got {self.seed}")
         if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads must be at least 1, got {self.threads}")
+            raise OptionError(f"threads must be at least 1, got {self.threads}")
         if self.algorithm not in ("auto", "simplex", "ipm", "hipo", "pdlp"):
-            raise ValueError(f"unknown algorithm {self.algorithm!r}; one of auto, simplex, ipm, hipo, pdlp")
+            raise OptionError(f"unknown algorithm {self.algorithm!r}; one of auto, simplex, ipm, hipo, pdlp")
         if self.solver is not None and not isinstance(self.solver, str) and not hasattr(self.solver, "actualSolve"):
-            raise ValueError(f"solver must be a PuLP solver or the name of one, got {self.solver!r}")
+            raise OptionError(f"solver must be a PuLP solver or the name of one, got {self.solver!r}")
 
     def changed(self) -> list[str]:
         """Names of the options that differ from their defaults."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.errors import FlowlexError
 from flowlex.formulations.block_labels import Labels, block_labels
 from flowlex.formulations.program_arrays import locked
 from flowlex.instances.input_errors import did_you_mean
@@ -100,9 +101,16 @@ class Dual:
         return pd.Series(self.values, index=list(self.labels))
 
 
+class NoDualsError(FlowlexError, KeyError):
+    """A solution has no duals of this name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class Duals(dict[str, Dual]):
     """Families of duals by the name of their constraint."""
 
     def __missing__(self, name: str) -> Dual:
         known = f"there are: {', '.join(self)}" if self else "this solution has none"
-        raise KeyError(f"no duals of {name!r}{did_you_mean(str(name), self)}; {known}")
+        raise NoDualsError(f"no duals of {name!r}{did_you_mean(str(name), self)}; {known}")

@@ -255,7 +255,7 @@ class Problem(Statement):
         fresh.blocks[block.name] = replace(block, lower=low, upper=high)
         return fresh
 
-    def with_cost(self, objective: str, cost: Expression) -> Self:
+    def with_cost(self, objective: str, cost: Expression | None = None) -> Self:
         """The problem with something added to an objective."""
         if not isinstance(cost, Expression):
             raise StatementError(
@@ -670,6 +670,8 @@ class Problem(Statement):
         """
         from flowlex.instances.file_storage import refuse_existing, write_atomically
 
+        if not isinstance(path, (str, Path)):
+            raise StatementError(f"write: expected the path of a file, got {path!r:.60}")
         target = Path(path)
         name = target.name.lower().removesuffix(".gz")
         refuse_existing(target, force=force)

@@ -55,6 +55,8 @@ class StageAnswers(dict[str, StageAnswer]):
 
     def __getitem__(self, key: str | int) -> StageAnswer:
         if isinstance(key, int):
+            if not -len(self) <= key < len(self):
+                raise StatementError(f"there is no objective {key}; there are {len(self)}")
             return list(self.values())[key]
         if key not in self:
             raise StatementError(nearest("objective", key, self))

@@ -126,7 +126,8 @@ class Solution:
     unproven: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "duals", Duals(self.duals))
+        if not hasattr(self.duals, "__missing__"):  # which says why there are none
+            object.__setattr__(self, "duals", Duals(self.duals))
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, np.ndarray):

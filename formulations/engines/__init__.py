@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 from flowlex.formulations.engines.infeasibility_explanation import explained
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions
+from flowlex.formulations.solver_outcome import EngineError, OptionError, Outcome, SolveOptions
 
 __all__ = ["ENGINES", "Engine", "register", "runs_highs", "solve", "solve_options"]
 
@@ -104,7 +104,7 @@ def solve_options(keywords: dict[str, Any], *others: str) -> SolveOptions:
     known = [name for name in SolveOptions.__dataclass_fields__ if name != "offer"]  # set by models, not by users
     for name in keywords:
         if name not in known:
-            raise TypeError(f"unknown solver option {name!r}; one of: {', '.join([*known, *others])}")
+            raise OptionError(f"unknown solver option {name!r}; one of: {', '.join([*known, *others])}")
     return SolveOptions(**keywords)
 
 

@@ -87,6 +87,9 @@ class Expression:
     def __bool__(self) -> NoReturn:
         raise StatementError("an expression is neither true nor false")
 
+    def __getitem__(self, label: Any) -> NoReturn:
+        raise StatementError(f"members are selected by level: sel({next(iter(self.levels), 'level')}={label!r})")
+
     def __iter__(self) -> NoReturn:
         raise StatementError("an expression is not iterated; use sum(by=...) or sel(...)")
 
