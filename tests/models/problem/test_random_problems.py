@@ -11,10 +11,11 @@ import pytest
 
 import flowlex as fx
 from flowlex.formulations.language import problem_document
-from flowlex.models.problem_solution import ProblemSolution, exact_from_document
+from flowlex.models.problem_solution import ProblemSolution
 from flowlex.validation.proofs.checker import judge
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import from_document
+from flowlex.validation.proofs.solution_file import exact_answer
 from tests.models.problem.exact_optimum import exact_optima, limit, read, scipy_optima
 from tests.models.problem.random_problems import random_problem
 
@@ -73,7 +74,7 @@ def judged_again(problem: fx.Problem, solution: ProblemSolution) -> None:
     assert problem_document.fingerprint(again) == problem_document.fingerprint(problem)
     document = json.loads(json.dumps(solution.to_dict(), allow_nan=False))
     program = exact_program(again)
-    values = exact_from_document(document["answer"], program) if solution.status.has_answer else None
+    values = exact_answer(document["answer"], program) if solution.status.has_answer else None
     verdict = judge(program, values, from_document(document["proof"], program), document["status"])
     assert solution.certificate is not None
     assert verdict.certificate == solution.certificate

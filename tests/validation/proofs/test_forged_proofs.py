@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import flowlex as fx
-from flowlex.models.problem_solution import exact_from_document
 from flowlex.validation.proofs.checker import Verdict, judge
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofError, from_document, to_document
+from flowlex.validation.proofs.solution_file import exact_answer
 from tests.models.problem.exact_optimum import exact_optima, limit
 from tests.models.problem.random_problems import random_problem
 from tests.seeds import seeds
@@ -64,7 +64,7 @@ def verdict_of(document: dict[str, Any], program: ExactProgram) -> Verdict | Non
     """The verdict over a solution file; None if the file is refused."""
     try:
         answered = document["status"] in ("optimal", "feasible")
-        values = exact_from_document(document["answer"], program) if answered else None
+        values = exact_answer(document["answer"], program) if answered else None
         return judge(program, values, from_document(document["proof"], program), document["status"])
     except (ProofError, ValueError):
         return None
@@ -184,7 +184,7 @@ def _branched(
 
 def _random_answer(program: ExactProgram, rng: np.random.Generator, document: dict[str, Any]) -> Exact:
     if document["answer"] and rng.random() < 0.5:
-        x = exact_from_document(document["answer"], program)
+        x = exact_answer(document["answer"], program)
         moved = [x[j] for j in range(program.count)]
         j = int(rng.integers(program.count))
         moved[j] += Fraction(int(rng.integers(-1, 2)), int(rng.choice([1, 2, 10**9, 10**25])))
