@@ -153,7 +153,7 @@ class Expression:
             if gaps:
                 counts = np.where(where < 0, 0, counts)
             rows = np.repeat(np.arange(len(where)), counts)
-            begin = np.repeat(self._pointer[:-1][known] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+            begin = np.repeat(self._pointer[:-1][known] - (np.cumsum(counts) - counts), counts)
             source = begin + np.arange(len(rows))
             if self._order is not None:
                 source = self._order[source]
@@ -386,7 +386,7 @@ class Expression:
         begin, end = np.searchsorted(theirs[order], mine, "left"), np.searchsorted(theirs[order], mine, "right")
         counts = end - begin
         member = np.repeat(np.arange(self.index.count), counts)
-        offset = np.repeat(begin - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(len(member))
+        offset = np.repeat(begin - (np.cumsum(counts) - counts), counts) + np.arange(len(member))
         row = order[offset]
         levels = {**self.index.levels, **{k: rows.levels[k] for k in added}}
         codes = {**{k: v[member] for k, v in self.index.codes.items()}, **{k: rows.codes[k][row] for k in added}}
