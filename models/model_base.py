@@ -410,10 +410,9 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
 
     def _repr_html_(self) -> str:
         parts = [
-            html_table(f"{self.title}: {self.instance.name}", self.instance.summary()),
-            html_table("Formulation", self.sizes()),
+            html_table(f"{self.title}: {self.instance.name}", self.sizes()),
+            f"<p>$\\min\\ {self.objective_latex}$</p>",
+            equation_table(e for e in self.equations if e.exists(self)),
+            html_table("Symbols", {f"${s.latex}$": s.says for s in (*self.sets, *self.parameters, *self.unknowns)}),
         ]
-        for caption, symbols in (("Sets", self.sets), ("Parameters", self.parameters), ("Variables", self.unknowns)):
-            if symbols:
-                parts.append(html_table(caption, {f"${s.latex}$": s.says for s in symbols}))
-        return "".join(parts) + equation_table(e for e in self.equations if e.exists(self))
+        return "".join(parts)

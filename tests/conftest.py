@@ -28,7 +28,7 @@ settings.load_profile("ci")
 MORE = 20
 
 #: Seconds before a test is stopped (`timeout` in pyproject.toml for all others).
-NOTEBOOK_S, SLOW_S = 600, 1800
+SLOW_S = 1800
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,16 +55,11 @@ def forget_modules(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark notebooks as rare: each starts a kernel, and other tests cover their contents."""
-    for item in items:
-        if item.path.suffix == ".ipynb":
-            item.add_marker(pytest.mark.rare)
+    """Give slow tests more time, and random ones more cases in a search."""
     yield  # Hypothesis marks its tests, and deselected tests are removed
     search = settings.get_current_profile_name() == "search"
     for item in items:
-        if item.path.suffix == ".ipynb":
-            item.add_marker(pytest.mark.timeout(NOTEBOOK_S))
-        elif search or item.get_closest_marker("slow"):
+        if search or item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.timeout(SLOW_S))
         if search and isinstance(item, pytest.Function) and item.get_closest_marker("hypothesis"):
             multiply_cases(item.function)

@@ -1,6 +1,6 @@
 """Speed up the start of test processes; loaded before all pytest plugins.
 
-`nbmake` reads notebooks with `jsonschema`, which tries to import a grammar of international addresses (2 s) for a
+`nbformat` reads notebooks with `jsonschema`, which tries to import a grammar of international addresses (2 s) for a
 format that is not used here. Pytest would also rewrite every ``assert`` of flowlex, as it has a pytest plugin: 650
 modules whose assertions are for the type checker (2 s without cached bytecode).
 """

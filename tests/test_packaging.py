@@ -38,8 +38,8 @@ MODULES = {
     "uvloop": "uvicorn runs on it",
 }
 #: Tools that `make`, pytest and mypy run; no module imports them.
-TOOLS = {"import-linter", "jupyter", "mypy", "nbmake", "pandas-stubs", "pyright", "pytest-cov", "pytest-timeout"}
-TOOLS |= {"pytest-xdist", "ruff", "scipy-stubs", "setuptools", "types-psutil"}
+TOOLS = {"import-linter", "jupyter", "ipykernel", "mypy", "nbclient", "pandas-stubs", "pyright", "pytest-cov"}
+TOOLS |= {"pytest-timeout", "pytest-xdist", "ruff", "scipy-stubs", "setuptools", "types-psutil"}
 #: What `make docs` runs.
 TOOLS |= {"furo", "latex2mathml", "myst-nb", "numpydoc", "sphinx"}
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from flowlex.formulations.deferred_compilation import small_work
 from flowlex.instances.cluster import ClusterWorkload
 from flowlex.instances.instance_base import Instance, InstanceError, Part
-from flowlex.instances.simulation_scenario import Decision
+from flowlex.instances.simulation_scenario import Decision, PolicyChoice
 from flowlex.simulation.cluster.log_to_events import replay_events
 from flowlex.simulation.cluster.policy_interface import Policy
 from flowlex.simulation.cluster.run_metrics import figures
 from flowlex.simulation.cluster.simulator import ClusterParameters, ClusterRun
 from flowlex.simulation.event_log import RunLog
-from flowlex.simulation.policy_registry import Run, checked
+from flowlex.simulation.policy_registry import Run, checked, make_policy
 
 
 class ClusterSimulator:
@@ -51,11 +51,13 @@ class ClusterSimulator:
 
 
 SIMULATOR = ClusterSimulator()
+#: Names under which `flowlex` exports the base class of policies and the metrics of a run.
+ClusterPolicy, run_figures = Policy, figures
 
 
 def simulate_cluster(
     workload: ClusterWorkload,
-    policy: Policy,
+    policy: Policy | str,
     *,
     seed: int = 0,
     horizon_s: float | None = None,
@@ -69,7 +71,7 @@ def simulate_cluster(
     workload
         Cluster and jobs.
     policy
-        The policy; create a new one for each run.
+        The policy; create a new one for each run. Or the name of one, such as ``"FSP"``.
     seed
         Seed of the random streams.
     horizon_s
@@ -89,4 +91,6 @@ def simulate_cluster(
     SimulationError
         The policy answers nonsense, or nothing more can happen though tasks are left.
     """
+    if isinstance(policy, str):
+        policy = cast(Policy, make_policy("cluster", PolicyChoice(name=policy)))
     return SIMULATOR.simulate(workload, policy, Run(seed, horizon_s, decision or Decision(), parameters))

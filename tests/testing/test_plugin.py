@@ -77,7 +77,7 @@ def run(pytester, monkeypatch):
             sys.modules.pop(name, None)
         pytester.makepyfile(model=model, test_model=tests)
         pytester.syspathinsert()
-        plain = ("-p", "flowlex.testing.plugin", "-p", "no:cacheprovider", "-p", "no:nbmake", "-p", "no:xdist")
+        plain = ("-p", "flowlex.testing.plugin", "-p", "no:cacheprovider", "-p", "no:xdist")
         return pytester.runpytest_inprocess(*plain, *arguments)
 
     return run
