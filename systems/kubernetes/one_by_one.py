@@ -66,11 +66,16 @@ def in_queue_order(pods: Iterable[KubePod]) -> list[KubePod]:
 
 
 def place_waiting(
-    made: Bindings, score: Score = "least-allocated", *, late: Callable[[], bool] = lambda: False
+    made: Bindings,
+    score: Score = "least-allocated",
+    *,
+    late: Callable[[], bool] = lambda: False,
+    priority: int | None = None,
 ) -> None:
-    """Bind the waiting pods one by one, until none of them passes the filters or it is ``late``."""
+    """Bind the waiting pods, or those of a priority, one by one until none of them passes or it is ``late``."""
     cluster, state = made.state.cluster, made.state
-    left = in_queue_order(p for p in cluster.waiting if p.name not in state.node_of and p.name not in cluster.pending)
+    waiting = (pod for pod in cluster.waiting if priority is None or pod.priority == priority)
+    left = in_queue_order(p for p in waiting if p.name not in state.node_of and p.name not in cluster.pending)
     while left:
         before = len(made.order)
         _one_pass(made, left, score, late)
@@ -158,19 +163,41 @@ def one_by_one(
     make: Callable[[], SchedulerState],
     *,
     scores: Sequence[Score] = SCORES,
-    late: Callable[[], bool] = lambda: False,
 ) -> Bindings:
-    """Return the best one-by-one pass over several ways to choose nodes; the first always runs to its end."""
+    """Return the best one-by-one pass over several ways to choose nodes."""
     best: Bindings | None = None
     for score in scores:
-        if best is not None and (late() or len(best.order) == len(cluster.waiting) - len(cluster.pending)):
+        if best is not None and len(best.order) == len(cluster.waiting) - len(cluster.pending):
             break
         made = new_bindings(cluster, make)
         place_waiting(made, score)
         if best is None or better(made.counts(), best.counts()) > 0:
             best = made
     assert best is not None
+    if len(scores) > 1 and len(best.order) < len(cluster.waiting) - len(cluster.pending):
+        made = _best_by_priority(cluster, make, scores)
+        best = made if better(made.counts(), best.counts()) > 0 else best
     return best
+
+
+def _best_by_priority(cluster: Cluster, make: Callable[[], SchedulerState], scores: Sequence[Score]) -> Bindings:
+    """Bind the pods of one priority after the other, each by the way to choose nodes that binds most of them."""
+    made = new_bindings(cluster, make)
+    for priority in sorted({pod.priority for pod in cluster.waiting}, reverse=True):
+        best: list[tuple[KubePod, int]] = []
+        for score in scores:
+            began = len(made.order)
+            place_waiting(made, score, priority=priority)
+            found = [(pod, made.state.node_of[pod.name]) for pod in made.order[began:]]
+            best = found if len(found) > len(best) else best
+            for pod, _ in reversed(found):
+                made.state.unbind(pod)
+            del made.order[began:]
+        for pod, node in best:
+            made.state.bind(pod, node)
+            made.order.append(pod)
+    place_waiting(made, scores[0])
+    return made
 
 
 def replay(

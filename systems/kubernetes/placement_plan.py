@@ -23,6 +23,7 @@ from flowlex.models.pods.problem.node_fill_state import Cluster as Filled
 from flowlex.models.pods.problem.running_pods import running_cluster
 from flowlex.models.pods.solution import PlacementSolution
 from flowlex.systems.kubernetes.bindings import Plan, binding, eviction
+from flowlex.systems.kubernetes.guided_placement import improved
 from flowlex.systems.kubernetes.objects import Cluster, KubePod
 from flowlex.systems.kubernetes.one_by_one import (
     Bindings,
@@ -39,7 +40,9 @@ from flowlex.systems.kubernetes.proven_bounds import most_of_priorities
 #: Absolute gap of the balance, as a fraction of a node's load.
 _EVEN = 0.01
 #: Least seconds that are worth a solve, and the share of the remaining time that the model gets; bounds follow.
-_LEAST_S, _SHARE = 0.2, 0.7
+_LEAST_S, _SHARE = 0.2, 0.6
+#: Pairs of waiting pod and node up to which all methods are tried at once; seconds for which they are tried later.
+_SMALL, _WORTH_S = 4_000, 3.0
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,7 @@ def place_pods(
     def late() -> bool:
         return until is not None and processor_seconds() >= until
 
-    first = one_by_one(snapshot.cluster, snapshot.first_state, late=late)
+    first = one_by_one(snapshot.cluster, snapshot.first_state)
     plan = PlacementPlan(snapshot, first, "one by one", _levels(snapshot.cluster, first, {}))
     if not snapshot.cluster.waiting:
         return plan
@@ -168,12 +171,20 @@ def place_pods(
         warnings.simplefilter("always")
         stated = None if late() else snapshot.instance(preempt_below=preempt_below, guide=guide, merged=True)
     notes = [str(warning.message) for warning in caught if issubclass(warning.category, KubernetesWarning)]
-    solution = None if stated is None else _solved(stated, options, _left(until, _SHARE), even)
-    if solution is not None:
-        plan = _better_of(plan, solution, late)
+    small = stated is not None and stated.exact and _pairs(stated.instance) <= _SMALL
+    if stated is not None:
+        solution = _solved(stated, guide, options, _left(until, _SHARE), even, whole=small)
+        plan = plan if solution is None else _better_of(plan, solution, late)
     most: dict[int, int] = {}
     if stated is not None and stated.exact:
-        most = most_of_priorities(stated.instance, plan.made, solution, until)
+        most = most_of_priorities(stated.instance, plan.made, plan.solution if small else None, until)
+        unproven = any(level.bound not in (level.wanted, most.get(level.priority)) for level in plan.levels)
+        more = _left(until, _SHARE) if unproven and not small else _NONE_LEFT
+        if more is None or more > _WORTH_S:  # node patterns may bind more, or prove that nothing does
+            solution = _solved(stated, guide, options, more, even, whole=True)
+            if solution is not None:
+                plan = _better_of(plan, solution, late)
+                most = most_of_priorities(stated.instance, plan.made, solution, until)
     elif plan.bound < len(snapshot.cluster.waiting) and not late():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", KubernetesWarning)
@@ -195,12 +206,28 @@ def _left(until: float | None, share: float) -> float | None:
     return _NONE_LEFT if left < _LEAST_S else share * left
 
 
-def _solved(stated: Stated, options: Mapping[str, Any], limit: float | None, even: float) -> PlacementSolution | None:
-    if limit == _NONE_LEFT or not any(pod.node is None for pod in stated.instance.pods):
+def _pairs(instance: PodInstance) -> int:
+    return len(instance.nodes) * sum(pod.node is None for pod in instance.pods)
+
+
+def _solved(
+    stated: Stated,
+    guide: Mapping[str, str],
+    options: Mapping[str, Any],
+    limit: float | None,
+    even: float,
+    *,
+    whole: bool,
+) -> PlacementSolution | None:
+    """Place the pods of an instance: with all methods and a certificate (``whole``), or improving the guide."""
+    instance = stated.instance
+    if limit == _NONE_LEFT or not any(pod.node is None for pod in instance.pods):
         return None
     try:
-        model = PodPlacement(stated.instance, absolute_gap=even)
-        found = model.solve("highs", time_limit_s=limit, certify=stated.exact, **options)  # else no bound of it is used
+        if whole:
+            found = PodPlacement(instance, absolute_gap=even).solve("highs", time_limit_s=limit, **options)
+        else:
+            found = improved(instance, guide, limit, even=even, **options)
     except ModelError:
         return None  # running pods that do not pack on their cards: the pass stands
     return found if found.status.has_answer else None
