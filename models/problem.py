@@ -37,11 +37,14 @@ from flowlex.formulations.language.program_conversion import program_of
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock, _summed
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
+from flowlex.formulations.lexicographic.solver_watch import Watch
 from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Infeasibility, SolveOptions, Status
 from flowlex.models.exact_proofs import proven, snapped
+from flowlex.models.incumbents import Offers
 from flowlex.models.problem_solution import ProblemSolution, StageAnswer, StageAnswers, duals_of, plain_number
 from flowlex.models.solution import Seconds
+from flowlex.models.solve_progress import ProgressLine
 from flowlex.validation.proofs.checker import Verdict, judge
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import Proof
@@ -355,7 +358,7 @@ class Problem(Statement):
         start
             An answer to begin with: a `ProblemSolution` or values by variable and label.
         report
-            Called with the best answer so far, if solving takes longer than a second.
+            Called with the best answers so far, each judged to satisfy all rows, about once a second.
         **options
             Of `SolveOptions`: ``time_limit_s``, ``max_steps``, ``gap``, ``seed``, ``threads``, ``log``, ``algorithm``,
             ``solver``.
@@ -363,7 +366,8 @@ class Problem(Statement):
         Returns
         -------
         ProblemSolution
-            Its ``status`` is the solver's word; its ``certificate`` says what is proven.
+            After Ctrl-C the best answer so far. Its ``status`` is the solver's word; its ``certificate`` says what is
+            proven.
 
         Raises
         ------
@@ -383,32 +387,54 @@ class Problem(Statement):
         if engine == "pulp" or chosen.solver is not None:
             first = self._through_pulp(chosen, first)
             chosen = replace(chosen, solver=None)
-        elif engine == "auto" and chosen.solver is not None:
-            raise EngineError("solver= names a PuLP solver; use engine='pulp'")
         steps = [_step(o, arrays.integrality) for o in self.objectives]
         rounds = _CUT_ROUNDS if certify else 0
 
+        line = ProgressLine(
+            [o.name for o in self.objectives],
+            [-1 if o.maximize else 1 for o in self.objectives],
+            [o.offset for o in self.objectives],
+        )
+        offers = None if report is None else Offers(report)
+        watch = Watch(tell=line, found=None if offers is None else lambda x: offers(lambda: self._found(x), often=True))
+
         def attempt(cut_rounds: int, first: Floats | None) -> tuple[StagesOutcome, ProblemSolution]:
+            left = chosen
+            if chosen.time_limit_s is not None:
+                spent = time.perf_counter() - begun
+                left = replace(chosen, time_limit_s=max(chosen.time_limit_s - spent, 0.01))
             found = solve_stages(
                 arrays,
                 costs,
-                chosen,
+                left,
                 start=first,
                 nodes=0 if engine == "pulp" and first is not None else None,
                 steps=steps,
                 allowance=self._allowance,
                 cut_rounds=cut_rounds,
+                watch=watch,
             )
+            line.end()
             times = (begun, compiled, time.perf_counter())
             return found, self._solution(found, engine, chosen, certify, times)
 
         found, solution = attempt(rounds, first)
-        if found.cuts and not _is_proven(solution):
+        if watch.interrupted:
+            note = "Interrupted; this is the best answer so far." if solution.status.has_answer else "Interrupted."
+            _log.info("%s: interrupted", self.name)
+            return replace(solution, message=f"{note} {solution.message}".strip())
+        late = chosen.time_limit_s is not None and time.perf_counter() - begun > chosen.time_limit_s / 2
+        if found.cuts and not late and not _is_proven(solution):
             # Rounded coefficients of cuts may prove a little less than branching does.
             _, other = attempt(0, found.values)
             if _is_proven(other):
                 return other
         return solution
+
+    def _found(self, values: Floats) -> ProblemSolution | None:
+        """An answer found on the way, if it satisfies all rows."""
+        solution = self._judged(values, "highs", "")
+        return solution if solution.status.has_answer else None
 
     def _allowance(self, stage: int, value: float) -> float:
         if stage >= len(self.objectives):
@@ -457,9 +483,10 @@ class Problem(Statement):
                 if found.status.claims:
                     proved, proof, verdict = proven(program, found, found.values if answered else None)
                     exact = proved if proved is not None else exact
-            except (ArithmeticError, ValueError, MemoryError) as error:
+            except (Exception, KeyboardInterrupt) as error:  # whatever fails, the answer is not lost
                 _log.warning("%s: the proof was not built: %s", self.name, error)
-                trouble = f"The proof was not built ({error}); the answer is the solver's."
+                proof, verdict = Proof(), judge(program, exact, Proof(), str(found.status))
+                trouble = f"The proof was not built ({error or type(error).__name__}); the answer is the solver's."
         stages = self._stages(found, exact, program, verdict)
         status, message = _verdict_words(self, found, verdict, stages)
         infeasibility = None
@@ -520,7 +547,10 @@ class Problem(Statement):
             value = judged[objective.name].value if objective.name in judged else checker.value(objective, exact)
             stage = judged.get(objective.name)
             bound = stage.bound if stage is not None else None
-            quoted = found.stages[k].quoted if k < len(found.stages) else None
+            result = found.stages[k] if k < len(found.stages) else None
+            quoted = None if result is None else result.quoted
+            if quoted is None and result is not None and result.proven and not (stage is not None and stage.proven):
+                quoted = result.bound  # in the solver's floating point
             offset = float(objective.constant * objective.unit)
             answers[objective.name] = StageAnswer(
                 objective.name,
@@ -634,7 +664,10 @@ class Problem(Statement):
 
         Returns a solution whose certificate says whether the values are feasible; no optimum is claimed.
         """
-        x = self.read_values(values)
+        return self._judged(self.read_values(values), "given", "Values from outside; no optimum is claimed.")
+
+    def _judged(self, x: Floats, engine: str, message: str) -> ProblemSolution:
+        """Values as an answer of which nothing is claimed but that it satisfies the problem."""
         program = exact_program(self)
         exact = snapped(program, x)
         verdict = judge(program, exact, Proof(), "feasible")
@@ -643,15 +676,13 @@ class Problem(Statement):
         main = next(iter(stages.values()), None)
         return ProblemSolution(
             model="problem",
-            engine="given",
+            engine=engine,
             source=ProblemSource(self),  # type: ignore[arg-type]
             status=Status.FEASIBLE if verdict.certificate.ok else Status.ERROR,
             objective=main.value if main is not None else 0,
             stages=stages,
             certificate=verdict.certificate,
-            message="Values from outside; no optimum is claimed."
-            if verdict.certificate.ok
-            else verdict.certificate.summary,
+            message=message if verdict.certificate.ok else verdict.certificate.summary,
             problem=self,
             numbers=exact.floats,
             exact=exact,

@@ -24,6 +24,7 @@ import numpy as np
 
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf, StageResult, StagesOutcome
 from flowlex.formulations.lexicographic.mixed_integer_cuts import strengthened
+from flowlex.formulations.lexicographic.solver_watch import Watch, interruptible
 from flowlex.formulations.lexicographic.stage_program import WHOLE, StageProgram, close_to, raised
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Booleans, Floats, LinearProgramArrays
@@ -47,6 +48,7 @@ def solve_stages(
     steps: Sequence[float] | None = None,
     allowance: Callable[[int, float], float] | None = None,
     cut_rounds: int = 0,
+    watch: Watch | None = None,
 ) -> StagesOutcome:
     """Minimise the costs one after the other.
 
@@ -74,6 +76,8 @@ def solve_stages(
         Number of a stage and its value to how much of it later stages may give up.
     cut_rounds
         In how many rounds cuts are looked for before branching.
+    watch
+        Is told of answers and bounds, and ends the solve on Ctrl-C; what is missing then is like after a time limit.
 
     Returns
     -------
@@ -84,13 +88,29 @@ def solve_stages(
     options = options or SolveOptions()
     started = processor_seconds()
     until = inf if options.time_limit_s is None else started + options.time_limit_s
-    program = StageProgram(arrays, costs, options, until, accept, nodes, known or ())
+    program = StageProgram(arrays, costs, options, until, accept, nodes, known or (), watch)
     if start is not None:
         program.begin(start)
+    with interruptible(watch):
+        return _all_stages(program, costs, steps, allowance, cut_rounds, started)
+
+
+def _all_stages(
+    program: StageProgram,
+    costs: Sequence[Floats],
+    steps: Sequence[float] | None,
+    allowance: Callable[[int, float], float] | None,
+    cut_rounds: int,
+    started: float,
+) -> StagesOutcome:
+    """Minimise stage after stage."""
+    arrays, accept, watch = program.arrays, program.accept, program.watch
     results: list[StageResult] = []
     message = ""
     for k, cost in enumerate(costs if len(costs) else [np.zeros(len(arrays.cost))]):
         step = steps[k] if steps is not None and len(costs) else _step(cost, arrays.integrality)
+        if watch is not None:
+            watch.stage = k
         result, empty = _stage(program, cost, step, cut_rounds)
         if result is None and program.ray is not None:
             return StagesOutcome(
@@ -100,9 +120,13 @@ def solve_stages(
         if result is None:
             status = Status.INFEASIBLE if empty or program.refuted else Status.TIME_LIMIT
             text = "no answer satisfies all rows" if status is Status.INFEASIBLE else "the limit came before any answer"
+            if watch is not None and watch.interrupted and status is not Status.INFEASIBLE:
+                text = "interrupted before any answer was found"
             return StagesOutcome(status, method=_method(program), message=text, empty=empty, cuts=tuple(program.cuts))
         given = allowance(k, result.value) if allowance is not None else 0.0
         results.append(replace(result, values=program.best) if given else result)
+        if watch is not None and program.best is not None and k + 1 < len(costs):
+            watch.answer(program.best)
         program.keep(cost, result.value, step, given)
         if not result.proven and not message:
             message = f"stage {len(results)} is not proven: {result.value:g}, at least {result.bound:g}"

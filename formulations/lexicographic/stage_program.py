@@ -11,6 +11,7 @@ import numpy as np
 
 from flowlex.formulations.engines.highs import choose_algorithm, configured, pass_model, quiet, run
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Cut, Leaf
+from flowlex.formulations.lexicographic.solver_watch import Watch
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
 from flowlex.formulations.solver_outcome import SolveOptions
@@ -48,6 +49,7 @@ class StageProgram:
     accept: Callable[[Floats], Floats | None] | None = None
     nodes: int | None = None
     known: Sequence[float] = ()
+    watch: Watch | None = None
     integer: Integers = field(init=False)
     lp: highspy.Highs = field(init=False)
     kept: list[tuple[Floats, float]] = field(default_factory=list)
@@ -70,6 +72,8 @@ class StageProgram:
         relaxation = replace(self.arrays, integrality=np.zeros_like(self.arrays.integrality))
         self.lp = quiet(solver=choose_algorithm(relaxation, SolveOptions()), random_seed=self.options.seed)
         pass_model(self.lp, relaxation)
+        if self.watch is not None:
+            self.watch.follow(self.lp, integer=False, columns=len(self.arrays.cost))
 
     @property
     def leaves(self) -> int:
@@ -78,7 +82,7 @@ class StageProgram:
 
     @property
     def late(self) -> bool:
-        return processor_seconds() > self.until
+        return processor_seconds() > self.until or (self.watch is not None and self.watch.interrupted)
 
     @property
     def left(self) -> float:
@@ -136,7 +140,7 @@ class StageProgram:
             run(self.lp)
             status = self.lp.getModelStatus()
         self.lp.setOptionValue("solver", "simplex")
-        if status == highspy.HighsModelStatus.kTimeLimit:
+        if status in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kInterrupt):
             return self.leaf(branches, np.zeros(len(self.arrays.row_lower)), 1, cost, low, high), None
         if status == highspy.HighsModelStatus.kInfeasible:
             return self._empty(branches, low, high), None
@@ -347,10 +351,15 @@ class StageProgram:
 
     def _whole_solver(self, arrays: LinearProgramArrays) -> highspy.Highs:
         left = None if self.until == inf else self.left
+        if self.watch is not None and self.watch.interrupted:
+            left = 0.1
+        steps = self.options.max_steps if self.nodes is None else self.nodes
         solver = configured(
-            replace(self.options, time_limit_s=left, max_steps=self.nodes, solver=None), "choose", is_mip=True
+            replace(self.options, time_limit_s=left, max_steps=steps, solver=None), "choose", is_mip=True
         )
         pass_model(solver, arrays)
+        if self.watch is not None:
+            self.watch.follow(solver, integer=True, columns=len(arrays.cost), reporting=bool(arrays.cost.any()))
         return solver
 
     def on_face(self, root: Leaf, cost: Floats) -> Floats | None:

@@ -1,0 +1,98 @@
+"""Follow a solve: its best answers, its bound, and Ctrl-C, which ends it with the best answer so far."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowlex.formulations.program_arrays import Floats
+
+if TYPE_CHECKING:
+    import highspy
+
+#: Seconds between two reports of a bound.
+_EVERY_S = 0.25
+#: Linear programs from this many columns on are stopped by Ctrl-C within a run; smaller ones end soon.
+_LONG = 10_000
+
+
+@dataclass(eq=False)
+class Watch:
+    """What is told while stages are solved, all of it as minimisations.
+
+    Attributes
+    ----------
+    tell
+        Called with the number of the stage, the value of its best answer and its bound (each None if unknown).
+    found
+        Called with each better answer.
+    interrupted
+        Whether the solve shall end now.
+    """
+
+    tell: Callable[[int, float | None, float | None], None] | None = None
+    found: Callable[[Floats], None] | None = None
+    interrupted: bool = False
+    stage: int = 0
+    _told: float = 0.0
+
+    def answer(self, values: Floats) -> None:
+        """Hand on an answer."""
+        if self.found is not None:
+            self.found(values)
+
+    def follow(self, solver: highspy.Highs, *, integer: bool, columns: int, reporting: bool = False) -> None:
+        """Follow a run of HiGHS; ``reporting``: tell of its answers and bounds, not only end it on Ctrl-C."""
+        if integer:
+            solver.cbMipInterrupt += self._on_integer if reporting else self._on_linear
+            if reporting and self.found is not None:
+                solver.cbMipImprovingSolution += self._on_answer
+        elif columns >= _LONG:
+            solver.cbSimplexInterrupt += self._on_linear
+            solver.cbIpmInterrupt += self._on_linear
+
+    def _on_linear(self, event: Any) -> None:
+        if self.interrupted:
+            event.interrupt()
+
+    def _on_integer(self, event: Any) -> None:
+        if self.interrupted:
+            event.interrupt()
+        now = time.perf_counter()
+        if self.tell is not None and now >= self._told + _EVERY_S:
+            self._told = now
+            found = event.data_out
+            value, bound = (
+                float(v) if abs(v) < 1e100 else None for v in (found.mip_primal_bound, found.mip_dual_bound)
+            )
+            self.tell(self.stage, value, bound)
+
+    def _on_answer(self, event: Any) -> None:
+        if not self.interrupted:
+            self.answer(np.array(event.data_out.mip_solution))
+
+
+@contextlib.contextmanager
+def interruptible(watch: Watch | None) -> Iterator[None]:
+    """Let the first Ctrl-C set ``watch.interrupted``, and the next raise `KeyboardInterrupt` as usual."""
+    plain = signal.default_int_handler
+    if watch is None or threading.current_thread() is not threading.main_thread() or signal.getsignal(2) is not plain:
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        watch.interrupted = True
+        signal.signal(signal.SIGINT, plain)
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, plain)

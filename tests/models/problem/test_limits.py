@@ -1,0 +1,161 @@
+"""Ctrl-C, limits, progress, and proofs that fail: the answer is returned with what holds."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import flowlex as fx
+from flowlex.formulations.lexicographic.solver_watch import Watch, interruptible
+from flowlex.models import problem as problem_module
+from flowlex.models.solve_progress import ProgressLine
+
+
+def hard(count: int = 60, seed: int = 1) -> fx.Problem:
+    """A market split problem: HiGHS does not finish it, and finds answers at once."""
+    rng = np.random.default_rng(seed)
+    p = fx.Problem("market split")
+    x = p.variables("x", good=range(count), binary=True)
+    off = p.variables("off", market=range(6), side=["over", "under"], upper=10_000)
+    goods = pd.Index(range(count), name="good")
+    numbers = pd.DataFrame(rng.integers(0, 100, (6, count)), pd.Index(range(6), name="market"), goods)
+    half = (numbers.sum(axis=1) // 2).rename("half")
+    balance = off.sel(side="over") - off.sel(side="under")
+    p.constrain("market", (x * numbers).sum(by="market") + balance == half)
+    p.minimize("off", off.sum())
+    return p
+
+
+def knapsack() -> fx.Problem:
+    """Values 5, 4, 3 for weights 4, 3, 2 and a limit of 5: the last two, 7."""
+    p = fx.Problem("knapsack")
+    index = pd.Index(["a", "b", "c"], name="thing")
+    x = p.variables("x", thing=list(index), binary=True)
+    p.constrain("weight", (x * pd.Series([4, 3, 2], index)).sum() <= 5)
+    p.maximize("value", (x * pd.Series([5, 4, 3], index)).sum())
+    return p
+
+
+def test_ctrl_c_returns_the_best_answer_so_far() -> None:
+    p = hard()
+    seen: list[Any] = []
+
+    def interrupt(solution: Any) -> None:
+        seen.append(solution)
+        if len(seen) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    s = p.solve(report=interrupt, max_steps=10_000_000)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert s.status == "feasible" and s.message.startswith("Interrupted")
+    assert s.certificate.ok and s.certificate.claim in ("feasible", "bounded")
+    assert seen[0].certificate.ok and float(s.objective) <= float(seen[0].objective)
+    assert fx.verify(s, p).verdict in ("proven", "quoted")
+
+
+def test_a_second_ctrl_c_is_an_interrupt_as_usual() -> None:
+    watch = Watch()
+    with pytest.raises(KeyboardInterrupt), interruptible(watch):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert watch.interrupted
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_in_another_thread_signals_are_left_alone() -> None:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(knapsack().solve().objective))
+    thread.start()
+    thread.join()
+    assert found == [7]
+
+
+def test_limits_end_with_an_answer_and_what_is_proven() -> None:
+    for limit in ({"max_steps": 1}, {"time_limit_s": 2.0}):
+        s = hard().solve(**limit)
+        assert s.status == "feasible" and s.certificate.ok
+        assert s.certificate.claim in ("bounded", "feasible")
+
+
+def test_answers_are_reported_on_the_way() -> None:
+    seen: list[Any] = []
+    s = hard(30).solve(report=seen.append, max_steps=50)
+    assert seen and all(each.status == "feasible" and each.certificate.ok for each in seen)
+    assert float(s.objective) <= float(seen[-1].objective)
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_terminals_after_two_seconds() -> None:
+    for stream, patience, shown in ((Terminal(), 3.0, True), (Terminal(), 0.0, False), (io.StringIO(), 3.0, False)):
+        line = ProgressLine(["value"], [-1], [1.0], stream)
+        line.began -= patience
+        line(0, -7.0, -9.0)
+        assert ("value: best 8, bound 10, gap 25 %" in stream.getvalue()) is shown
+        line(0, None, None)
+        line.end()
+        assert stream.getvalue().endswith("\r") is shown
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyError("k"), MemoryError(), KeyboardInterrupt(), RuntimeError()])
+def test_an_answer_is_not_lost_because_its_proof_fails(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(problem_module, "proven", broken)
+    p = knapsack()
+    s = p.solve()
+    assert (s.objective, s["x"].to_dict()) == (7, {"b": 1, "c": 1})
+    assert s.certificate.ok and s.certificate.claim == "feasible"
+    assert "The proof was not built" in s.message
+    assert s.bound is None and s.stages["value"].quoted == pytest.approx(7)
+    assert fx.verify(s, p).verdict == "quoted"
+
+
+def test_an_infeasible_problem_whose_proof_fails_is_infeasible_by_the_solvers_word(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(*arguments: Any) -> Any:
+        raise ArithmeticError("no")
+
+    monkeypatch.setattr(problem_module, "proven", broken)
+    p = knapsack()
+    p.constrain("many", p["x"].sum() >= 3)
+    s = p.solve()
+    assert s.status == "infeasible" and s.certificate.verdict == "quoted"
+    assert fx.verify(s.save(tmp_path / "no.solution.json"), p).verdict == "quoted"
+
+
+def test_without_a_certificate_the_answer_is_the_solvers() -> None:
+    s = knapsack().solve(certify=False)
+    assert (s.objective, s.certificate) == (7, None)
+    assert "not certified" in s.message
+
+
+def test_every_small_knapsack_has_its_optimum_by_enumeration() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        value, weight = rng.integers(1, 9, 5), rng.integers(1, 9, 5)
+        p = fx.Problem("random")
+        index = pd.Index(range(5), name="thing")
+        x = p.variables("x", thing=range(5), binary=True)
+        p.constrain("weight", (x * pd.Series(weight, index)).sum() <= 12)
+        p.maximize("value", (x * pd.Series(value, index)).sum())
+        best = max(value @ c for c in map(np.array, itertools.product((0, 1), repeat=5)) if weight @ c <= 12)
+        s = p.solve()
+        assert (s.objective, s.certificate.claim) == (best, "optimal")
