@@ -427,9 +427,17 @@ class Problem(Statement):
         if found.cuts and not late and not _is_proven(solution):
             # Rounded coefficients of cuts may prove a little less than branching does.
             _, other = attempt(0, found.values)
-            if _is_proven(other):
+            if _is_proven(other) or self._better(other, solution):
                 return other
         return solution
+
+    def _better(self, one: ProblemSolution, other: ProblemSolution) -> bool:
+        """Whether an answer is better than another in the first objective in which they differ."""
+        if not (one.status.has_answer and other.status.has_answer):
+            return one.status.has_answer
+        signs = {o.name: -1 if o.maximize else 1 for o in self.objectives}
+        a, b = ([signs[s.name] * s.value for s in each.stages.values()] for each in (one, other))
+        return a < b
 
     def _found(self, values: Floats) -> ProblemSolution | None:
         """An answer found on the way, if it satisfies all rows."""
