@@ -1,4 +1,4 @@
-"""Nodes and pods of a Kubernetes cluster (``kubectl get nodes,pods -A -o json``) as pod placement.
+"""Nodes and pods of a Kubernetes cluster as pod placement.
 
 Running pods are given: no rule applies to them, and together they use at most the capacity of their node. A waiting
 pod may run where the filters of the default scheduler allow it: resources, node selector and affinity, taints, pod
