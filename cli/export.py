@@ -87,7 +87,8 @@ def _problem_programs(model: ProblemModel, output: str, force: bool) -> Iterator
         yield output, program_of(problem, 0 if stages else None)
         return
     paths = _paths(stages, output, force)
-    solution = _optimum(model, stages, output)
+    stated: Any = model
+    solution = _optimum(stated, stages, output)
     for path, name in zip(paths, stages, strict=True):
         yield path, program_of(problem.stage(name, solution))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,7 +33,8 @@ def _live() -> None:
         scheduler.step(now_s=60.0)
         scheduler.remove_machine(placed[-1][1])
         scheduler.step(now_s=120.0)
-    scale_costs(scheduler.state.session.network(), 2**62)
+    session: Any = scheduler.state.session
+    scale_costs(session.network(), 2**62)
 
 
 def _pods() -> None:

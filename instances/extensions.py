@@ -80,7 +80,7 @@ def register_kind(kind: str, cls: type[Instance]) -> None:
     ):
         raise TypeError(f"kind {kind!r} is that of other instances; choose another")
     if cls.model_fields["kind"].is_required():
-        cls.model_fields["kind"].annotation = cast(Any, Literal[kind])  # type: ignore[valid-type]
+        cls.model_fields["kind"].annotation = cast(Any, Literal[kind])
         cls.model_fields["kind"].default = kind
         cls.model_rebuild(force=True)
     Instance.registry[kind] = cls

@@ -71,7 +71,8 @@ def read_instance(path: str | Path) -> Instance:
     try:
         text = read_text(path)
         if (ending := path.name.lower().removesuffix(".gz").rpartition(".")[2]) in ("lp", "mps"):
-            return _of_file(instance_class("problem")(name=_stem(path), format=ending, text=text), path)
+            problem: Any = instance_class("problem")
+            return _of_file(problem(name=_stem(path), format=ending, text=text), path)
         for text_format in _text_formats(json=_OBJECT.match(text) is not None):
             if text_format.sniff(text):
                 return _of_file(text_format.parse(text, _stem(path)), path)

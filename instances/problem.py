@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import EntryPoint
 from typing import Any, Literal
 
@@ -74,12 +74,17 @@ class ProblemInstance(Instance):
             return {"format": self.format, "lines": self.text.count("\n")}
         parts = {"levels": self.levels, "variables": self.variables, "rows": self.rows}
         goals = [str(o.get("name")) for o in self.objectives if isinstance(o, dict)]
-        return {name: ", ".join(map(str, part)) or "none" for name, part in parts.items()} | {
-            "objectives": ", ".join(goals) or "none"
+        found: dict[str, str | int | float] = {
+            name: ", ".join(map(str, part)) or "none" for name, part in parts.items()
         }
+        return found | {"objectives": ", ".join(goals) or "none"}
 
 
-def _written(instance: Instance, file_format: str) -> str:
+def _begun(begins: re.Pattern[str], text: str) -> bool:
+    return begins.match(text) is not None
+
+
+def _written(file_format: str, instance: Instance) -> str:
     if not isinstance(instance, ProblemInstance) or instance.format != file_format:
         raise InstanceError(
             f"an instance of kind {instance.kind!r} is no {file_format} file; `flowlex export` writes its program"
@@ -87,12 +92,16 @@ def _written(instance: Instance, file_format: str) -> str:
     return instance.text
 
 
+def _parsed(file_format: Any, text: str, name: str) -> Instance:
+    return ProblemInstance(name=name, format=file_format, text=text)
+
+
 for _format, _begins in (("mps", _MPS), ("lp", _LP)):
     register_text_format(
         TextFormat(
-            sniff=lambda text, begins=_begins: begins.match(text) is not None,
-            parse=lambda text, name, kind=_format: ProblemInstance(name=name, format=kind, text=text),
+            sniff=partial(_begun, _begins),
+            parse=partial(_parsed, _format),
             endings=(f".{_format}",),
-            write=lambda instance, kind=_format: _written(instance, kind),
+            write=partial(_written, _format),
         )
     )

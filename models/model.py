@@ -130,7 +130,8 @@ class Model:
     @classmethod
     def options(cls) -> dict[str, Any]:
         """Options by name, with their declared types."""
-        return option_types(cls)
+        kind: Any = cls
+        return dict(option_types(kind))
 
     @cached_property
     def problem(self) -> Problem:
@@ -220,7 +221,9 @@ class Model:
                 f"options of {cls.kind}: {sorted(odd)[0]!r} does not exist" if isinstance(options, dict) else "options"
             )
         changes = read_changes(dict(document.get("changes") or {"changes": []}))
-        return cls(instance, changes=changes, **options).verify(document)  # type: ignore[call-arg]
+        make: Any = cls
+        found: Certificate = make(instance, changes=changes, **options).verify(document)
+        return found
 
     # ---- changes: each returns a new model
 
@@ -249,13 +252,13 @@ class Model:
         """The model with variables fixed."""
         self.problem.with_fixed(variables, value)
         terms = terms_document(self.problem, variables.sum())
-        return self._also(*(Fix(variables=term, value=value) for term in terms))  # type: ignore[arg-type]
+        return self._also(*(Fix(variables=term, value=value) for term in terms))
 
     def with_bounds(self, variables: Expression, *, lower: float | None = None, upper: float | None = None) -> Self:
         """The model with other bounds of some variables."""
         self.problem.with_bounds(variables, lower=lower, upper=upper)
         terms = terms_document(self.problem, variables.sum())
-        return self._also(*(Bounds(variables=term, lower=lower, upper=upper) for term in terms))  # type: ignore[arg-type]
+        return self._also(*(Bounds(variables=term, lower=lower, upper=upper) for term in terms))
 
     def with_cost(self, objective: str, cost: Expression) -> Self:
         """The model with something added to an objective."""
@@ -266,7 +269,7 @@ class Model:
         """The model with more variables; they have finite bounds. Take them with ``changed[name]``."""
         self.problem.with_variable(name, lower=lower, upper=upper, integer=integer, **levels)
         plain = {level: tuple(labels) for level, labels in levels.items()}
-        return self._also(Variable(name=name, levels=plain, lower=lower, upper=upper, integer=integer))  # type: ignore[arg-type]
+        return self._also(Variable(name=name, levels=plain, lower=lower, upper=upper, integer=integer))
 
     def relaxed(self, *names: str) -> Self:
         """The model without the integrality of some variables (all by default)."""

@@ -458,7 +458,7 @@ class Problem(Statement):
         from flowlex.formulations.linear_program import LinearProgram  # noqa: F401
 
         problem, values = self, start
-        for k, objective in enumerate(self.objectives or [None]):  # type: ignore[list-item]
+        for k, objective in enumerate(self.objectives or [None]):
             outcome = solve(flat_program(problem, k if objective is not None else None), "pulp", options)
             if outcome.values is None:
                 return values
@@ -796,9 +796,8 @@ def flat_program(problem: Statement, objective: int | None) -> Any:
     for r in problem.rows.values():
         terms = Terms(r.rows, r.columns, to_floats(r.values, r.unit), np.zeros(r.index.count))
         labels = r.index.texts() if r.index.keys else None
-        lp.constraint_blocks[r.name] = ConstraintBlock(
-            r.name, start, terms, r.relation, to_floats(r.rhs, r.unit), labels
-        )  # type: ignore[arg-type]
+        relation: Any = r.relation
+        lp.constraint_blocks[r.name] = ConstraintBlock(r.name, start, terms, relation, to_floats(r.rhs, r.unit), labels)
         start += r.index.count
     if objective is not None and problem.objectives:
         o = problem.objectives[objective]

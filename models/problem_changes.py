@@ -190,7 +190,7 @@ def rows_document(problem: Problem, block: RowBlock) -> Rows:
     levels = {k: tuple(label_document(label) for label in level.labels) for k, level in block.index.levels.items()}
     return Rows(
         name=block.name,
-        relation=block.relation,  # type: ignore[arg-type]
+        relation=block.relation,
         levels=levels,
         members=index_document(block.index),
         terms=tuple(terms),

@@ -47,7 +47,7 @@ class ProblemModel(Model):
     data: ProblemInstance
 
     @cached_property
-    def problem(self) -> Problem:  # type: ignore[override]
+    def problem(self) -> Problem:
         """The problem, with all changes.
 
         Raises `InstanceError`: the file states none; names file, place and reason.

@@ -135,7 +135,8 @@ class ProblemSolution(Solution):
         if name is None and self.of_model is not None:
             table = self.of_model.answer(self)
             if table is not None:
-                return table
+                found: pd.DataFrame = table
+                return found
         if name is not None:
             every = self.values(name)
             index = self.problem.blocks[name].index
@@ -176,7 +177,8 @@ class ProblemSolution(Solution):
     def _draw(self, ax: Axes | None) -> Axes:
         import matplotlib.pyplot as plt
 
-        if self.of_model is not None and (drawn := self.of_model.plot(self, ax)) is not None:
+        drawn: Axes | None = None if self.of_model is None else self.of_model.plot(self, ax)
+        if drawn is not None:
             return drawn
         shown = next((n for n, b in self.problem.blocks.items() if len(b.index.keys) in (1, 2)), None)
         if shown is None:

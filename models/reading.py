@@ -59,4 +59,6 @@ def read(source: Any) -> Any:
         return found
     from flowlex.models.problem_model import ProblemModel
 
-    return ProblemModel(found).problem
+    model: Any = ProblemModel
+    made: Problem = model(found).problem
+    return made

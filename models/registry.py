@@ -74,7 +74,7 @@ def model_class(kind: str) -> type[Model[Any, Any, Any]]:
     if kind not in _OWN and kind not in MODELS and os.environ.get(MODELS_VARIABLE):
         load_named_modules()
     if kind in MODELS:
-        return typing.cast(Any, MODELS[kind])
+        return typing.cast(type[Model[Any, Any, Any]], MODELS[kind])
     found = EntryPoint(kind, _OWN[kind], _GROUP).load() if kind in _OWN else _added(kind)
     return typing.cast(type[Model[Any, Any, Any]], found)
 
@@ -212,7 +212,8 @@ def solve(
         return instance.solve(
             "auto" if engine == "pulp" and "solver" not in solver else engine, certify=certify, **solver
         )
-    solution: Solution = model_for(read(instance), **options).solve(engine, certify=certify, **solver)
+    model: Any = model_for(read(instance), **options)
+    solution: Solution = model.solve(engine, certify=certify, **solver)
     return solution
 
 

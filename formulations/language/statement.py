@@ -761,8 +761,8 @@ def _summed(rows: Positions, columns: Positions, values: Floats, count: int) -> 
         kept = values != 0
         return (rows, columns, values) if kept.all() else (rows[kept], columns[kept], values[kept])
     # Rows are sorted by counting; most terms are then in order, as those of a sum are.
-    each = np.arange(len(rows), dtype=np.int32 if len(rows) < 2**31 else np.int64)
-    order = scipy.sparse.coo_array((each, (rows, each)), shape=(int(rows.max()) + 1, len(rows))).tocsr().data
+    each = np.arange(len(rows), dtype=np.int64)
+    order: Positions = scipy.sparse.coo_array((each, (rows, each)), shape=(int(rows.max()) + 1, len(rows))).tocsr().data
     sorted_key = key[order]
     if not (sorted_key[1:] >= sorted_key[:-1]).all():
         order = np.argsort(key, kind="stable")

@@ -59,7 +59,8 @@ def hold(
     instance: FlowInstance, views: Iterable[TaskView], may_stay: Callable[[TaskView], bool], task_rules: TaskRules
 ) -> dict[str, tuple[int, int]]:
     """Mark the held tasks of an instance; return by job how many may stop, and how many keep running in any case."""
-    jobs, machines = ({each.name: each for each in some} for some in (instance.jobs, instance.machines))
+    jobs = {job.name: job for job in instance.jobs}
+    machines = {machine.name: machine for machine in instance.machines}
     on: dict[str, list[TaskView]] = defaultdict(list)
     for view in views:
         if view.machine in machines and view.limited:

@@ -134,7 +134,7 @@ def _rows_of(statement: Statement, rule: Constraint) -> tuple[dict[Row, int], In
         row * max(statement.program.column_count, 1) + column, return_index=True, return_inverse=True
     )
     total = np.bincount(same, value, len(first))
-    return rows, row[first], column[first], total, scale
+    return rows, row[first], column[first], total.astype(np.float64), scale
 
 
 def _members(statement: Statement, term: Term, rule: str) -> tuple[Any, list[Row], Any]:
