@@ -126,7 +126,7 @@ class Writer:
 
     def starts(self, *nodes: Node) -> list[str]:
         """What is read before the first label: ``stock[item,week-1] = initial[item] at the first week``."""
-        said: dict[str, str] = {}
+        said: dict[str, None] = {}
         for _, level, by, body, start in (n for node in nodes for n in _walk(node) if n[0] == "shift" and len(n) == 5):
             here = self.index(level, {})
             read = self.write(("shift", level, by, body))
