@@ -187,3 +187,20 @@ def test_every_dependency_is_imported_by_something():
         for name in set(map(distribution, wanted)) - TOOLS:
             module = MODULES.get(name, name)
             assert " " in module or module in everything, f"nothing imports {name} of extra {extra}"
+
+
+def test_the_lowest_versions_are_those_that_the_project_declares():
+    """`.ci/versions` installs these and runs flowlex with them."""
+    pinned = dict(
+        line.split("==") for line in (ROOT / "constraints-lowest.txt").read_text().splitlines() if line[:1] != "#"
+    )
+    declared = {}
+    for requirement in PROJECT["dependencies"]:
+        name, _, bounds = requirement.partition(">=")
+        declared[name.partition("[")[0]] = bounds.partition(",")[0]
+    assert pinned.keys() == declared.keys()
+    parts = {name: [int(part) for part in version.split(".")] for name, version in pinned.items()}
+    assert {name: parts[name][: bound.count(".") + 1] for name, bound in declared.items()} == {
+        name: [int(part) for part in bound.split(".")] for name, bound in declared.items()
+    }
+    assert all(not any(parts[name][bound.count(".") + 1 :]) for name, bound in declared.items())

@@ -50,9 +50,8 @@ def _two_colours(count: int, one: Integers, two: Integers, time: Integers, diffe
     low, high = np.minimum(one, two), np.maximum(one, two)
     _, earliest = np.unique(low * count + high, return_index=True)
     weight = 2.0 * time[earliest] + differ[earliest] + 1
-    forest = minimum_spanning_tree(
-        sp.csr_array((weight, (low[earliest], high[earliest])), shape=(count, count))
-    ).tocoo()
+    ends = low[earliest].astype(np.int32), high[earliest].astype(np.int32)  # SciPy before 1.17.1 takes no others
+    forest = minimum_spanning_tree(sp.csr_array((weight, ends), shape=(count, count))).tocoo()
     # Everything twice, once in either colour: a component holds what has one colour when its first thing has that.
     (row, col), shift = forest.coords, count * (1 - forest.data.astype(np.int64) % 2)
     both = np.concatenate([row, row + count]), np.concatenate([col + shift, col + count - shift])
