@@ -1,8 +1,8 @@
 """The scheduler service over HTTP: decisions while 50 clients read, and ten minutes of 200 events per second.
 
-The service runs in one process, the readers in another. Each reader sends two requests per second: the place of a task,
-and every tenth time why a task waits. Readers run at low priority (nice), as they are on other machines in practice.
-The cluster is nearly full; each decision covers 100 events.
+The leader and a follower run in a process each, the readers of the follower in another. Each reader sends two requests
+per second: the place of a task, and every tenth time why a task waits. Readers run at low priority (nice), as they are
+on other machines in practice. The cluster is nearly full; each decision covers 100 events.
 
 Under pressure, tasks arrive and end for ten minutes while the service decides twice a second; at the end, the clients'
 list of tasks is compared with the service's. Tables give slowest decision and memory of the service over time.
@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -26,6 +26,7 @@ import numpy as np
 
 from benchmarks import Row, Tables
 from benchmarks.peers import memory_mb
+from benchmarks.telemetry import postgres_server
 from flowlex.client import Refused, Scheduler
 from flowlex.instances.event_log import Cancel, Finish, Submit
 from flowlex.instances.files import write_instance
@@ -40,21 +41,23 @@ def tables(*, quick: bool = False) -> Tables:
     machines, steps, readers = (50, 5, 3) if quick else (10_000, 100, 50)
     size = f"{machines:,} machines, {2 * machines:,} slots"
     seconds = 5 if quick else 600
-    return [
-        (f"{size}, {2 * _EVENTS} events a decision, {readers} readers", _beside(machines, steps, readers)),
-        (f"{size}, 200 events a second for {seconds} s", _under_pressure(machines, seconds)),
-    ]
+    made = [(f"{size}, {2 * _EVENTS} events a decision, {readers} readers", _beside(machines, steps, readers))]
+    made.append((f"{size}, 200 events a second for {seconds} s, SQLite", _under_pressure(machines, seconds, "")))
+    with postgres_server() as server:
+        if server is not None:
+            made.append((f"{size}, the same on PostgreSQL", _under_pressure(machines, seconds, server)))
+    return made
 
 
 def _beside(machines: int, steps: int, readers: int) -> list[Row]:
-    with _service(machines, "--on-request") as (url, _):
-        return _measured(url, machines, steps, readers)
+    with _service(machines, "--on-request", follower=True) as (url, follower, _):
+        return _measured(url, follower, machines, steps, readers)
 
 
-def _under_pressure(machines: int, seconds: int) -> list[Row]:
+def _under_pressure(machines: int, seconds: int, database: str) -> list[Row]:
     rng, rows = random.Random(0), list[Row]()
     with (
-        _service(machines, "--every-ms", "500") as (url, process),
+        _service(machines, "--every-ms", "500", database=database) as (url, _, process),
         Scheduler(url, patience_s=300.0, timeout_s=300.0) as scheduler,
     ):
         here = [f"first{k}" for k in range(2 * machines)]
@@ -94,25 +97,31 @@ def _decisions(url: str) -> dict[str, float]:
 
 
 @contextmanager
-def _service(machines: int, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Run a service in a separate process; yield its address and the process."""
-    with tempfile.TemporaryDirectory() as place:
+def _service(
+    machines: int, *options: str, follower: bool = False, database: str = ""
+) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
+    """Run a service, and perhaps a follower, in separate processes; yield both addresses and the leader's process."""
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         cluster = Path(place, "cluster.json")
         racks = (Machine(name=f"m{k}", slots=2, rack=f"r{k // 40}") for k in range(machines))
         write_instance(FlowInstance(name="readers", machines=tuple(racks)), cluster)
-        command = [sys.executable, "-c", _SERVE, "serve", "scheduler", "--state", f"{place}/state", *options]
-        command += ["--no-auth", "--port", "0", "--requests-per-s", "0", "--goals", "quincy", "--cluster", str(cluster)]
-        quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-        with subprocess.Popen(command, **quiet) as service:
+        command = [sys.executable, "-c", _SERVE, "serve", "scheduler", *options, "--no-auth", "--port", "0"]
+        command += ["--requests-per-s", "0", "--database", database or f"sqlite:///{place}/scheduler.db"]
+
+        def begin(*more: str) -> tuple[str, subprocess.Popen[str]]:
+            quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+            service = stack.enter_context(subprocess.Popen([*command, *more], **quiet))
+            stack.callback(service.terminate)
             assert service.stdout is not None
-            url = next(found[1] for line in service.stdout if (found := re.search(r"Serving (\S+)", line)))
-            try:
-                yield url, service
-            finally:
-                service.terminate()
+            return next(found[1] for line in service.stdout if (found := re.search(r"Serving (\S+)", line))), service
+
+        url, process = begin("--goals", "quincy", "--cluster", str(cluster))
+        while httpx.get(f"{url}/readyz", timeout=60.0).status_code != 200:
+            time.sleep(0.05)
+        yield url, begin("--follow")[0] if follower else url, process
 
 
-def _measured(url: str, machines: int, steps: int, readers: int) -> list[Row]:
+def _measured(url: str, follower: str, machines: int, steps: int, readers: int) -> list[Row]:
     rng, rows = random.Random(0), list[Row]()
     with Scheduler(url, patience_s=300.0, timeout_s=300.0) as scheduler:
         for at in range(0, 2 * machines, 500):
@@ -120,13 +129,13 @@ def _measured(url: str, machines: int, steps: int, readers: int) -> list[Row]:
             scheduler.step()
         _decide(scheduler, rng, 5, "warm")
         for label, count in (("alone", 0), (f"{readers} readers", readers)):
-            command = [sys.executable, "-c", _READ.format(url=url, readers=count)]
+            command = [sys.executable, "-c", _READ.format(url=follower, readers=count)]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None and process.stdout.readline() == "ready\n"
                 ms = _decide(scheduler, rng, steps, label)
                 explained = [float(each) for each in process.communicate("stop\n")[0].split()] or [np.nan]
             figures = {"p50 ms": np.median(ms), "p99 ms": np.quantile(ms, 0.99)}
-            figures["explanation p50 ms"] = np.median(explained)
+            figures |= {"explanation p50 ms": np.median(explained), "its p99 ms": np.quantile(explained, 0.99)}
             rows.append({"decisions": label} | {name: round(float(value), 1) for name, value in figures.items()})
     return rows
 

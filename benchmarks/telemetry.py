@@ -34,7 +34,7 @@ ROWS = int(os.environ.get("FLOWLEX_BENCH_ROWS", "1000000"))
 def tables(quick: bool = False) -> Tables:
     seconds, rows = (2.0, 10_000) if quick else (SECONDS, ROWS)
     loaded, others, long = [], [], []
-    for name, database in (("SQLite", _nothing), ("PostgreSQL", _postgres)):
+    for name, database in (("SQLite", _nothing), ("PostgreSQL", postgres_server)):
         with database() as url:
             if name == "PostgreSQL" and url is None:
                 continue
@@ -59,7 +59,7 @@ def _nothing() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _postgres() -> Iterator[str | None]:
+def postgres_server() -> Iterator[str | None]:
     """The database of ``FLOWLEX_BENCH_POSTGRES``, or a server of our own where one is installed."""
     from tests.telemetry.conftest import Postgres, find_postgres
 

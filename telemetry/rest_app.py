@@ -37,6 +37,7 @@ def create_app(store: Store, settings: Settings | None = None) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(service.roster.refresh)
+        await asyncio.to_thread(store.upkeep.check_reserve)
         tasks = [asyncio.create_task(work) for work in (service.keep_roster(), service.keep_small())]
         yield
         for task in tasks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ RESERVE_BYTES = 16_000_000
 PAGES = 500
 #: Seconds of an aggregate by its name.
 ROLLUP_STEPS = {"minute": 60, "hour": 3_600}
+_LOG = logging.getLogger(__name__)
 _ROLLED = "rolled up to sample"
 T = TypeVar("T")
 
@@ -120,16 +122,27 @@ class Upkeep:
                 connection.execute(sa.delete(SERIES).where(table.id == number))
             return int(samples < limit), samples
 
-    def _set_aside(self) -> None:
-        """Create the reserve if it is missing and the disk has room."""
+    def check_reserve(self) -> None:
+        """At the start: see that the whole reserve is on disk, and say so in the log if it has no room."""
+        if self._database.dialect == "sqlite" and not self._set_aside():
+            _LOG.error(
+                "the disk of %s has no room for the reserve of %d MB that deleting on a full disk needs; free some",
+                self._database.file,
+                RESERVE_BYTES // 10**6,
+            )
+
+    def _set_aside(self) -> bool:
+        """Create the reserve if it is missing or cut off and the disk has room; return whether it is there."""
         reserve = Path(f"{self._database.file}.reserve")
-        if reserve.exists():
-            return
+        if reserve.exists() and reserve.stat().st_blocks * 512 >= RESERVE_BYTES:
+            return True
         try:
             with reserve.open("wb") as stream:
                 os.posix_fallocate(stream.fileno(), 0, RESERVE_BYTES)
         except OSError:  # the next round tries again
             reserve.unlink(missing_ok=True)
+            return False
+        return True
 
     def _freeing(self, delete: Callable[[int], T]) -> T:
         """Call a deleting step with its number of samples.

@@ -246,7 +246,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(instance.jobs, self.schedule.shares, strict=True)}
         waiting = waiting_reasons(instance, self.rules, machine_of, shares, self.task_rules)
         if self.as_stated:
-            waiting = {t: CHANGED if why in (WORTH_MORE, SHARE_USED) else why for t, why in waiting.items()}
+            waiting = {t: CHANGED if why.startswith((WORTH_MORE, SHARE_USED)) else why for t, why in waiting.items()}
         return replace(
             base,
             score=score,

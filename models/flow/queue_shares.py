@@ -1,6 +1,7 @@
 r"""Running tasks of each job: max-min fair at every level of a tree of queues, within placement rules.
 
-A node of the tree (a queue or a job) has a guarantee, a limit and a weight. Its running tasks are ordered: first those
+A node of the tree (a queue or a job) has a guarantee, a limit and a weight. A queue is guaranteed at least what its
+queues are together. Its running tasks are ordered: first those
 within the guarantee g, the k-th at k / g, then the others, at k / weight; ties go to the earlier node. The shares of
 the children of a node are max-min fair if no running task comes later in this order than a waiting task that could
 run instead. Only present tasks count, so queues lend what they cannot use.
@@ -102,11 +103,13 @@ class _Tree:
         none = np.zeros(len(queues), np.int64)
         self.count: Integers = np.concatenate((none, claims.count))
         self.demand: Integers = np.concatenate((none, np.minimum(claims.most, claims.count)))
+        least, weight = (np.array([getattr(q, name) for q in queues], np.int64) for name in ("min_tasks", "weight"))
         for number in sorted(range(len(queues)), key=lambda q: -int(self.depth[q])):
             below, limit = self.parent == number, queues[number].max_tasks
             self.count[number], wanted = self.count[below].sum(), int(self.demand[below].sum())
             self.demand[number] = wanted if limit is None else min(limit, wanted)
-        least, weight = (np.array([getattr(q, name) for q in queues], np.int64) for name in ("min_tasks", "weight"))
+            inner = np.flatnonzero(above == number)  # what its queues are guaranteed is guaranteed to it
+            least[number] = max(int(least[number]), int(np.minimum(least[inner], self.demand[inner]).sum()))
         self.least: Integers = np.minimum(np.concatenate((least, claims.least)), self.demand)
         self.weight: Integers = np.concatenate((weight, claims.weight))
         if not weighted:

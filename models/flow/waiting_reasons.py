@@ -10,6 +10,7 @@ from functools import cached_property
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
+from flowlex.instances.input_errors import counted
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.goal_interface import ClusterView, TaskView, task_views
 from flowlex.models.flow.task_rules import Limit, TaskRules, Team
@@ -18,6 +19,7 @@ CHANGED = "no slot that the changed model leaves it is worth more to it than to 
 TOO_LARGE = "no machine that it may use has as much of everything it asks for"
 CAPACITY_USED = "no machine that it may use has as much left of everything it asks for"
 SHARE_USED = "the share of its job is used up"
+IDLE = "stay idle, as rules or capacities keep other jobs from their shares, which are not lent then"
 WORTH_MORE = "no slot it could take is worth more to it than to the tasks that hold them, or than waiting"
 
 
@@ -62,7 +64,18 @@ class _Schedule:
             return found
         used = self.rules.shares is not None and self._running[view.job] >= self.shares[view.job][1]
         found = plain_reason(self.rules, view, self.cluster, self._apart.get(view.apart, ()), share_used=used)
+        if found == SHARE_USED and (idle := self._idle(name)):
+            return f"{SHARE_USED}; {counted(idle, 'slot')} that it could take {IDLE}"
         return self._capacity(view) if found == WORTH_MORE and self.instance.resources else found
+
+    def _idle(self, task: str) -> int:
+        """Free slots where a task may run: they belong to shares that other jobs cannot use."""
+        return sum(self.cluster.machines[m].slots - self._held[m] for m in self._machines(task))
+
+    @cached_property
+    def _held(self) -> Counter[str]:
+        """Running tasks by machine."""
+        return Counter(self.machine_of.values())
 
     @cached_property
     def _running(self) -> Counter[str]:
@@ -114,7 +127,7 @@ class _Schedule:
             most = self.shares[job][1]
             if self.rules.shares is not None and count > most:
                 return f"{team.needs}, {count} of them of job {job!r}, whose share is {most}"
-        held = Counter(self.machine_of.values())
+        held = self._held
         best = max(((self._slots(team, tag), tag) for tag in team.domains or ("",)), default=(0, ""))
         if best[0] < len(team.tasks):
             return f"{team.needs}; the machines that it may take have at most {best[0]}{self._on(best[1])}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import random
 from collections import defaultdict
 from pathlib import Path
@@ -133,3 +135,19 @@ def test_another_server_may_delete_what_this_one_knows(store: Store) -> None:
     row = store.reader.latest_one("a", "n")
     assert row is not None and row.value == "2"
     other.close()
+
+
+def test_a_reserve_that_is_cut_off_is_made_whole_or_reported_at_the_start(tmp_path, monkeypatch, caplog):
+    with contextlib.closing(Store(f"sqlite:///{tmp_path}/s.db")) as store:
+        reserve = tmp_path / "s.db.reserve"
+        reserve.write_bytes(b"cut off")
+        store.upkeep.check_reserve()
+        assert reserve.stat().st_size == retention.RESERVE_BYTES and not caplog.records
+
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        reserve.unlink()
+        monkeypatch.setattr("flowlex.telemetry.retention.os.posix_fallocate", full)
+        store.upkeep.check_reserve()
+        assert "no room for the reserve of 16 MB" in caplog.text and not reserve.exists()

@@ -138,7 +138,7 @@ def _unpriced(job: str, name: str, reason: str) -> Explanation:
     """Explanation without a price, under rules across tasks or capacities."""
     first = reason.partition(" ")[0]
     known: dict[str, Any] = {SHARE_USED: "share", WORTH_MORE: "worth", TOO_LARGE: "capacity", CAPACITY_USED: "capacity"}
-    rule: Any = first if first in ("gang", "spread", "affinity") else known.get(reason, "placement")
+    rule: Any = first if first in ("gang", "spread", "affinity") else known.get(reason.partition(";")[0], "placement")
     return Explanation(name, job, rule, reason, _REMEDIES[rule], unpriced=_UNPRICED)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from flowlex import FlowScheduler, FlowScheduling
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, Queue
+from flowlex.instances.group_rules import Gang
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, FairShares, Placement
 from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
@@ -226,3 +227,31 @@ def test_trees_that_are_none_are_refused() -> None:
         live.submit(job("k", "", queue="x"))
     with pytest.raises(ModelError, match="job 'j' is in queue 'q', which does not exist"):
         live.set_queues(())
+
+
+def test_the_guarantee_of_an_inner_queue_counts_above_it():
+    """Research as a whole is guaranteed nothing, its queue 6 of 8 slots: 6 and 2, not 4 and 4."""
+    queues = (Queue(name="research"), Queue(name="vision", parent="research", min_tasks=6), Queue(name="other"))
+    jobs = tuple(
+        FlowJob(name=name, queue=queue, tasks=tuple(FlowTask(name=f"{name}{k}") for k in range(8)))
+        for name, queue in (("a", "vision"), ("b", "other"))
+    )
+    cluster = FlowInstance(name="inner", machines=(Machine(name="m", slots=8),), queues=queues, jobs=jobs)
+    solution = FlowScheduling(cluster, goals=(FairShares(),)).solve("network")
+    assert sorted(task[0] for task in solution.machine_of) == ["a"] * 6 + ["b"] * 2
+    assert solution.certificate.claim == "optimal"
+
+
+def test_a_share_that_nobody_can_use_is_said():
+    """Ten slots, a gang of 8 whose share is 5 and a job of 10: 5 run, 5 stay idle."""
+    jobs = tuple(
+        FlowJob(name=name, tasks=tuple(FlowTask(name=f"{name}{k}") for k in range(count)))
+        for name, count in (("g", 8), ("j", 10))
+    )
+    cluster = FlowInstance(
+        name="gang", machines=(Machine(name="m", slots=10),), jobs=jobs, gangs=(Gang(name="g", jobs=("g",)),)
+    )
+    solution = FlowScheduling(cluster, goals=(FairShares(),)).solve("highs")
+    assert len(solution.machine_of) == 5 and solution.metrics()["share_shortfall"] == 5
+    assert solution.certificate.claim == "optimal"
+    assert "5 slots that it could take stay idle" in solution.waiting["j9"]

@@ -436,3 +436,21 @@ def test_snapshots_are_stored_by_another_process_and_drop_the_log(start):
         assert connection.scalar(sa.select(sa.func.min(LOG.c.number))) > 5
     api.__exit__()
     assert len(core(start()).scheduler.state.cluster.machines) == 12
+
+
+def test_clocks_that_are_set_back_or_forward_lose_nothing(start, monkeypatch):
+    """The lease counts beats on the own monotonic clock; the scheduler's time never goes back."""
+    api = start()
+    send(api, machine("m0"), job("j", "a"))
+    times = [api.post("/v1/step").json()["number"]]
+    for term, jump in ((2, 3600.0), (3, -3600.0)):
+        real = time.time
+        monkeypatch.setattr("flowlex.systems.scheduler.replica.time.time", lambda real=real, jump=jump: real() + jump)
+        follower = start(leads=False)
+        api.__exit__()
+        wait_until(lambda follower=follower, term=term: follower.replica.term == term)
+        api = follower
+        times.append(api.post("/v1/step").json()["number"])
+    assert times == [1, 2, 3]
+    at = [each["at_s"] for each in api.get("/v1/decisions").json()]
+    assert at == sorted(at) and api.get("/v1/placements").json()["places"] == {"a": "m0"}

@@ -42,12 +42,12 @@ class _Queues:
         self.parent = [-1 if name is None else number[name] for name in parents]
         self.weight = [q.weight if weighted else 1 for q in queues] + claims[2]
         self.has, self.most = [0] * len(queues) + share, [0] * len(queues) + claims[1]
-        ways = [self.way(k) for k in range(len(parents))]
+        ways, least = [self.way(k) for k in range(len(parents))], [q.min_tasks for q in queues] + claims[0]
         for q in sorted(range(len(queues)), key=lambda q: -len(ways[q])):  # inner queues first
             inside, limit = [k for k, above in enumerate(self.parent) if above == q], queues[q].max_tasks
             self.has[q], wanted = sum(self.has[k] for k in inside), sum(self.most[k] for k in inside)
             self.most[q] = wanted if limit is None else min(wanted, limit)
-        least = [q.min_tasks for q in queues] + claims[0]
+            least[q] = max(least[q], sum(min(least[k], self.most[k]) for k in inside if k < self.first))
         self.least = [min(a, b) for a, b in zip(least, self.most, strict=True)]
 
     def way(self, node: int) -> list[int]:
