@@ -16,7 +16,7 @@ import numpy as np
 
 from flowlex.formulations.lexicographic import branch_and_bound_leaves as found
 from flowlex.formulations.program_arrays import Floats
-from flowlex.models.exact_vertices import exact_leaf, exact_ray, exact_values
+from flowlex.models.exact_vertices import Budget, exact_leaf, exact_ray, exact_values
 from flowlex.validation.proofs.checker import Checker, Verdict, judge
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Objective
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofError
@@ -57,6 +57,8 @@ _DENOMINATORS = (
 _SINGLE, _TOGETHER = 1000, 2**40
 #: Up to this many columns, equations of vertices are solved in fractions.
 _MOST_COLUMNS = 5000
+#: Columns times leaves up to which a proof within the tolerance is made exact.
+_MOST_WORK = 30_000
 #: The bound of a leaf without an answer.
 _ENDLESS = Fraction(10**300)
 #: Multipliers are near a fraction within this share of their size.
@@ -80,7 +82,7 @@ def proven(
     proof, claimed = exact_proof(program, outcome), str(outcome.status)
     exact = snapped(program, values) if values is not None else None
     verdict = judge(program, exact, proof, claimed)
-    if program.count > _MOST_COLUMNS:
+    if program.count > _MOST_COLUMNS or not all(stage.proven for stage in outcome.stages):
         return exact, proof, verdict
     if values is None or exact is None:
         if not verdict.certificate.ok:
@@ -90,10 +92,12 @@ def proven(
                 proof = Proof()
                 verdict = judge(program, None, proof, claimed)
         return None, proof, verdict
+    budget = Budget()
+    size = program.count * (sum(map(len, proof.stages.values())) + 2 * len(proof.derived))
     for _ in range(2 * len(program.objectives) + 1):
-        if verdict.claim == "optimal" and verdict.certificate.exact:
+        if verdict.claim == "optimal" and (verdict.certificate.exact or size > _MOST_WORK):
             break
-        better = _better(program, outcome, values, exact, proof, verdict)
+        better = _better(program, outcome, values, exact, proof, verdict, budget)
         if better is None:
             break
         exact, proof, verdict = better
@@ -101,7 +105,13 @@ def proven(
 
 
 def _better(
-    program: ExactProgram, outcome: found.StagesOutcome, values: Floats, exact: Exact, proof: Proof, verdict: Verdict
+    program: ExactProgram,
+    outcome: found.StagesOutcome,
+    values: Floats,
+    exact: Exact,
+    proof: Proof,
+    verdict: Verdict,
+    budget: Budget,
 ) -> tuple[Exact, Proof, Verdict] | None:
     """Answer and proof with the first thing solved in fractions that was not exact; None if nothing gets better."""
     tried: list[tuple[Exact, Proof]] = []
@@ -121,7 +131,7 @@ def _better(
             kept = {**proof.points, **{name: x for name, x in points.items() if x is not None}}
             tried += [(x, replace(proof, points=kept)) for x, _ in [(exact, 0), *tried]]
     if verdict.certificate.ok:
-        improved = _exact_stage(program, exact, proof, verdict)
+        improved = _exact_stage(program, exact, proof, verdict, budget)
         if improved is not None:
             tried.append((exact, improved))
     best = verdict
@@ -155,7 +165,7 @@ def _answers(
             yield None
 
 
-def _exact_stage(program: ExactProgram, exact: Exact, proof: Proof, verdict: Verdict) -> Proof | None:
+def _exact_stage(program: ExactProgram, exact: Exact, proof: Proof, verdict: Verdict, budget: Budget) -> Proof | None:
     """The proof with exact multipliers in the first stage, and the derived rows before it, that prove too little."""
     checker = Checker(program)
     place = next(
@@ -171,7 +181,7 @@ def _exact_stage(program: ExactProgram, exact: Exact, proof: Proof, verdict: Ver
         if row.stage <= place:
             kept = dict(list(limits.items())[: row.stage])
             cost = Objective("", row.column, row.value, 0, Fraction(1))
-            row, side = _provable(checker, row, cost, kept, objectives, rows, k)
+            row, side = _provable(checker, row, cost, kept, objectives, rows, k, budget)
             checker.derived.append((row, side))
         rows.append(row)
     objective = program.objectives[place]
@@ -179,8 +189,8 @@ def _exact_stage(program: ExactProgram, exact: Exact, proof: Proof, verdict: Ver
     fresh = []
     for leaf in leaves:
         now = _leaf_bound(checker, leaf, objective, limits, place, None)
-        if now is None or now < mine:
-            other = _solved(program, leaf, objective, objectives, rows)
+        if now is None or checker.rounded(now, objective) < mine:
+            other = _solved(program, leaf, objective, objectives, rows, budget)
             then = _leaf_bound(checker, other, objective, limits, place, None) if other is not None else None
             if other is not None and then is not None and (now is None or then > now):
                 leaf = other
@@ -196,12 +206,13 @@ def _provable(
     objectives: Mapping[str, Objective],
     rows: Sequence[Derived],
     k: int,
+    budget: Budget,
 ) -> tuple[Derived, Fraction]:
     """The derived row with cases that prove it, and its side; ``0 >= 0`` in its place if none are found."""
     cases = []
     for case in row.cases:
         if _leaf_bound(checker, case, cost, kept, row.stage, k) is None:
-            case = _solved(checker.program, case, cost, objectives, rows) or case
+            case = _solved(checker.program, case, cost, objectives, rows, budget) or case
         cases.append(case)
     row = replace(row, cases=tuple(cases))
     try:
@@ -213,10 +224,17 @@ def _provable(
 
 
 def _solved(
-    program: ExactProgram, leaf: Leaf, cost: Objective, objectives: Mapping[str, Objective], rows: Sequence[Derived]
+    program: ExactProgram,
+    leaf: Leaf,
+    cost: Objective,
+    objectives: Mapping[str, Objective],
+    rows: Sequence[Derived],
+    budget: Budget,
 ) -> Leaf | None:
+    if budget.left <= 0:
+        return None
     try:
-        return exact_leaf(program, leaf, cost, objectives, rows)
+        return exact_leaf(program, leaf, cost, objectives, rows, budget)
     except ArithmeticError:
         return None
 
@@ -251,18 +269,18 @@ def _exact_without_answer(program: ExactProgram, outcome: found.StagesOutcome, p
             return proof
         listed = () if point is None else tuple(point[k] for k in range(program.count))
         return Proof(ray=tuple(ray[k] for k in range(program.count)), point=listed)
-    checker = Checker(program)
+    checker, budget = Checker(program), Budget()
     nothing = Objective("", np.zeros(0, np.int64), np.zeros(0, np.int64), 0, Fraction(1))
     rows: list[Derived] = []
     for k, row in enumerate(proof.derived):
         cost = Objective("", row.column, row.value, 0, Fraction(1))
-        row, side = _provable(checker, row, cost, {}, {}, rows, k)
+        row, side = _provable(checker, row, cost, {}, {}, rows, k, budget)
         checker.derived.append((row, side))
         rows.append(row)
     fresh = []
     for leaf in proof.empty:
         if _leaf_bound(checker, leaf, nothing, {}, 0, None) != _ENDLESS:
-            leaf = _solved(program, leaf, nothing, {}, rows) or leaf
+            leaf = _solved(program, leaf, nothing, {}, rows, budget) or leaf
         fresh.append(leaf)
     return replace(proof, empty=tuple(fresh), derived=tuple(rows))
 
@@ -286,7 +304,26 @@ def exact_proof(program: ExactProgram, outcome: found.StagesOutcome) -> Proof:
         for o, result in zip(program.objectives, outcome.stages, strict=False)
         if result.values is not None
     }
-    return Proof(stages, derived, empty, point, ray, points)
+    return _without_idle_rows(Proof(stages, derived, empty, point, ray, points))
+
+
+def _without_idle_rows(proof: Proof) -> Proof:
+    """The proof without derived rows that no leaf uses, in the end."""
+    used = {k for leaves in (*proof.stages.values(), proof.empty) for leaf in leaves for k in leaf.derived}
+    for k in range(len(proof.derived) - 1, -1, -1):
+        if k in used:
+            used |= {j for case in proof.derived[k].cases for j in case.derived}
+    number = {k: place for place, k in enumerate(sorted(used))}
+
+    def renumbered(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
+        return tuple(replace(x, derived={number[k]: e for k, e in x.derived.items()}) for x in leaves)
+
+    return replace(
+        proof,
+        stages={name: renumbered(leaves) for name, leaves in proof.stages.items()},
+        derived=tuple(replace(proof.derived[k], cases=renumbered(proof.derived[k].cases)) for k in sorted(used)),
+        empty=renumbered(proof.empty),
+    )
 
 
 def _near(value: float) -> Fraction:

@@ -18,8 +18,8 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.validation.proofs.exact_program import Bounds, Exact, ExactProgram, Objective
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf
 
-#: Products of fractions after which elimination gives up.
-_WORK = 300_000
+#: Products of fractions after which one elimination gives up.
+_WORK = 100_000
 #: Slacks and reduced costs below this share of their terms count as zero.
 _ZERO = 1e-7
 #: Largest denominator of a number that no equation determines.
@@ -31,6 +31,13 @@ class TooMuchWork(ArithmeticError):
 
 
 @dataclass
+class Budget:
+    """Products of fractions that are left for a whole proof."""
+
+    left: int = 3_000_000
+
+
+@dataclass
 class Equations:
     """Linear equations in fractions, solved as they come; those that contradict the ones before are left out."""
 
@@ -38,6 +45,7 @@ class Equations:
     solved: dict[int, tuple[dict[int, Fraction], Fraction]] = field(default_factory=dict)
     order: dict[int, int] = field(default_factory=dict)
     work: int = 0
+    most: int = _WORK
 
     def add(self, terms: Mapping[int, Fraction], side: Fraction) -> None:
         """``sum of terms == side``."""
@@ -56,7 +64,7 @@ class Equations:
         times = terms.pop(unknown)
         others, constant = self.solved[unknown]
         self.work += len(others) + 1
-        if self.work > _WORK:
+        if self.work > self.most:
             raise TooMuchWork("elimination takes too long")
         for other, value in others.items():
             found = terms.get(other, Fraction(0)) + times * value
@@ -166,6 +174,7 @@ def exact_leaf(
     cost: Objective | None,
     before: Mapping[str, Objective],
     derived: Sequence[Derived],
+    budget: Budget,
 ) -> Leaf:
     """The leaf with multipliers for which reduced costs that are almost zero are zero, if elimination finds them.
 
@@ -179,6 +188,8 @@ def exact_leaf(
         What it bounds; None if it is empty.
     before, derived
         Objectives before, by name, and derived rows by number.
+    budget
+        Of products of fractions, which this uses up.
     """
     unknowns: list[tuple[str, Any, int]] = []
     guess: list[float] = []
@@ -228,12 +239,17 @@ def exact_leaf(
         j: int(program.lower.missing[j] and j not in lone_low) + int(program.upper.missing[j] and j not in lone_high)
         for j in zero
     }
-    system = Equations()
+    system = Equations(most=min(_WORK, budget.left))
+    counted = 0
     if not target and guess:  # multipliers of an empty leaf have any scale
         largest = int(np.argmax(np.abs(guess)))
         system.add({largest: Fraction(1)}, _simple(guess[largest]))
     for j in sorted(zero, key=lambda j: (-int(missing[j]), len(equations[j]))):
-        system.add(equations[j], target.get(j, Fraction(0)))
+        try:
+            system.add(equations[j], target.get(j, Fraction(0)))
+        finally:
+            budget.left -= system.work - counted
+            counted = system.work
     found = system.values(np.array(guess))
     rows: dict[str, dict[int, Fraction]] = {}
     earlier, cuts, branches = {}, {}, list(leaf.branches)

@@ -413,6 +413,7 @@ class Problem(Statement):
                 allowance=self._allowance,
                 cut_rounds=cut_rounds,
                 watch=watch,
+                strong=certify,
             )
             line.end()
             times = (begun, compiled, time.perf_counter())
@@ -424,7 +425,8 @@ class Problem(Statement):
             _log.info("%s: interrupted", self.name)
             return replace(solution, message=f"{note} {solution.message}".strip())
         late = chosen.time_limit_s is not None and time.perf_counter() - begun > chosen.time_limit_s / 2
-        if found.cuts and not late and not _is_proven(solution):
+        exhausted = all(stage.proven for stage in found.stages)
+        if found.cuts and exhausted and not late and not _is_proven(solution):
             # Rounded coefficients of cuts may prove a little less than branching does.
             _, other = attempt(0, found.values)
             if _is_proven(other) or self._better(other, solution):

@@ -25,7 +25,7 @@ import numpy as np
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf, StageResult, StagesOutcome
 from flowlex.formulations.lexicographic.mixed_integer_cuts import strengthened
 from flowlex.formulations.lexicographic.solver_watch import Watch, interruptible
-from flowlex.formulations.lexicographic.stage_program import WHOLE, StageProgram, close_to, raised
+from flowlex.formulations.lexicographic.stage_program import WHOLE, Gains, StageProgram, close_to, raised
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Booleans, Floats, LinearProgramArrays
 from flowlex.formulations.solver_outcome import SolveOptions, Status
@@ -49,6 +49,7 @@ def solve_stages(
     allowance: Callable[[int, float], float] | None = None,
     cut_rounds: int = 0,
     watch: Watch | None = None,
+    strong: bool = False,
 ) -> StagesOutcome:
     """Minimise the costs one after the other.
 
@@ -78,6 +79,8 @@ def solve_stages(
         In how many rounds cuts are looked for before branching.
     watch
         Is told of answers and bounds, and ends the solve on Ctrl-C; what is missing then is like after a time limit.
+    strong
+        Choose columns to branch on by trying some of them; within a time limit, trees may then have more leaves.
 
     Returns
     -------
@@ -88,7 +91,7 @@ def solve_stages(
     options = options or SolveOptions()
     started = processor_seconds()
     until = inf if options.time_limit_s is None else started + options.time_limit_s
-    program = StageProgram(arrays, costs, options, until, accept, nodes, known or (), watch)
+    program = StageProgram(arrays, costs, options, until, accept, nodes, known or (), watch, strong)
     if start is not None:
         program.begin(start)
     with interruptible(watch):
@@ -235,6 +238,7 @@ def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf,
     leaves: list[Leaf] = []
     stack: list[tuple[Branch, ...]] = [()]
     cut = False
+    gains = Gains(len(cost))
     while stack:
         leaf, vertex = program.relax(stack.pop(), cost)
         value = inf if program.best is None else float(cost @ program.best)
@@ -250,7 +254,7 @@ def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf,
             if settled:
                 pass
             elif len(leaves) + len(stack) + 2 <= program.leaves and not program.late:
-                stack += [(*leaf.branches, branch) for branch in _branches(program, vertex, cost)]
+                stack += [(*leaf.branches, b) for b in _branches(program, vertex, cost, leaf.bound, value, gains)]
                 continue
             else:
                 cut = True
@@ -265,7 +269,9 @@ def _uneven(program: StageProgram, vertex: Floats) -> bool:
     return bool((np.abs(x - np.rint(x)) > _DUST).any())
 
 
-def _branches(program: StageProgram, vertex: Floats, cost: Floats) -> tuple[Branch, Branch]:
+def _branches(
+    program: StageProgram, vertex: Floats, cost: Floats, bound: float, cutoff: float, gains: Gains
+) -> tuple[Branch, Branch]:
     """The two branches of a fractional integer column; the nearer one is last, so that the stack pops it first.
 
     Columns with a cost in earlier stages, whose sums are fixed, go first, then those of this stage, whose branches
@@ -273,6 +279,12 @@ def _branches(program: StageProgram, vertex: Floats, cost: Floats) -> tuple[Bran
     """
     x = vertex[program.integer]
     away = np.abs(x - np.rint(x))
+    if program.strong and (away > WHOLE).sum() > 1:
+        fractional = gains.order(program.integer[away > WHOLE], vertex)
+        column = program.try_branches(fractional, vertex, bound, cutoff, gains)
+        below = int(np.floor(vertex[column]))
+        sides = Branch(column, True, below), Branch(column, False, below + 1)
+        return sides if vertex[column] - below > 0.5 else (sides[1], sides[0])
     for each in (*(before for before, _ in program.kept), cost):
         own = each[program.integer]
         if away[own != 0].max(initial=0) > WHOLE:

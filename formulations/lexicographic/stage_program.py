@@ -26,6 +26,11 @@ _DUAL, _PRIMAL = 1, 4
 _FACE_NODES = 50
 #: Default limit of the leaves of a stage's tree (``max_steps``).
 _LEAVES = 500
+#: With strong branching: their limit within a time limit, and the most multipliers that all leaves may hold.
+_TIMED_LEAVES, _MULTIPLIERS = 50_000, 20_000_000
+_NO_LIMIT = 2**31 - 1
+#: Columns tried at a node, pivots of each try, and tries after which averages are trusted.
+_TRIED, _PIVOTS, _TRUSTED = 10, 60, 4
 
 
 def close_to(value: float, gap: float) -> float:
@@ -36,6 +41,36 @@ def close_to(value: float, gap: float) -> float:
 def raised(bound: float, step: float) -> float:
     """A bound raised to the next multiple of the step."""
     return bound if not step or not np.isfinite(bound) else float(np.ceil((bound - WHOLE) / step)) * step
+
+
+class Gains:
+    """How much bounds rise with a unit of branching up or down, by column (pseudo costs)."""
+
+    def __init__(self, columns: int) -> None:
+        self._sum, self._count = np.zeros((2, columns)), np.zeros((2, columns), np.int64)
+
+    def learn(self, column: int, upper: bool, gain: float) -> None:
+        """Record the gain of a branch for each unit of its column."""
+        self._sum[int(upper), column] += gain
+        self._count[int(upper), column] += 1
+
+    def trusted(self, column: int, upper: bool) -> bool:
+        """Whether the branch was tried often enough."""
+        return bool(self._count[int(upper), column] >= _TRUSTED)
+
+    def expected(self, column: int, upper: bool) -> float:
+        """Average gain of the column, or of all if it has none."""
+        count = self._count[int(upper), column]
+        if count:
+            return float(self._sum[int(upper), column] / count)
+        return float(self._sum.sum() / max(self._count.sum(), 1))
+
+    def order(self, columns: Integers, x: Floats) -> Integers:
+        """Fractional columns, the most promising first."""
+        down = x[columns] - np.floor(x[columns])
+        one = np.array([self.expected(k, True) for k in columns.tolist()]) * down
+        two = np.array([self.expected(k, False) for k in columns.tolist()]) * (1 - down)
+        return columns[np.lexsort((-np.minimum(down, 1 - down), -np.minimum(one, two) * np.maximum(one, two)))]
 
 
 @dataclass(eq=False)
@@ -50,6 +85,8 @@ class StageProgram:
     nodes: int | None = None
     known: Sequence[float] = ()
     watch: Watch | None = None
+    #: Whether columns to branch on are chosen by trying them.
+    strong: bool = False
     integer: Integers = field(init=False)
     lp: highspy.Highs = field(init=False)
     kept: list[tuple[Floats, float]] = field(default_factory=list)
@@ -78,7 +115,9 @@ class StageProgram:
     @property
     def leaves(self) -> int:
         """How many leaves a tree may have."""
-        return self.options.max_steps or _LEAVES
+        if self.options.max_steps or not self.strong or self.until == inf:
+            return self.options.max_steps or _LEAVES
+        return max(_LEAVES, min(_TIMED_LEAVES, _MULTIPLIERS // (1 + len(self.arrays.row_lower))))
 
     @property
     def late(self) -> bool:
@@ -151,6 +190,49 @@ class StageProgram:
         solution = self.lp.getSolution()
         leaf = self.leaf(branches, np.array(solution.row_dual), 1, cost, low, high)
         return leaf, np.array(solution.col_value)
+
+    def try_branches(self, columns: Integers, x: Floats, bound: float, cutoff: float, gains: Gains) -> int:
+        """The column of some fractional ones whose two branches raise the bound most, by trying some of them.
+
+        ``columns`` come best first by the gains known; ``x`` is the vertex of the relaxation that was solved last.
+        """
+        lp, best, chosen = self.lp, -1.0, int(columns[0])
+        basis = lp.getBasis()
+        lp.setOptionValue("simplex_iteration_limit", _PIVOTS)
+        lp.setOptionValue("simplex_strategy", _DUAL)
+        low, high = lp.getLp().col_lower_, lp.getLp().col_upper_
+        for place, column in enumerate(columns.tolist()):
+            below = float(np.floor(x[column]))
+            found = []
+            for upper in (True, False):
+                apart = x[column] - below if upper else below + 1 - x[column]
+                if gains.trusted(column, upper) or place >= _TRIED:
+                    found.append(gains.expected(column, upper) * apart)
+                    continue
+                sides = (low[column], below) if upper else (below + 1, high[column])
+                lp.changeColBounds(column, *sides)
+                run(lp)
+                status = lp.getModelStatus()
+                if status == highspy.HighsModelStatus.kInfeasible:
+                    gain = inf
+                elif status in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kIterationLimit):
+                    gain = max(float(lp.getInfo().objective_function_value) - bound, 0.0)
+                    gains.learn(column, upper, gain / apart)
+                else:
+                    gain = 0.0
+                lp.changeColBounds(column, low[column], high[column])
+                lp.setBasis(basis)
+                found.append(inf if bound + gain >= cutoff else gain)
+            small, large = min(found), max(found)
+            size = max(abs(bound), 1.0)
+            score = max(min(small, size), 1e-6 * size) * max(min(large, size), 1e-6 * size)
+            score *= 1 + np.isinf(found).sum()
+            if score > best * (1 + 1e-9):
+                best, chosen = score, column
+            if small == inf or self.late:
+                break
+        lp.setOptionValue("simplex_iteration_limit", _NO_LIMIT)
+        return chosen
 
     def _bounds(self, branches: tuple[Branch, ...]) -> tuple[Floats, Floats]:
         low, high = self.arrays.column_lower.copy(), self.arrays.column_upper.copy()

@@ -211,8 +211,12 @@ class Checker:
             return Fraction(0)
         if found is None:
             raise ProofError("the leaves have no answer at all")
+        return self.rounded(found, cost)
+
+    def rounded(self, bound: Fraction, cost: Objective) -> Fraction:
+        """A lower bound on a cost raised to the next value that it can have."""
         step = self._step(cost)
-        return found if not step else Fraction(math.ceil(found / step)) * step
+        return bound if not step else Fraction(math.ceil(bound / step)) * step
 
     def _step(self, cost: Objective) -> Fraction:
         """The unit of which values of the cost (without its constant) are multiples; 0 if they may be fractions."""
