@@ -112,3 +112,19 @@ def test_a_policy_of_gpu_assignment_is_asked_for_its_properties():
             if named in GpuPolicy.__members__:
                 told_apart.append(f"{path.relative_to(SOURCE)}:{side.lineno}")
     assert told_apart == []
+
+
+def test_the_core_works_without_its_systems(tmp_path):
+    """Without the folder, no command and no importer of a system is left, and the others are all there."""
+    shutil.copytree(
+        ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "systems")
+    )
+    code = (
+        "from flowlex.cli.command_group import lazy_commands\n"
+        "from flowlex.instances.importers import importers\n"
+        "print(*lazy_commands(), *importers())"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "src")}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert {"place", "bindings", "kubernetes"}.isdisjoint(run.stdout.split())
+    assert {"import", "tu", "coflow", "openb"} <= set(run.stdout.split())

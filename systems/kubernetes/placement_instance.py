@@ -73,10 +73,13 @@ def read_kubernetes(
 
 
 class Stated(NamedTuple):
-    """An instance, and whether it allows whatever Kubernetes' filters allow, so that its bounds hold for these."""
+    """An instance, and what its bounds say of Kubernetes."""
 
     instance: PodInstance
     exact: bool
+    """Whether it allows whatever Kubernetes' filters allow, so that its bounds hold for these."""
+    sound: bool
+    """Whether bounds of a relaxed instance hold for these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +154,7 @@ class Snapshot:
             names = list(cluster.nodes)
             usable = sum(1 << k for k, name in enumerate(names) if name in self.usable and not state.closed[k])
             draft = Draft(cluster, state, names, usable, guide=guide, relaxed=relaxed, first_places=first_places)
+            draft.stoppable = preempt_below is not None
             cards = cards_of_nodes(cluster, self.card_gb)
             draft.each(partial(_choose, draft))
             restrict_to_capacities(draft, cards.stated, stoppable=preempt_below is not None)
@@ -184,7 +188,7 @@ class Snapshot:
             )
         except ValidationError as error:
             raise InstanceError(first_fault(error)[1], path=self.path) from error
-        return Stated(instance, draft.exact)
+        return Stated(instance, draft.exact and draft.sound, draft.sound)
 
 
 def _facts(cluster: Cluster) -> set[str]:

@@ -189,7 +189,7 @@ def place_pods(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", KubernetesWarning)
             relaxed = snapshot.instance(preempt_below=preempt_below, relaxed=True, merged=True)
-        most = most_of_priorities(relaxed.instance, plan.made, until=until)
+        most = most_of_priorities(relaxed.instance, plan.made, until=until) if relaxed.sound else {}
     plan.levels = _levels(snapshot.cluster, plan.made, most)
     plan.notes = notes or [*filter(None, [snapshot.notes()])]
     return plan

@@ -105,6 +105,7 @@ def read_anti_affinity(draft: Draft) -> None:
         for term in draft.state.rules(pod).anti_affinity:
             owners.setdefault(term, []).append(pod)
         if nodes := draft.of_mask(draft.state.near_others(pod)):
+            draft.sound = draft.sound and not draft.stoppable
             draft.forbid(pod, nodes, "anti-affinity closes all nodes that take it")
 
     draft.each(own)

@@ -23,6 +23,7 @@ def read_volumes(draft: Draft, found: dict[str, dict[str, int]]) -> None:
         if not pod.spec.get("volumes"):
             return
         mine = draft.state.volumes.of(pod)
+        draft.sound = draft.sound and not draft.stoppable
         if why := draft.state.volume_wait(pod):
             draft.cluster.leave(pod, why)
             return

@@ -46,6 +46,9 @@ class Draft:
     first_places: Callable[[], Mapping[str, str]] = dict
     # by pod of the guide on which others count, the nodes where these met it
     anchors: dict[str, int] = field(default_factory=dict)
+    stoppable: bool = False  # whether running pods may be stopped
+    # whether its bounds hold: not where a pod that may be stopped closes nodes by anti-affinity or volumes
+    sound: bool = True
     exact: bool = True  # whether the instance allows whatever Kubernetes does
     # running pods that must not stop, because a rule of a waiting pod counts them
     pinned: set[str] = field(default_factory=set)
