@@ -21,6 +21,8 @@ PAGES = [
     # `scheduler-service` in tests/systems/scheduler/test_processes.py.
     *sorted(set((DOCS / "howto").glob("*.md")) - {DOCS / "howto" / f"{n}.md" for n in OWN_TESTS}),
 ]
+#: Problems of one's own, a page each.
+TEXTBOOK = sorted((DOCS / "gallery").glob("*.md"))
 #: Places in a page with an address that a browser would fetch.
 ADDRESS = r"""\s*=\s*["'](?:https?:)?//"""
 FETCHED = re.compile(rf"src{ADDRESS}|srcset{ADDRESS}|<link[^>]+href{ADDRESS}|@import|url\([\s\"']*(?:https?:)?//")
@@ -61,6 +63,20 @@ def test_every_picture_of_the_gallery_is_drawn(shell):
     (shell.folder / "code.py").write_text(alone + "".join(cells) + drawn + "\npyplot.close('all')")
     children = [int(count) for count in shell("python code.py").split()]
     assert len(children) == len(cells) - 1 and min(children) > 10  # an empty axes has ten
+
+
+@pytest.mark.parametrize("page", TEXTBOOK, ids=[page.stem for page in TEXTBOOK])
+def test_every_textbook_problem_is_proven_drawn_changed_and_mutated(page, shell):
+    cells = [text for language, text in blocks(page.read_text()) if language == "code-cell"]
+    assert len(cells[1].split("p = fx.Problem")[1].split("return p")[0].splitlines()) <= 15  # of statement
+    looked = (
+        "\nassert s.certificate.claim == 'optimal' and s.certificate.ok and len(axes.get_children()) > 10"
+        "\nassert p._repr_html_().count('begin{aligned}') == 1"
+        "\nkilled = [r for r in report.results if r.fate == 'killed']"
+        "\nassert len(killed) >= 6 and report.survivors\nprint('looked')"
+    )
+    (shell.folder / "code.py").write_text("".join(cells) + looked)
+    assert shell("python code.py").endswith("looked\n")
 
 
 @pytest.mark.rare
