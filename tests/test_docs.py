@@ -8,8 +8,11 @@ import re
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
+import flowlex as fx
+from flowlex import generate, model_for
 from tests.documents import ROOT, blocks, lines, public_traces
 
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
@@ -92,3 +95,65 @@ def test_the_site_builds_without_warnings_and_fetches_nothing(tmp_path):
     assert {page.name: found[0] for page in pages if (found := FETCHED.search(page.read_text()))} == {}
     mathematics = (built / "mathematics" / "gpu-assignment.html").read_text()
     assert mathematics.count("<math ") > 15 and "merror" not in mathematics
+
+
+#: Pages whose tables say in Python what one writes, in their last column.
+SAID = ("state-your-own-problem", "coming-from-pulp", "coming-from-linopy", "coming-from-gurobipy", "own-rules")
+#: What a piece of Python in a table begins with.
+OURS = re.compile(r"(p|s|x|y|stock|start|load|fx|with\w*|without|relaxed)\b[^.(\[]*[.(\[]")
+
+
+def in_tables(page: str) -> list[str]:
+    """Python in the last column of the tables of a page, without pieces that hold an ellipsis."""
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    spans = [span for row in rows for span in re.findall(r"`([^`]+)`", row.rstrip("| ").rpartition(" | ")[2])]
+    return [span for span in spans if "..." not in span and OURS.match(span)]
+
+
+def own_problem() -> dict[str, object]:
+    """The names that the tables about problems use."""
+    p = fx.Problem("shifts")
+    W, S = ["Ann", "Bob"], ["Mon", "Tue", "Wed"]
+    index = pd.MultiIndex.from_product([W, S], names=["worker", "shift"])
+    table = pd.DataFrame({"job": ["a", "a", "b"] * 2, "node": ["n", "m", "m"] * 2}, index=index)
+    x, y = p.variables("x", over=table, binary=True), p.variables("y", binary=True)
+    wage, demand = pd.Series([2, 3], pd.Index(W, name="worker")), pd.Series(1, pd.Index(S, name="shift"))
+    stock, start = p.variables("stock", week=[1, 2]), p.variables("start", job=["a", "b"])
+    load = p.variables("load", machine=["m1", "m2"])
+    p.constrain("cover", x.sum(by="shift") >= demand)
+    p.constrain("rest", x.rolling(shift=2).sum() <= 2)
+    p.minimize("first", (x * wage).sum())
+    s = earlier_solution = p.relaxed().solve()
+    machine_of_task = pd.Series({"t1": "m2", "t2": "m1"}, name="machine_of_task").rename_axis("task")
+    pairs = pd.DataFrame({"first": ["a"], "second": ["b"]})
+    return {
+        **locals(),
+        "fx": fx,
+        "workers": W,
+        "shifts": S,
+        "first": 1,
+        "d": demand,
+        "c": wage,
+        "w": "Ann",
+        "m": p.to_pulp(),
+    }
+
+
+@pytest.mark.parametrize("page", SAID)
+def test_what_a_table_says_in_python_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = in_tables((DOCS / "howto" / f"{page}.md").read_text())
+    assert len(said) > 3
+    for span in said:
+        code = re.sub(r'p\.(constrain|variables)\("', r'p.\1("new_', span)  # names that the problem has already
+        if page == "own-rules":
+            model = model_for(generate("gpu-testbed", seed=1, running=0), policy="FSP")
+            x = model.variables["x"]
+            row = "share" if span.startswith("without") else "few"
+            names, code = {"model": model, "x": x, "name": row, "rule": x.sum() <= 3}, f"model.{span}"
+        else:
+            names = own_problem()
+        try:
+            exec(code, names)
+        except Exception as error:
+            raise AssertionError(f"{page}: {span}: {error}") from error
