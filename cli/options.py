@@ -34,8 +34,10 @@ InstanceFile = Annotated[
 PolicyOption = Annotated[
     str | None, typer.Option("--policy", metavar="P", help="Short for `--set policy=P`, such as FSP, FS or FSU.")
 ]
-Engine = Literal["pulp", "highs", "network"]
-EngineOption = Annotated[Engine, typer.Option("--engine", help="Solver interface: same answers, different speed.")]
+Engine = Literal["auto", "pulp", "highs", "network"]
+EngineOption = Annotated[
+    Engine, typer.Option("--engine", help="Same answers, different speed; auto: network if it is one, else highs.")
+]
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -40,7 +40,7 @@ def study(
         typer.Option("--changes", metavar="NAME=FILE", help="Changes to try beside the unchanged model; repeatable."),
     ] = None,
     settings: SettingsOption = None,
-    engine: EngineOption = "pulp",
+    engine: EngineOption = "auto",
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
     memory_limit: MemoryLimitOption = None,

@@ -27,7 +27,7 @@ def plot(
             "-o", "--output", metavar="FILE", help="Ends in .png, .svg, .pdf, or .html: a page to zoom and search."
         ),
     ],
-    engine: EngineOption = "pulp",
+    engine: EngineOption = "auto",
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
     force: ForceOption = False,

@@ -43,7 +43,7 @@ _PATHS = (
 def solve(
     context: typer.Context,
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH...", help=_PATHS, parser=place)] = None,
-    engine: EngineOption = "pulp",
+    engine: EngineOption = "auto",
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
     memory_limit: MemoryLimitOption = None,

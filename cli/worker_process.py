@@ -66,7 +66,8 @@ def _preload(task: dict[str, Any]) -> None:
     from flowlex.models.registry import model_class
     from flowlex.validation.certificates.verifier_interface import verifier_for
 
-    importlib.import_module(f"flowlex.formulations.engines.{task['engine']}")
+    for engine in ("highs", "network") if task["engine"] == "auto" else (task["engine"],):
+        importlib.import_module(f"flowlex.formulations.engines.{engine}")
     head = read_head(Path(task["path"]))
     kind = _KIND.search(head)
     if task["path"].lower().removesuffix(".gz").endswith((".mps", ".lp")):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from flowlex.errors import FlowlexError
 from flowlex.formulations.program_arrays import Booleans, Floats
 
-EngineName: TypeAlias = Literal["pulp", "highs", "network"]
+EngineName: TypeAlias = Literal["auto", "pulp", "highs", "network"]
 Algorithm: TypeAlias = Literal["auto", "simplex", "ipm", "hipo", "pdlp"]
 
 

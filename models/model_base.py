@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from typing_extensions import TypeVar
 
 from flowlex.formulations.deferred_compilation import small_work
-from flowlex.formulations.engines import solve, solve_options
+from flowlex.formulations.engines import chosen_engine, solve, solve_options
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.processor_clock import processor_seconds
@@ -250,7 +250,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
 
     def solve(
         self,
-        engine: EngineName = "pulp",
+        engine: EngineName = "auto",
         *,
         certify: bool = True,
         report: Callable[[SolutionT], None] | None = None,
@@ -262,7 +262,8 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         Parameters
         ----------
         engine
-            ``pulp``, ``highs`` or (networks) ``network``: the same answer at different speed.
+            ``pulp``, ``highs`` or (networks) ``network``: the same answer at different speed. ``auto``: ``network``
+            where the formulation is one, ``pulp`` if a PuLP ``solver`` is named, else ``highs``.
         certify
             False: trust the engine and recompute nothing. The solution then has no certificate and its message says
             so; ``flowlex verify`` can still judge its file. For simulations that solve thousands of times.
@@ -301,6 +302,9 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
             _ = self.statement
         else:
             self._prepare()
+        network = engine == "auto" and not self.as_stated and self._is_network
+        name, chosen = chosen_engine(engine, chosen, network=network)
+        engine = typing.cast(EngineName, name)
         compiled = time.perf_counter()
         if self.as_stated:
             found = self._run_statement(engine, chosen, start)
@@ -324,6 +328,11 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
             solution = replace(solution, message=f"{solution.message} {unproven}".lstrip())
         done = time.perf_counter()
         return solution.finished(certificate, Seconds(compiled - started, solved - compiled, done - solved))
+
+    @property
+    def _is_network(self) -> bool:
+        """Whether the unchanged model is solved as a flow network."""
+        return type(self)._run is Model._run and isinstance(self.formulation, FlowNetwork)
 
     def _certified(self, run: RunT, solution: SolutionT, budget: Budget) -> tuple[SolutionT, Certificate | None]:
         """A solution with its certificate; if only the proof fails, with weaker claims or as a feasible answer."""

@@ -170,7 +170,7 @@ def solve(
 ) -> Solution: ...
 def solve(
     instance: Instance | Problem | str | Path | typing.Mapping[str, Any],
-    engine: EngineName | Literal["auto"] = "pulp",
+    engine: EngineName = "auto",
     *,
     certify: bool = True,
     **options: Any,

@@ -1,7 +1,9 @@
 """Engines: ways to solve a formulation. All give the same answer as the same `Outcome`, at different speed.
 
+``auto``
+    The default: ``network`` for flow networks, ``pulp`` if a PuLP solver is named, else ``highs``.
 ``pulp``
-    The default: the formulation as a PuLP problem, handed to HiGHS (or to any other PuLP solver on request).
+    The formulation as a PuLP problem, handed to HiGHS (or to any other PuLP solver on request).
 ``highs``
     The same arrays handed to HiGHS at once.
 ``network``
@@ -13,7 +15,7 @@ An engine declares what it can do (`Engine`), and `solve` refuses the rest. Othe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from flowlex.formulations.engines.infeasibility_explanation import explained
@@ -21,7 +23,7 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.solver_outcome import EngineError, OptionError, Outcome, SolveOptions
 
-__all__ = ["ENGINES", "Engine", "register", "runs_highs", "solve", "solve_options"]
+__all__ = ["ENGINES", "Engine", "chosen_engine", "register", "runs_highs", "solve", "solve_options"]
 
 Kind: TypeAlias = Literal["flow networks", "linear programs", "integer programs"]
 Gift: TypeAlias = Literal["duals", "bound", "exact integers"]
@@ -55,7 +57,7 @@ def register(engine: Engine) -> Engine:
 
 def solve(
     formulation: LinearProgram | FlowNetwork,
-    engine: str = "pulp",
+    engine: str = "auto",
     options: SolveOptions | None = None,
     **keywords: Any,
 ) -> Outcome:
@@ -66,7 +68,7 @@ def solve(
     formulation
         What to solve.
     engine
-        One of ``ENGINES``.
+        One of ``ENGINES``, or ``auto``.
     options, keywords
         `SolveOptions`, as an object or as keywords; an unknown keyword raises.
 
@@ -85,8 +87,9 @@ def solve(
     if options is not None and keywords:
         raise TypeError("pass either options or keywords, not both")
     wanted = options or solve_options(keywords)
+    engine, wanted = chosen_engine(engine, wanted, network=isinstance(formulation, FlowNetwork))
     if engine not in ENGINES:
-        raise EngineError(f"unknown engine {engine!r}; one of: {', '.join(ENGINES)}")
+        raise EngineError(f"unknown engine {engine!r}; one of: auto, {', '.join(ENGINES)}")
     chosen, kind = ENGINES[engine], _kind(formulation)
     if kind not in chosen.solves:
         able = [name for name, other in ENGINES.items() if kind in other.solves]
@@ -97,6 +100,27 @@ def solve(
             able = [e for e, other in ENGINES.items() if name in other.options and kind in other.solves]
             raise EngineError(f"engine {engine!r} has no option {name!r}; drop it or use {_one_of(able)}")
     return explained(formulation, chosen.run(formulation, wanted), wanted)
+
+
+def chosen_engine(engine: str, options: SolveOptions, *, network: bool) -> tuple[str, SolveOptions]:
+    """The engine that ``auto`` stands for, with the options that it takes; others stay as they are.
+
+    Network simplex is exact, needs one thread and draws no random numbers, so it meets any gap, threads and seed.
+
+    Parameters
+    ----------
+    network
+        Whether the formulation is a flow network.
+    """
+    if engine != "auto":
+        return engine, options
+    if options.solver is not None:
+        return "pulp", options
+    met = ENGINES["network"].options | {"gap", "threads", "seed"}
+    if network and set(options.changed()) <= met:
+        default = SolveOptions()
+        return "network", replace(options, gap=default.gap, threads=default.threads, seed=default.seed)
+    return "highs", options
 
 
 def solve_options(keywords: dict[str, Any], *others: str) -> SolveOptions:

@@ -71,7 +71,7 @@ class PolicyProgram:
     tolerance: float = 1e-6
     # whether to generate pairs by pricing; None: only if there are many
     priced: bool | None = False
-    engine: EngineName = "pulp"
+    engine: EngineName = "highs"
     options: SolveOptions = field(default_factory=SolveOptions)
     many: Integers | None = None  # (n,) number of identical jobs that each job represents; None: one
 

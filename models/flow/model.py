@@ -218,6 +218,10 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     def _own_goals(self) -> tuple[AskedGoal, ...]:
         return ask(self.instance, self.chosen_goals)
 
+    @property
+    def _is_network(self) -> bool:
+        return isinstance(self.solution_method, NetworkMethod)
+
     def _run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
         return self.solution_method.run(engine, options)
 

@@ -298,6 +298,10 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             gpu[codes["task"][chosen]] = codes["gpu"][chosen]
         return GpuSolution(**facts, placement=Placement(view, self.costs, gpu), round=self.round)
 
+    @property
+    def _is_network(self) -> bool:
+        return True
+
     def _prepare(self) -> None:
         _ = self.assignment
 

@@ -203,6 +203,10 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
             moves=moves,
         )
 
+    @property
+    def _is_network(self) -> bool:
+        return True
+
     def _run(self, engine: EngineName, options: SolveOptions) -> Run:
         if engine == "network" or options.solver is not None:
             return super()._run(engine, options)

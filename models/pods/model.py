@@ -281,7 +281,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
 
     def solve(
         self,
-        engine: EngineName = "pulp",
+        engine: EngineName = "auto",
         *,
         certify: bool = True,
         report: Callable[[PlacementSolution], None] | None = None,

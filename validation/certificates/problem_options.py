@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.verifier_interface import Numeric, Strict
 
 _NotNegative = Annotated[float, Field(ge=0)]
@@ -30,7 +29,7 @@ class NoOptions(Strict):
 class GpuOptions(Strict):
     """GPU assignment."""
 
-    policy: Annotated[GpuPolicy, Field(strict=False)] = GpuPolicy.FSP
+    policy: Literal["FSP", "FS", "FSU"] = "FSP"
     network: Literal["compact", "paper"] = "compact"
     penalties: _Penalties = _Penalties()
     stop_price: Numeric = 0.0

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
@@ -32,6 +31,7 @@ from flowlex.validation.certificates.gpu.search_proof import GpuProof, SearchPro
 from flowlex.validation.certificates.gpu.transfer_costs import Costs
 from flowlex.validation.certificates.problem_options import GpuOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
+from flowlex.validation.restated.gpu import PolicyRules
 
 __all__ = ["VERIFIER"]
 
@@ -54,7 +54,7 @@ def _judge(claimed: Claimed) -> Finding:
     if cluster.strange:
         return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
     policy, weights, priced, stop_price = RoundOptions.read(document.options)
-    costs = Costs.read(instance, weights, stop_price)
+    costs = Costs.read(instance, cluster.view, weights, stop_price)
     fair, level = _fair_shares(cluster, answer, policy)
     stops = Stops.of(cluster, policy, level)
     checks = [*_feasible(cluster, answer, policy), *(stops.checks() if fair.ok and policy.preemptive else ())]
@@ -97,7 +97,7 @@ def _proven(
     return Finding("feasible" if late else claim, (*checks, *proof), objective, bound, **figures)
 
 
-def _stages(cluster: Cluster, policy: GpuPolicy, priced: bool, objective: Fraction) -> dict[str, Fraction | int]:
+def _stages(cluster: Cluster, policy: PolicyRules, priced: bool, objective: Fraction) -> dict[str, Fraction | int]:
     """The objectives minimised one after the other, if there is more than one."""
     out, running = cluster.at < 0, cluster.own >= 0
     stops = {"stops": int(np.count_nonzero(out & running))} if policy.preemptive and running.any() else {}
@@ -105,7 +105,7 @@ def _stages(cluster: Cluster, policy: GpuPolicy, priced: bool, objective: Fracti
     return {"transfer": objective, **stops, **waits} if stops or waits else {}
 
 
-def _feasible(cluster: Cluster, answer: GpuAnswer, policy: GpuPolicy) -> Iterator[Check]:
+def _feasible(cluster: Cluster, answer: GpuAnswer, policy: PolicyRules) -> Iterator[Check]:
     at, own, names = cluster.at, cluster.own, cluster.names
     twice = [g for g, times in Counter(answer.placements.values()).items() if times > 1]
     yield none("every GPU runs at most one task", twice)
@@ -151,7 +151,7 @@ def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -
     yield none("the table of jobs", wrong)
 
 
-def _fair_shares(cluster: Cluster, answer: GpuAnswer, policy: GpuPolicy) -> tuple[Check, list[Fraction] | None]:
+def _fair_shares(cluster: Cluster, answer: GpuAnswer, policy: PolicyRules) -> tuple[Check, list[Fraction] | None]:
     """Check stated shares; their denominators are at most the number of jobs, so a float determines the fraction."""
     name = "fair shares of the table"
     stated: dict[str, Any] = {str(row.get("job")): row.get("fair_share") for row in answer.jobs}

@@ -7,13 +7,14 @@ from numpy.typing import NDArray
 
 from flowlex.instances.gpu import GpuInstance
 from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.restated.gpu import GpuColumns
 
 
 class Cluster:
     """The instance as columns in its own order, and the answer placed in them."""
 
     def __init__(self, instance: GpuInstance, placements: dict[str, str]) -> None:
-        view = instance.arrays
+        view = self.view = GpuColumns.of(instance)
         self.gpu: dict[str, int] = {name: g for g, name in enumerate(view.gpu_names)}
         self.task: dict[str, int] = {name: t for t, name in enumerate(view.task_names)}
         self.job: dict[str, int] = {name: j for j, name in enumerate(view.job_names)}

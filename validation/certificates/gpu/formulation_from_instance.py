@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from flowlex.instances.gpu import GpuInstance
-from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster
 from flowlex.validation.certificates.gpu.round_options import RoundOptions
 from flowlex.validation.certificates.gpu.transfer_costs import Costs
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
+from flowlex.validation.restated.gpu import PolicyRules
 
 
 def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStatement:
@@ -24,7 +24,7 @@ def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStateme
     if priced:
         raise ValueError("waiting at a price takes no changes")
     cluster = Cluster(instance, {})
-    costs = Costs.read(instance, weights, stop_price)
+    costs = Costs.read(instance, cluster.view, weights, stop_price)
     own, (above, least) = cluster.own.tolist(), stops_of(cluster, policy)
     statement = ExactStatement("transfer", needed=frozenset({"task", "gpu_out", "running"}))
     columns = _variables(statement, instance, cluster, above)
@@ -46,7 +46,7 @@ def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStateme
     return statement
 
 
-def stops_of(cluster: Cluster, policy: GpuPolicy) -> tuple[list[bool], list[int]]:
+def stops_of(cluster: Cluster, policy: PolicyRules) -> tuple[list[bool], list[int]]:
     """For each job: whether it is above its share (and starts nothing), and how many running tasks it must keep."""
     count = cluster.counts(cluster.own >= 0).tolist()
     if not policy.preemptive:
@@ -122,7 +122,7 @@ def _shares(statement: ExactStatement, cluster: Cluster, columns: list[dict[int,
 
 
 def _costs(
-    statement: ExactStatement, cluster: Cluster, costs: Costs, columns: list[dict[int, int]], policy: GpuPolicy
+    statement: ExactStatement, cluster: Cluster, costs: Costs, columns: list[dict[int, int]], policy: PolicyRules
 ) -> None:
     waiting = costs.waiting_s if policy.fair else Fraction(0)
     reads = costs.ways(costs.unit_s, 1).table(np.arange(len(cluster.names)))

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.gpu import GpuInstance
-from flowlex.instances.gpu_units import largest_unit
 from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
@@ -19,6 +18,7 @@ from flowlex.validation.certificates.gpu.formulation_from_instance import stops_
 from flowlex.validation.certificates.gpu.round_options import RoundOptions
 from flowlex.validation.certificates.gpu.transfer_costs import Costs
 from flowlex.validation.certificates.gpu.user_written_rules import GpuRules
+from flowlex.validation.restated.gpu import common_unit
 
 Whole = NDArray[Any]
 Values = Mapping[str, Mapping[str, Any]]
@@ -30,14 +30,14 @@ class Large:
     def __init__(self, instance: GpuInstance, options: Mapping[str, Any], changes: Changes) -> None:
         self.policy, weights, _, stop_price = RoundOptions.read(options)
         self.cluster = cluster = Cluster(instance, {})
-        self.costs = Costs.read(instance, weights, stop_price)
+        self.costs = Costs.read(instance, cluster.view, weights, stop_price)
         above, self.least = stops_of(cluster, self.policy)
         self.held = cluster.own >= 0
         self.starts = ~self.held & ~np.array(above)[cluster.job_of]
         self.rules = GpuRules(instance, cluster, self.starts, changes)
         self.most = [min(int(n), len(cluster.gpu)) for n in cluster.counts(cluster.own >= -1)]
         coefficients = [part.coefficient for part in self.rules.costs]
-        self.unit = largest_unit([self.costs.unit_s, *coefficients])
+        self.unit = common_unit([self.costs.unit_s, *coefficients])
         self.waiting = self.costs.waiting_s if self.policy.fair else Fraction(0)
         self.constant = self.waiting * len(cluster.names) + sum(self.costs.stop_s)
         last = max(self.most) if self.policy.fair else 0

@@ -14,10 +14,10 @@ from math import floor
 
 import numpy as np
 
-from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
 from flowlex.validation.certificates.gpu.fair_shares import Mask
+from flowlex.validation.restated.gpu import PolicyRules
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Stops:
     startable: Mask
 
     @classmethod
-    def of(cls, cluster: Cluster, policy: GpuPolicy, level: list[Fraction] | None) -> Stops:
+    def of(cls, cluster: Cluster, policy: PolicyRules, level: list[Fraction] | None) -> Stops:
         """Derive them from the fair shares (None without)."""
         running: list[list[int]] = [[] for _ in cluster.job]
         for t in sorted(np.flatnonzero(cluster.own >= 0).tolist(), key=lambda t: float(cluster.elapsed[t])):

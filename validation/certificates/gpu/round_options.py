@@ -7,13 +7,13 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.gpu_policy import GpuPolicy
+from flowlex.validation.restated.gpu import PolicyRules
 
 
 class RoundOptions(NamedTuple):
     """Policy, weights of rack, distance and waiting, whether tasks wait at a price, price of a second of lost work."""
 
-    policy: GpuPolicy
+    policy: PolicyRules
     weights: tuple[Fraction, Fraction, Fraction]
     priced: bool
     stop_price: Fraction
@@ -21,7 +21,7 @@ class RoundOptions(NamedTuple):
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> RoundOptions:
         """Read the options; `ValueError` names what is wrong."""
-        policy, waiting = GpuPolicy(options.get("policy", "FSP")), options.get("waiting", "least")
+        policy, waiting = PolicyRules.of(options.get("policy", "FSP")), options.get("waiting", "least")
         if waiting not in ("least", "priced") or (waiting == "priced" and not policy.fair):
             raise ValueError(f"waiting must be 'least', or with fair shares 'priced', got {waiting!r}")
         penalties = options.get("penalties", {})

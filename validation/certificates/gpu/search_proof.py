@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.gpu_policy import GpuPolicy
-from flowlex.instances.gpu_units import largest_unit
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.exact_numbers import whole
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
@@ -37,6 +35,7 @@ from flowlex.validation.certificates.gpu.preemption import Stops
 from flowlex.validation.certificates.gpu.transfer_costs import Costs
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.verifier_interface import Strict
+from flowlex.validation.restated.gpu import PolicyRules, common_unit
 
 
 class GpuProof(Strict):
@@ -60,7 +59,7 @@ class SearchProof:
     cluster: Cluster
     costs: Costs
     proof: GpuProof
-    policy: GpuPolicy
+    policy: PolicyRules
     stops: Stops
     objective: Fraction
     priced: bool
@@ -96,7 +95,7 @@ class SearchProof:
         if not all(check.ok for check in checks):
             return checks
         # Everything in one unit: true costs and the prices, which are in units of ``unit_s / factor``.
-        common = largest_unit([self.costs.unit_s, unit])
+        common = common_unit([self.costs.unit_s, unit])
         self.start: int
         self.price_unit: int
         self.price_unit, self.start = int(unit / common), proof.base if self.priced else 0

@@ -15,14 +15,54 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Floats, Integers
-from flowlex.instances.gpu_units import ExactCosts
+from flowlex.instances.gpu import GpuInstance
+from flowlex.validation.restated.gpu import (
+    GpuColumns,
+    common_unit,
+    seconds_per_mb,
+    stop_prices,
+    waiting_price,
+    whole_sizes,
+)
 
 Whole = NDArray[Any]
 _WIDE = 2**60
 
 
-class Costs(ExactCosts):
-    """Costs of transfers, computed from the shards of the instance and the places of their replicas."""
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Costs of transfers, computed from the shards of the instance and the places of their replicas.
+
+    Attributes
+    ----------
+    size, per_mb
+        (S,) integer sizes of the shards in their largest common unit, and the number of units per MB.
+    rates
+        Weighted seconds per MB from the task's own node, from its rack, from another rack.
+    waiting_s, stop_s
+        Seconds that a waiting task costs; (T,) seconds that stopping each task costs.
+    unit_s
+        All costs are whole multiples of it.
+    """
+
+    view: GpuColumns
+    size: Whole
+    per_mb: Fraction
+    rates: tuple[Fraction, Fraction, Fraction]
+    waiting_s: Fraction
+    stop_s: tuple[Fraction, ...]
+    unit_s: Fraction
+
+    @classmethod
+    def read(
+        cls, instance: GpuInstance, view: GpuColumns, weights: tuple[Fraction, Fraction, Fraction], stop_price: Fraction
+    ) -> Costs:
+        """Read the costs of an instance; ``weights`` are a1, a2 and a3."""
+        rates = seconds_per_mb(instance, weights[0], weights[1])
+        size, per_mb = whole_sizes(view.shard_size_mb)
+        waiting, stops = waiting_price(view, size, per_mb, weights[2], rates[2]), stop_prices(view, stop_price)
+        unit = common_unit([*(rate / per_mb for rate in rates), waiting, *stops])
+        return cls(view, size, per_mb, rates, waiting, stops, unit)
 
     def levels(self, started: NDArray[np.bool_], node: Integers) -> Integers:
         """(S,) where each shard is read from: 0 node, 1 rack, 2 another rack; -1 when it is not read."""

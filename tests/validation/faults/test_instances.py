@@ -1,0 +1,118 @@
+"""Faults in `flowlex.instances`, which models read: each is refused, since certificates read the fields again.
+
+A wrong price in `ExactCosts` was "optimal, proven exactly" as long as the certificate read its prices there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flowlex import generate, model_for
+from flowlex.instances.gpu_policy import GpuPolicy
+from flowlex.instances.instance_base import Instance
+from flowlex.models.model_base import UNPROVEN
+from flowlex.validation.certificates import CertificateError
+from tests.models.gpu.test_changes import hand
+from tests.validation.faults.seeding import array, field, seed
+
+COSTS = "flowlex.instances.gpu_units:ExactCosts.read"
+ARRAYS = "flowlex.instances.gpu:GpuInstance.arrays"
+
+
+def rates(*factors: Fraction | int) -> Callable[..., Any]:
+    def changed(costs: Any, *_: Any) -> Any:
+        each = tuple(rate * Fraction(factor) for rate, factor in zip(costs.rates, factors, strict=True))
+        unit = costs.unit_s / np.prod([Fraction(factor).denominator for factor in factors])
+        return replace(costs, rates=each, unit_s=unit)
+
+    return changed
+
+
+def swapped(values: Any) -> None:
+    values[[0, -1]] = values[[-1, 0]]
+
+
+#: What `read` or `arrays` returns, changed.
+GPU: dict[str, tuple[str, Callable[..., Any]]] = {
+    "waiting ten times too cheap": (COSTS, lambda c, *_: replace(c, waiting_s=c.waiting_s / 10, unit_s=c.unit_s / 10)),
+    "waiting is free": (COSTS, lambda c, *_: replace(c, waiting_s=Fraction(0))),
+    "a rack three times too near": (COSTS, rates(1, Fraction(1, 3), 1)),
+    "disks twice as slow": (COSTS, rates(2, 1, 1)),
+    "distant racks as near as the rack": (COSTS, lambda c, *_: replace(c, rates=(*c.rates[:2], c.rates[1]))),
+    "sizes in another unit": (COSTS, lambda c, *_: replace(c, per_mb=c.per_mb * 2, unit_s=c.unit_s / 2)),
+    "costs in another unit": (COSTS, lambda c, *_: replace(c, unit_s=c.unit_s * 7)),
+    "stops cost more": (COSTS, lambda c, *_: replace(c, stop_s=tuple(2 * each for each in c.stop_s))),
+    "stops cost nothing": (COSTS, lambda c, *_: replace(c, stop_s=tuple(0 * each for each in c.stop_s))),
+    "shards half as large": (ARRAYS, field("shard_size_mb", array(lambda v: np.multiply(v, 0.5, out=v)))),
+    "shards of another task": (ARRAYS, field("shard_task", array(swapped))),
+    "replicas on another node": (ARRAYS, field("replica_node", array(swapped))),
+    "racks swapped": (ARRAYS, field("node_rack", array(swapped))),
+    "all in one rack": (ARRAYS, field("node_rack", array(lambda v: v.fill(0)))),
+    "GPUs of another node": (ARRAYS, field("gpu_node", array(swapped))),
+    "memory of another GPU": (ARRAYS, field("gpu_memory", array(lambda v: v.fill(v.max())))),
+    "tasks need no memory": (ARRAYS, field("task_memory", array(lambda v: v.fill(0.1)))),
+    "tasks of another job": (ARRAYS, field("task_job", array(swapped))),
+    "tasks run elsewhere": (ARRAYS, field("task_running_gpu", array(lambda v: v.fill(-1)))),
+    "tasks run longer": (ARRAYS, field("task_elapsed", array(lambda v: np.multiply(v, -1, out=v)))),
+}
+
+
+def judged(instances: list[tuple[Instance, dict[str, Any]]], fault: Callable[[pytest.MonkeyPatch], None]) -> set[str]:
+    """What becomes of each solve under a fault: refused, lowered, stopped or harmless; anything else fails."""
+    found = set()
+    for instance, options in instances:
+        true = model_for(instance, **options).solve("network")
+        with pytest.MonkeyPatch.context() as patch:
+            fault(patch)
+            fresh = type(instance).model_validate(instance.model_dump())
+            try:
+                solution = model_for(fresh, **options).solve("network")
+            except CertificateError:
+                found.add("refused")
+                continue
+            except Exception:  # the fault breaks an assumption, and no answer is returned
+                found.add("stopped")
+                continue
+        if UNPROVEN in solution.message:
+            found.add("lowered")
+            continue
+        assert (solution.status, solution.objective) == (true.status, true.objective), "a wrong answer passed"
+        found.add("harmless")
+    return found
+
+
+def rounds() -> list[tuple[Instance, dict[str, Any]]]:
+    """Rounds in which every fault matters somewhere: mixed memory, running tasks, prices of stops and of waiting."""
+    every: list[tuple[Instance, dict[str, Any]]] = [
+        (generate("gpu-testbed"), {}),
+        (hand(3, 1, running=True), {"stop_price": 0.5}),  # job a loses a task to job b
+        (generate("gpu-figure1"), {"policy": "FS"}),
+    ]
+    for number in range(1, 7):
+        every.append((generate("gpu-random", seed=number), {"stop_price": 0.25}))
+        every.append((generate("gpu-random", seed=number), {"policy": "FS", "waiting": "priced"}))
+        every.append((generate("gpu-random", seed=number), {"policy": "FSU"}))
+    return every
+
+
+@pytest.mark.parametrize("name", GPU)
+def test_a_fault_in_the_data_that_models_read_is_refused(name: str) -> None:
+    target, change = GPU[name]
+    found = judged(rounds(), lambda patch: seed(patch, target, change))
+    assert found & {"refused", "lowered"}, found
+
+
+@pytest.mark.parametrize(
+    ("policy", "what"), [("FS", "preemptive"), ("FSP", "preemptive"), ("FS", "fair"), ("FSU", "fair")]
+)
+def test_a_policy_that_models_misread_is_refused(policy: str, what: str) -> None:
+    chosen = GpuPolicy(policy)
+    every = [(instance, {"policy": policy}) for instance, _ in rounds()[3::3]]
+    found = judged(every, lambda patch: patch.setattr(chosen, what, not getattr(chosen, what)))
+    assert found & {"refused", "lowered", "stopped"}, found
