@@ -85,7 +85,7 @@ def test_no_arguments_print_the_help(run):
 
 
 def test_engines_are_those_of_the_formulations():
-    assert get_args(Engine) == tuple(ENGINES)
+    assert get_args(Engine) == ("auto", *ENGINES)
 
 
 def test_generate(run, toy_generator):

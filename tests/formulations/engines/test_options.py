@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from flowlex.formulations import EngineError, FlowNetwork, LinearProgram, SolveOptions, solve
+from flowlex.formulations.engines import ENGINES as ENGINES_BY_NAME
+from flowlex.formulations.engines import chosen_engine
 from flowlex.formulations.engines import highs as highs_engine
 from flowlex.formulations.engines import network as network_engine
 from flowlex.formulations.engines.highs import choose_algorithm
@@ -41,7 +43,7 @@ def test_an_unknown_keyword_is_named(engine: str, network: FlowNetwork) -> None:
         solve(network, engine, timelimit=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="either options or keywords"):
         solve(network, engine, SolveOptions(), gap=0.1)  # type: ignore[arg-type]
-    with pytest.raises(EngineError, match="unknown engine 'gurobi'; one of: pulp, highs, network"):
+    with pytest.raises(EngineError, match="unknown engine 'gurobi'; one of: auto, pulp, highs, network"):
         solve(network, "gurobi")
 
 
@@ -152,3 +154,14 @@ def test_only_networks_are_spared_the_search_for_dependent_equations(capfd: pyte
         assert outcome.status is Status.OPTIMAL
         searched.append("Dependent equations search" in capfd.readouterr().out)
     assert searched == [False, True]
+
+
+def test_auto_is_the_quickest_engine_that_can() -> None:
+    """Network simplex meets a gap, a seed and a number of threads; a step limit or a log is HiGHS's."""
+    for options in ({}, {"gap": 0.1}, {"seed": 3, "threads": 2}, {"time_limit_s": 60.0}):
+        name, kept = chosen_engine("auto", SolveOptions(**options), network=True)
+        assert name == "network" and set(kept.changed()) <= ENGINES_BY_NAME["network"].options
+    assert chosen_engine("auto", SolveOptions(max_steps=9), network=True)[0] == "highs"
+    assert chosen_engine("auto", SolveOptions(gap=0.1), network=False) == ("highs", SolveOptions(gap=0.1))
+    assert chosen_engine("auto", SolveOptions(solver="HiGHS"), network=True)[0] == "pulp"
+    assert chosen_engine("highs", SolveOptions(), network=True)[0] == "highs"
