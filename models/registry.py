@@ -11,7 +11,7 @@ import os
 import typing
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.solver_outcome import EngineName, SolveOptions
@@ -163,7 +163,7 @@ def solve(instance: PodInstance, engine: EngineName = ..., **options: Any) -> Pl
 @overload
 def solve(instance: NetworkInstance, engine: EngineName = ..., **options: Any) -> NetworkFlow: ...
 @overload
-def solve(instance: Problem, engine: EngineName | Literal["auto"] = ..., **options: Any) -> ProblemSolution: ...
+def solve(instance: Problem, engine: EngineName = ..., **options: Any) -> ProblemSolution: ...
 @overload
 def solve(
     instance: Instance | str | Path | typing.Mapping[str, Any], engine: EngineName = ..., **options: Any
@@ -209,9 +209,7 @@ def solve(
         if options or not isinstance(instance, Problem):
             odd = next(iter(options), None)
             raise ModelError(f"a problem has no option {odd!r}" if odd else f"{instance!r} is no Problem")
-        return instance.solve(
-            "auto" if engine == "pulp" and "solver" not in solver else engine, certify=certify, **solver
-        )
+        return instance.solve(engine, certify=certify, **solver)
     model: Any = model_for(read(instance), **options)
     solution: Solution = model.solve(engine, certify=certify, **solver)
     return solution
