@@ -42,6 +42,7 @@ myst_heading_anchors = 3
 # `cache` runs a notebook again when its code has changed; CI runs notebooks in `make test-rare` and sets `off`.
 nb_execution_mode = os.environ.get("FLOWLEX_DOCS_NOTEBOOKS", "cache")
 nb_execution_timeout = 600
+nb_execution_excludepatterns = os.environ.get("FLOWLEX_DOCS_SKIP", "").split()  # patterns of pages that are not run
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 suppress_warnings = ["mystnb.unknown_mime_type"]

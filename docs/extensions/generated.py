@@ -152,9 +152,10 @@ def index(title: str, introduction: str, pages: typing.Iterable[str]) -> str:
 
 
 def is_ours(kind: str) -> bool:
-    """Return whether a model of this repository solves the kind (scenarios have none)."""
+    """Whether a model of ours with mathematics of its own solves the kind (no scenario, no problem file)."""
     try:
-        return model_class(kind).__module__.startswith("flowlex.")
+        model = model_class(kind)
+        return model.__module__.startswith("flowlex.") and hasattr(model, "equations")
     except ModelError:
         return False
 

@@ -54,9 +54,7 @@ def drawn(html: str) -> str:
         return mathml(unescape(found[1] or found[2]).strip(), "block" if found[1] else "inline")
 
     parts = NO_TEXT.split(html)  # text, part that is none, its tag, text, ...
-    return "".join(
-        FORMULA.sub(formula, part) if k % 3 == 0 else part for k, part in enumerate(parts) if k % 3 != 2
-    )
+    return "".join(FORMULA.sub(formula, part) if k % 3 == 0 else part for k, part in enumerate(parts) if k % 3 != 2)
 
 
 def draw_outputs(app: Any, tree: Any, name: str) -> None:
