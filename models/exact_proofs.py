@@ -59,6 +59,8 @@ _SINGLE, _TOGETHER = 1000, 2**40
 _MOST_COLUMNS = 5000
 #: Columns times leaves up to which a proof within the tolerance is made exact.
 _MOST_WORK = 30_000
+#: Values this near to a bound or side are taken to lie there, first; if that does not help, only nearer ones.
+_NEAR_BOUND, _AT_BOUND = 1e-7, 1e-14
 #: The bound of a leaf without an answer.
 _ENDLESS = Fraction(10**300)
 #: Multipliers are near a fraction within this share of their size.
@@ -158,9 +160,9 @@ def _rank(verdict: Verdict) -> tuple[int, ...]:
 def _answers(
     program: ExactProgram, values: Floats, kept: Sequence[tuple[Objective, Fraction]]
 ) -> Iterator[Exact | None]:
-    for objectives in (kept, ()) if kept else ((),):
+    for objectives, zero in [(kept, _NEAR_BOUND), *([((), _NEAR_BOUND)] if kept else []), (kept, _AT_BOUND)]:
         try:
-            yield exact_values(program, values, objectives)
+            yield exact_values(program, values, objectives, zero)
         except ArithmeticError:
             yield None
 

@@ -87,7 +87,9 @@ def _simple(value: float) -> Fraction:
     return near if abs(float(near) - value) <= 1e-9 * max(1.0, abs(value)) else Fraction(value)
 
 
-def exact_values(program: ExactProgram, values: Floats, kept: Sequence[tuple[Objective, Fraction]] = ()) -> Exact:
+def exact_values(
+    program: ExactProgram, values: Floats, kept: Sequence[tuple[Objective, Fraction]] = (), zero: float = _ZERO
+) -> Exact:
     """Values near to those of a solver that satisfy all active rows and bounds exactly, if elimination finds them.
 
     Parameters
@@ -98,13 +100,15 @@ def exact_values(program: ExactProgram, values: Floats, kept: Sequence[tuple[Obj
         (n,) floats; integer columns are rounded.
     kept
         Objectives with the values (as minimisations) that they have.
+    zero
+        Distances from bounds and sides below this share of their size count as none.
     """
     integer = program.integer
     x = np.where(integer, np.rint(values), values)
     exact: dict[int, Fraction] = {}
     for bounds in (program.lower, program.upper):
         at = bounds.at.floats
-        near = ~bounds.missing & ~integer & (np.abs(x - at) <= _ZERO * (1 + np.abs(at)))
+        near = ~bounds.missing & ~integer & (np.abs(x - at) <= zero * (1 + np.abs(at)))
         exact |= {k: bounds.at[k] for k in np.flatnonzero(near).tolist() if k not in exact}
     exact |= {k: Fraction(int(x[k])) for k in np.flatnonzero(integer).tolist()}
     place = {k: i for i, k in enumerate(k for k in range(program.count) if k not in exact)}
@@ -114,7 +118,7 @@ def exact_values(program: ExactProgram, values: Floats, kept: Sequence[tuple[Obj
         sums = np.bincount(block.row, value * x[block.column], block.count)
         size = np.bincount(block.row, np.abs(value * x[block.column]), block.count)
         rhs = Exact(block.rhs, block.unit).floats
-        active = np.abs(sums - rhs) <= _ZERO * (1 + size)
+        active = np.abs(sums - rhs) <= zero * (1 + size)
         made: dict[int, tuple[dict[int, Fraction], Fraction]] = {
             i: ({}, int(block.rhs[i]) * block.unit) for i in np.flatnonzero(active).tolist()
         }
