@@ -7,7 +7,7 @@ than Kubernetes' filters; `proven_bounds` computes those that count.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -65,11 +65,11 @@ def improved(
         """Placement with the admission above."""
 
         def _admit(self, engine: EngineName, options: SolveOptions) -> Admission:
-            spent = processor_seconds() - began  # views and programs were built before the solver's clock started
-            if options.time_limit_s is not None:
-                options = replace(options, time_limit_s=max(0.1, options.time_limit_s - spent))
             limits, name = self.limits, self.instance.name
             common = (self.builder, name, self.bounds, engine, options, limits.admission, limits.admitted_kinds)
             return _Improving(*common, guide=start).run()
 
-    return Guided(instance, absolute_gap=even).solve("highs", certify=False, time_limit_s=limit, gap=gap, seed=seed)
+    model = Guided(instance, absolute_gap=even)
+    _ = model.builder.pairs, model.bounds  # views and programs count in the limit, which starts in `solve`
+    left = None if limit is None else max(0.1, limit - (processor_seconds() - began))
+    return model.solve("highs", certify=False, time_limit_s=left, gap=gap, seed=seed)
