@@ -18,8 +18,10 @@ from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Positio
 
 #: Version of the format of proofs in files.
 FORMAT = 3
-#: Longest text of a number that is read.
+#: Largest exponent of a decimal.
 _DIGITS = 400
+#: Largest integers of fractions, below the 4300 digits that Python reads and writes; longest text of a fraction.
+_BITS, _LONGEST = 14_000, 8600
 
 
 class ProofError(FlowlexError, ValueError):
@@ -163,6 +165,8 @@ def _leaf_out(leaf: Leaf, program: ExactProgram) -> dict[str, Any]:
 
 def number(value: Fraction) -> int | str:
     """A rational as an integer or as text."""
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
+        value = Fraction(float(value))  # no file holds more digits; what is judged is what the file says
     return int(value) if value.denominator == 1 else str(value)
 
 
@@ -298,13 +302,13 @@ def rational(value: Any) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ProofError(f"expected a number, got {_shown(value)}")
     if isinstance(value, int):
-        if value.bit_length() > 4 * _DIGITS:
+        if value.bit_length() > _BITS:
             raise ProofError("a number has too many digits")
         return Fraction(value)
     text = value if isinstance(value, str) else repr(value)
     whole, slash, below = text.partition("/")
     if (
-        len(text) > 2 * _DIGITS
+        len(text) > _LONGEST
         or not _plain_decimal(whole)
         or (slash and not (below.isascii() and below.isdigit() and int(below)))
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import flowlex as fx
 from flowlex.validation.certificates import SolutionError
+from flowlex.validation.proofs.proof import number, rational
 
 
 def staged() -> fx.Problem:
@@ -164,3 +166,11 @@ def test_a_problem_without_answer_is_proven_infeasible_or_unbounded(tmp_path: Pa
     t = q.solve()
     assert t.status == "unbounded"
     assert fx.verify(t.save(tmp_path / "much.solution.json"), q).claim == "unbounded"
+
+
+@pytest.mark.parametrize("digits", [10, 1000, 4000, 6000])
+def test_fractions_of_many_digits_are_written_and_read(digits: int) -> None:
+    value = Fraction(10**digits + 1, 10**digits - 1) + 1
+    back = rational(number(value))
+    assert abs(back - value) <= Fraction(1, 10**12)
+    assert (back == value) is (digits <= 4000)
