@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from flowlex.cli.console_output import complain, printable
 from flowlex.errors import FlowlexError
-from flowlex.instances.extensions import MODELS_VARIABLE
+from flowlex.instances.named_modules import MODELS_VARIABLE
 from flowlex.instances.registered_systems import registrations
 
 

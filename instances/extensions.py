@@ -18,20 +18,16 @@ A module is imported when its name is asked for or all are listed, so a command 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
-import sys
 import warnings
 from collections.abc import Callable
-from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Literal, cast
 
 from flowlex.instances.input_errors import InstanceError, did_you_mean, shortened
 from flowlex.instances.instance_base import Instance
+from flowlex.instances.named_modules import MODELS_VARIABLE, load_named_modules
 
-#: Environment variable with files of models, which workers inherit.
-MODELS_VARIABLE = "FLOWLEX_MODELS"
 #: Modules of our own kinds.
 _KINDS = {
     "allocation": "allocation",
@@ -84,24 +80,6 @@ def register_kind(kind: str, cls: type[Instance]) -> None:
         cls.model_fields["kind"].default = kind
         cls.model_rebuild(force=True)
     Instance.registry[kind] = cls
-
-
-@cache
-def load_named_modules() -> None:
-    """Import the files of models that ``flowlex --models`` names, in this process and in its workers.
-
-    Raises `InstanceError`: a file cannot be imported; names it.
-    """
-    for number, path in enumerate(filter(None, os.environ.get(MODELS_VARIABLE, "").split(os.pathsep))):
-        spec = importlib.util.spec_from_file_location(f"flowlex_models_{number}", path)
-        try:
-            if spec is None or spec.loader is None:
-                raise ImportError("expected a Python file")
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module
-            spec.loader.exec_module(module)
-        except Exception as error:  # a user's module can raise anything
-            raise InstanceError(f"models cannot be imported: {type(error).__name__}: {error}", path=path) from error
 
 
 def added_names(group: str) -> tuple[str, ...]:

@@ -298,7 +298,7 @@ class Problem(Statement):
             raise StatementError(f"{what}: expected variables such as x.sel(...), got {variables!r}")
         self._own(variables, what)
         columns = variables._columns
-        blocks = [b for b in self.blocks.values() if b.token in variables._blocks]  # type: ignore[comparison-overlap]
+        blocks = [b for b in self.blocks.values() if b.token in variables._blocks]
         if not len(columns):
             raise StatementError(f"{what}: selects no variable")
         block = next((b for b in blocks if b.start <= columns[0] < b.start + b.index.count), None)
@@ -838,7 +838,7 @@ def _row_expression(problem: Statement, block: RowBlock) -> Expression:
         -block.rhs,
         block.unit,
         block.left,
-        tokens,  # type: ignore[arg-type]
+        tokens,
     )
 
 
@@ -856,7 +856,7 @@ def _objective_expression(problem: Statement, objective: Objective) -> Expressio
         constant,
         objective.unit,
         objective.formula,
-        tokens,  # type: ignore[arg-type]
+        tokens,
     )
 
 

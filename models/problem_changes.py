@@ -121,7 +121,7 @@ def _plain_rows(
         -numbers[count : count + len(rhs)],
         unit,
         ("symbol", "rows", index.keys),
-        tokens,  # type: ignore[arg-type]
+        tokens,
     )
 
 

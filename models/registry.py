@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.solver_outcome import EngineName, SolveOptions
-from flowlex.instances.extensions import MODELS_VARIABLE, added, added_names, load_named_modules, owner
+from flowlex.instances.extensions import added, added_names, owner
 from flowlex.instances.files import read
 from flowlex.instances.instance_base import Instance, InstanceError
+from flowlex.instances.named_modules import MODELS_VARIABLE, load_named_modules
 from flowlex.models.model_base import Model
 from flowlex.models.model_options import check_option, option_types, require_known
 from flowlex.models.solution import ModelError, Solution

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
@@ -31,13 +31,25 @@ from flowlex.formulations.language.labels import (
 )
 from flowlex.formulations.program_arrays import Floats
 
-if TYPE_CHECKING:
-    from flowlex.formulations.language.statement import Statement, VariableBlock
-
 Relation: TypeAlias = str
 _SINGLE = Index((), {}, {}, 1, True)
 _NONE = np.zeros(0, np.int64)
 _NO_VALUES = np.zeros(0)
+
+
+class Owner(Protocol):
+    """What an expression asks of the problem that it belongs to."""
+
+    family: object
+
+    def as_data(self, value: Any, what: str, near: Index) -> Expression:
+        """Numbers of any accepted kind as an expression without variables."""
+
+    def index_of(self, table: Any, what: str, domains: Mapping[str, Level]) -> Index:
+        """Members of a table."""
+
+    def writer(self, *, tex: bool = True) -> Writer:
+        """Writes formulas with one letter for each level."""
 
 
 class Expression:
@@ -53,7 +65,7 @@ class Expression:
 
     def __init__(
         self,
-        owner: Statement,
+        owner: Owner,
         index: Index,
         rows: Positions,
         columns: Positions,
@@ -61,7 +73,7 @@ class Expression:
         constant: Floats,
         unit: Unit,
         formula: Node,
-        blocks: frozenset[VariableBlock] = frozenset(),
+        blocks: frozenset[Any] = frozenset(),
     ) -> None:
         self._owner, self.index = owner, index
         #: Terms: member, column and coefficient of each; constants of members. Coefficients and constants times `unit`.

@@ -377,7 +377,7 @@ class Statement:
             np.zeros(n),
             Fraction(1),
             ("symbol", block.name, block.index.keys),
-            frozenset((block.token,)),  # type: ignore[arg-type]
+            frozenset((block.token,)),
         )
 
     def __getitem__(self, name: str) -> Expression:

@@ -13,9 +13,10 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from flowlex.instances.extensions import MODELS_VARIABLE, added, load_added, load_named_modules, owner
+from flowlex.instances.extensions import added, load_added, owner
 from flowlex.instances.input_errors import InstanceError, did_you_mean, first_fault
 from flowlex.instances.instance_base import Instance
+from flowlex.instances.named_modules import MODELS_VARIABLE, load_named_modules
 
 #: Types of parameters; text from a command line is converted to these types.
 Count = Annotated[int, Field(ge=0)]

@@ -26,10 +26,11 @@ from typing import Any
 
 from flowlex.formulations.deferred_compilation import small_work
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.extensions import MODELS_VARIABLE, kinds, load_named_modules
+from flowlex.instances.extensions import kinds
 from flowlex.instances.input_errors import InstanceError
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.model_changes import Changes, in_words, read_changes
+from flowlex.instances.named_modules import MODELS_VARIABLE, load_named_modules
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim, Finding
 from flowlex.validation.certificates.exact_numbers import Number, agrees
 from flowlex.validation.certificates.proof_time_budget import Budget
