@@ -111,7 +111,6 @@ def broken(installed, monkeypatch):
     importlib.invalidate_caches()
     yield
     sys.modules.pop("broken_of_a_test", None)
-    model_class.cache_clear()
 
 
 @pytest.mark.parametrize(
