@@ -131,5 +131,6 @@ def test_every_kind_of_program_is_there() -> None:
     assert {document["kind"] for document, *_ in CATALOGUE.values()} >= set(kinds()) - {
         "cluster-workload",
         "pod-placement",
+        "problem",
         "scenario",
     }
