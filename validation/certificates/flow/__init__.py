@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.exact_numbers import agrees, total, whole, wide
 from flowlex.validation.certificates.flow.formulation_from_instance import (
@@ -354,7 +355,7 @@ def _none(name: str, offenders: list[str]) -> Check:
 
 def _columns(placements: Mapping[str, str]) -> dict[str, dict[str, int]]:
     """``x`` by task and place."""
-    return {"x": {f"{task},{place}": 1 for task, place in placements.items()}}
+    return {"x": {label_text((task, place)): 1 for task, place in placements.items()}}
 
 
 VERIFIER = Verifier(

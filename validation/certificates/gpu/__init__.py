@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.exact_numbers import agrees
@@ -189,7 +190,7 @@ def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) ->
 
 def _columns(placements: Mapping[str, str]) -> dict[str, dict[str, int]]:
     """``x`` by task and place."""
-    return {"x": {f"{task},{place}": 1 for task, place in placements.items()}}
+    return {"x": {label_text((task, place)): 1 for task, place in placements.items()}}
 
 
 VERIFIER = Verifier(

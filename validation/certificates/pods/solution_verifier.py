@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.model_changes import Changes
 from flowlex.instances.pods import PodInstance
@@ -283,8 +284,8 @@ def _measure(document: Document, _: PodInstance, changes: Changes, finding: Find
 def _columns(placement: Mapping[str, str], cards: Mapping[str, list[int]]) -> dict[str, dict[str, int]]:
     """``x`` by pod and node, ``y`` by pod, node and card."""
     return {
-        "x": {f"{pod},{node}": 1 for pod, node in placement.items()},
-        "y": {f"{pod},{placement[pod]},{card}": 1 for pod, each in cards.items() for card in each},
+        "x": {label_text((pod, node)): 1 for pod, node in placement.items()},
+        "y": {label_text((pod, placement[pod], card)): 1 for pod, each in cards.items() for card in each},
     }
 
 
