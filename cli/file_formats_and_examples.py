@@ -81,6 +81,19 @@ _SCENARIO = {
 }
 
 
+def _shifts() -> dict[str, Any]:
+    """A problem of one's own: who works when, at least cost, with nobody in two shifts in a row."""
+    from flowlex.formulations.language.problem_document import to_document
+    from flowlex.models.problem import Problem
+
+    p = Problem("shifts")
+    x = p.variables("x", worker=["ann", "bob"], shift=["mon", "tue", "wed"], binary=True)
+    p.constrain("cover", x.sum(by="shift") >= {"mon": 1, "tue": 1, "wed": 1})
+    p.constrain("rest", x + x.shift(shift=1) <= 1)
+    p.minimize("wages", (x * {"ann": 10, "bob": 12}).sum())
+    return to_document(p)
+
+
 def example(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="Kind of file.", autocompletion=kinds_starting)],
     output: Annotated[
@@ -96,6 +109,8 @@ def example(
     refuse_existing(force, output)
     if kind == "scenario":
         made = instance_from_document(_SCENARIO)
+    elif kind == "problem":
+        made = instance_from_document(_shifts())
     elif kind in EXAMPLES:
         name, parameters = EXAMPLES[kind]
         made = generate(name, **parameters)
