@@ -24,10 +24,14 @@ def code_cells(path: Any) -> list[Any]:
 
 def outputs(cell: Any) -> list[tuple[str, str]]:
     """Kind and text of each output; of pictures the kind alone, since fonts differ between machines."""
-    found = []
+    found: list[tuple[str, str]] = []
     for each in cell.outputs:
         for kind, text in sorted(each.get("data", {each.get("name", ""): each.get("text", "")}).items()):
-            found.append((kind, "" if kind.startswith("image/") else CHANGING.sub("", "".join(text))))
+            shown = "" if kind.startswith("image/") else CHANGING.sub("", "".join(text))
+            if kind == "stdout" and found and found[-1][0] == kind:  # printed lines come in pieces of any size
+                found[-1] = kind, found[-1][1] + shown
+            else:
+                found.append((kind, shown))
     return [(kind, text) for kind, text in found if kind != "stderr"]
 
 
