@@ -45,6 +45,13 @@ class ProblemInstance(Instance):
     #: The file that was read, for errors in its content.
     _file: str = PrivateAttr("")
 
+    def __eq__(self, other: object) -> bool:
+        """Equal content; the file that it was read from does not count."""
+        return isinstance(other, ProblemInstance) and self.model_dump() == other.model_dump()
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
     @property
     def file(self) -> str:
         """The file that was read; empty if the instance was made otherwise."""
