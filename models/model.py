@@ -114,15 +114,35 @@ class Model:
     # ---- what a subclass says
 
     def state(self, p: Problem) -> None:
-        """State the problem of the data: variables, rows and objectives of ``p``."""
+        """State the problem of the data: variables, rows and objectives of ``p``.
+
+        Parameters
+        ----------
+        p
+            The problem to state, empty so far.
+        """
         raise NotImplementedError(f"{type(self).__name__} states nothing; define state(self, p)")
 
     def answer(self, solution: ProblemSolution) -> pd.DataFrame | None:
-        """The answer as a table in the user's words; None: the values that are not 0."""
+        """The answer as a table in the user's words; None: the values that are not 0.
+
+        Parameters
+        ----------
+        solution
+            A solution, or for `verify` also its document or the path of its file.
+        """
         return None
 
     def plot(self, solution: ProblemSolution, ax: Axes | None = None) -> Axes | None:
-        """The answer as a picture; None: a general one."""
+        """The answer as a picture; None: a general one.
+
+        Parameters
+        ----------
+        solution
+            A solution, or for `verify` also its document or the path of its file.
+        ax
+            Axes of matplotlib to draw on; None: those of a new figure.
+        """
         return None
 
     # ---- what follows
@@ -184,7 +204,21 @@ class Model:
         report: Callable[[ProblemSolution], None] | None = None,
         **options: Any,
     ) -> ProblemSolution:
-        """Solve to a certified answer; parameters as in `flowlex.Problem.solve`."""
+        """Solve to a certified answer; parameters as in `flowlex.Problem.solve`.
+
+        Parameters
+        ----------
+        engine
+            As in `flowlex.Problem.solve`.
+        certify
+            False: prove nothing.
+        start
+            An answer to begin with.
+        report
+            Called with the best answer so far.
+        **options
+            Further options, by name.
+        """
         found = self.problem.solve(engine, certify=certify, start=start, report=report, **options)
         return replace(
             found,
@@ -196,7 +230,13 @@ class Model:
         )
 
     def verify(self, solution: ProblemSolution | str | Path | Mapping[str, Any]) -> Certificate:
-        """Prove or refuse a solution or its file, from the data and this statement."""
+        """Prove or refuse a solution or its file, from the data and this statement.
+
+        Parameters
+        ----------
+        solution
+            A solution, or for `verify` also its document or the path of its file.
+        """
         from flowlex.instances.files import read_json
 
         if isinstance(solution, (str, Path)):
@@ -214,7 +254,15 @@ class Model:
 
     @classmethod
     def verify_document(cls, document: Mapping[str, Any], instance: Instance) -> Certificate:
-        """Prove or refuse a solution file; options and changes are those that the file states."""
+        """Prove or refuse a solution file; options and changes are those that the file states.
+
+        Parameters
+        ----------
+        document
+            Content of a solution file.
+        instance
+            The instance that it is said to solve.
+        """
         options = document.get("options", {})
         if not isinstance(options, dict) or (odd := set(options) - set(cls.options())):
             raise ModelError(
@@ -234,13 +282,29 @@ class Model:
         return fresh
 
     def with_constraint(self, name: str, rule: Rule) -> Self:
-        """The model with more rows: ``model.with_constraint("rest", model["x"].sum(by="worker") <= 5)``."""
+        """The model with more rows: ``model.with_constraint("rest", model["x"].sum(by="worker") <= 5)``.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        rule
+            ``left <= right``, ``>=`` or ``==``: a row for each member.
+        """
         changed = self.problem.with_constraint(name, rule)
         added = [block for block in changed.rows.values() if block.name not in self.problem.rows]
         return self._also(*(rows_document(changed, block) for block in added))
 
     def without(self, name: str, **labels: Any) -> Self:
-        """The model without rows of a name: all, or those with these labels."""
+        """The model without rows of a name: all, or those with these labels.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        **labels
+            Level to label or labels; all rows of the name when omitted.
+        """
         changed = self.problem.without(name, **labels)
         if name not in changed.rows:
             return self._also(Drop(name=name))
@@ -249,30 +313,76 @@ class Model:
         return self._also(Drop(name=name, rows=gone))
 
     def with_fixed(self, variables: Expression, value: float) -> Self:
-        """The model with variables fixed."""
+        """The model with variables fixed.
+
+        Parameters
+        ----------
+        variables
+            Variables of one name, such as ``p["x"].sel(worker="ann")``.
+        value
+            The number at which each is fixed.
+        """
         self.problem.with_fixed(variables, value)
         terms = terms_document(self.problem, variables.sum())
         return self._also(*(Fix(variables=term, value=value) for term in terms))
 
     def with_bounds(self, variables: Expression, *, lower: float | None = None, upper: float | None = None) -> Self:
-        """The model with other bounds of some variables."""
+        """The model with other bounds of some variables.
+
+        Parameters
+        ----------
+        variables
+            Variables of one name, such as ``p["x"].sel(worker="ann")``.
+        lower
+            Smallest value; unchanged, or 0 for new variables, when omitted.
+        upper
+            Largest value; unchanged when omitted.
+        """
         self.problem.with_bounds(variables, lower=lower, upper=upper)
         terms = terms_document(self.problem, variables.sum())
         return self._also(*(Bounds(variables=term, lower=lower, upper=upper) for term in terms))
 
     def with_cost(self, objective: str, cost: Expression) -> Self:
-        """The model with something added to an objective."""
+        """The model with something added to an objective.
+
+        Parameters
+        ----------
+        objective
+            Name of the objective.
+        cost
+            One expression, in the unit of the objective.
+        """
         self.problem.with_cost(objective, cost)
         return self._also(Cost(stage=objective, terms=terms_document(self.problem, cost)))
 
     def with_variable(self, name: str, *, lower: float = 0, upper: float, integer: bool = False, **levels: Any) -> Self:
-        """The model with more variables; they have finite bounds. Take them with ``changed[name]``."""
+        """The model with more variables; they have finite bounds. Take them with ``changed[name]``.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        lower
+            Smallest value; unchanged, or 0 for new variables, when omitted.
+        upper
+            Largest value; unchanged when omitted.
+        integer
+            Whether they take whole numbers only.
+        **levels
+            Labels by level.
+        """
         self.problem.with_variable(name, lower=lower, upper=upper, integer=integer, **levels)
         plain = {level: tuple(labels) for level, labels in levels.items()}
         return self._also(Variable(name=name, levels=plain, lower=lower, upper=upper, integer=integer))
 
     def relaxed(self, *names: str) -> Self:
-        """The model without the integrality of some variables (all by default)."""
+        """The model without the integrality of some variables (all by default).
+
+        Parameters
+        ----------
+        *names
+            Names of variables; all when omitted.
+        """
         self.problem.relaxed(*names)
         return self._also(Relaxed(variables=names or None))
 

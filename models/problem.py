@@ -111,7 +111,19 @@ class Problem(Statement):
     def maximize_leximin(
         self, name: str, entries: Expression, *, breakpoints: Sequence[float] | None = None, words: str = ""
     ) -> None:
-        """Make the sorted vector lexicographically largest: the smallest entry first; see `minimize_leximax`."""
+        """Make the sorted vector lexicographically largest: the smallest entry first; see `minimize_leximax`.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        entries
+            An expression with a member for each entry.
+        breakpoints
+            All values that entries may take, if they are few.
+        words
+            What it is, for the mathematics.
+        """
         piecewise.sorted_stages(self, name, entries, breakpoints, -1, words)
 
     def convex_cost(self, name: str, amount: Expression, steps: Sequence[tuple[float | None, float]]) -> Expression:
@@ -181,13 +193,31 @@ class Problem(Statement):
     # ---- changes: each returns a new problem
 
     def with_constraint(self, name: str, rule: Rule, *, words: str = "") -> Self:
-        """The problem with more rows; parameters as in `constrain`."""
+        """The problem with more rows; parameters as in `constrain`.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        rule
+            ``left <= right``, ``>=`` or ``==``: a row for each member.
+        words
+            What it is, for the mathematics.
+        """
         fresh = self.copy()
         fresh.constrain(name, rule, words=words)
         return fresh
 
     def without(self, name: str, **labels: Any) -> Self:
-        """The problem without rows of a name: all, or those with these labels."""
+        """The problem without rows of a name: all, or those with these labels.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        **labels
+            Level to label or labels; all rows of the name when omitted.
+        """
         block = self._rows_named(name)
         gone = np.ones(block.index.count, bool)
         for level, wanted in labels.items():
@@ -201,7 +231,15 @@ class Problem(Statement):
         return self.without_members(name, np.flatnonzero(gone))
 
     def without_members(self, name: str, members: Any) -> Self:
-        """The problem without some rows of a name, by their position."""
+        """The problem without some rows of a name, by their position.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        members
+            Positions of the rows.
+        """
         block = self._rows_named(name)
         gone = np.zeros(block.index.count, bool)
         gone[members] = True
@@ -223,7 +261,15 @@ class Problem(Statement):
         return fresh
 
     def with_fixed(self, variables: Expression, value: float) -> Self:
-        """The problem with variables fixed: ``p.with_fixed(x.sel(worker="ann"), 0)``."""
+        """The problem with variables fixed: ``p.with_fixed(x.sel(worker="ann"), 0)``.
+
+        Parameters
+        ----------
+        variables
+            Variables of one name, such as ``p["x"].sel(worker="ann")``.
+        value
+            The number at which each is fixed.
+        """
         columns, block = self._plain(variables, "with_fixed")
         value = self._finite(value, "with_fixed")
         inside = columns - block.start
@@ -239,7 +285,17 @@ class Problem(Statement):
         return self.with_bounds(variables, lower=value, upper=value)
 
     def with_bounds(self, variables: Expression, *, lower: float | None = None, upper: float | None = None) -> Self:
-        """The problem with other bounds of some variables; a side that is not given stays."""
+        """The problem with other bounds of some variables; a side that is not given stays.
+
+        Parameters
+        ----------
+        variables
+            Variables of one name, such as ``p["x"].sel(worker="ann")``.
+        lower
+            Smallest value; unchanged, or 0 for new variables, when omitted.
+        upper
+            Largest value; unchanged when omitted.
+        """
         columns, block = self._plain(variables, "with_bounds")
         if lower is None and upper is None:
             raise StatementError("with_bounds: give lower, upper or both")
@@ -259,7 +315,15 @@ class Problem(Statement):
         return fresh
 
     def with_cost(self, objective: str, cost: Expression | None = None) -> Self:
-        """The problem with something added to an objective."""
+        """The problem with something added to an objective.
+
+        Parameters
+        ----------
+        objective
+            Name of the objective.
+        cost
+            One expression, in the unit of the objective.
+        """
         if not isinstance(cost, Expression):
             raise StatementError(
                 f"with_cost: expected an objective's name and an expression, got {objective!r} and {cost!r}"
@@ -278,13 +342,27 @@ class Problem(Statement):
         return fresh
 
     def with_variable(self, name: str, **options: Any) -> Self:
-        """The problem with more variables; parameters as in `variables`. Take them with ``changed[name]``."""
+        """The problem with more variables; parameters as in `variables`. Take them with ``changed[name]``.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        **options
+            Further options, by name.
+        """
         fresh = self.copy()
         fresh.variables(name, **options)
         return fresh
 
     def relaxed(self, *names: str) -> Self:
-        """The problem without the integrality of some variables (all by default)."""
+        """The problem without the integrality of some variables (all by default).
+
+        Parameters
+        ----------
+        *names
+            Names of variables; all when omitted.
+        """
         fresh = self.copy()
         for name in names or tuple(self.blocks):
             if name not in self.blocks:
@@ -619,6 +697,11 @@ class Problem(Statement):
         """(columns,) values from a solved PuLP problem, a solution file, or values by variable and label.
 
         Raises `StatementError`: a name does not exist, or a value is missing or no number.
+
+        Parameters
+        ----------
+        values
+            A solved PuLP problem, the path of a ``.sol`` file, or values by variable and label.
         """
         from flowlex.models.problem_conversion import column_values
 
@@ -673,6 +756,11 @@ class Problem(Statement):
         """Judge values: of a solved PuLP problem, of a solver's ``.sol`` file, or by variable and label.
 
         Returns a solution whose certificate says whether the values are feasible; no optimum is claimed.
+
+        Parameters
+        ----------
+        values
+            A solved PuLP problem, the path of a ``.sol`` file, or values by variable and label.
         """
         return self._judged(self.read_values(values), "given", "Values from outside; no optimum is claimed.")
 
@@ -708,6 +796,13 @@ class Problem(Statement):
         written by `write_stage` once the values of those before are known.
 
         Returns the files written.
+
+        Parameters
+        ----------
+        path
+            The file; its ending says the format.
+        force
+            Whether to overwrite a file that is there already.
         """
         from flowlex.instances.file_storage import refuse_existing, write_atomically
 
@@ -762,7 +857,15 @@ class Problem(Statement):
 
     @classmethod
     def of(cls, source: Any, name: str = "") -> Self:
-        """A problem from elsewhere: a PuLP problem, a `highspy.Highs`, solver arrays or a parsed file."""
+        """A problem from elsewhere: a PuLP problem, a `highspy.Highs`, solver arrays or a parsed file.
+
+        Parameters
+        ----------
+        source
+            A PuLP problem, a `highspy.Highs`, solver arrays, or a parsed file.
+        name
+            Its name.
+        """
         from flowlex.models.problem_conversion import problem_of
 
         made: Self = problem_of(cls, source, name)

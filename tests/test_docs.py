@@ -45,15 +45,20 @@ def test_pages_begin_with_what_one_can_do_after_them_and_notebooks_with_a_questi
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_every_block_of_a_page_runs_in_order(page, shell):
     public_traces(shell.folder)
-    code = []
+    code: list[str] = []
+    done = 0
     for language, text in blocks(page.read_text()):
         if language == "console":
+            if len(code) > done:  # what the commands read may be written by the Python before them
+                (shell.folder / "code.py").write_text("\n".join(code))
+                shell("python code.py")
+                done = len(code)
             for line in lines(text):
                 if not line.startswith("flowlex solve --from-telemetry"):  # tests/telemetry/test_documents.py
                     shell(line)
         elif language == "python":
             code.append(text)
-    if code:
+    if len(code) > done:
         (shell.folder / "code.py").write_text("\n".join(code))
         assert shell("python code.py")
 
@@ -64,7 +69,7 @@ def test_every_picture_of_the_gallery_is_drawn(shell):
     drawn = f"\nprint(*(len(figure.axes[0].get_children()) for figure in {figures}))"
     alone = "from matplotlib import pyplot\npyplot.close('all')\n"
     (shell.folder / "code.py").write_text(alone + "".join(cells) + drawn + "\npyplot.close('all')")
-    children = [int(count) for count in shell("python code.py").split()]
+    children = [int(count) for count in shell("python code.py").strip().splitlines()[-1].split()]
     assert len(children) == len(cells) - 1 and min(children) > 10  # an empty axes has ten
 
 

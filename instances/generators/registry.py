@@ -88,7 +88,13 @@ def find(name: str) -> GeneratorSpec | None:
 
 
 def generator(name: str) -> Callable[[Function], Function]:
-    """Register a function ``f(*, seed=0, **typed parameters) -> Instance`` under ``name``."""
+    """Register a function ``f(*, seed=0, **typed parameters) -> Instance`` under ``name``.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    """
 
     def register(function: Function) -> Function:
         parameters = dict(inspect.signature(function).parameters)

@@ -49,7 +49,7 @@ def port_bound(instance: JitInstance, lat: Rule = "critical") -> PortBound:
     >>> from flowlex.instances import generate
     >>> bound = port_bound(generate("jit-figure4"), "paper")
     >>> bound.port, round(bound.least, 3), round(bound.even, 3)
-    ('m3 in', 0.385, 0.61)
+    ('m1 out', 1.0, 1.778)
     """
     arrays = instance.arrays
     latest = latest_arrival_times(instance, lat)
