@@ -47,7 +47,7 @@ class ProblemInstance(Instance):
 
     def __eq__(self, other: object) -> bool:
         """Equal content; the file that it was read from does not count."""
-        return isinstance(other, ProblemInstance) and self.model_dump() == other.model_dump()
+        return isinstance(other, ProblemInstance) and self.model_dump(mode="json") == other.model_dump(mode="json")
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)

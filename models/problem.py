@@ -792,8 +792,8 @@ class Problem(Statement):
     def write(self, path: str | Path, *, force: bool = False) -> list[Path]:
         """Write the problem: ``.mps`` or ``.lp`` for other solvers, ``.problem.json`` for flowlex (all also ``.gz``).
 
-        With several objectives, an MPS or LP file is written for the first, and one for each later objective is
-        written by `write_stage` once the values of those before are known.
+        With several objectives, an MPS or LP file is written for the first, and one for each later objective by
+        ``p.stage(name, answer).write(...)`` once the values of those before are known.
 
         Returns the files written.
 

@@ -12,4 +12,5 @@ from .program_asserts import assert_optimum as assert_optimum
 from .program_asserts import assert_relaxation as assert_relaxation
 from .program_asserts import assert_same_optimum as assert_same_optimum
 from .program_asserts import assert_violates as assert_violates
+from .random_problems import random_problem as random_problem
 from .row_names import UnknownNameError as UnknownNameError

@@ -101,8 +101,14 @@ def instances(kind: str, **sizes: Any) -> SearchStrategy[Any]:
 
     if kind == "scenario":
         return strategies.builds(_scenario, instances("cluster-workload", **sizes), strategies.integers(1, 3))
+    if kind == "problem":
+        for key in sizes:
+            if key not in ("most", "bounded"):
+                raise ValueError(f"{kind}: no parameter {key!r}; {_near(key, ['most', 'bounded'])}")
+        most, bounded = _drawn(sizes.get("most"), (1, 4)), _drawn(sizes.get("bounded"), [False, True])
+        return strategies.builds(_problem, strategies.integers(0, 2**32 - 1), most, bounded)
     if kind not in _SMALL:
-        raise ValueError(f"no strategy for kind {kind!r}; {_near(kind, [*_SMALL, 'scenario'])}")
+        raise ValueError(f"no strategy for kind {kind!r}; {_near(kind, [*_SMALL, 'problem', 'scenario'])}")
     name, small = _SMALL[kind]
     spec = find(name)
     assert spec is not None
@@ -134,6 +140,16 @@ def _drawn(asked: Any, usual: tuple[int, int] | list[Any]) -> SearchStrategy[Any
         least = usual[0] if isinstance(usual, tuple) else 0
         return strategies.integers(min(least, asked), asked)
     return strategies.just(asked)
+
+
+def _problem(seed: int, most: int, bounded: bool) -> Instance:
+    """A problem of one's own, as an instance."""
+    import numpy as np
+
+    from flowlex.formulations.language.problem_document import to_document
+    from flowlex.testing.random_problems import random_problem
+
+    return instance_from_document(to_document(random_problem(np.random.default_rng(seed), most=most, bounded=bounded)))
 
 
 def _scenario(workload: Instance, seeds: int) -> Instance:

@@ -75,7 +75,7 @@ def test_models_networks_and_whatever_compiles_are_programs():
     for source in (model, model.formulation, Compiles()):
         assert_optimum(source, optimum)
         assert_totally_unimodular(source)
-    with pytest.raises(TypeError, match="cannot read a program from 3; expected a PuLP problem"):
+    with pytest.raises(TypeError, match="cannot read a program from 3; expected a Problem, a PuLP problem"):
         assert_optimum(3, 1)
     with pytest.raises(ProgramFileError, match=r"model\.txt: expected a name that ends in \.mps"):
         assert_optimum("model.txt", 1)

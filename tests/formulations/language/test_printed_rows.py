@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import flowlex as fx
+from flowlex.testing import random_problem
 from tests.formulations.language.stated_rows import rows
-from tests.models.problem.random_problems import random_problem
 
 _TERM = re.compile(r"([+-]?)\s*([0-9.e+-]*?)\s*([a-z]\w*(?:\[[^\]]*\])?)(?=\s|$)")
 

@@ -12,12 +12,12 @@ import pytest
 import flowlex as fx
 from flowlex.formulations.language import problem_document
 from flowlex.models.problem_solution import ProblemSolution
+from flowlex.testing import random_problem
 from flowlex.validation.proofs.checker import judge
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import from_document
 from flowlex.validation.proofs.solution_file import exact_answer
 from tests.models.problem.exact_optimum import exact_optima, limit, read, scipy_optima
-from tests.models.problem.random_problems import random_problem
 
 
 def _signed(problem: fx.Problem, name: str, value: float | Fraction | None) -> Fraction:

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import flowlex as fx
+from flowlex.testing import random_problem
 from flowlex.validation.proofs.checker import Verdict, judge
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofError, from_document, to_document
 from flowlex.validation.proofs.solution_file import exact_answer
 from tests.models.problem.exact_optimum import exact_optima, limit
-from tests.models.problem.random_problems import random_problem
 from tests.seeds import seeds
 
 #: Documents of this many seeds of problems are forged.
