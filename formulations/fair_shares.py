@@ -12,9 +12,10 @@ first minimum of ``spare`` on, and no others; neither part can then use units of
 their levels in parallel, in integers. Between two neighbouring integers claims are linear, and pooling adjacent
 classes whose levels would cross gives the exact fractions.
 
-There is an integer allocation between floor and ceiling of every level, with the right total for every group of jobs
-that stop together, since servable allocations form an integral polymatroid. A later optimisation decides which jobs of
-a group get the odd units.
+There is an integer allocation between floor and ceiling of every level, since servable allocations form an integral
+polymatroid. Jobs whose fractional levels have the same ceiling form a group, also where they stop at different classes:
+the sorted allocation, by which fairness is judged, depends on the group's total only. A later optimisation decides
+which jobs of a group get the odd units (decreasingly minimal elements: Frank and Murota, 2022).
 
 `whole_shares` does the same for weighted jobs and one class. It also gives out the odd units, in a fixed order, since
 there each share becomes a bound of a network. With weights its answer need not round the fractional levels: the next
@@ -47,7 +48,7 @@ class Shares:
     #: (J,) int64, floor and ceiling of the level: what an integer allocation may give.
     least: Integers
     most: Integers
-    #: (J,) int64, jobs that were stopped together (they share the odd units); jobs with an integer level form one.
+    #: (J,) int64, jobs that share odd units: fractional levels of one ceiling; jobs with an integer level form one.
     group: Integers
     group_total: Integers  # (groups,) int64, units that each group gets in all
 
@@ -162,6 +163,7 @@ def _stopped(ramps: _Ramps, job: Integers, held: Integers, low: Integers) -> Sha
     most, group, totals = least.copy(), np.zeros(len(held), np.int64), [0]
     levels: list[Any] = least.tolist()
     number: dict[int, int] = {}
+    counted: set[int] = set()
     for j, c in zip(stopped.tolist(), of.tolist(), strict=True):
         units, jobs = fraction[c]  # odd units, and the number of jobs that share them
         most[j] += 1
@@ -169,10 +171,11 @@ def _stopped(ramps: _Ramps, job: Integers, held: Integers, low: Integers) -> Sha
             levels[j] = least[j] = most[j]
             continue
         levels[j] = Fraction(levels[j] * jobs + units, jobs)
-        if pool[c] not in number:
-            number[pool[c]] = len(totals)
-            totals.append(units)
-        group[j] = number[pool[c]]
+        group[j] = number.setdefault(int(most[j]), len(totals))
+        totals += [0] * (len(number) + 1 - len(totals))
+        if pool[c] not in counted:
+            counted.add(pool[c])
+            totals[group[j]] += units
     for j, at_least in enumerate(least.tolist()):
         totals[int(group[j])] += at_least
     kind = np.int64 if max(totals) < 2**63 else object

@@ -287,3 +287,18 @@ def test_a_search_that_ends_at_its_cap_leaves_a_proven_bound(seed: int, monkeypa
             false = {**document, "bound": above, "gap": abs(answer.objective - above) / max(1, answer.objective)}
             assert not verify({**false, "certificate": None}, instance).ok
     assert capped.status == "optimal" or met
+
+
+@pytest.mark.parametrize("network", ["compact", "paper"])
+def test_odd_gpus_go_where_they_cost_least_across_memory_sizes(network: str) -> None:
+    """Two jobs share a large GPU (1/2 each), three jobs two small ones (2/3 each): three of the five run one task.
+
+    The large GPU may serve any of them. A large task costs 20 s there, a small one 0.2 s.
+    """
+    large = [job(f"a{k}", task(f"a{k}", (1000.0, "far"), memory_gb=16.0)) for k in range(2)]
+    small = [job(f"b{k}", task(f"b{k}", (10.0, "far"), memory_gb=4.0)) for k in range(3)]
+    instance = cluster([*large, *small], [("far", "r1", []), ("n", "r2", [32.0, 8.0, 8.0])])
+    solution = GpuAssignment(instance, network=network).solve("network")
+    assert solution.placement.exact_transfer_s == Fraction(3, 5)
+    assert solution.placement.running_by_job.tolist() == [0, 0, 1, 1, 1]
+    assert solution.certificate is not None and solution.certificate.claim == "optimal"

@@ -5,10 +5,9 @@ use any GPU of enough memory; a running task that may stop asks for one like its
 all it asks for, or is *stopped*: its next task needs at least some memory such that all GPUs from there up are used, by
 jobs whose level is no higher. Exactly one vector of levels is fair.
 
-Jobs that are stopped at the same memory and have a fractional level have the same level; they form a group. A fair
-answer runs the level of each job, rounded down, and one more task for as many jobs of each group as its fractions sum
-to. So the levels determine the sorted counts (decomposition: Fujishige 1980). With waiting at a price, this is the
-most that jobs may run.
+Jobs whose fractional levels have the same ceiling form a group. A fair answer runs the level of each job, rounded
+down, and one more task for as many jobs of each group as its fractions sum to. So the levels determine the sorted
+counts (decomposition: Fujishige 1980). With waiting at a price, this is the most that jobs may run.
 """
 
 from __future__ import annotations
@@ -124,9 +123,9 @@ def fair_limits(
 
 
 def _grouped(level: list[Fraction], stops: list[tuple[int, int]]) -> Limits:
-    """The limits, with jobs grouped by the memory at which they are stopped."""
+    """The limits, with jobs grouped by the ceiling of their level."""
     odd: dict[int, Fraction] = {}
-    where = {j: k for j, k in stops if level[j].denominator > 1}
+    where = {j: ceil(level[j]) for j, _ in stops if level[j].denominator > 1}
     for j, k in where.items():
         odd[k] = odd.get(k, Fraction(0)) + level[j] - floor(level[j])
     number = {k: g for g, k in enumerate(odd)}
