@@ -7,7 +7,8 @@ With multipliers y of the rows and e of the objectives before, every answer of a
     w c x \ge \sum_i y_i b_i + \sum_k e_k v_k + \sum_j \min_{l_j \le x_j \le u_j} r_j x_j,
     \quad r = w c - A'y - \sum_k e_k c_k,
 
-with w = 1, or with w = 0 and a positive right-hand side if the leaf has no answer. All of it is computed in integers.
+with w > 0, or with w = 0 and a positive right-hand side if the leaf has no answer. All of it is computed in integers.
+Multipliers of rows that share no column may be left out; the best ones are found from the reduced costs.
 Source: branch and bound with dual bounds as in VIPR (Cheung, Gleixner and Steffy, 2017).
 """
 
@@ -83,6 +84,8 @@ class Checker:
     program: ExactProgram
     #: Proven sides of derived rows, and how many objectives each of them takes as fixed.
     derived: list[tuple[Derived, Fraction]] = field(default_factory=list)
+    #: Of shared multipliers: what they take away and add, and themselves, so that no other takes their place.
+    taken: dict[int, tuple[Whole, Fraction, Fraction, Mapping[str, Exact]]] = field(default_factory=dict)
 
     # ---- the answer
 
@@ -206,6 +209,7 @@ class Checker:
                 if total <= 0:
                     return None
                 continue
+            total /= leaf.own
             found = total if found is None else min(found, total)
         if cost is None:
             return Fraction(0)
@@ -222,6 +226,8 @@ class Checker:
         """The unit of which values of the cost (without its constant) are multiples; 0 if they may be fractions."""
         if not len(cost.column) or not self.program.integer[cost.column].all():
             return Fraction(0)
+        if cost.step:
+            return cost.step * cost.unit
         return (
             math.gcd(*(abs(v) for v in cost.value.tolist())) * cost.unit
             if len(cost.value) < 100_000
@@ -237,24 +243,14 @@ class Checker:
         known: int | None,
     ) -> Fraction | None:
         """What the multipliers of one leaf add up to, before any rounding; parameters as in `bound`."""
-        p = self.program
         total = Fraction(0)
         #: Vectors over columns, and the rational with which each counts in the reduced costs.
         parts: list[tuple[Fraction, Any, Whole]] = []
         if cost is not None and leaf.own:
-            parts.append((cost.sign * cost.unit, cost.column, cost.value))
-        blocks: list[tuple[Fraction, RowBlock, Whole]] = []
-        for name, y in leaf.rows.items():
-            block = p.rows.get(name)
-            if block is None or len(y.numbers) != block.count:
-                raise ProofError(f"multipliers of rows {name!r}, which do not exist")
-            if block.relation != "==" and len(y.numbers):
-                wrong = y.numbers > 0 if block.relation == "<=" else y.numbers < 0
-                if wrong.any():
-                    text = block.texts()[int(np.argmax(wrong))]
-                    raise ProofError(f"the multiplier of row {name}[{text}] has the wrong sign")
-            total += dot(y.numbers, block.rhs) * y.unit * block.unit
-            blocks.append((y.unit * block.unit, block, y.numbers))
+            parts.append((leaf.own * cost.sign * cost.unit, cost.column, cost.value))
+        shared = self._shared(leaf.shared) if leaf.shared else None
+        blocks, given = self._blocks(leaf.rows)
+        total += given
         for name, e in leaf.earlier.items():
             if name not in before or e > 0:
                 raise ProofError(f"a multiplier of objective {name!r}, which comes later or has the wrong sign")
@@ -284,7 +280,57 @@ class Checker:
                 total += branch.multiplier * branch.side
                 parts.append((-branch.multiplier, branch.column, branch.value))
         reduced, unit = self._reduced(parts, blocks)
+        if shared is not None:
+            total += shared[2]
+            both = common_unit([unit, shared[1]])
+            reduced = _sum(scaled(reduced, int(unit / both)), scaled(shared[0], int(shared[1] / both)))
+            unit = both
+        for name in leaf.complete:
+            reduced, more = self._completed(name, reduced)
+            total += more * unit
         return self._above(reduced, unit, total, low, high)
+
+    def _blocks(self, rows: Mapping[str, Exact]) -> tuple[list[tuple[Fraction, RowBlock, Whole]], Fraction]:
+        """Rows with their multipliers, and what these make of the right-hand sides."""
+        blocks: list[tuple[Fraction, RowBlock, Whole]] = []
+        total = Fraction(0)
+        for name, y in rows.items():
+            block = self.program.rows.get(name)
+            if block is None or len(y.numbers) != block.count:
+                raise ProofError(f"multipliers of rows {name!r}, which do not exist")
+            if block.relation != "==" and len(y.numbers):
+                wrong = y.numbers > 0 if block.relation == "<=" else y.numbers < 0
+                if wrong.any():
+                    text = block.texts()[int(np.argmax(wrong))]
+                    raise ProofError(f"the multiplier of row {name}[{text}] has the wrong sign")
+            total += dot(y.numbers, block.rhs) * y.unit * block.unit
+            blocks.append((y.unit * block.unit, block, y.numbers))
+        return blocks, total
+
+    def _shared(self, rows: Mapping[str, Exact]) -> tuple[Whole, Fraction, Fraction]:
+        """What multipliers that several leaves share take away from each column, and add; computed once."""
+        if id(rows) not in self.taken:
+            blocks, total = self._blocks(rows)
+            self.taken[id(rows)] = (*self._reduced([], blocks), total, rows)
+        return self.taken[id(rows)][:3]
+
+    def _completed(self, name: str, reduced: Whole) -> tuple[Whole, Fraction]:
+        """The reduced costs after the best multipliers of rows that share no column, and what these add."""
+        block = self.program.rows.get(name)
+        if block is None or not block.once or (len(block.value) and not (block.value == block.value[0]).all()):
+            raise ProofError(f"multipliers of rows {name!r} cannot be completed")
+        if not len(block.column) or block.value[0] <= 0:
+            return reduced, Fraction(0)
+        least = np.full(block.count, int(reduced.max()), reduced.dtype)
+        np.minimum.at(least, block.row, reduced[block.column])
+        filled = np.zeros(block.count, bool)
+        filled[block.row] = True
+        least[~filled] = 0
+        if block.relation != "==":
+            least = np.minimum(least, 0) if block.relation == "<=" else np.maximum(least, 0)
+        reduced = reduced.copy()
+        reduced[block.column] -= least[block.row]
+        return reduced, Fraction(dot(least, block.rhs), int(block.value[0]))
 
     def crossed(self, branches: Sequence[Branch]) -> bool:
         """Whether the branches leave no value for a column."""
@@ -379,6 +425,11 @@ class Checker:
             if before == int(np.isinf(low).sum() + np.isinf(high).sum()):
                 break
         return low, high
+
+
+def _sum(a: Whole, b: Whole) -> Whole:
+    wide = largest(a) + largest(b) >= SAFE
+    return a.astype(object) + b if wide else a + b
 
 
 def _pass_on(

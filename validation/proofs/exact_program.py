@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 #: Integers: 64 bits, or Python's where these would overflow.
 Whole: TypeAlias = NDArray[Any]
 Positions: TypeAlias = NDArray[np.int64]
+#: Label of a column by level.
+Labels: TypeAlias = Mapping[str, Any]
 #: Sums of products below this stay within 64 bits.
 SAFE = 2.0**62
 #: Largest common denominator, in bits: a file of many unlike denominators must not grow without end.
@@ -153,6 +155,13 @@ class ColumnBlock:
     start: int
     count: int
     texts: Callable[[], list[str]]  # labels as text, made when they are needed
+    #: Labels by level, by which changes select columns.
+    levels: Callable[[], Sequence[Labels]] = list
+
+    @cached_property
+    def labels(self) -> Sequence[Labels]:
+        """Labels by level of each column."""
+        return self.levels()
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +210,8 @@ class Objective:
     maximize: bool = False
     within: Fraction = Fraction(0)
     relative: bool = False
+    #: Its values are multiples of ``step * unit`` if its columns are integer; 0: of the divisor of ``value``.
+    step: int = 0
 
     @property
     def sign(self) -> int:

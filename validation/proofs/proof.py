@@ -1,6 +1,7 @@
 """A proof: for each objective leaves that cover all answers, each with multipliers; rows that were derived on the way.
 
 In files, multipliers are rationals by name and label of a row; a name may carry one ``default`` for all its labels.
+Multipliers that several leaves share stand once, under ``shared``, by a name of their own.
 """
 
 from __future__ import annotations
@@ -61,16 +62,19 @@ class Branch:
 class Leaf:
     """Answers that satisfy all branches, and multipliers that bound an objective over them.
 
-    ``rows``: by name, one multiplier for each row of that name. ``earlier``: of objectives before, at most 0 each.
-    ``derived``: of derived rows by number, at least 0 each. ``own``: 1, or 0 if the multipliers show that the leaf is
-    empty.
+    ``rows``: by name, one multiplier for each row of that name. ``shared``: more of them, of several leaves.
+    ``complete``: names of rows whose multipliers the checker adds, the best ones, one name after the other.
+    ``earlier``: of objectives before, at most 0 each. ``derived``: of derived rows by number, at least 0 each.
+    ``own``: of the objective itself; 0 if the multipliers show that the leaf is empty.
     """
 
     rows: Mapping[str, Exact] = field(default_factory=dict)
     earlier: Mapping[str, Fraction] = field(default_factory=dict)
     derived: Mapping[int, Fraction] = field(default_factory=dict)
     branches: tuple[Branch, ...] = ()
-    own: int = 1
+    own: Fraction | int = 1
+    shared: Mapping[str, Exact] = field(default_factory=dict)
+    complete: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,14 +110,21 @@ class Proof:
 def to_document(proof: Proof, program: ExactProgram) -> dict[str, Any]:
     """The proof as plain data, in names and labels."""
     found: dict[str, Any] = {"format": FORMAT}
+    together = (leaf for leaves in (*proof.stages.values(), proof.empty) for leaf in leaves if leaf.shared)
+    shared = {id(rows): rows for rows in (leaf.shared for leaf in together)}
+    names = {key: f"multipliers {k}" for k, key in enumerate(shared)}
+    if shared:
+        found["shared"] = {names[key]: _rows_out(rows, program) for key, rows in shared.items()}
     if proof.stages:
-        found["stages"] = {name: [_leaf_out(leaf, program) for leaf in leaves] for name, leaves in proof.stages.items()}
+        found["stages"] = {
+            name: [_leaf_out(leaf, program, names) for leaf in leaves] for name, leaves in proof.stages.items()
+        }
     if proof.derived:
         found["derived"] = [
             {
                 "row": _terms_out(d.column, d.value, program),
                 "stage": d.stage,
-                "cases": [_leaf_out(c, program) for c in d.cases],
+                "cases": [_leaf_out(c, program, {}) for c in d.cases],
             }
             for d in proof.derived
         ]
@@ -123,27 +134,21 @@ def to_document(proof: Proof, program: ExactProgram) -> dict[str, Any]:
             for name, x in proof.points.items()
         }
     if proof.empty:
-        found["empty"] = [_leaf_out(leaf, program) for leaf in proof.empty]
+        found["empty"] = [_leaf_out(leaf, program, names) for leaf in proof.empty]
     if proof.ray:
         found["point"] = _vector_out(proof.point, program)
         found["ray"] = _vector_out(proof.ray, program)
     return found
 
 
-def _leaf_out(leaf: Leaf, program: ExactProgram) -> dict[str, Any]:
+def _leaf_out(leaf: Leaf, program: ExactProgram, names: Mapping[int, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    rows = {}
-    for name, y in leaf.rows.items():
-        numbers = y.numbers.tolist()
-        if not any(numbers):
-            continue
-        common, times = Counter(numbers).most_common(1)[0]
-        default = common if common and times > len(numbers) // 2 else 0
-        texts = program.rows[name].texts()
-        at = {texts[k]: number(v * y.unit) for k, v in enumerate(numbers) if v != default}
-        rows[name] = {"default": number(default * y.unit), "at": at} if default else {"at": at}
-    if rows:
+    if rows := _rows_out(leaf.rows, program):
         found["rows"] = rows
+    if leaf.shared:
+        found["shared"] = names[id(leaf.shared)]
+    if leaf.complete:
+        found["complete"] = list(leaf.complete)
     if leaf.earlier:
         found["earlier"] = {name: number(e) for name, e in leaf.earlier.items() if e}
     if leaf.derived:
@@ -158,9 +163,23 @@ def _leaf_out(leaf: Leaf, program: ExactProgram) -> dict[str, Any]:
             }
             for b in leaf.branches
         ]
-    if not leaf.own:
-        found["own"] = 0
+    if leaf.own != 1:
+        found["own"] = number(Fraction(leaf.own))
     return found
+
+
+def _rows_out(multipliers: Mapping[str, Exact], program: ExactProgram) -> dict[str, Any]:
+    rows = {}
+    for name, y in multipliers.items():
+        numbers = y.numbers.tolist()
+        if not any(numbers):
+            continue
+        common, times = Counter(numbers).most_common(1)[0]
+        default = common if common and times > len(numbers) // 2 else 0
+        texts = program.rows[name].texts()
+        at = {texts[k]: number(v * y.unit) for k, v in enumerate(numbers) if v != default}
+        rows[name] = {"default": number(default * y.unit), "at": at} if default else {"at": at}
+    return rows
 
 
 def number(value: Fraction) -> int | str:
@@ -188,17 +207,21 @@ def from_document(document: Any, program: ExactProgram) -> Proof:
         )
     known = {o.name for o in program.objectives}
     stages = _object(document.get("stages", {}), "stages")
+    shared = {
+        name: _rows_in(rows, program)
+        for name, rows in _object(document.get("shared", {}), "shared multipliers").items()
+    }
     for name in stages:
         if name not in known:
             raise ProofError(f"stages: no objective is named {_shown(name)}")
-    derived = [_derived_in(d, k, program) for k, d in enumerate(_list(document.get("derived", []), "derived"))]
+    derived = [_derived_in(d, k, program, shared) for k, d in enumerate(_list(document.get("derived", []), "derived"))]
     return Proof(
         {
-            name: tuple(_leaf_in(x, program) for x in _list(leaves, f"stages {name!r}"))
+            name: tuple(_leaf_in(x, program, shared) for x in _list(leaves, f"stages {name!r}"))
             for name, leaves in stages.items()
         },
         tuple(derived),
-        tuple(_leaf_in(x, program) for x in _list(document.get("empty", []), "empty")),
+        tuple(_leaf_in(x, program, shared) for x in _list(document.get("empty", []), "empty")),
         _vector_in(document.get("point", []), program),
         _vector_in(document.get("ray", []), program) if document.get("ray") else (),
         {name: _exact(_vector_in(x, program)) for name, x in _object(document.get("points", {}), "points").items()},
@@ -212,40 +235,34 @@ def _exact(values: Sequence[Fraction]) -> Exact:
         raise ProofError(str(error)) from error
 
 
-def _derived_in(document: Any, k: int, program: ExactProgram) -> Derived:
+def _derived_in(document: Any, k: int, program: ExactProgram, shared: Mapping[str, Mapping[str, Exact]]) -> Derived:
     each = _object(document, f"derived row {k}")
     column, value = _terms_in(each.get("row"), program)
     stage = each.get("stage", 0)
     if not isinstance(stage, int) or isinstance(stage, bool) or not 0 <= stage <= len(program.objectives):
         raise ProofError(f"derived row {k}: stage {_shown(stage)} does not exist")
-    return Derived(
-        column, value, tuple(_leaf_in(x, program) for x in _list(each.get("cases", []), f"derived row {k}")), stage
-    )
+    cases = _list(each.get("cases", []), f"derived row {k}")
+    return Derived(column, value, tuple(_leaf_in(x, program, shared) for x in cases), stage)
 
 
-def _leaf_in(document: Any, program: ExactProgram) -> Leaf:
+def _leaf_in(document: Any, program: ExactProgram, shared: Mapping[str, Mapping[str, Exact]]) -> Leaf:
     each = _object(document, "a leaf")
-    if odd := set(each) - {"rows", "earlier", "derived", "branches", "own"}:
+    if odd := set(each) - {"rows", "shared", "complete", "earlier", "derived", "branches", "own"}:
         raise ProofError(f"a leaf has no {_shown(sorted(odd, key=str)[0])}")
-    own = each.get("own", 1)
-    if own not in (0, 1) or isinstance(own, bool):
-        raise ProofError(f"a leaf's own is 0 or 1, got {_shown(own)}")
-    rows = {}
-    for name, given in _object(each.get("rows", {}), "rows").items():
-        block = program.rows.get(name)
-        if block is None:
-            raise ProofError(f"a multiplier of rows {_shown(name)}, which do not exist")
-        given = _object(given, f"rows {name!r}")
-        at = _object(given.get("at", {}), f"rows {name!r}")
-        default = rational(given.get("default", 0))
-        values = [default] * block.count
-        for text, v in at.items():
-            if text not in block.places:
-                raise ProofError(f"a multiplier of row {name}[{_shown(text)}], which does not exist")
-            values[block.places[text]] = rational(v)
-        rows[name] = _exact(values)
+    own = rational(each.get("own", 1))
+    if own < 0:
+        raise ProofError(f"a leaf's own is at least 0, got {_shown(each['own'])}")
+    rows = _rows_in(each.get("rows", {}), program)
+    use = each.get("shared")
+    if use is not None and (not isinstance(use, str) or use not in shared):
+        raise ProofError(f"no shared multipliers are named {_shown(use)}")
+    complete = _list(each.get("complete", []), "complete")
+    for name in complete:
+        if not isinstance(name, str) or name not in program.rows:
+            raise ProofError(f"complete: no rows are named {_shown(name)}")
+    stated = each.get("earlier", {})
     earlier = {}
-    for name, v in _object(each.get("earlier", {}), "earlier").items():
+    for name, v in _object(stated, "earlier").items():
         if name not in {o.name for o in program.objectives}:
             raise ProofError(f"a multiplier of objective {_shown(name)}, which does not exist")
         earlier[name] = rational(v)
@@ -255,7 +272,25 @@ def _leaf_in(document: Any, program: ExactProgram) -> Leaf:
             raise ProofError(f"a multiplier of derived row {_shown(name)}, which does not exist")
         derived[int(name)] = rational(v)
     branches = tuple(_branch_in(b, program) for b in _list(each.get("branches", []), "branches"))
-    return Leaf(rows, earlier, derived, branches, own)
+    return Leaf(rows, earlier, derived, branches, own, {} if use is None else shared[use], tuple(complete))
+
+
+def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:
+    """Multipliers of rows by name and label."""
+    rows = {}
+    for name, given in _object(document, "rows").items():
+        block = program.rows.get(name)
+        if block is None:
+            raise ProofError(f"a multiplier of rows {_shown(name)}, which do not exist")
+        given = _object(given, f"rows {name!r}")
+        at = _object(given.get("at", {}), f"rows {name!r}")
+        values = [rational(given.get("default", 0))] * block.count
+        for text, v in at.items():
+            if text not in block.places:
+                raise ProofError(f"a multiplier of row {name}[{_shown(text)}], which does not exist")
+            values[block.places[text]] = rational(v)
+        rows[name] = _exact(values)
+    return rows
 
 
 def _branch_in(document: Any, program: ExactProgram) -> Branch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -140,7 +141,11 @@ def _random_leaf(problem: fx.Problem, program: ExactProgram, rng: np.random.Gene
         o.name: Fraction(-int(rng.integers(0, 3)) * big) for o in program.objectives[: stage + (rng.random() < 0.1)]
     }
     derived = {i: Fraction(int(rng.integers(0, 3))) for i in range(k)}
-    return Leaf(rows, earlier, derived, (), int(rng.random() < 0.8))
+    own = Fraction(int(rng.integers(1, 4)), int(rng.choice([1, 1, 7]))) if rng.random() < 0.8 else 0
+    shared = rows if rng.random() < 0.3 else {}
+    able = [name for name, b in program.rows.items() if b.once and len({*b.value.tolist()}) == 1]
+    complete = tuple(name for name in able if rng.random() < 0.5)
+    return Leaf({} if shared else rows, earlier, derived, (), own, shared, complete)
 
 
 def _random_proof(problem: fx.Problem, program: ExactProgram, rng: np.random.Generator) -> Proof:
@@ -178,7 +183,7 @@ def _branched(
         for upper, at in sides[: 1 + (rng.random() < 0.9)]:
             branch = Branch(columns, value, upper, at, Fraction(int(rng.integers(-2, 3))))
             fresh = _random_leaf(problem, program, rng, stage, k)
-            leaves.append(Leaf(fresh.rows, fresh.earlier, fresh.derived, (*old.branches, branch), fresh.own))
+            leaves.append(replace(fresh, branches=(*old.branches, branch)))
     return tuple(leaves)
 
 

@@ -1,0 +1,63 @@
+"""Multipliers that a proof leaves out, shares between leaves, or scales."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import flowlex as fx
+from flowlex.validation.proofs.checker import judge
+from flowlex.validation.proofs.exact_program import Exact
+from flowlex.validation.proofs.own_statement import exact_program
+from flowlex.validation.proofs.proof import Leaf, Proof, ProofError, from_document, to_document
+
+COST = {("a", 1): 4, ("a", 2): 6, ("b", 1): 3, ("b", 2): 8}
+
+
+def assignment() -> fx.Problem:
+    """Two tasks on two GPUs. The cheapest is a on 2 and b on 1: 9; then the fewest on GPU 1."""
+    p = fx.Problem("assignment")
+    x = p.variables("x", task=["a", "b"], gpu=[1, 2], binary=True)
+    p.constrain("task", x.sum(by="task") == 1)
+    p.constrain("gpu", x.sum(by="gpu") <= 1)
+    p.minimize("cost", sum(c * x.sel(task=t, gpu=g).sum() for (t, g), c in COST.items()))
+    p.minimize("first", x.sel(gpu=1).sum())
+    return p
+
+
+def proof(scale: int = 1, complete: tuple[str, ...] = ("task",)) -> Proof:
+    """GPU 1 costs 2 more than GPU 2: then each task takes the cheaper one, for 6 + 5 - 2."""
+    rows = {"gpu": Exact(np.array([-2 * scale, 0]))}
+    later = Leaf(shared=rows, complete=complete, earlier={"cost": Fraction(-scale)})
+    return Proof({"cost": (Leaf(shared=rows, complete=complete, own=scale),), "first": (later,)})
+
+
+@pytest.mark.parametrize("scale", [1, 3])
+def test_the_best_multipliers_are_found_from_the_others(scale: int) -> None:
+    program = exact_program(assignment())
+    best = Exact(np.array([0, 1, 1, 0]))
+    again = from_document(to_document(proof(scale), program), program)
+    for each in (proof(scale), again):
+        verdict = judge(program, best, each)
+        assert [stage.bound for stage in verdict.stages] == [9, 1] and verdict.claim == "optimal"
+    assert len(to_document(proof(scale), program)["shared"]) == 1
+    assert judge(program, Exact(np.array([1, 0, 0, 1])), proof(scale)).claim == "bounded"  # costs 12
+
+
+def test_without_them_nothing_is_shown() -> None:
+    program = exact_program(assignment())
+    assert judge(program, Exact(np.array([0, 1, 1, 0])), proof(complete=())).stages[0].bound == -2
+
+
+def test_rows_that_share_a_column_are_not_completed() -> None:
+    p = assignment()
+    p.constrain("windows", p["x"].sum(by="task").rolling(task=2).sum() <= 2)
+    program = exact_program(p)
+    verdict = judge(program, Exact(np.array([0, 1, 1, 0])), proof(complete=("windows",)))
+    assert "cannot be completed" in verdict.stages[0].reason
+    with pytest.raises(ProofError, match="complete"):
+        from_document({"format": 3, "stages": {"cost": [{"complete": ["nothing"]}]}}, program)
+    with pytest.raises(ProofError, match="shared"):
+        from_document({"format": 3, "stages": {"cost": [{"shared": "nothing"}]}}, program)
