@@ -53,9 +53,9 @@ def test_without_them_nothing_is_shown() -> None:
 
 def test_rows_that_share_a_column_are_not_completed() -> None:
     p = assignment()
-    p.constrain("windows", p["x"].sum(by="task").rolling(task=2).sum() <= 2)
+    p.constrain("share", p["x"] + p.variables("y", binary=True) <= 2)
     program = exact_program(p)
-    verdict = judge(program, Exact(np.array([0, 1, 1, 0])), proof(complete=("windows",)))
+    verdict = judge(program, Exact(np.array([0, 1, 1, 0, 0])), proof(complete=("share",)))
     assert "cannot be completed" in verdict.stages[0].reason
     with pytest.raises(ProofError, match="complete"):
         from_document({"format": 3, "stages": {"cost": [{"complete": ["nothing"]}]}}, program)
