@@ -28,7 +28,7 @@ class FlowRun(Run):
     # value and lower bound of each stage by name; empty if there are no stages
     stages: Mapping[str, int] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
-    # weight of each stage in the objective; None if stages are solved one after the other
+    # weight of each stage in the objective; None if it is the value of the last stage
     weights: Mapping[str, int] | None = None
     prove: Callable[[], dict[str, Any]] = dict  # returns the fields ``proof`` and ``duals`` of the solution
 

@@ -179,8 +179,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     @property
     def _stage_weights(self) -> Mapping[str, int] | None:
         """Weight of each stage in the objective of the unchanged model; None if the objective is the last stage."""
-        method = self.solution_method
-        return method.weights if isinstance(method, NetworkMethod) else None
+        return self.solution_method.weights
 
     def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
         """The unchanged model's weighted sum, so that the cost of a rule is a difference of objectives."""

@@ -86,6 +86,11 @@ class ProgramMethod:
         return {"formulation": "integer program", "columns": program.column_count, "rows": program.row_count}
 
     @property
+    def weights(self) -> Mapping[str, int] | None:
+        """Weight of each stage in the objective, which the network's answers have too; None: the last stage's value."""
+        return self.network.weights
+
+    @property
     def why(self) -> str:
         """How the instance is solved, and which rules need an integer program."""
         rules = self.task_rules
@@ -239,18 +244,23 @@ class _Search:
             f"; no integer program is tried beyond {_COLUMNS} columns ({columns}) without a limit of its work; give "
             "time_limit_s or max_steps"
         )
-        last = list(values)[-1]
+        last, weights = list(values)[-1], self.method.weights
+        objective, bound = values[last], bounds[last]
+        if weights is not None:
+            objective = sum(weights[name] * value for name, value in values.items())
+            earlier = any(bounds[name] < value for name, value in values.items() if name != last)
+            bound = None if earlier else objective - values[last] + bounds[last]
         outcome = Outcome(
             Status.FEASIBLE if open_ else Status.OPTIMAL,
             self.engine,
-            objective=values[last],
-            bound=bounds[last],
+            objective=objective,
+            bound=bound,
             message=f"not proven best: {', '.join(open_)}{limit if self._large(program) else ''}" if open_ else "",
         )
         instance, rules = program.instance, program.rules
         score = score_of(instance.jobs, rules, waiting_by_job(instance, at), values)
-        proof = {"program": self._proof(program, statement, sizes, found)}
-        return FlowRun(outcome, self.method.why, at, score, values, bounds, None, lambda: {"proof": proof})
+        proof = {"program": self._proof(program, statement, sizes, found), "weights": weights}
+        return FlowRun(outcome, self.method.why, at, score, values, bounds, weights, lambda: {"proof": proof})
 
     @staticmethod
     def _proof(

@@ -45,7 +45,7 @@ class FlowSolution(Solution):
     scale
         Costs are in units of ``1/scale``.
     weights
-        Weight of each stage in the objective; None if the stages were solved one after the other.
+        Weight of each stage in the objective; None if the objective is the value of the last stage.
     proof
         Duals that prove the schedule, see `flowlex.validation.certificates.flow`.
     bounds

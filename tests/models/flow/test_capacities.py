@@ -168,3 +168,20 @@ def test_preemptions_are_limited_beside_capacities() -> None:
     )
     solution = FlowScheduling(FlowInstance(machines=(box,), jobs=jobs), goals=BORG).solve("highs")
     assert solution.machine_of == {"old": "m"} and solution.certificate.claim == "optimal"
+
+
+@pytest.mark.parametrize("cpus", [4, 3])
+def test_the_objective_is_one_weighted_sum_whichever_method_found_it(cpus: int) -> None:
+    tasks = tuple(FlowTask(name=f"t{k}", demands={"cpu": 1}) for k in range(4))
+    jobs, box = (FlowJob(name="a", tasks=tasks),), Machine(name="m", slots=4, capacity={"cpu": cpus})
+    model = FlowScheduling(FlowInstance(name="one", machines=(box,), jobs=jobs))
+    solution, loose = model.solve(), model.with_constraint("loose", model.variables["x"].sum() <= 100).solve()
+    # The network decides with 4 CPUs and the integer program with 3; a rule that forbids nothing costs nothing.
+    assert solution.method.startswith("weights" if cpus == 4 else "integer program")
+    assert solution.objective == solution.bound == loose.objective == loose.bound
+    values = {"shortfall": 0, "waiting_1001": 4 - cpus, "cost": solution.score.cost}
+    assert solution.objective == sum(weight * values[name] for name, weight in solution.weights.items())
+    document = json.loads(json.dumps(solution.to_dict()))
+    assert verify(document, model.instance).claim == "optimal"
+    document.update(objective=document["objective"] + 1, bound=document["bound"] + 1)
+    assert not verify(document, model.instance).ok

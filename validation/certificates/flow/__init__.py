@@ -44,7 +44,7 @@ class FlowAnswer(Strict):
     shares: dict[str, Annotated[list[int], Field(min_length=2, max_length=2)]] = Field(default_factory=dict)
     scale: int = Field(ge=1)
     weights: dict[str, int] | None
-    """Weight of each stage in the objective; null where the stages were solved one after the other."""
+    """Weight of each stage in the objective; null where the objective is the value of the last stage."""
 
 
 class FlowProof(PriceProof):
@@ -153,7 +153,9 @@ def _judge(claimed: Claimed) -> Finding:
     metrics = _metrics(schedule, values)
     stages, objective = _objective(document.stages, answer.weights, values)
     if claimed.proof.stages or claimed.proof.program is not None:
-        return _by_stage(schedule, claimed, checks, values, Finding("feasible", (), objective, None, stages, metrics))
+        return _by_stage(
+            schedule, claimed, checks, values, answer.weights, Finding("feasible", (), objective, None, stages, metrics)
+        )
     if document.status != "optimal" or not all(check.ok for check in checks):
         return Finding("feasible", tuple(checks), objective, stages=stages, metrics=metrics)
     if claimed.proof.weights is None:
@@ -167,12 +169,17 @@ def _judge(claimed: Claimed) -> Finding:
 
 
 def _by_stage(
-    schedule: _Schedule, claimed: Claimed, checks: list[Check], values: dict[str, int], found: Finding
+    schedule: _Schedule,
+    claimed: Claimed,
+    checks: list[Check],
+    values: dict[str, int],
+    weights: dict[str, int] | None,
+    found: Finding,
 ) -> Finding:
     """Bound every stage, among the schedules that are no worse in the earlier stages."""
     document, proof, problem = claimed.document, claimed.proof, schedule.problem
     checks.append(_none("no duals beside the proofs of the stages", list(document.duals)))
-    one = proof.weights is None and not (proof.machine_price or proof.job_price or proof.apart_price)
+    one = proof.weights == (None if proof.program is None else weights) and not (proof.machine_price or proof.job_price or proof.apart_price)
     checks.append(Check("one kind of proof", one and not (proof.stages and proof.program)))
     if proof.program is None:
         bounds = proven(problem, proof.stages, values, schedule.bounds, claimed.budget)
@@ -188,11 +195,15 @@ def _by_stage(
     loose = [name for name, value in values.items() if least.get(name) != value and name not in free]
     last = list(document.stages)[-1]
     bound = least.get(last)
+    if weights is not None:  # the objective is the weighted sum, which the last stage bounds if the others are optimal
+        checks.append(_in_order(schedule, weights, values, Survey(problem)))
+        above = None if set(loose) - {last} or bound is None else values[last] - bound
+        bound = None if above is None else Fraction(found.objective or 0) - above
     if document.status == "optimal" and loose and claimed.budget.spent:
         for name in loose:
             far = f"says {document.engine}; proven: at least {least.get(name, 'nothing')}, here {values[name]}"
             checks.append(Check(f"{name} is least", True, detail=far, how="quoted"))
-        bound = values[last]
+        bound = found.objective
     claim: Claim = "optimal" if not loose else "bounded" if last in least else "feasible"
     metrics = {**found.metrics, **{f"{name}_at_least": bound for name, bound in least.items()}}
     for name in least:  # exact multipliers may prove more than the solver's tolerance let it state
@@ -208,12 +219,12 @@ def _objective(
     stated: dict[str, Any], weights: dict[str, int] | None, values: dict[str, int]
 ) -> tuple[dict[str, int], int]:
     """Stages that the file should state, and its objective: their weighted sum, or the last one stated."""
-    if weights is not None:
-        if weights.keys() != values.keys():
-            raise ValueError(f"weights of {', '.join(weights)}; the stages are {', '.join(values)}")
-        return {}, sum(weights[name] * value for name, value in values.items())
-    stages = {name: value for name, value in values.items() if value or name in stated}
-    return stages, values[[name for name in values if name in stated][-1]]
+    stages = {name: value for name, value in values.items() if value or name in stated} if stated else {}
+    if weights is None:
+        return stages, values[[name for name in values if name in stated][-1]]
+    if weights.keys() != values.keys():
+        raise ValueError(f"weights of {', '.join(weights)}; the stages are {', '.join(values)}")
+    return stages, sum(weights[name] * value for name, value in values.items())
 
 
 def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
@@ -280,9 +291,7 @@ def _best(
         yield Check("optimality", False, detail="not looked at" if strange else "weights of the objective")
         return
     survey = Survey(problem)
-    swing = {rank: survey.swing(rank) for rank in problem.goals.ranks}
-    why = strict(weights, [name for name in values if name.startswith("waiting_")], problem.goals.ranks, swing)
-    yield Check("weights put the stages in strict order", not why, detail=why)
+    yield _in_order(schedule, weights, values, survey)
     prices = proof.prices(problem, weights)
     here = sum(weights[name] * value for name, value in values.items())
     least = bound(problem, survey, prices, schedule.bounds, true=False)
@@ -293,6 +302,14 @@ def _best(
         detail = f"true distances cost {schedule.saved()} less; at most {true // weights[rank]} above the best for them"
         yield Check("gap of aggregated locality", true >= 0, detail=detail)
     yield _duals(schedule, prices, duals)
+
+
+def _in_order(schedule: _Schedule, weights: Mapping[str, int], values: dict[str, int], survey: Survey) -> Check:
+    """Check that the weights put the stages in strict order."""
+    ranks = schedule.problem.goals.ranks
+    swing = {rank: survey.swing(rank) for rank in ranks}
+    why = strict(weights, [name for name in values if name.startswith("waiting_")], ranks, swing)
+    return Check("weights put the stages in strict order", not why, detail=why)
 
 
 def _duals(schedule: _Schedule, prices: Prices, duals: dict[str, Any]) -> Check:
