@@ -179,7 +179,8 @@ def _by_stage(
     """Bound every stage, among the schedules that are no worse in the earlier stages."""
     document, proof, problem = claimed.document, claimed.proof, schedule.problem
     checks.append(_none("no duals beside the proofs of the stages", list(document.duals)))
-    one = proof.weights == (None if proof.program is None else weights) and not (proof.machine_price or proof.job_price or proof.apart_price)
+    one = proof.weights == (None if proof.program is None else weights)
+    one = one and not (proof.machine_price or proof.job_price or proof.apart_price)
     checks.append(Check("one kind of proof", one and not (proof.stages and proof.program)))
     if proof.program is None:
         bounds = proven(problem, proof.stages, values, schedule.bounds, claimed.budget)
