@@ -163,10 +163,16 @@ def trouble(record: dict[str, Any]) -> str:
     """Return the problem with an instance, for standard error; empty if it was solved and not cut off."""
     if record["status"] in SOLVED and not record.get("cut_off"):
         return ""
-    message = (record["explanation"] or {}).get("message") or record["message"]
+    message = _why(record)
     named = message.startswith(record["instance"])
     text = message if named else f"{record['instance']}: {message}"
     return text if record["status"] == "error" else f"{text.rstrip('.')} ({record['status']})"
+
+
+def _why(record: dict[str, Any]) -> str:
+    """Return the explanation of an infeasible problem together with the solution's own message."""
+    said, message = (record["explanation"] or {}).get("message") or "", record["message"]
+    return message if said in message else f"{said} {message}".strip()
 
 
 def print_report(finished: Sequence[Finished], *, verbose: bool = False, listed: bool = True) -> None:
@@ -190,7 +196,7 @@ def _print_one(item: Finished, out: Any, verbose: bool) -> None:
     facts = {key: record[key] for key in ("instance", "kind", "model", "engine", "status", "objective", "bound", "gap")}
     facts |= record["metrics"]
     if record["explanation"]:
-        facts["why"] = record["explanation"]["message"]
+        facts["why"] = _why(record)
         facts |= {key: _few(names) for key, names in record["explanation"].items() if key != "message" and names}
     elif record["message"] and (record["status"] not in SOLVED or record.get("cut_off")):
         facts["message"] = record["message"]

@@ -37,7 +37,7 @@ from flowlex.models.jit.load_levels import find_plan
 from flowlex.models.jit.mathematical_equations import EQUATIONS
 from flowlex.models.jit.paper_programs import solve_printed
 from flowlex.models.jit.plan_search import Plan, Search, SearchState
-from flowlex.models.jit.reference_formulation import rate_cells, state_bandwidth
+from flowlex.models.jit.reference_formulation import rate_cells, state_bandwidth, window_ends
 from flowlex.models.jit.slot_programs import Cells, Horizon, lexicographic_program
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.models.jit.solve_with_user_rules import RuledRun, concerned, solve_ruled
@@ -67,8 +67,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     transfer and slot, with the labels job, sender, receiver, link (``a>b``) and time (in seconds, so that ``slice(2,
     3)`` selects); ``level`` by load, slot and step, 1 if the load reaches the step; ``largest``. User rows hold in
     every stage: lateness, then the largest load, then the number of loads at each level are minimised. Transfers may be
-    late up to the end by which every unchanged schedule of least lateness has finished; a rule that needs more slots is
-    infeasible. Equal schedules are not compared further.
+    late up to the end by which every unchanged schedule of least lateness has finished; for a rule that needs more
+    slots, raise ``extra_slots``. Equal schedules are not compared further.
 
     If the rules concern few transfers, the others are solved by the fast method without slots
     (`flowlex.models.jit.solve_with_user_rules`); ``presolve=False`` solves the whole statement.
@@ -107,6 +107,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         `flowlex.models.jit.tie_break` describes the three goals and their proofs.
     lat
         Rule for latest arrival times, ``critical``, ``paper``, ``paper-job``: see `flowlex.models.jit.latest_arrival`.
+    extra_slots
+        Elastic windows of a changed model: further slots for transfers that rules delay. The unchanged model needs none.
     """
 
     horizon: Horizon = "slots"
@@ -120,6 +122,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     share_of: ShareOf = "transfers"
     stage: str | None = None
     tie_break: bool | None = None
+    extra_slots: int = 0
 
     name: ClassVar[str] = "jit-bandwidth"
     main_stage: ClassVar[str] = "largest"
@@ -165,13 +168,17 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             raise ModelError(f"stages are those of P2, {self.program} is one program; leave stage out")
         if self.windows == "elastic" and self.program != "P2":
             raise ModelError(f"elastic windows are available for P2 only, not for {self.program}")
+        if self.extra_slots < 0:
+            raise ModelError(f"extra_slots must be at least 0, got {self.extra_slots}")
+        if self.extra_slots and self.chosen_windows == "strict":
+            raise ModelError("extra_slots lengthen elastic windows only; drop them or choose windows='elastic'")
         if self.tie_break and (self.program != "P2" or self.integrality == "lp"):
             raise ModelError("tie_break compares schedules of P2 in integer units; leave it out")
 
     @cached_property
     def grid(self) -> Grid:
         """The planned transfers on the grid."""
-        return make_grid(self.instance, self.share, self.chosen_windows, self.lat, self.share_of)
+        return make_grid(self.instance, self.share, self.chosen_windows, self.lat, self.share_of, self.extra_slots)
 
     @property
     def breaks_ties(self) -> bool:
@@ -240,12 +247,27 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
     def _read(self, run: StatementRun) -> JitSolution:
         if not isinstance(run, RuledRun):
-            return super()._read(run)
+            solution = super()._read(run)
+            return replace(solution, message=f"{solution.message} {self._longer(solution)}".strip())
         solution = self._interpret(JitRun(run.outcome, run.plan))
         natural = {**solution.stages, "largest": solution.largest}
         stages = {stage.name: natural.get(stage.name, 0) for stage in run.statement.stages}
         stated = Stated(run.method, None, run.proof, {})
         return replace(solution, changes=self.changes, stated=stated, stages=stages, duals={})
+
+    def _longer(self, solution: JitSolution) -> str:
+        """Names the option that lengthens elastic windows, if these may be what makes the rules infeasible."""
+        ends = window_ends(self.grid, elastic=True)
+        if (
+            solution.status is not Status.INFEASIBLE
+            or self.chosen_windows == "strict"
+            or (ends == self.grid.firm).all()
+        ):
+            return ""
+        return (
+            f"This holds for transfers in slots 0 to {int(ends.max()) - 1}; if they may wait longer, raise the option "
+            f"extra_slots (now {self.extra_slots})."
+        )
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> JitSolution:
         """Make the solution of the rates, which may be fractional if integrality was dropped."""

@@ -32,13 +32,17 @@ NEEDED = {
 def rate_cells(grid: Grid, members: Integers, *, elastic: bool) -> Cells:
     """Return the slots in which some transfers of the grid may be sent.
 
-    Elastic windows end when every schedule of least lateness of the unchanged model has ended, or at firm ends.
+    Elastic windows end ``grid.extra_slots`` after every schedule of least lateness of the unchanged model has ended, or
+    at firm ends.
     """
-    return Cells(grid, members, _ends(grid, elastic=elastic)[members], "slots")
+    return Cells(grid, members, window_ends(grid, elastic=elastic)[members], "slots")
 
 
-def _ends(grid: Grid, *, elastic: bool) -> Integers:
-    return latest_end(grid, np.arange(grid.count)) if elastic and grid.count else grid.stop
+def window_ends(grid: Grid, *, elastic: bool) -> Integers:
+    """(F,) end of every transfer's window in the statement."""
+    if not elastic or not grid.count:
+        return grid.stop
+    return np.minimum(latest_end(grid, np.arange(grid.count)) + grid.extra_slots, grid.firm)
 
 
 def level_count(grid: Grid, load: Load) -> int:
@@ -66,7 +70,7 @@ def state_bandwidth(
     """
     cells = rate_cells(grid, np.arange(grid.count) if members is None else members, elastic=elastic)
     s = Statement.start(grid.instance.name, rows, NEEDED)
-    labels = _Labels(cells, int(_ends(grid, elastic=elastic).max(initial=0)))
+    labels = _Labels(cells, int(window_ends(grid, elastic=elastic).max(initial=0)))
     s.variables("rate", labels.rates(), upper=cells.most, integer=whole)
     for row, port, cell in cells.port_constraints(binding_only=False):
         index = Index.coded(machine=(labels.machines, port), **labels.times(cell)).named_by("machine", "slot")

@@ -83,6 +83,8 @@ class Grid:
     # (M,) capacities of the ports, units a slot
     out_units: Integers
     in_units: Integers
+    #: Slots that elastic windows of a statement have beyond the end of every schedule of least lateness.
+    extra_slots: int = 0
 
     @property
     def count(self) -> int:
@@ -176,6 +178,7 @@ def make_grid(
     windows: Windows = "strict",
     lat: Rule = "critical",
     share_of: ShareOf = "transfers",
+    extra_slots: int = 0,
 ) -> Grid:
     """Put the first ``share`` of every job's transfers (topological order, rounded up) on the grid.
 
@@ -205,6 +208,7 @@ def make_grid(
         cap=cap,
         out_units=arrays.out_units,
         in_units=arrays.in_units,
+        extra_slots=extra_slots,
     )
     if windows == "strict":
         _refuse_short(grid)

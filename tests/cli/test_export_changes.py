@@ -69,3 +69,12 @@ def test_integers_writes_the_model_without_implied_declarations(run, ending):
     kept = read_program(f"kept.{ending}")
     assert kept.arrays.integrality.tolist() == [True]  # without it the optimum would be 1.5, not 2
     assert solve_arrays(kept.arrays, SolveOptions()).objective == 2
+
+
+def test_an_infeasible_rule_is_reported_with_the_option_that_would_help(run):
+    run("generate", "jit-figure4", "-o", "figure4.json")
+    one = {"change": "constraint", "name": "one", "relation": "<=", "rhs": 1}
+    one["terms"] = [{"variable": "rate", "by": ["slot"]}]
+    Path("rules.json").write_text(json.dumps({"changes": [one]}))
+    short = run("solve", "figure4.json", "--changes", "rules.json", "--set", "share=1")
+    assert short.exit_code == 1 and short.output.count("extra_slots") == 2  # in the table and in the error

@@ -299,3 +299,24 @@ def test_a_plan_of_another_solver_is_read() -> None:
     assert found.status == "feasible"
     assert found.to_frame()["units"].sum() == 7
     assert found.certificate is not None and found.certificate.ok
+
+
+def test_rules_that_need_a_longer_wait_name_the_option_that_lengthens_the_horizon() -> None:
+    # 12 units at 4 a slot, due after 4 slots: unchanged schedules end by slot 4 + 3 + 3. One unit a slot needs 12
+    # slots, the last eight of which are 1, 2, ..., 8 slots late.
+    def quiet(extra_slots: int) -> Any:
+        model = JitBandwidth(hand(12.0, rate=4.0), share=1.0, extra_slots=extra_slots)
+        return model.with_constraint("quiet", model.variables["rate"].sum(by="slot") <= 1).solve()
+
+    for extra_slots in (0, 1):
+        found = quiet(extra_slots)
+        assert found.status == "infeasible" and found.certificate.claim == "infeasible"
+        assert f"extra_slots (now {extra_slots})" in found.message and "quiet[" in found.message
+    found = quiet(2)
+    assert (found.status, found.stages["lateness"], found.certificate.claim) == ("optimal", 36, "optimal")
+    document = json.loads(json.dumps(found.to_dict()))
+    assert verify(document, found.source).ok
+    document["options"]["extra_slots"] = 1
+    assert not verify(document, found.source).ok
+    with pytest.raises(ModelError, match="windows='elastic'"):
+        JitBandwidth(hand(4.0), windows="strict", extra_slots=1)

@@ -44,6 +44,7 @@ class JitStatement:
         self.start, self.due, self.stop = w.start.tolist(), w.due.tolist(), w.stop.tolist()
         if self.elastic and every:
             last = max(max(self.start[f], self.stop[f]) for f in every) + sum(map(self._busiest, (0, 1)))
+            last += int(options["extra_slots"])
             self.stop = [min(last, firm) for firm in w.firm.tolist()]
 
     def _busiest(self, side: int) -> int:
