@@ -108,7 +108,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     lat
         Rule for latest arrival times, ``critical``, ``paper``, ``paper-job``: see `flowlex.models.jit.latest_arrival`.
     extra_slots
-        Elastic windows of a changed model: further slots for transfers that rules delay. The unchanged model needs none.
+        Elastic windows of a changed model: further slots for transfers that rules delay. Others need none.
     """
 
     horizon: Horizon = "slots"
