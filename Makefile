@@ -37,7 +37,7 @@ coverage_of = @for package in $(1); do \
   printf '%-14s %3s %%\n' $$package "$$($(BIN)/python -m coverage report --include="$$package/*" --format=total)"; done
 
 # With COVERAGE=1 the packages whose tests stay in one process are measured, as CI does; `make coverage` measures all, slowly.
-inner := formulations instances models simulation validation
+inner := formulations instances models validation
 
 test: $(VENV)/stamp-$(test_extras)
 ifdef COVERAGE

@@ -33,8 +33,8 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
 from flowlex.models.flow.garbage_collection import collect_on_request
 from flowlex.models.flow.goals import Continuity, DataLocality, Placement
-from flowlex.models.flow.live import decision, scheduler
-from flowlex.models.flow.live.scheduler import FlowScheduler
+from flowlex.systems.scheduler.live import decision, scheduler
+from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 
 GOALS = (Placement(), DataLocality(), Continuity(base=10, rate=10))
 _OPTIONS: dict[str, Any] = {"wait_cost": 20_000, "cost_limit": 100_000, "task_limit": 500_000}

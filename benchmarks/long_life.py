@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks import Row, Tables
 from flowlex.instances.generators.flow import flow_scale
-from flowlex.models.flow.live.scheduler import FlowScheduler
+from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 
 from .flow_scheduling import Life
 from .peers import memory_mb

@@ -65,7 +65,7 @@ _LIVE = """
 import numpy as np
 from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
 from flowlex.models.flow import goals
-from flowlex.models.flow.live.scheduler import FlowScheduler
+from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 instance = flow_scale(**{settings!r})
 chosen = goals.preset({preset!r}) if isinstance({preset!r}, str) else tuple(getattr(goals, n)() for n in {preset!r})
 scheduler = FlowScheduler(instance, chosen, cost_limit=100_000, task_limit=500_000, **{options!r})

@@ -61,7 +61,7 @@ def _nothing() -> Iterator[None]:
 @contextlib.contextmanager
 def postgres_server() -> Iterator[str | None]:
     """The database of ``FLOWLEX_BENCH_POSTGRES``, or a server of our own where one is installed."""
-    from tests.telemetry.conftest import Postgres, find_postgres
+    from tests.systems.telemetry.conftest import Postgres, find_postgres
 
     programs = find_postgres()
     if (url := os.environ.get("FLOWLEX_BENCH_POSTGRES")) or programs is None:
@@ -78,7 +78,7 @@ def postgres_server() -> Iterator[str | None]:
 def _under_load(name: str, database: str | None, seconds: float) -> tuple[Row, list[Row]]:
     with tempfile.TemporaryDirectory() as folder:
         port = _free_port()
-        serve = "from flowlex.cli.telemetry import app; app()"
+        serve = "from flowlex.systems.telemetry.command_line import app; app()"
         command = [sys.executable, "-c", serve, "serve", "--no-auth", "--requests-per-s", "0", "--port", str(port)]
         command += ["--connections-per-address", "3000"]
         environment = {**os.environ, "FLOWLEX_TELEMETRY_DATABASE": database or f"sqlite:///{folder}/s.db"}
@@ -122,8 +122,8 @@ def _measured(name: str, port: int, server: int, seconds: float) -> Row:
 
 def _long(database: str | None, rows: int) -> list[Row]:
     """Measure a long history: reads, steps of retention and aggregation, opening of the database."""
-    from flowlex.telemetry.request_documents import Sample
-    from flowlex.telemetry.store import Store
+    from flowlex.systems.telemetry.request_documents import Sample
+    from flowlex.systems.telemetry.store import Store
 
     with tempfile.TemporaryDirectory() as folder:
         url = database or f"sqlite:///{folder}/s.db"

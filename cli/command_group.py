@@ -53,18 +53,7 @@ LAZY: dict[str, Lazy] = {
     ),
     "integers": Lazy("flowlex.cli.implied_integers", "integers", "Which integer declarations can be dropped?"),
     "claims": Lazy("flowlex.cli.claims", "claims", "Check the published claims again."),
-    "replay": Lazy("flowlex.cli.replay_events", "replay", "Feed an event log to a live scheduler, step by step."),
     "flow": Lazy("flowlex.cli.network_stream", "flow", "Solve a network again and again while DIMACS lines change it."),
-    "explain": Lazy(
-        "flowlex.cli.explain_waiting_task",
-        "explain",
-        "Why does a task of a saved scheduler wait, and what would run it?",
-    ),
-    "run-partition": Lazy(
-        "flowlex.cli.partition", "run_partition", "Partition items, run a program on each share, time it."
-    ),
-    "simulate": Lazy("flowlex.cli.simulate", "simulate", "Simulate clusters and networks over time."),
-    "reproduce": Lazy("flowlex.cli.reproduce", "reproduce", "Measure the papers' statements again, beside theirs."),
     "study": Lazy(
         "flowlex.cli.parameter_study", "study", "Solve files under all combinations of options, into one table."
     ),
@@ -74,7 +63,6 @@ LAZY: dict[str, Lazy] = {
     "warm-up": Lazy(
         "flowlex.cli.warm_up", "warm_up", "Compile the numerical loops now, so that the first use need not wait."
     ),
-    "telemetry": Lazy("flowlex.cli.telemetry", "app", "The node information service.", "telemetry"),
 }
 
 
@@ -95,11 +83,11 @@ def _tasks() -> dict[str, tuple[str, ...]]:
 #: Our own commands by task, in the order of ``flowlex --help``.
 TASKS: dict[str, tuple[str, ...]] = {
     "Make and import instances": ("generate", "example", "import", "library", "schema"),
-    "Solve": ("solve", "study", "options", "replay", "flow", "run-partition"),
-    "Look": ("show", "plot", "explain", "export"),
+    "Solve": ("solve", "study", "options", "flow"),
+    "Look": ("show", "plot", "export"),
     "Check": ("verify", "tu", "integers", "claims"),
-    "Simulate": ("simulate", "reproduce"),
-    "Serve": ("telemetry", "warm-up"),
+    "Simulate": (),
+    "Serve": ("warm-up",),
 }
 
 

@@ -130,8 +130,12 @@ def find_files(
     from flowlex.cli.input_files import discover, is_standard_input, save_standard_input
 
     if from_telemetry is not None:
-        from flowlex.cli.telemetry.telemetry_options import snapshot
+        from flowlex.instances.registered_systems import load, registered
 
+        sources = registered("INSTANCE_SOURCES")
+        if "telemetry" not in sources:
+            raise typer.BadParameter("the node information service is not installed", param_hint="--from-telemetry")
+        snapshot = load(sources["telemetry"])
         paths.append(snapshot(context, from_telemetry, output, max_age_s=60.0 if max_age is None else max_age))
     elif max_age is not None:
         raise typer.BadParameter("is for --from-telemetry only", param_hint="--max-age")

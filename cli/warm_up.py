@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from flowlex.cli.console_output import console, rows_table
+from flowlex.instances.registered_systems import load, registered
 
 
 def _networks() -> None:
@@ -17,24 +18,6 @@ def _networks() -> None:
 
     for name in ("network-random", "network-assignment"):
         solve(generate(name), "network")
-
-
-def _live() -> None:
-    from flowlex.formulations.engines.cost_scaling import scale_costs
-    from flowlex.instances.generators.flow import flow_random
-    from flowlex.models.flow.goals import PRESETS
-    from flowlex.models.flow.live.scheduler import FlowScheduler
-
-    for goals in (PRESETS["quincy"], PRESETS["borg"]):
-        scheduler = FlowScheduler(flow_random(seed=4), goals)
-        placed = scheduler.step(now_s=0.0).placed
-        for task, _ in placed[:2]:
-            scheduler.finish(task)
-        scheduler.step(now_s=60.0)
-        scheduler.remove_machine(placed[-1][1])
-        scheduler.step(now_s=120.0)
-    session: Any = scheduler.state.session
-    scale_costs(session.network(), 2**62)
 
 
 def _pods() -> None:
@@ -57,24 +40,10 @@ def _unimodularity() -> None:
     check(examples.two_sum(examples.r10(), examples.r10()), method="sums")
 
 
-def _network_simulation() -> None:
-    from flowlex.simulation.experiments.coflow_hour import drawn, drawn_coflows
-    from flowlex.simulation.network import simulate_traffic
-    from flowlex.simulation.network.just_in_time import JustInTime
-    from flowlex.simulation.network.traffic_arrays import Traffic
-
-    drawn(0, True)
-    simulate_traffic(Traffic.of(drawn_coflows(0, 5)), JustInTime())
-
-
-#: Users of compiled loops, and a small run of each.
-RUNS: dict[str, Callable[[], None]] = {
-    "engine network": _networks,
-    "live scheduler, replay": _live,
-    "pod placement": _pods,
-    "tu, integers, claims": _unimodularity,
-    "simulate, networks": _network_simulation,
-}
+def runs() -> dict[str, Callable[[], None]]:
+    """Users of compiled loops, and a small run of each; systems register theirs."""
+    ours = {"engine network": _networks, "pod placement": _pods, "tu, integers, claims": _unimodularity}
+    return ours | {name: load(place) for name, place in registered("WARM_UPS").items()}
 
 
 def warm_up(
@@ -90,7 +59,7 @@ def warm_up(
     announce(False)
 
     rows = []
-    for what, run in RUNS.items():
+    for what, run in runs().items():
         if not quiet:
             typer.echo(f"{what} ...", err=True)
         before, started = compilations(), time.perf_counter()

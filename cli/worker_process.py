@@ -26,6 +26,7 @@ from flowlex.cli.memory_limits import explained, memory_limit, out_of_memory, re
 from flowlex.cli.result_record import Channel, blank, cut_off, fill
 from flowlex.formulations.processor_clock import set_listener
 from flowlex.instances.file_storage import json_value, read_head
+from flowlex.instances.registered_systems import load, registered
 
 if TYPE_CHECKING:
     from flowlex.instances.instance_base import Instance
@@ -35,12 +36,6 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 #: The kind of an instance, where its file begins.
 _KIND = re.compile(rb'"kind"\s*:\s*"([a-z0-9-]+)"')
-#: Jobs other than solving an instance: module and function, imported on demand.
-_JOBS = {
-    "simulate": ("flowlex.cli.simulation_worker_tasks", "simulate_task"),
-    "subtask": ("flowlex.cli.subtasks", "subtask"),
-    "measure": ("flowlex.cli.simulation_worker_tasks", "measure_task"),
-}
 
 
 def main() -> None:
@@ -91,17 +86,18 @@ def run_task(task: dict[str, Any], channel: Channel) -> dict[str, Any]:
     """Run a task, such as solving an instance; errors are reported in the answer.
 
     A task has ``instance``, ``path``, ``engine``, ``time_limit_s``, ``solution`` (path of the file to write, or None),
-    and if given ``job`` (see `_JOBS`) and ``memory_limit_mb``. To solve: ``settings``, ``gap``, ``compare``,
-    ``display``, ``spare_threads``, ``log``, and if given ``solver``, ``threads``, ``seed``. The answer has ``record``
-    (see `flowlex.cli.result_record`), ``display`` (tables to print), ``usage`` (whether the options were invalid).
+    and if given ``job`` (``subtask``, or what systems register) and ``memory_limit_mb``. To solve: ``settings``,
+    ``gap``, ``compare``, ``display``, ``spare_threads``, ``log``, and if given ``solver``, ``threads``, ``seed``. The
+    answer has ``record`` (see `flowlex.cli.result_record`), ``display`` (tables to print), ``usage`` (whether the
+    options were invalid).
     """
     record = blank(task["instance"], task.get("simulator", task["engine"]))
     reply: dict[str, Any] = {"record": record, "display": {}, "usage": False, "answer": None}
     limit_mb = task.get("memory_limit_mb")
     try:
         if "job" in task:
-            module, function = _JOBS[task["job"]]
-            work = getattr(importlib.import_module(module), function)
+            ours = {"subtask": "flowlex.cli.subtasks:subtask"}
+            work = load((ours | registered("WORKER_TASKS"))[task["job"]])
         else:
             _preload(task)
             work = _solve

@@ -31,7 +31,7 @@ html_math_renderer = "mathml"  # browsers draw it; no script and no asset from e
 
 nitpicky = True
 # The base of policies of one's own is public as `flowlex.ClusterPolicy`.
-nitpick_ignore = [("py:class", "flowlex.simulation.cluster.policy_interface.Policy")]
+nitpick_ignore = [("py:class", "flowlex.systems.simulation.cluster.policy_interface.Policy")]
 default_role = "autolink"
 add_module_names = False
 autodoc_member_order = "bysource"

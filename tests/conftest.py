@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -70,3 +72,24 @@ def multiply_cases(test: object) -> None:
     name = "_hypothesis_internal_use_settings"
     cases: settings = getattr(test, name)
     setattr(test, name, settings(cases, max_examples=MORE * cases.max_examples))
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run the command line in this process, in an empty folder."""
+    from typer.testing import CliRunner
+
+    from flowlex.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    runner = CliRunner()
+
+    def invoke(*arguments: object) -> Any:
+        result = runner.invoke(app, [str(argument) for argument in arguments])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert "Traceback" not in result.output
+        return result
+
+    return invoke

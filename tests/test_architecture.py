@@ -17,10 +17,7 @@ import pytest
 from flowlex.instances.gpu_policy import GpuPolicy
 from tests.documents import ROOT, SOURCE
 
-PACKAGES = (
-    *("cli", "formulations", "instances", "models", "simulation", "systems", "telemetry", "testing"),
-    "validation",
-)
+PACKAGES = (*("cli", "formulations", "instances", "models", "systems", "testing", "validation"),)
 #: One import that each contract of pyproject.toml forbids.
 FORBIDDEN = [
     ("instances/grid_rounding.py", "flowlex.models.model_base"),
@@ -29,19 +26,19 @@ FORBIDDEN = [
     ("models/gpu/transfer_costs.py", "flowlex.validation.unimodularity.named_matrix"),
     ("models/load/node_speed.py", "flowlex.cli.result_record"),
     ("models/jit/transfer_slot_grid.py", "flowlex.models.pods.solution"),
-    ("models/flow/network.py", "flowlex.models.flow.live.task_ages"),
+    ("models/flow/network.py", "flowlex.systems.scheduler.live.task_ages"),
     ("validation/certificates/load.py", "flowlex.models.model_base"),
     ("validation/certificates/load.py", "flowlex.validation.claims.claim_interface"),
-    ("telemetry/request_limits.py", "flowlex.formulations.solver_outcome"),
-    ("systems/scheduler/replica.py", "flowlex.simulation.random_streams"),
-    ("telemetry/request_limits.py", "flowlex.systems.scheduler.core_protocol"),
-    ("simulation/random_streams.py", "flowlex.validation.claims.claim_interface"),
-    ("simulation/event_queue.py", "flowlex.simulation.policy_registry"),
-    ("simulation/policy_registry.py", "flowlex.simulation.experiments.statements_and_verdicts"),
-    ("instances/grid_rounding.py", "flowlex.telemetry.request_limits"),
+    ("systems/telemetry/request_limits.py", "flowlex.formulations.solver_outcome"),
+    ("systems/scheduler/replica.py", "flowlex.systems.simulation.random_streams"),
+    ("systems/telemetry/request_limits.py", "flowlex.systems.scheduler.core_protocol"),
+    ("systems/simulation/random_streams.py", "flowlex.validation.claims.claim_interface"),
+    ("systems/simulation/event_queue.py", "flowlex.systems.simulation.policy_registry"),
+    ("systems/simulation/policy_registry.py", "flowlex.systems.simulation.experiments.statements_and_verdicts"),
+    ("instances/grid_rounding.py", "flowlex.systems.telemetry.request_limits"),
     ("models/gpu/transfer_costs.py", "flowlex.testing.row_names"),
     ("cli/versions.py", "flowlex.systems.kubernetes.registration"),
-    ("systems/kubernetes/selectors.py", "flowlex.simulation.random_streams"),
+    ("systems/kubernetes/selectors.py", "flowlex.systems.simulation.random_streams"),
     ("testing/row_names.py", "flowlex.validation.certificates.verifier_interface"),
 ]
 

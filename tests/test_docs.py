@@ -54,7 +54,7 @@ def test_every_block_of_a_page_runs_in_order(page, shell):
                 shell("python code.py")
                 done = len(code)
             for line in lines(text):
-                if not line.startswith("flowlex solve --from-telemetry"):  # tests/telemetry/test_documents.py
+                if not line.startswith("flowlex solve --from-telemetry"):  # tests/systems/telemetry/test_documents.py
                     shell(line)
         elif language == "python":
             code.append(text)

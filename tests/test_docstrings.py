@@ -50,7 +50,7 @@ def public_names() -> Iterator[tuple[str, Any]]:
 def test_public_names_say_what_their_parameters_are():
     bare = set()
     for name, thing in public_names():
-        if thing.__module__.startswith(("flowlex.models.flow.goals", "flowlex.simulation")):
+        if thing.__module__.startswith(("flowlex.models.flow.goals", "flowlex.systems.simulation")):
             continue  # goals and policies say beside each field what it holds
         text = inspect.getdoc(thing) or ""
         if inspect.isclass(thing):

@@ -2,14 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from pkgutil import resolve_name
 
 from flowlex.instances.extensions import added, load_added, owner
 from flowlex.instances.importers.coflow import read_coflow_trace
 from flowlex.instances.importers.gavel import read_gavel
 from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.instance_base import Instance, InstanceError
-from flowlex.instances.registered_systems import registrations
+from flowlex.instances.registered_systems import load, registered
 
 __all__ = ["importers"]
 
@@ -24,8 +23,7 @@ def importers() -> Mapping[str, Callable[..., Instance]]:
         "gavel": read_gavel,
         "openb": read_openb,
     }
-    for system in registrations():
-        ours |= {name: resolve_name(target) for name, target in system.IMPORTERS.items()}
+    ours |= {name: load(place) for name, place in registered("IMPORTERS").items()}
     return {**load_added("flowlex.importers", _function), **ours}
 
 

@@ -13,7 +13,7 @@ from .models.flow.goals import DataLocality as DataLocality
 from .models.flow.goals import FairShares as FairShares
 from .models.flow.goals import Placement as Placement
 from .models.flow.goals import Priority as Priority
-from .models.flow.live.scheduler import FlowScheduler as FlowScheduler
+from .systems.scheduler.live.scheduler import FlowScheduler as FlowScheduler
 from .models.flow.model import FlowScheduling as FlowScheduling
 from .models.gpu.model import GpuAssignment as GpuAssignment
 from .models.gpu.published_network import published_round as published_round
@@ -27,9 +27,9 @@ from .models.parameter_study import study as study
 from .models.pods.model import PodPlacement as PodPlacement
 from .models.problem import Problem as Problem
 from .models.reading import read as read
-from .simulation.cluster.simulate_cluster import ClusterPolicy as ClusterPolicy
-from .simulation.cluster.simulate_cluster import run_figures as run_figures
-from .simulation.cluster.simulate_cluster import simulate_cluster as simulate_cluster
+from .systems.simulation.cluster.simulate_cluster import ClusterPolicy as ClusterPolicy
+from .systems.simulation.cluster.simulate_cluster import run_figures as run_figures
+from .systems.simulation.cluster.simulate_cluster import simulate_cluster as simulate_cluster
 from .validation.certificates.solution_files import verify as verify
 from .validation.unimodularity.check import check as check
 from .validation.unimodularity.implied_integers.search import implied_integers as implied_integers

@@ -18,7 +18,7 @@ from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
 from flowlex.systems.scheduler.documents import Decision, Explained, Place, Places
-from flowlex.telemetry.http_client import Backoff, Refused, TelemetryClient, Unreachable
+from flowlex.systems.telemetry.http_client import Backoff, Refused, TelemetryClient, Unreachable
 
 __all__ = ["Refused", "Scheduler", "Unreachable"]
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from flowlex.systems.scheduler.core_protocol import Document
-from flowlex.telemetry.store import Store
+from flowlex.systems.telemetry.store import Store
 
 #: The version of the tables and of what they hold.
 FORMAT = 1

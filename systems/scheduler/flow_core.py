@@ -12,14 +12,14 @@ from pydantic import TypeAdapter
 from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals import Goal
-from flowlex.models.flow.live.explain_waiting import Explanation
-from flowlex.models.flow.live.full_solve import priced
-from flowlex.models.flow.live.scheduler import FlowScheduler
-from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
-from flowlex.models.flow.live.task_records import Decided, Delta, EventError
 from flowlex.models.model_base import ModelError
 from flowlex.systems.scheduler.core_protocol import Document, RefusedEvent, SlowAnswer
 from flowlex.systems.scheduler.documents import Explained, Place, Places
+from flowlex.systems.scheduler.live.explain_waiting import Explanation
+from flowlex.systems.scheduler.live.full_solve import priced
+from flowlex.systems.scheduler.live.scheduler import FlowScheduler
+from flowlex.systems.scheduler.live.snapshot import load_scheduler, save_scheduler
+from flowlex.systems.scheduler.live.task_records import Decided, Delta, EventError
 
 #: Limits of the two full solves for the cost in an explanation.
 _MOST_TASKS = 5_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from flowlex.telemetry.prometheus_metrics import HttpMetrics
+from flowlex.systems.telemetry.prometheus_metrics import HttpMetrics
 
 
 class Metrics(HttpMetrics):

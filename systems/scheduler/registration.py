@@ -1,8 +1,18 @@
-"""What this system adds to the command line (fields of `flowlex.cli.command_group.Lazy`)."""
-
-from __future__ import annotations
+"""What this system adds to the command line (fields of `flowlex.cli.command_group.Lazy`) and to ``warm-up``."""
 
 COMMANDS = {
+    "replay": {
+        "module": "flowlex.systems.scheduler.commands.replay_events",
+        "attribute": "replay",
+        "help": "Feed an event log to a live scheduler, step by step.",
+        "task": "Solve",
+    },
+    "explain": {
+        "module": "flowlex.systems.scheduler.commands.explain_waiting_task",
+        "attribute": "explain",
+        "help": "Why does a task of a saved scheduler wait, and what would run it?",
+        "task": "Look",
+    },
     "serve": {
         "module": "flowlex.systems.scheduler.commands.serve",
         "attribute": "app",
@@ -11,4 +21,4 @@ COMMANDS = {
         "task": "Serve",
     },
 }
-IMPORTERS: dict[str, str] = {}
+WARM_UPS = {"live scheduler, replay": "flowlex.systems.scheduler.commands.warm_up:schedule_small_cluster"}

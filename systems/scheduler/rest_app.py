@@ -1,6 +1,6 @@
 """The REST interface of a served scheduler, version 1; its page is at ``/docs``.
 
-Tokens, rights, limits and the page are those of `flowlex.telemetry`; tokens are in the scheduler's database.
+Tokens, rights, limits and the page are those of `flowlex.systems.telemetry`; tokens are in the scheduler's database.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from flowlex.systems.scheduler.core_protocol import Core, RefusedEvent, SlowAnsw
 from flowlex.systems.scheduler.documents import Decision, Taken
 from flowlex.systems.scheduler.metrics import Metrics
 from flowlex.systems.scheduler.replica import BusyError, KeyUsed, NotLeading, Replica, StorageError
-from flowlex.telemetry import routes_service
-from flowlex.telemetry.access_rights import Admin, Reader, only_known_parameters, refuse_other_node, require
-from flowlex.telemetry.request_limits import RateLimit
-from flowlex.telemetry.response_models import ERRORS, Problem, refuse
-from flowlex.telemetry.rest_app import HANDLERS, equip
-from flowlex.telemetry.routes_service import Health
-from flowlex.telemetry.service_context import Settings
-from flowlex.telemetry.store import Store
-from flowlex.telemetry.tokens_and_rights import Identity, Role, TokenBook
+from flowlex.systems.telemetry import routes_service
+from flowlex.systems.telemetry.access_rights import Admin, Reader, only_known_parameters, refuse_other_node, require
+from flowlex.systems.telemetry.request_limits import RateLimit
+from flowlex.systems.telemetry.response_models import ERRORS, Problem, refuse
+from flowlex.systems.telemetry.rest_app import HANDLERS, equip
+from flowlex.systems.telemetry.routes_service import Health
+from flowlex.systems.telemetry.service_context import Settings
+from flowlex.systems.telemetry.store import Store
+from flowlex.systems.telemetry.tokens_and_rights import Identity, Role, TokenBook
 
 T = TypeVar("T")
 #: Most seconds that a request waits for the scheduler, and that the price in an explanation may take.
@@ -57,7 +57,7 @@ class _Tokens(TokenBook):
 
 
 class Served:
-    """Shared state of the routes; it has the attributes that `flowlex.telemetry.access_rights` uses."""
+    """Shared state of the routes; it has the attributes that `flowlex.systems.telemetry.access_rights` uses."""
 
     def __init__(self, replica: Replica[Any], settings: Settings) -> None:
         self.settings: Settings

@@ -13,8 +13,8 @@ from flowlex.systems.scheduler.core_protocol import UnknownTask
 from flowlex.systems.scheduler.documents import ClusterEvents, Explained, GpuEvents, Place, Places, Taken
 from flowlex.systems.scheduler.gpu_events import NodeGone, NodeReport, TaskEnd, Transfer
 from flowlex.systems.scheduler.rest_app import REFUSED, Key, ServedDep, Writer, hand_over
-from flowlex.telemetry.access_rights import Reader, only_known_parameters
-from flowlex.telemetry.response_models import ERRORS, Problem, refuse
+from flowlex.systems.telemetry.access_rights import Reader, only_known_parameters
+from flowlex.systems.telemetry.response_models import ERRORS, Problem, refuse
 
 
 def _router(tag: str) -> APIRouter:

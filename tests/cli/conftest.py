@@ -14,11 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
-
-from flowlex.cli.app import app
-
-Run = Callable[..., Result]
 
 
 def network(name: str, units: int = 4, room: int | None = None) -> dict[str, Any]:
@@ -34,23 +29,6 @@ def network(name: str, units: int = 4, room: int | None = None) -> dict[str, Any
         "cost": [1, 5, 1],
         "node_names": ["left", "mid dle", "right"],
     }
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the command line in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    runner = CliRunner()
-
-    def invoke(*arguments: object) -> Result:
-        result = runner.invoke(app, [str(argument) for argument in arguments])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        assert "Traceback" not in result.output
-        return result
-
-    return invoke
 
 
 @pytest.fixture

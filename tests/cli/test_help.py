@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from flowlex.cli.app import app
 from flowlex.cli.command_group import TASKS, lazy_commands
-from flowlex.cli.warm_up import RUNS
+from flowlex.cli.warm_up import runs
 from flowlex.instances import generate, kinds, write_instance
 from flowlex.models.model_options import options_of
 from flowlex.models.registry import _OWN, model_class, model_for
@@ -150,7 +150,10 @@ def test_help_groups_the_commands_by_task(run):
 def test_help_needs_no_optional_package(run, monkeypatch, forget_modules, command):
     for name in ("sqlalchemy", "fastapi", "uvicorn", "httpx", "psutil", "psycopg", "prometheus_client"):
         monkeypatch.setitem(sys.modules, name, None)
-    forget_modules("flowlex.telemetry", "flowlex.cli.telemetry", "flowlex.systems.scheduler.commands.serve")
+    forget_modules(
+        "flowlex.systems.telemetry",
+        "flowlex.systems.scheduler.commands.serve",
+    )
     assert "Usage: " in run(*command, "--help").stdout
 
 
@@ -159,4 +162,4 @@ def test_warm_up_leaves_nothing_to_compile(run):
     assert run("warm-up", "--quiet").output == ""
     again = run("warm-up").stdout
     rows = [line.split("│")[1:3] for line in again.splitlines() if line.startswith("│")]
-    assert len(rows) == len(RUNS) and {count.strip() for _, count in rows} == {"0"}
+    assert len(rows) == len(runs()) and {count.strip() for _, count in rows} == {"0"}

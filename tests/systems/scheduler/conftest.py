@@ -42,7 +42,7 @@ def start(url: str) -> Iterator[Callable[..., Any]]:
     from flowlex.systems.scheduler.replica import Replica
     from flowlex.systems.scheduler.rest_app import create_app
     from flowlex.systems.scheduler.routes import cluster_router, gpu_router, placement_router
-    from flowlex.telemetry.service_context import Settings
+    from flowlex.systems.telemetry.service_context import Settings
 
     with contextlib.ExitStack() as stack:
 

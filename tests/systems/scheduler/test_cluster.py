@@ -18,7 +18,7 @@ from flowlex.systems.scheduler import flow_core
 from flowlex.systems.scheduler.compaction import compact
 from flowlex.systems.scheduler.database import LOG, SERVICE, SNAPSHOT
 from flowlex.systems.scheduler.flow_core import ClusterCore
-from flowlex.telemetry.tokens_and_rights import Role, digest, new_token
+from flowlex.systems.telemetry.tokens_and_rights import Role, digest, new_token
 from tests.systems.scheduler.conftest import wait_until
 
 
@@ -163,7 +163,9 @@ def test_rules_and_capacities_over_http(start, monkeypatch):
     third = api.post("/v1/step").json()
     assert sorted(task for task, *_ in third["stopped"]) == ["g0", "g1", "g2", "g3"]
     api.__exit__()
-    monkeypatch.setattr("flowlex.models.flow.live.decision.solve_fully", None)  # decisions of the log are not solved
+    monkeypatch.setattr(
+        "flowlex.systems.scheduler.live.decision.solve_fully", None
+    )  # decisions of the log are not solved
     again = start()
     assert again.get("/v1/placements").json() == {"number": 3, "places": {"f0": "m0"}}
     scheduler = core(again).scheduler

@@ -1,0 +1,170 @@
+"""Costs of the arcs of a live network, as given by the goals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from flowlex.instances.flow import Machine
+from flowlex.models.flow.arc_costs import Rules, StageWeights, mentioned_machines, single_file
+from flowlex.models.flow.goals.goal_interface import ClusterView, Spot
+from flowlex.models.flow.lexicographic_costs import TOP_CLASS, StrictOrder
+from flowlex.systems.scheduler.live.live_network import LiveNetwork
+from flowlex.systems.scheduler.live.side_constraints import SideConstraints
+from flowlex.systems.scheduler.live.task_ages import elapsed_s
+from flowlex.systems.scheduler.live.task_records import EventError, LiveTask
+
+
+class ArcCosts:
+    """Set the arc costs of tasks and machines by the goals; refuse costs beyond the limit of the strict order.
+
+    ``constraints`` tell which tasks are blocked (gangs without enough slots); these get no arcs.
+    """
+
+    def __init__(
+        self, rules: Rules, order: StrictOrder, cluster: ClusterView, network: LiveNetwork, constraints: SideConstraints
+    ) -> None:
+        self.rules, self.order, self.cluster, self.network = rules, order, cluster, network
+        self.weights: StageWeights = StageWeights.for_bound(order.cycle, TOP_CLASS)
+        self._constraints = constraints
+        self._mentioning: dict[str, dict[str, None]] = {}  # by machine, the tasks whose arcs depend on it
+
+    def mentioning(self, machine: str) -> Mapping[str, None]:
+        """Tasks whose arcs change when a machine is added or removed, without those that merely run there."""
+        return self._mentioning.get(machine, {})
+
+    def slot_costs(self, machine: Machine) -> list[tuple[int, int]]:
+        """(capacity, cost) of a machine's slots, within the limit."""
+        costs = self.rules.slot_costs(machine)
+        if self.rules.order is None and costs:
+            self._check(max((cost for _, cost in costs), key=abs), f"a slot of machine {machine.name!r}")
+        return costs
+
+    def reprice(self, task: LiveTask, now_s: float, *, placed: bool = False) -> None:
+        """Update the arcs of a task; ``placed``: only its machine or its age has changed."""
+        if task.machine is not None:
+            task.elapsed_s = elapsed_s(task.started_s, now_s)
+        offers, wait = self.price(task, task.moving if placed else None)
+        self.network.reprice(task.task.name, offers, wait)
+        if not placed:
+            self.mention(task)
+
+    def move(self, task: LiveTask, left: str | None, now_s: float) -> None:
+        """Update the arcs of a task that has left machine ``left`` (if any) and may have started on another now."""
+        if task.limited or task.apart or task.task.name in self._constraints.blocked:
+            self.reprice(task, now_s, placed=True)
+            return
+        assert task.moving is not None
+        name, changes = task.task.name, dict[str | Spot, int]()
+        if left in task.moving:
+            changes[left] = task.moving[left]
+        elif left is not None:
+            self.network.drop_offers(name, (left,))
+        if (cost := self.rules.stay(task, task.moving, self.cluster)) is not None and task.machine is not None:
+            changes[task.machine] = cost
+        self.network.change_offers(name, changes, self.rules.waiting(task))
+
+    def only_leaves(self, task: LiveTask, machine: str, rack: str) -> bool:
+        """Return whether the removal of a machine only deletes a task's arcs to it and its rack."""
+        if task.locality is None or task.apart or task.limited:
+            return False
+        if task.machine is not None and task.machine != machine and self.cluster.racks.get(task.machine) == rack:
+            return False
+        return task.locality.read_elsewhere(task.mentions, rack, self.cluster)
+
+    def lose(self, task: LiveTask, machine: str, rack: str, now_s: float) -> None:
+        """Remove the arcs that a task had because of a machine that was removed."""
+        if task.moving is None or not self.only_leaves(task, machine, rack):
+            self.reprice(task, now_s)
+            return
+        left: dict[str | Spot, int] = {}
+        gone: dict[str | Spot, None] = {machine: None}
+        for target, cost in task.moving.items():
+            if target == machine or (not isinstance(target, str) and rack in target.has):
+                gone[target] = None
+            else:
+                left[target] = cost
+        task.moving = left
+        self.network.drop_offers(task.task.name, gone)
+
+    def grow_older(self, elapsed_s: float, tasks: Iterable[LiveTask]) -> None:
+        """Update the credit for staying of running tasks to a new age; their other costs do not change."""
+        self.network.cheapen(self._credits(elapsed_s, tasks))
+
+    def _credits(self, elapsed_s: float, tasks: Iterable[LiveTask]) -> Iterator[tuple[str, str | Spot, int]]:
+        """Yield (task, target, additional credit) of running tasks, and store their new age."""
+        now, before = self.rules.credit_at(elapsed_s), dict[float, int]()
+        for task in tasks:
+            if task.elapsed_s not in before:
+                before[task.elapsed_s] = now - self.rules.credit_at(task.elapsed_s)
+            more, task.elapsed_s = before[task.elapsed_s], elapsed_s
+            if more and task.machine is not None:
+                yield task.task.name, single_file(task.machine, task.apart) if task.apart else task.machine, more
+
+    def price(self, task: LiveTask, moving: dict[str | Spot, int] | None = None) -> tuple[dict[str | Spot, int], int]:
+        """Return the cost of each arc and of waiting; raise `EventError` beyond the limit and change nothing."""
+        if moving is None:
+            self._check_stated(task)
+            moving = self.rules.moving(task, self.cluster)
+        offers, wait = self.rules.staying(task, moving, self.cluster), self.rules.waiting(task)
+        if self.rules.order is None:
+            found = moving.values()  # with the largest possible credit, so that ageing can never fail
+            credit = self.rules.credit + self.rules.keeping(task)
+            worst = max(wait, -wait, max(found, default=0), credit - min(found, default=0))
+            self._check(worst, f"task {task.task.name!r}")
+        task.moving = moving
+        return {} if task.task.name in self._constraints.blocked else offers, wait
+
+    def _check_stated(self, task: LiveTask) -> None:
+        """Check all costs that a task states, also those on machines and labels that are not present yet.
+
+        Otherwise a machine that joins later would be refused for the sake of one task.
+        """
+        rules, what = self.rules, f"task {task.task.name!r}"
+        keep = rules.keeping(task)
+        for machine, cost in task.costs.items():
+            units = rules.scale.units(cost, f"cost of {task.task.name!r} on {machine!r}")
+            self._check_ranked(max(units, keep + rules.credit - units), what)
+        for goal in rules.placing(task):
+            stated = (c.utility for c in goal.constraints(task) if c.kind in ("preferred", "avoided"))
+            gains = sum(rules.scale.units(utility, f"utility of {what}") for utility in stated)
+            self._check_ranked(gains * goal.weight + keep + rules.credit, what)
+
+    def _check_ranked(self, worst: int, what: str) -> None:
+        if self.rules.order is None:
+            self._check(worst, what)
+        else:
+            self.rules.order.within(worst, what)
+
+    def _check(self, worst: int, what: str) -> None:
+        if worst > self.order.limit:
+            raise EventError(
+                f"{what}: a cost of {worst} (scale {self.rules.scale.factor}) exceeds the limit of "
+                f"{self.order.limit}; raise cost_limit"
+            )
+
+    def mention(self, task: LiveTask) -> None:
+        """Note the machines whose addition or removal changes a task's arcs."""
+        assert task.moving is not None
+        task.locality = self.rules.locality(task)
+        present = mentioned_machines(self.rules, task, task.moving)
+        if present == task.mentions:
+            return
+        name, index = task.task.name, self._mentioning
+        self._unmention(name, (machine for machine in task.mentions if machine not in present))
+        for machine in present:
+            held = index.get(machine)
+            if held is None:
+                index[machine] = {name: None}
+            else:
+                held[name] = None
+        task.mentions = present
+
+    def forget(self, task: LiveTask) -> None:
+        """Forget a removed task."""
+        self._unmention(task.task.name, task.mentions)
+
+    def _unmention(self, name: str, machines: Iterable[str]) -> None:
+        for machine in machines:
+            del self._mentioning[machine][name]
+            if not self._mentioning[machine]:
+                del self._mentioning[machine]

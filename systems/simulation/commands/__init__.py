@@ -1,0 +1,1 @@
+"""``flowlex simulate`` and ``flowlex reproduce``, and what their worker processes do."""

@@ -1,0 +1,133 @@
+"""A connection to SQLite or PostgreSQL: creates the schema, and runs reads and writes as transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from flowlex.systems.telemetry.database_tables import META, VERSION
+
+#: The version of the schema in `flowlex.systems.telemetry.database_tables`.
+SCHEMA = "1"
+#: How long a statement waits for a lock that another process holds, in seconds.
+LOCK_WAIT_S = 2.0
+
+
+class SchemaError(ValueError):
+    """The database does not exist, or has a schema that this version of flowlex does not read."""
+
+
+class Database:
+    """Connections to one database with the newest schema: ``sqlite:///file.db``, ``postgresql+psycopg://user@host/name``.
+
+    With ``create``, a missing database and the tables of an empty one are created; otherwise both are a `SchemaError`.
+    ``connect``: options of a connection to PostgreSQL.
+    """
+
+    def __init__(self, url: str, *, create: bool = True, connect: Mapping[str, Any] | None = None) -> None:
+        parsed = _parse(url)
+        self.dialect: str = parsed.get_backend_name()
+        more: dict[str, Any] = {"pool_timeout": 5.0}
+        if self.dialect == "sqlite":
+            if not create and not Path(parsed.database or "").is_file():
+                raise SchemaError(f"there is no database {parsed.database}; `flowlex telemetry migrate` creates it")
+            self.insert: Any = sqlite.insert
+        else:
+            more |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5, **(connect or {})}}
+            self.insert = postgresql.insert
+        # hide_parameters: error messages must not repeat stored values, which may be secret.
+        self.engine = sa.create_engine(parsed, pool_size=20, max_overflow=40, hide_parameters=True, **more)
+        if self.dialect == "sqlite":
+            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+        try:
+            self.migrated_from: str | None = self._make_tables(create)
+        except BaseException:
+            self.engine.dispose()
+            raise
+
+    @property
+    def place(self) -> str:
+        """The database's URL without its password."""
+        return self.engine.url.render_as_string(hide_password=True)
+
+    @property
+    def file(self) -> str:
+        """The path of a SQLite database."""
+        return str(self.engine.url.database)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    def ping(self) -> None:
+        """Raise if the database does not answer."""
+        with self.read() as connection:
+            connection.execute(sa.select(sa.literal(1)))
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """Open a connection for reading."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """Open one transaction, which is on disk when the block ends."""
+        with self.engine.begin() as connection:
+            if self.dialect == "sqlite":  # lock at once: a later lock would fail without waiting
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            else:
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(1000 * LOCK_WAIT_S)}")
+            yield connection
+
+    def change(self, statement: sa.Executable) -> int:
+        """Execute a statement as a transaction; return how many rows it changed."""
+        with self.write() as connection:
+            return int(connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount)
+
+    def _make_tables(self, create: bool) -> str | None:
+        """Create the tables of an empty database; return the schema version found before (None: empty)."""
+        with self.write() as connection:
+            if self.dialect == "postgresql":  # two servers may start at once
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7101975)")
+            made = sa.inspect(connection).has_table(VERSION.name)
+            found = connection.scalar(sa.select(VERSION.c.version_num)) if made else None
+            if found is not None and found != SCHEMA:
+                raise SchemaError(f"{self.place} has schema {found}, unknown to this version; install a newer flowlex")
+            if found is None and not create:
+                raise SchemaError(f"{self.place} has schema none; run `flowlex telemetry migrate` on it")
+            if found is None:
+                META.create_all(connection)
+                connection.execute(sa.insert(VERSION).values(version_num=SCHEMA))
+        return found
+
+
+def _parse(url: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError as error:
+        raise ValueError("not a database URL; give sqlite:///file.db or postgresql+psycopg://...") from error
+    if parsed.drivername == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ValueError(f"{parsed.get_backend_name()} is not supported; give a sqlite or postgresql URL")
+    if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise ValueError("the service needs a file: sqlite:///file.db")
+    return parsed
+
+
+def _prepare_sqlite(connection: Any, record: object) -> None:
+    connection.isolation_level = None  # `Database.write` begins transactions
+    cursor = connection.cursor()
+    # auto_vacuum works only before the first table. WAL: readers never wait for the writer. FULL: a commit is on disk
+    # before it is acknowledged.
+    wait = int(1000 * LOCK_WAIT_S)
+    settings = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+    for statement in (f"busy_timeout={wait}", *settings):
+        cursor.execute(f"PRAGMA {statement}")
+    cursor.close()

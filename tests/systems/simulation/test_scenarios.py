@@ -1,0 +1,68 @@
+"""Scenarios in this process: workloads from files and generators, one policy of several, the same log again."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowlex import generate
+from flowlex.instances import InstanceError, Scenario, write_instance
+from flowlex.systems.simulation.scenario_runs import choice_of, run_scenario, with_settings, workload_of
+
+SCENARIO = {
+    "kind": "scenario",
+    "name": "small",
+    "simulator": "cluster",
+    "workload": {"generator": "cluster-random", "parameters": {"jobs": 2}},
+    "policies": ["FIFO", {"name": "random", "label": "anywhere"}],
+    "seeds": [0, 1],
+}
+
+
+def scenario(**changes: object) -> Scenario:
+    return Scenario.model_validate(SCENARIO | changes)
+
+
+def test_a_seed_gives_its_own_workload_and_the_same_log(tmp_path):
+    instance, log = run_scenario(scenario(), "anywhere", 1)
+    assert instance == generate("cluster-random", seed=1, jobs=2) != workload_of(scenario(), 0)
+    assert (log.header["policy"], log.header["scenario"], log.header["seed"]) == ("anywhere", "small", 1)
+    again = run_scenario(scenario(), "anywhere", 1)[1]
+    assert list(again.lines()) == list(log.lines())
+    write_instance(instance, tmp_path / "work.json")
+    filed = scenario(workload={"file": "work.json"})
+    assert workload_of(filed, 7, tmp_path) == workload_of(filed, 8, tmp_path) == instance  # all seeds share a file
+
+
+def test_a_generator_may_be_told_its_seed():
+    fixed = scenario(workload={"generator": "cluster-random", "parameters": {"seed": 5}})
+    assert workload_of(fixed, 0) == workload_of(fixed, 1) == generate("cluster-random", seed=5)
+
+
+def test_settings_replace_values_of_any_depth():
+    changed = with_settings(scenario(), {"workload.parameters.jobs": "3", "decision.mode": "counted", "name": "x"})
+    assert changed.workload.parameters == {"jobs": 3} and changed.decision.mode == "counted" and changed.name == "x"
+    assert scenario().workload.parameters == {"jobs": 2}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"policy": '"FIFO"'}, "a scenario has no 'policy'; its fields are name, comment"),
+        ({"seeds.first": "3"}, "a scenario has no 'seeds.first'"),
+        ({"horizon_s": "0"}, "horizon_s: Input should be greater than 0"),
+        ({"policies": '["FIFO", "FIFO"]'}, "two policies are named 'FIFO'"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(settings, says):
+    with pytest.raises(InstanceError, match=says):
+        with_settings(scenario(), settings)
+
+
+def test_what_cannot_run_is_named():
+    with pytest.raises(InstanceError, match="scenario 'small' has no policy 'GS'; it has: FIFO, anywhere"):
+        choice_of(scenario(), "GS")
+    with pytest.raises(InstanceError, match="simulator takes cluster-workload, but this is 'gpu-assignment'"):
+        workload_of(scenario(workload={"generator": "gpu-testbed"}), 0)
+    falling = scenario(policies=[{"name": "GSD", "parameters": {"first": 9, "second": 3}}])
+    with pytest.raises(InstanceError, match=r"policy 'GSD': the thresholds must not fall, got 9.0 and 3.0"):
+        run_scenario(falling, "GSD", 0)
