@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -36,7 +38,7 @@ def random_problem(rng: np.random.Generator, *, most: int = 4, bounded: bool = F
         high = low + int(rng.integers(0, 4))
         kind = rng.integers(4)
         integer = bool(kind in (1, 3))
-        level = {"i": range(n)} if b == 0 else {f"i{b}": range(n)}
+        level: dict[str, Any] = {"i": range(n)} if b == 0 else {f"i{b}": range(n)}
         if kind == 0:
             blocks.append(p.variables(f"v{b}", binary=True, **level))
             continue

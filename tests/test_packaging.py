@@ -18,7 +18,7 @@ import pytest
 from tests.documents import ROOT, SOURCE
 
 PACKAGES = (
-    *("cli", "formulations", "instances", "models", "simulation", "systems", "telemetry", "testing"),
+    *("cli", "formulations", "instances", "models", "systems", "testing"),
     "validation",
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

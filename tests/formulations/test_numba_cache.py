@@ -93,7 +93,7 @@ def test_loops_kept_by_a_version_with_other_modules_are_compiled_anew(tmp_path):
 
 
 def test_every_compiled_loop_finds_a_folder_to_be_kept_in():
-    rooms = ("formulations", "models", "validation", "simulation")
+    rooms = ("formulations", "models", "validation", "systems")
     paths = [
         path
         for room in rooms

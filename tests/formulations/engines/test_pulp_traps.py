@@ -181,7 +181,7 @@ def test_a_solver_object_of_pulps_is_honoured_or_refused() -> None:
 
 def test_pulp_is_imported_in_two_places() -> None:
     importers = set()
-    for room in ("instances", "formulations", "models", "validation", "simulation", "telemetry", "cli"):
+    for room in ("instances", "formulations", "models", "validation", "systems", "cli"):
         for path in (SOURCE / room).rglob("*.py"):
             if "pulp" not in path.read_text():
                 continue
