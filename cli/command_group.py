@@ -53,7 +53,6 @@ LAZY: dict[str, Lazy] = {
     ),
     "integers": Lazy("flowlex.cli.implied_integers", "integers", "Which integer declarations can be dropped?"),
     "claims": Lazy("flowlex.cli.claims", "claims", "Check the published claims again."),
-    "flow": Lazy("flowlex.cli.network_stream", "flow", "Solve a network again and again while DIMACS lines change it."),
     "study": Lazy(
         "flowlex.cli.parameter_study", "study", "Solve files under all combinations of options, into one table."
     ),
@@ -83,7 +82,7 @@ def _tasks() -> dict[str, tuple[str, ...]]:
 #: Our own commands by task, in the order of ``flowlex --help``.
 TASKS: dict[str, tuple[str, ...]] = {
     "Make and import instances": ("generate", "example", "import", "library", "schema"),
-    "Solve": ("solve", "study", "options", "flow"),
+    "Solve": ("solve", "study", "options"),
     "Look": ("show", "plot", "export"),
     "Check": ("verify", "tu", "integers", "claims"),
     "Simulate": (),

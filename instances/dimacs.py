@@ -19,11 +19,11 @@ import re
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import ne
+from typing import NoReturn
 
 import numpy as np
 
 from flowlex.instances.array_types import Integers
-from flowlex.instances.dimacs_live import check_bounds, read_line, refuse_line
 from flowlex.instances.files import TextFormat, register_text_format
 from flowlex.instances.instance_base import Instance, InstanceError
 from flowlex.instances.min_cost_flow import UNBOUNDED, NetworkInstance
@@ -32,10 +32,12 @@ from flowlex.instances.min_cost_flow import UNBOUNDED, NetworkInstance
 MAX_NODES = 10_000_000
 _MANY_NODES = 100_000
 
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _COMMENTS = re.compile(r"(\s*c[^\n]*)*\s*")
 _FIRST_LINE = re.compile(r"p(\s|$)|[na]\s+[+-]?[0-9]")
 #: NumPy silently clips integers to 64 bits, so lines with larger numbers than this are parsed one by one.
 _SAFE = 10**18
+#: By letter: the form of the line, and its least and greatest number of integers.
 _FORMS = {
     "p": ("p min NODES ARCS", 2, 2),
     "n": ("n NODE SUPPLY", 2, 2),
@@ -79,17 +81,17 @@ def parse_dimacs(text: str, name: str = "unnamed") -> NetworkInstance:
     file.read(rows[end:], end + 1, block.shape[1])
     last = max(1, len(rows) - (not rows[-1]))
     if file.problem is None:
-        refuse_line(last, "no problem line; a minimum-cost-flow file has a line 'p min NODES ARCS'")
+        _refuse_line(last, "no problem line; a minimum-cost-flow file has a line 'p min NODES ARCS'")
     number, nodes, arcs = file.problem
     tail, head, lower, upper, cost = np.hstack([block, np.array(file.arcs, np.int64).reshape(-1, 5).T])
     if len(tail) < arcs:
-        refuse_line(last, f"the file ends after {len(tail)} of the {arcs} arcs declared on line {number}")
+        _refuse_line(last, f"the file ends after {len(tail)} of the {arcs} arcs declared on line {number}")
     named = 2 * arcs + len(file.supply)
     if nodes > _MANY_NODES + 100 * named:
         reason = f"{nodes} nodes are declared, but the other lines can name {named} at most; correct the number"
-        refuse_line(number, reason)
+        _refuse_line(number, reason)
     if total := sum(units for _, units in file.supply.values()):
-        refuse_line(number, f"the supplies on the n lines sum to {total}; they must sum to 0")
+        _refuse_line(number, f"the supplies on the n lines sum to {total}; they must sum to 0")
     return NetworkInstance(
         name=name.encode("utf-8", "replace").decode()[:200] or "unnamed",
         comment="\n".join(file.comments),
@@ -145,37 +147,37 @@ class _File:
             if line[:1] in ("", "c"):
                 self.comments += [line[1:].strip()] if line else []
                 continue
-            letter, found = read_line(number, line, _FORMS)
+            letter, found = _read_line(number, line)
             if letter == "p":
                 self._problem(number, *found)
             elif self.problem is None:
-                refuse_line(number, f"an {letter!r} line before the problem line 'p min NODES ARCS'")
+                _refuse_line(number, f"an {letter!r} line before the problem line 'p min NODES ARCS'")
             elif letter == "n":
                 self._supply(number, found[0], found[1], self.problem[1])
             elif before + len(self.arcs) == self.problem[2]:
-                refuse_line(number, f"more arcs than the {self.problem[2]} declared on line {self.problem[0]}")
+                _refuse_line(number, f"more arcs than the {self.problem[2]} declared on line {self.problem[0]}")
             else:
                 for node in found[:2]:
                     if not 1 <= node <= self.problem[1]:
                         known = f"(nodes are 1 to {self.problem[1]})"
-                        refuse_line(number, f"the arc touches node {node}, which does not exist {known}")
-                check_bounds(number, found[2], found[3])
+                        _refuse_line(number, f"the arc touches node {node}, which does not exist {known}")
+                _check_bounds(number, found[2], found[3])
                 self.arcs.append(found)
 
     def _problem(self, number: int, nodes: int, arcs: int) -> None:
         if self.problem is not None:
-            refuse_line(number, f"a second problem line; the first is line {self.problem[0]}")
+            _refuse_line(number, f"a second problem line; the first is line {self.problem[0]}")
         if not 1 <= nodes <= MAX_NODES:
-            refuse_line(number, f"{nodes} nodes; there must be at least 1 and at most {MAX_NODES}")
+            _refuse_line(number, f"{nodes} nodes; there must be at least 1 and at most {MAX_NODES}")
         if arcs < 0:
-            refuse_line(number, f"{arcs} arcs; the number must not be negative")
+            _refuse_line(number, f"{arcs} arcs; the number must not be negative")
         self.problem = (number, nodes, arcs)
 
     def _supply(self, number: int, node: int, units: int, nodes: int) -> None:
         if not 1 <= node <= nodes:
-            refuse_line(number, f"node {node} does not exist (nodes are 1 to {nodes})")
+            _refuse_line(number, f"node {node} does not exist (nodes are 1 to {nodes})")
         if node in self.supply:
-            refuse_line(number, f"a second n line for node {node}; the first is line {self.supply[node][0]}")
+            _refuse_line(number, f"a second n line for node {node}; the first is line {self.supply[node][0]}")
         self.supply[node] = (number, units)
 
 
@@ -202,3 +204,33 @@ def _fast_columns(arcs: list[str], file: _File) -> Integers | None:
 
 
 register_text_format(TextFormat(looks_like_dimacs, parse_dimacs, (".min", ".dimacs"), format_dimacs))
+
+
+def _read_line(number: int, text: str) -> tuple[str, list[int]]:
+    """Parse a line that is no comment into its letter and integers."""
+    letter, *words = text.split()
+    if letter not in _FORMS:
+        *some, last = ("c", *_FORMS)
+        _refuse_line(number, f"a line starts with {', '.join(some)} or {last}, this one with {letter[:20]!r}")
+    form, least, most = _FORMS[letter]
+    if letter == "p":
+        words = words[1:] if words[:1] == ["min"] else []
+    if not least <= len(words) <= most:
+        _refuse_line(number, f"must be '{form}', this is {text[:60]!r}")
+    for word in words:
+        if _INTEGER.fullmatch(word) is None or not -(2**63) <= int(word) < 2**63:
+            _refuse_line(number, f"{word[:40]!r} is no integer of 64 bits")
+    return letter, [int(word) for word in words]
+
+
+def _check_bounds(number: int, lower: int, capacity: int) -> None:
+    """Raise `InstanceError` if the bounds of an arc are infeasible; capacity -1 means no upper bound."""
+    if lower < 0 or capacity < -1:
+        _refuse_line(number, f"bounds {lower} and {capacity}; only a capacity of -1 (none) may be negative")
+    if 0 <= capacity < lower:
+        _refuse_line(number, f"lower bound {lower} is above capacity {capacity}")
+
+
+def _refuse_line(number: int, reason: str) -> NoReturn:
+    """Raise `InstanceError` for a line."""
+    raise InstanceError(reason, place=f"line {number}")
