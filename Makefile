@@ -1,9 +1,9 @@
-# make demo | demo-telemetry | test | lint | docs | bench: each first makes .venv and installs what it needs.
+# make demo | demo-telemetry | test | test-core | lint | docs | bench | dist: each first makes .venv and installs what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-telemetry test test-rare test-slow coverage lint lint-style lint-mypy lint-pyright lint-imports warm format docs bench clean
+.PHONY: demo demo-telemetry test test-core test-rare test-slow coverage versions dist release-notes lint lint-style lint-mypy lint-pyright lint-imports warm format docs bench clean
 
 # One stamp per set of extras; a changed pyproject.toml installs anew.
 $(VENV)/bin/python:
@@ -48,6 +48,10 @@ ifdef COVERAGE
 else
 	$(pytest)
 endif
+
+# The core alone: its tests pass in a copy that has no systems.
+test-core: $(VENV)/stamp-$(test_extras)
+	.ci/core $(BIN)/python
 
 # What takes long and seldom fails alone: notebooks, the site, fresh environments, killed services. CI runs it too.
 test-rare: $(VENV)/stamp-$(test_extras)
@@ -95,6 +99,21 @@ format: $(VENV)/stamp-$(test_extras)
 docs: $(VENV)/stamp-$(test_extras)
 	PYTHONPATH=docs/extensions $(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	@echo 'Site: docs/_build/html/index.html'
+
+# Solve, verify, plot and check once with the lowest declared versions, and with the newest on newer Pythons.
+versions:
+	.ci/versions
+
+# The source distribution, and the wheel that is made from it.
+dist: $(VENV)/stamp-$(test_extras)
+	rm -rf dist build
+	$(BIN)/python -c 'from setuptools.build_meta import build_sdist; build_sdist("dist")' >/dev/null
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist dist/*.tar.gz
+	@ls dist
+
+# What CHANGELOG.md says of a version: make release-notes TAG=v0.2.0
+release-notes:
+	@sed -n '/^## $(TAG:v%=%) /,/^## /{/^## /!p;}' CHANGELOG.md
 
 bench: $(VENV)/stamp-bench,telemetry
 	$(BIN)/python -m benchmarks --write

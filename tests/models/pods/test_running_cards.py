@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -77,26 +76,6 @@ def test_wrong_cards_are_refused() -> None:
 )
 def test_seeded_faults_of_cards_are_refused(name: str, cards: list[int], check: str) -> None:
     assert check in failing(two_halves((1,), (1,)), lambda answer: answer["cards"].update({name: cards}))
-
-
-def test_kubernetes_annotations_name_the_cards(tmp_path: Any) -> None:
-    node = {"kind": "Node", "metadata": {"name": "n", "labels": {"nvidia.com/gpu.count": "2"}}}
-    node["status"] = {"allocatable": {"cpu": "8", "memory": "8Gi", "aliyun.com/gpu-mem": "32"}}
-
-    def pod(name: str, notes: dict[str, str]) -> dict[str, Any]:
-        request = {"resources": {"limits": {"aliyun.com/gpu-mem": "8"}}}
-        return {
-            "kind": "Pod",
-            "metadata": {"name": name, "annotations": notes},
-            "spec": {"nodeName": "n", "containers": [request]},
-        }
-
-    notes = ({"ALIYUN_COM_GPU_MEM_IDX": "1"}, {"flowlex/cards": "0"}, {"ALIYUN_COM_GPU_MEM_IDX": "-1"}, {})
-    items = [node, *(pod(f"p{k}", each) for k, each in enumerate(notes))]
-    path = tmp_path / "cluster.json"
-    path.write_text(json.dumps({"kind": "List", "items": items}))
-    importer = pytest.importorskip("flowlex.systems.kubernetes.placement_instance")
-    assert [each.node_cards for each in importer.read_kubernetes(path).pods] == [(1,), (0,), None, None]
 
 
 def test_a_gang_of_which_one_may_not_be_stopped_goes_on() -> None:

@@ -274,3 +274,22 @@ def test_an_answer_under_a_rule_of_ones_own_becomes_the_same_objects(tmp_path: P
     (tmp_path / "old.solution.json").write_text(json.dumps(document))
     done = CliRunner().invoke(app, ["bindings", str(tmp_path / "old.solution.json"), str(tmp_path / "cluster.json")])
     assert done.exit_code == 2 and "states no placement" in done.stderr
+
+
+def test_kubernetes_annotations_name_the_cards(tmp_path: Any) -> None:
+    cards = {"kind": "Node", "metadata": {"name": "n", "labels": {"nvidia.com/gpu.count": "2"}}}
+    cards["status"] = {"allocatable": {"cpu": "8", "memory": "8Gi", "aliyun.com/gpu-mem": "32"}}
+
+    def noted(name: str, notes: dict[str, str]) -> dict[str, Any]:
+        request = {"resources": {"limits": {"aliyun.com/gpu-mem": "8"}}}
+        return {
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": notes},
+            "spec": {"nodeName": "n", "containers": [request]},
+        }
+
+    notes = ({"ALIYUN_COM_GPU_MEM_IDX": "1"}, {"flowlex/cards": "0"}, {"ALIYUN_COM_GPU_MEM_IDX": "-1"}, {})
+    items = [cards, *(noted(f"p{k}", each) for k, each in enumerate(notes))]
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"kind": "List", "items": items}))
+    assert [each.node_cards for each in read_kubernetes(path).pods] == [(1,), (0,), None, None]
