@@ -321,6 +321,8 @@ class Checker:
             raise ProofError(f"multipliers of rows {name!r} cannot be completed")
         if not len(block.column) or block.value[0] <= 0:
             return reduced, Fraction(0)
+        if 2 * largest(reduced) >= SAFE:
+            reduced = reduced.astype(object)  # a difference could leave 64 bits
         least = np.full(block.count, int(reduced.max()), reduced.dtype)
         np.minimum.at(least, block.row, reduced[block.column])
         filled = np.zeros(block.count, bool)

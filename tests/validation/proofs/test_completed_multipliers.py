@@ -61,3 +61,12 @@ def test_rows_that_share_a_column_are_not_completed() -> None:
         from_document({"format": 3, "stages": {"cost": [{"complete": ["nothing"]}]}}, program)
     with pytest.raises(ProofError, match="shared"):
         from_document({"format": 3, "stages": {"cost": [{"shared": "nothing"}]}}, program)
+
+
+@pytest.mark.parametrize("huge", [2**60, 2**61 - 1, 2**62 - 5, 2**62, 2**63])
+def test_huge_multipliers_prove_nothing_false(huge: int) -> None:
+    program = exact_program(assignment())
+    numbers = np.array([-huge, 0], object if huge >= 2**63 else np.int64)
+    leaf = Leaf(shared={"gpu": Exact(numbers)}, complete=("task", "gpu", "task"))
+    bound = judge(program, Exact(np.array([0, 1, 1, 0])), Proof({"cost": (leaf,)})).stages[0].bound
+    assert bound is not None and bound <= 9
