@@ -43,6 +43,7 @@ class NetworkFlow(Solution):
     """
 
     decision: ClassVar[tuple[str, ...]] = ("flow",)
+    version: ClassVar[int] = 3
 
     flow: Integers | None = field(default=None, repr=False)
     network: FlowNetwork = field(repr=False)
@@ -81,13 +82,20 @@ class NetworkFlow(Solution):
         return {"flow": self.flow.tolist()}
 
     def _proof(self) -> dict[str, Any]:
-        """Potentials, a cut of nodes, or a flow and a ray, in the order and numbers of the instance."""
+        """Multipliers of the rows ``node``: potentials, or 1 within an overloaded cut; or a flow and a ray."""
         if self.infeasibility is not None and self.infeasibility.cut is not None:
-            return {"cut": np.flatnonzero(self.infeasibility.cut).tolist()}
+            return {"format": 3, "empty": [{"own": 0, **self._multipliers(self.infeasibility.cut.astype(np.int64))}]}
         endless = self.unboundedness
         if endless is not None and endless.point is not None and endless.ray is not None:
-            return {"point": endless.point.tolist(), "ray": endless.ray.tolist()}
-        return {"potential": self.duals["node"].values.tolist()} if "node" in self.duals else {}
+            point, ray = (_by_arc(np.asarray(each)) for each in (endless.point, endless.ray))
+            return {"format": 3, "point": point, "ray": ray}
+        if "node" not in self.duals:
+            return {}
+        return {"format": 3, "stages": {"cost": [self._multipliers(self.duals["node"].values)]}}
+
+    def _multipliers(self, node: Integers) -> dict[str, Any]:
+        labels = self.source.node_labels  # type: ignore[attr-defined]
+        return {"rows": {"node": {"at": {labels[v]: int(node[v]) for v in np.flatnonzero(node).tolist()}}}}
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Draw the arcs that carry flow, their width by amount; a histogram of flows for a large network."""
@@ -151,10 +159,9 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
     main_stage: ClassVar[str] = "cost"
 
     def _state(self) -> Statement:
-        """``flow`` by arc, tail and head; without an upper bound an arc carries what all supplies and bounds allow."""
+        """``flow`` by arc, tail and head."""
         view, names = self.instance.arrays, self.instance.node_labels
-        most = int(np.maximum(view.supply, 0).sum() + np.where(view.upper == UNBOUNDED, view.lower, view.upper).sum())
-        upper = np.where(view.upper == UNBOUNDED, most, view.upper)
+        upper = np.where(view.upper == UNBOUNDED, np.inf, view.upper)
         s = Statement.start(self.instance.name, self.declared(), {"node": "flow would appear from nowhere"})
         arcs = Index.coded(
             arc=(range(len(view.tail)), np.arange(len(view.tail))), tail=(names, view.tail), head=(names, view.head)
@@ -194,6 +201,11 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
             flow=outcome.values,
             network=network,
         )
+
+
+def _by_arc(values: Integers) -> list[list[Any]]:
+    """Values of the variables ``flow`` that are not 0."""
+    return [["flow", str(a), int(values[a])] for a in np.flatnonzero(values).tolist()]
 
 
 def _draw_network(network: FlowNetwork, flow: Integers, axes: Axes, title: str) -> Axes:

@@ -105,6 +105,8 @@ class Solution:
     row_name: ClassVar[str] = ""
     #: Variables of the statement that determine `_decided`.
     decision: ClassVar[tuple[str, ...]] = ()
+    #: Version of its files: 3 where their proof is that of `flowlex.validation.proofs`, whose multipliers are the duals.
+    version: ClassVar[int] = 1
 
     model: str
     engine: str
@@ -251,7 +253,7 @@ class Solution:
         answered = self.status.has_answer
         return {
             "kind": f"{self.source.kind}-solution",
-            "version": 1,
+            "version": self.version,
             "instance": self.instance,
             "fingerprint": self.source.fingerprint,
             "model": self.model,
@@ -265,7 +267,7 @@ class Solution:
             "message": self.message,
             "metrics": self.metrics() if answered else {},
             "answer": self._answer() if answered else {},
-            "duals": {name: dual.to_dict() for name, dual in self.duals.items()} if duals else {},
+            "duals": {n: d.to_dict() for n, d in self.duals.items()} if duals and self.version == 1 else {},
             "proof": {} if self.unproven else self._proof(),
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
         }
@@ -275,11 +277,11 @@ class Solution:
         plain_document = replace(self, stated=None, status=Status.ERROR, duals={}).to_dict()
         return plain_document | {
             "status": str(self.status),
-            "duals": {name: dict(each) for name, each in stated.duals.items()} if self.duals else {},
+            "duals": {n: dict(each) for n, each in stated.duals.items()} if self.duals and self.version == 1 else {},
             "changes": self.changes.plain(),
             "values": stated.values,
             "answer": {} if stated.values is None else {**self._beside_values(), **self._decided_by(stated.values)},
-            "proof": dict(stated.proof),
+            "proof": dict(stated.proof) if self.version == 1 else _general_proof(stated.proof),
         }
 
     def _decided_by(self, values: Mapping[str, Mapping[str, int | float]]) -> dict[str, Any]:
@@ -386,3 +388,22 @@ class Solution:
         elif self.status.has_answer:
             facts["certificate"] = self.message or "none"
         return html_table(f"{self.model}: {self.instance}", facts)
+
+
+def _general_proof(proof: Mapping[str, Any]) -> dict[str, Any]:
+    """Leaves of stages in the format of `flowlex.validation.proofs`."""
+
+    def leaf(document: Mapping[str, Any]) -> dict[str, Any]:
+        branches = [
+            {"row": [[b["variable"], b["label"], 1]], "relation": b["relation"], "side": b["side"]}
+            for b in document.get("branches", ())
+        ]
+        rows = {name: {"at": each} for name, each in document["rows"].items()}
+        return {**document, "rows": rows, "branches": branches}
+
+    found: dict[str, Any] = {"format": 3} if proof else {}
+    if "stages" in proof:
+        found["stages"] = {name: [leaf(each) for each in leaves] for name, leaves in proof["stages"].items()}
+    if "empty" in proof:
+        found["empty"] = [leaf(each) for each in proof["empty"]]
+    return found

@@ -61,8 +61,8 @@ class Document(Strict):
 
     kind: str
     """Kind of the instance, then ``-solution``."""
-    version: Literal[1]
-    """Version of this format."""
+    version: Literal[1, 3]
+    """Version of this format: 3 where the proof is that of `flowlex.validation.proofs`."""
     file: str = ""
     """The instance file, as it was named."""
     instance: str

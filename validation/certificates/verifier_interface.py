@@ -44,6 +44,9 @@ from flowlex.validation.certificates.solution_document import (
 )
 from flowlex.validation.certificates.statement.stage_proof import StatementProof
 from flowlex.validation.certificates.statement.verify_changed_model import State, judge_statement
+from flowlex.validation.proofs.changed_program import changed_program
+from flowlex.validation.proofs.exact_program import ExactProgram
+from flowlex.validation.proofs.proof import exact_answer
 
 __all__ = [
     "RULES",
@@ -71,7 +74,7 @@ _OWN: dict[str, str] = {
     "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
     "allocation": "flowlex.validation.certificates.allocation:VERIFIER",
     "load-partition": "flowlex.validation.certificates.load:VERIFIER",
-    "min-cost-flow": "flowlex.validation.certificates.flow_network:VERIFIER",
+    "min-cost-flow": "flowlex.validation.restated.min_cost_flow:VERIFIER",
     "pod-placement": "flowlex.validation.certificates.pods:VERIFIER",
 }
 #: The claims that support each status. An optimum with a weaker claim is quoted.
@@ -113,7 +116,8 @@ class Verifier:
     kind
         Kind of instance.
     answer, proof
-        Classes of ``answer`` and ``proof`` of the document.
+        Classes of ``answer`` and ``proof`` of the document; without a class of proofs the proof is that of
+        `flowlex.validation.proofs`, and the document has version 3.
     judge
         Recomputes the answer from the instance and judges its proof. An exception refuses the document.
     duals
@@ -132,11 +136,14 @@ class Verifier:
         Values of the variables that decide the answer, by name and label, given the fields of a changed model's answer.
     measure
         Converts the finding of a changed model to the unchanged objective, if that is not its main stage's value.
+    restated, main, needed
+        Where the document has version 3: the problem of an instance and options in exact numbers, to judge answers of
+        changed models; the name of the objective that the document states; and the rows that no change may drop.
     """
 
     kind: str
     answer: type[Strict]
-    proof: type[Strict]
+    proof: type[Strict] | None
     judge: Callable[[Claimed], Finding]
     duals: bool = False
     solvable: bool = False
@@ -146,6 +153,14 @@ class Verifier:
     grouped: Callable[[Any, Mapping[str, Any], Changes, Any, StatementProof, Budget], Finding | None] | None = None
     columns: Callable[..., Mapping[str, Mapping[str, int]]] | None = None
     measure: Callable[[Document, Any, Changes, Finding], Finding] | None = None
+    restated: Callable[[Any, Mapping[str, Any]], ExactProgram] | None = None
+    main: str = ""
+    needed: frozenset[str] = frozenset()
+
+    @property
+    def version(self) -> int:
+        """Version of the documents that it judges."""
+        return 1 if self.restated is None else 3
 
 
 #: Judges of kinds whose solution files hold the general proof, by kind; models of one's own register theirs.
@@ -250,7 +265,8 @@ def verify(
     >>> verify(model_for(instance).solve("network").to_dict(), instance).claim
     'optimal'
     """
-    if isinstance(document, Mapping) and document.get("version") == 3:
+    own = instance.kind in _OWN or (isinstance(document, Mapping) and _kind_of(document) in _OWN)
+    if isinstance(document, Mapping) and document.get("version") == 3 and not own:
         if instance.kind == "problem":
             importlib.import_module("flowlex.models.problem_model")
         elif instance.kind not in _JUDGES and os.environ.get(MODELS_VARIABLE):
@@ -264,11 +280,15 @@ def verify(
         same = read_changes(dict(document.get("changes") or {})).plain() == changes.plain()
         return found.including([Check("solved under the rules demanded", same)])
     read = read_document(document)
-    kind = read.kind.removesuffix("-solution")
+    kind = _kind_of(document)
     verifier = verifier_for(kind)
     if verifier is None or not read.kind.endswith("-solution"):
         known = ", ".join(f"{name}-solution" for name in verifier_kinds())
         raise SolutionError(f"kind: {read.kind[:60]!r} has no verifier; those that have one: {known}")
+    if read.version != verifier.version:
+        raise SolutionError(
+            f"version: {read.version} is not {verifier.version}, which this flowlex reads for {kind}; solve again"
+        )
     mine = Check("instance kind matches", kind == instance.kind, detail=f"{kind}; the instance: {instance.kind}")
     same = read.fingerprint == instance.fingerprint and read.instance == instance.name
     detail = "" if same else f"of {read.instance!r} {read.fingerprint[:15]}, not of {instance.name!r} "
@@ -276,6 +296,8 @@ def verify(
     first: tuple[Check, ...] = mine, print_of
     if changes is not None:
         first = *first, _demanded(read, instance, changes)
+    if read.version == 3 and read.duals:
+        first = *first, Check("duals are in the proof", False, detail="multipliers of its rows, and nowhere else")
     if not all(check.ok for check in first):
         return Certificate("feasible", True, first)
     if read.status in ("error", "time_limit") and not (read.answer or read.values):
@@ -292,8 +314,14 @@ def verify(
     if verifier.solvable and read.status in ("infeasible", "unbounded"):
         denied = Check("there is no answer", False, detail=f"{read.status!r}; every {kind} instance has one")
         return Certificate("feasible", True, (*first, denied))
-    claimed = Claimed(read, answer, read_as(verifier.proof, read.proof, "proof"), instance, budget or Budget(), goals)
+    proof = read.proof if verifier.proof is None else read_as(verifier.proof, read.proof, "proof")
+    claimed = Claimed(read, answer, proof, instance, budget or Budget(), goals)
     return _judged(first, read, lambda: verifier.judge(claimed), instance.cells)
+
+
+def _kind_of(document: Any) -> str:
+    """Kind of instance that a solution file is of, as it says."""
+    return str(document.get("kind")).removesuffix("-solution")
 
 
 def _all_changes(read: Document, instance: Instance) -> Changes:
@@ -349,10 +377,13 @@ def changed_finding(document: object, instance: Instance, budget: Budget | None 
 
 def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Budget) -> Finding:
     """Judge the answer of a changed model."""
+    if verifier.restated is not None:
+        return _changed_program(read, verifier, verifier.restated, instance, budget)
     if verifier.state is None:
         raise SolutionError(f"answers of changed models of kind {instance.kind!r} cannot be judged")
     every = _all_changes(read, instance)
     if verifier.changed is not None and read.values is None and read.answer:
+        assert verifier.proof is not None
         answer, parts = read_as(verifier.answer, read.answer, "answer"), read_as(verifier.proof, read.proof, "proof")
         return verifier.changed(Claimed(read, answer, parts, instance, budget), every)
     proof = read_as(StatementProof, read.proof, "proof")
@@ -368,6 +399,24 @@ def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Bud
     return (
         found if verifier.measure is None or found.objective is None else verifier.measure(read, instance, every, found)
     )
+
+
+def _changed_program(
+    read: Document,
+    verifier: Verifier,
+    restated: Callable[[Any, Mapping[str, Any]], ExactProgram],
+    instance: Instance,
+    budget: Budget,
+) -> Finding:
+    """Judge values of the variables, and the proof, against the restated problem after all changes."""
+    from flowlex.validation.restated.program_finding import program_finding
+
+    program = changed_program(restated(instance, read.options), _all_changes(read, instance), verifier.needed)
+    values = None if read.status in ("infeasible", "unbounded") else exact_answer(read.values or {}, program)
+    found = program_finding(program, values, read.proof, read.status, budget, main=verifier.main)
+    if read.answer:
+        found = replace(found, checks=(*found.checks, _same_answer(verifier, read.answer, read.values or {})))
+    return found
 
 
 def _same_answer(verifier: Verifier, answer: Mapping[str, Any], values: Mapping[str, Mapping[str, Any]]) -> Check:

@@ -125,7 +125,7 @@ class Checker:
 
     def _slack(self, block: RowBlock, x: Exact) -> Whole | None:
         """(rows,) distance to the side, times 1 / (unit of the block and of x); equations: minus the distance."""
-        if largest(block.value) * largest(x.numbers) * max(len(block.column), 1) >= SAFE or x.numbers.dtype == object:
+        if largest(block.value) * largest(x.numbers) * max(block.widest, 1) >= SAFE or x.numbers.dtype == object:
             if len(block.column) > 200_000:
                 return None
             sums = np.zeros(block.count, object)
@@ -139,7 +139,7 @@ class Checker:
             if ratio.denominator == 1
             else np.array([v * ratio for v in block.rhs.tolist()], object)
         )
-        gap = sums - side
+        gap = sums - (side.astype(object) if largest(side) >= SAFE else side)
         return -gap if block.relation == "<=" else gap if block.relation == ">=" else -abs(gap)
 
     def _float_slack(self, block: RowBlock, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -154,7 +154,8 @@ class Checker:
         share, detail, holds = 0.0, "", True
         for bounds, sign in ((p.lower, 1), (p.upper, -1)):
             unit = common_unit([bounds.at.unit, x.unit])
-            off = scaled(bounds.at.numbers, int(bounds.at.unit / unit)) - scaled(x.numbers, int(x.unit / unit))
+            side, mine = scaled(bounds.at.numbers, int(bounds.at.unit / unit)), scaled(x.numbers, int(x.unit / unit))
+            off = (side if max(largest(side), largest(mine)) < SAFE else side.astype(object)) - mine
             bad = np.flatnonzero((off * sign > 0) & ~bounds.missing)
             for k, apart in zip(bad.tolist(), off[bad].tolist(), strict=True):
                 amount = to_float(abs(int(apart)) * unit)
@@ -315,24 +316,32 @@ class Checker:
         return self.taken[id(rows)][:3]
 
     def _completed(self, name: str, reduced: Whole) -> tuple[Whole, Fraction]:
-        """The reduced costs after the best multipliers of rows that share no column, and what these add."""
+        """The reduced costs after the best multipliers of rows that share no column, and what these add.
+
+        Columns with a negative coefficient are left to rows that are completed later.
+        """
         block = self.program.rows.get(name)
-        if block is None or not block.once or (len(block.value) and not (block.value == block.value[0]).all()):
+        if (
+            block is None
+            or not block.once
+            or (len(block.value) and not (abs(block.value) == abs(block.value[0])).all())
+        ):
             raise ProofError(f"multipliers of rows {name!r} cannot be completed")
-        if not len(block.column) or block.value[0] <= 0:
+        own = block.value > 0
+        if not own.any():
             return reduced, Fraction(0)
         if 2 * largest(reduced) >= SAFE:
             reduced = reduced.astype(object)  # a difference could leave 64 bits
         least = np.full(block.count, int(reduced.max()), reduced.dtype)
-        np.minimum.at(least, block.row, reduced[block.column])
+        np.minimum.at(least, block.row[own], reduced[block.column[own]])
         filled = np.zeros(block.count, bool)
-        filled[block.row] = True
+        filled[block.row[own]] = True
         least[~filled] = 0
         if block.relation != "==":
             least = np.minimum(least, 0) if block.relation == "<=" else np.maximum(least, 0)
         reduced = reduced.copy()
-        reduced[block.column] -= least[block.row]
-        return reduced, Fraction(dot(least, block.rhs), int(block.value[0]))
+        reduced[block.column] -= np.where(block.value > 0, least[block.row], -least[block.row])
+        return reduced, Fraction(dot(least, block.rhs), abs(int(block.value[0])))
 
     def crossed(self, branches: Sequence[Branch]) -> bool:
         """Whether the branches leave no value for a column."""

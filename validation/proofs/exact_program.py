@@ -191,6 +191,11 @@ class RowBlock:
         return int(np.bincount(self.column).max()) <= 1
 
     @cached_property
+    def widest(self) -> int:
+        """Most terms of a row."""
+        return int(np.bincount(self.row).max()) if len(self.row) else 0
+
+    @cached_property
     def size(self) -> float:
         """Largest absolute coefficient times the most terms of a column."""
         if not len(self.column):

@@ -205,6 +205,7 @@ def from_document(document: Any, program: ExactProgram) -> Proof:
         raise ProofError(
             f"the proof has format {_shown(document.get('format'))}, this version reads {FORMAT}; solve again"
         )
+    _only(document, "the proof", "format", "shared", "stages", "derived", "empty", "point", "ray", "points")
     known = {o.name for o in program.objectives}
     stages = _object(document.get("stages", {}), "stages")
     shared = {
@@ -228,7 +229,26 @@ def from_document(document: Any, program: ExactProgram) -> Proof:
     )
 
 
-def _exact(values: Sequence[Fraction]) -> Exact:
+def exact_answer(answer: Any, program: ExactProgram) -> Exact:
+    """Values of all columns from values by variable and label.
+
+    Raises `ValueError` naming what does not exist or is no number.
+    """
+    found = [Fraction(0)] * program.count
+    if not isinstance(answer, dict):
+        raise ProofError("the answer is no object")
+    for variable, values in answer.items():
+        places = program.places.get(variable)
+        if places is None or not isinstance(values, dict):
+            raise ProofError(f"values of {variable!r}, which does not exist"[:120])
+        for label, value in values.items():
+            if label not in places:
+                raise ProofError(f"a value of {variable}[{label}], which does not exist"[:120])
+            found[places[label]] = rational(value)
+    return Exact.of(found)
+
+
+def _exact(values: Sequence[Fraction | int]) -> Exact:
     try:
         return Exact.of(values)
     except OverflowError as error:
@@ -236,7 +256,7 @@ def _exact(values: Sequence[Fraction]) -> Exact:
 
 
 def _derived_in(document: Any, k: int, program: ExactProgram, shared: Mapping[str, Mapping[str, Exact]]) -> Derived:
-    each = _object(document, f"derived row {k}")
+    each = _only(_object(document, f"derived row {k}"), f"derived row {k}", "row", "stage", "cases")
     column, value = _terms_in(each.get("row"), program)
     stage = each.get("stage", 0)
     if not isinstance(stage, int) or isinstance(stage, bool) or not 0 <= stage <= len(program.objectives):
@@ -247,8 +267,7 @@ def _derived_in(document: Any, k: int, program: ExactProgram, shared: Mapping[st
 
 def _leaf_in(document: Any, program: ExactProgram, shared: Mapping[str, Mapping[str, Exact]]) -> Leaf:
     each = _object(document, "a leaf")
-    if odd := set(each) - {"rows", "shared", "complete", "earlier", "derived", "branches", "own"}:
-        raise ProofError(f"a leaf has no {_shown(sorted(odd, key=str)[0])}")
+    _only(each, "a leaf", "rows", "shared", "complete", "earlier", "derived", "branches", "own")
     own = rational(each.get("own", 1))
     if own < 0:
         raise ProofError(f"a leaf's own is at least 0, got {_shown(each['own'])}")
@@ -282,19 +301,21 @@ def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:
         block = program.rows.get(name)
         if block is None:
             raise ProofError(f"a multiplier of rows {_shown(name)}, which do not exist")
-        given = _object(given, f"rows {name!r}")
+        given = _only(_object(given, f"rows {name!r}"), f"rows {name!r}", "default", "at")
         at = _object(given.get("at", {}), f"rows {name!r}")
-        values = [rational(given.get("default", 0))] * block.count
-        for text, v in at.items():
-            if text not in block.places:
-                raise ProofError(f"a multiplier of row {name}[{_shown(text)}], which does not exist")
-            values[block.places[text]] = rational(v)
-        rows[name] = _exact(values)
+        if odd := at.keys() - block.places.keys():
+            raise ProofError(f"a multiplier of row {name}[{_shown(sorted(odd)[0])}], which does not exist")
+        both = (given.get("default", 0), *at.values())
+        small = all(type(v) is int and -(2**62) < v < 2**62 for v in both)
+        exact = Exact(np.array(both, np.int64)) if small else _exact([rational(v) for v in both])
+        numbers = np.full(block.count, exact.numbers[0], exact.numbers.dtype)
+        numbers[[block.places[text] for text in at]] = exact.numbers[1:]
+        rows[name] = Exact(numbers, exact.unit)
     return rows
 
 
 def _branch_in(document: Any, program: ExactProgram) -> Branch:
-    each = _object(document, "a branch")
+    each = _only(_object(document, "a branch"), "a branch", "row", "relation", "side", "multiplier")
     column, value = _terms_in(each.get("row"), program)
     side = rational(each.get("side"))
     if each.get("relation") not in ("<=", ">=") or side.denominator != 1:
@@ -372,6 +393,12 @@ def _object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ProofError(f"{what}: expected an object, got {_shown(value)}")
     return value
+
+
+def _only(document: dict[str, Any], what: str, *keys: str) -> dict[str, Any]:
+    if odd := document.keys() - set(keys):
+        raise ProofError(f"{what}: there is no {_shown(sorted(odd, key=str)[0])}; expected {', '.join(keys)}")
+    return document
 
 
 def _list(value: Any, what: str) -> list[Any]:

@@ -19,10 +19,9 @@ from flowlex.validation.certificates.certificate import Certificate, Check, Clai
 from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.solution_document import Numeric, SolutionError, Stated, Strict, read_as
 from flowlex.validation.proofs.checker import StageVerdict, Verdict, judge
-from flowlex.validation.proofs.exact_program import Exact, ExactProgram
+from flowlex.validation.proofs.exact_program import ExactProgram
 from flowlex.validation.proofs.own_statement import exact_program
-from flowlex.validation.proofs.proof import ProofError, from_document
-from flowlex.validation.proofs.proof import rational as exact_number
+from flowlex.validation.proofs.proof import exact_answer, from_document
 
 #: Version of solution files whose proof is that of `flowlex.validation.proofs`.
 VERSION = 3
@@ -156,25 +155,6 @@ def verify_solution(
         basis.append(Check(f"{PROVEN_FOR} {stated_in}", True))
     found = verdict.certificate
     return Certificate(found.claim, found.exact, (*basis, *checks), found.tolerance)
-
-
-def exact_answer(answer: Any, program: ExactProgram) -> Exact:
-    """Values of all columns from values by variable and label.
-
-    Raises `ValueError` naming what does not exist or is no number.
-    """
-    found = [Fraction(0)] * program.count
-    if not isinstance(answer, dict):
-        raise ProofError("the answer is no object")
-    for variable, values in answer.items():
-        places = program.places.get(variable)
-        if places is None or not isinstance(values, dict):
-            raise ProofError(f"values of {variable!r}, which does not exist"[:120])
-        for label, value in values.items():
-            if label not in places:
-                raise ProofError(f"a value of {variable}[{label}], which does not exist"[:120])
-            found[places[label]] = exact_number(value)
-    return Exact.of(found)
 
 
 def _bindings(read: SolutionDocument, verdict: Verdict, program: ExactProgram) -> Iterator[Check]:

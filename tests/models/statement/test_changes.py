@@ -221,12 +221,12 @@ FAULTS = {
     "cost lost": lambda d: d["changes"]["changes"].pop(),
     "objective": lambda d: d.update(objective=17, bound=17),
     "stage": lambda d: d["stages"].update(cost=17),
-    "multiplier": lambda d: d["proof"]["stages"]["cost"][0]["rows"]["node"].update(a=0),
-    "forged multiplier": lambda d: d["proof"]["stages"]["cost"][0]["rows"].setdefault("over_b", {}).update({"": 5}),
+    "multiplier": lambda d: d["proof"]["stages"]["cost"][0]["rows"]["node"]["at"].update(a=0),
+    "forged multiplier": lambda d: d["proof"]["stages"]["cost"][0]["rows"].update(over_b={"at": {"": 5}}),
     "no leaves": lambda d: d["proof"]["stages"].update(cost=[]),
     "no proof": lambda d: d.update(proof={}),
     "half a tree": lambda d: d["proof"]["stages"]["cost"][0].update(
-        branches=[{"variable": "flow", "label": "0", "relation": "<=", "side": 1}]
+        branches=[{"row": [["flow", "0", 1]], "relation": "<=", "side": 1}]
     ),
     "own": lambda d: d["proof"]["stages"]["cost"][0].update(own=0),
 }

@@ -43,7 +43,7 @@ def test_a_solve_whose_limit_has_passed_says_what_it_quotes(monkeypatch: pytest.
     certificate = solution.certificate
     assert isinstance(certificate, Certificate) and certificate.claim == "feasible" and QUOTED in solution.message
     quoted = [check.name for check in certificate.checks if check.how == "quoted"]
-    assert quoted == ["no flow costs less", "status", "bound"]
+    assert quoted == ["no answer is better", "status", "bound"]
     assert verify(solution.to_dict(), instance).claim == "optimal"  # `verify` has no limit and proves more
 
 

@@ -45,8 +45,8 @@ def _true(name: str) -> dict[str, Any]:
 
 
 TRUE = MadeOnce(INSTANCES, _true)
-#: Kinds without duals.
-NO_DUALS = ("pods", "flow, capacities")
+#: Kinds without duals beside their proofs.
+NO_DUALS = ("pods", "flow, capacities", "network")
 #: Parts that are checked. Duals may change and still prove the same, so they have a separate test.
 JUDGED = ("status", "objective", "bound", "gap", "fingerprint", "instance", "metrics", "answer", "stages")
 #: Texts for people: why a task or pod waits.

@@ -43,7 +43,9 @@ def restated(document: Document, instance: Instance) -> Document:
     for _ in range(2):  # the second time with the objective of the first
         read = read_document(made)
         answer = read_as(verifier.answer, read.answer, "answer")
-        finding = verifier.judge(Claimed(read, answer, verifier.proof(), instance))
+        finding = verifier.judge(
+            Claimed(read.model_copy(update={"proof": {}}), answer, verifier.proof() if verifier.proof else {}, instance)
+        )
         objective = finding.objective
         if instance.kind == "pod-placement":
             objective = Fraction(_balance(made, answer, instance, verifier))
@@ -61,7 +63,9 @@ def _balance(document: Document, answer: Any, instance: Instance, verifier: Veri
     measure = document["options"].get("balance", "deviation")
     other = "max_load" if measure != "max_load" else "deviation"
     read = read_document(document | {"options": document["options"] | {"balance": other}})
-    return verifier.judge(Claimed(read, answer, verifier.proof(), instance)).metrics[measure]
+    return verifier.judge(
+        Claimed(read.model_copy(update={"proof": {}}), answer, verifier.proof() if verifier.proof else {}, instance)
+    ).metrics[measure]
 
 
 def _plain(value: object) -> object:

@@ -293,6 +293,13 @@ NETWORK: dict[str, dict[str, Change]] = {
         "arcs reversed": lambda net, *_: replace(net, tail=net.head, head=net.tail),
         "heads in another order": field("head", REVERSED),
     },
+    "flowlex.instances.min_cost_flow:NetworkInstance.arrays": {
+        "the first costs one more": field("cost", UP),
+        "costs negated": field("cost", array(lambda c: c.__imul__(-1))),
+        "no lower bounds": field("lower", ZERO),
+        "the first capacity one more": field("upper", UP),
+        "ends swapped": field("head", SWAP),
+    },
     f"{_ENGINE}:_solve": {
         "a unit more on the first arc": _outcome("values", UP),
         "a unit less on the last": _outcome("values", DOWN),

@@ -1,0 +1,85 @@
+"""Minimum-cost flow restated from its instance: flows of arcs, balance of nodes, total cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from flowlex.instances.min_cost_flow import NetworkInstance
+from flowlex.validation.certificates.certificate import Finding
+from flowlex.validation.certificates.exact_numbers import dot
+from flowlex.validation.certificates.problem_options import NoOptions
+from flowlex.validation.certificates.verifier_interface import Claimed, Strict, Verifier
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, narrow
+from flowlex.validation.proofs.network_program import network_program
+from flowlex.validation.restated.program_finding import program_finding
+
+
+class FlowAnswer(Strict):
+    """``flow`` of each arc, in the order of the instance."""
+
+    flow: list[int]
+
+
+def restate_network(instance: NetworkInstance, options: Mapping[str, Any]) -> ExactProgram:
+    """Columns ``flow`` by arc, rows ``node`` by name or number, objective ``cost``."""
+
+    def node_names() -> list[str]:
+        first = instance.first_node
+        return list(instance.node_names or map(str, range(first, len(instance.supply) + first)))
+
+    def labels() -> list[dict[str, Any]]:
+        names, ends = node_names(), zip(instance.tail, instance.head, strict=True)
+        return [{"arc": a, "tail": names[tail], "head": names[head]} for a, (tail, head) in enumerate(ends)]
+
+    upper = instance.upper
+    free = np.zeros(len(upper), bool)
+    if None in upper:
+        free = np.array([bound is None for bound in upper], bool)
+    return network_program(
+        (np.array(instance.tail, np.int64), np.array(instance.head, np.int64)),
+        (narrow(instance.lower), narrow([bound or 0 for bound in upper]), free),
+        narrow(instance.cost),
+        narrow(instance.supply),
+        node_names,
+        labels,
+    )
+
+
+def _judge(claimed: Claimed) -> Finding:
+    document, budget = claimed.document, claimed.budget
+    program = restate_network(claimed.instance, {})
+    if document.status in ("infeasible", "unbounded"):
+        return program_finding(program, None, document.proof, document.status, budget, main="cost")
+    flow, upper = narrow(claimed.answer.flow), program.upper
+    metrics = {}
+    if len(flow) == program.count:
+        metrics = {
+            "cost": dot(program.objectives[0].value, flow),
+            "arcs_with_flow": int(np.count_nonzero(flow)),
+            "arcs_at_capacity": int(np.count_nonzero((flow == upper.at.numbers) & ~upper.missing)),
+        }
+    x = Exact(flow)
+    return program_finding(
+        program, x, document.proof, document.status, budget, main="cost", metrics=metrics, stages=False
+    )
+
+
+def _columns(flow: list[int]) -> dict[str, dict[str, int]]:
+    """``flow`` by arc."""
+    return {"flow": {str(arc): units for arc, units in enumerate(flow) if units}}
+
+
+VERIFIER = Verifier(
+    "min-cost-flow",
+    FlowAnswer,
+    None,
+    _judge,
+    options=NoOptions,
+    restated=restate_network,
+    main="cost",
+    needed=frozenset({"node"}),
+    columns=_columns,
+)

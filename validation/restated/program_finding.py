@@ -1,0 +1,83 @@
+"""What the one checker shows of an answer to a restated problem, as a finding for the contract of solution files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from flowlex.validation.certificates.certificate import Check, Finding
+from flowlex.validation.certificates.proof_time_budget import Budget
+from flowlex.validation.proofs.checker import judge
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram
+from flowlex.validation.proofs.proof import Proof, from_document
+
+
+def program_finding(
+    program: ExactProgram,
+    values: Exact | None,
+    proof: Mapping[str, Any],
+    status: str,
+    budget: Budget,
+    *,
+    main: str,
+    checks: Iterable[Check] = (),
+    metrics: Mapping[str, Any] | None = None,
+    stages: bool = True,
+) -> Finding:
+    """Judge the values of all columns and a proof, as plain data.
+
+    Parameters
+    ----------
+    program
+        The problem, restated from its instance.
+    values
+        One value for each column; None: there is said to be no answer.
+    proof
+        The proof in format 3.
+    status
+        What is claimed.
+    budget
+        Time for proofs; once it is spent, the answer alone is judged and the claim is quoted.
+    main
+        The objective whose value the file states.
+    checks
+        Of facts that the problem does not state; the values are not judged if one fails.
+    metrics
+        Figures of the answer.
+    stages
+        Whether the file states the value of each objective.
+
+    Raises
+    ------
+    ProofError
+        The proof names what does not exist.
+    """
+    facts = tuple(checks)
+    if not all(check.ok for check in facts):
+        return Finding("feasible", facts)
+    late = values is not None and bool(proof) and budget.spent
+    verdict = judge(program, values, Proof() if late else from_document(dict(proof), program), status)
+    shown = (*facts, *verdict.certificate.checks)
+    if values is None or not verdict.certificate.ok:
+        return Finding(verdict.claim, shown, tolerance=verdict.certificate.tolerance)
+    if late:
+        shown = *shown, budget.quoted("no answer is better")
+    elif status == "optimal" and not proof:
+        shown = *shown, Check("no answer is better", True, detail="the solver's word", how="quoted")
+    quoted = status == "optimal" and (late or not proof)
+    each = {stage.name: stage for stage in verdict.stages}
+    return Finding(
+        "feasible" if quoted else verdict.claim,
+        shown,
+        each[main].value,
+        each[main].value if quoted else each[main].bound,
+        {name: stage.value for name, stage in each.items()} if stages else {},
+        metrics or {},
+        tolerance=verdict.certificate.tolerance,
+    )
+
+
+def whole_values(program: ExactProgram, by_column: Mapping[int, int | Fraction]) -> Exact:
+    """Values of all columns from those that are not 0."""
+    return Exact.of([by_column.get(column, 0) for column in range(program.count)])
