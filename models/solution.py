@@ -105,7 +105,7 @@ class Solution:
     row_name: ClassVar[str] = ""
     #: Variables of the statement that determine `_decided`.
     decision: ClassVar[tuple[str, ...]] = ()
-    #: Version of its files: 3 where their proof is that of `flowlex.validation.proofs`, whose multipliers are the duals.
+    #: Version of its files: 3 where the proof is that of `flowlex.validation.proofs`, whose multipliers are the duals.
     version: ClassVar[int] = 1
 
     model: str
