@@ -139,7 +139,7 @@ class Checker:
             if ratio.denominator == 1
             else np.array([v * ratio for v in block.rhs.tolist()], object)
         )
-        gap = sums - (side.astype(object) if largest(side) >= SAFE else side)
+        gap: Whole = sums - (side.astype(object) if largest(side) >= SAFE else side)
         return -gap if block.relation == "<=" else gap if block.relation == ">=" else -abs(gap)
 
     def _float_slack(self, block: RowBlock, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
