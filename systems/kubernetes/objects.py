@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -51,6 +51,8 @@ _POD = {part: tuple(fields.split()) for part, fields in _POD_FIELDS.items()}
 _LISTED = {name: tuple(fields.split()) for name, fields in _LISTED_FIELDS.items()}
 _POD_CONDITIONS = ("Ready", "PodResizePending", "PodScheduled")
 _IN_STATUS = ("containerStatuses", "initContainerStatuses")
+#: Phases of pods that have ended.
+ENDED = ("Succeeded", "Failed")
 _OTHERS = (
     *("CSIDriver", "CSINode", "CSIStorageCapacity", "Namespace", "PersistentVolume", "PersistentVolumeClaim"),
     *("PodDisruptionBudget", "PodGroup", "PriorityClass", "ResourceQuota", "StorageClass"),
@@ -217,7 +219,7 @@ def read_cluster(path: str | Path) -> Cluster:
     for kind, item, place in objects_of(path):
         if kind == "Node":
             try:
-                node = _node(item)
+                node = read_node(item)
             except ANY_ERROR as error:
                 damaged.append(f"{place}: {_reason(error)}")
                 continue
@@ -226,7 +228,7 @@ def read_cluster(path: str | Path) -> Cluster:
             cluster.nodes.setdefault(node.name, node)
             minor = max(minor, minor_version(item))
         elif kind == "Pod":
-            pods.append((_short_pod(item), place))
+            pods.append((relevant_fields(item), place))
         elif kind == "Status":  # instead of a list, the API server said why there is none
             said = f"{item.get('message') or item.get('status') or 'no message'} ({item.get('reason') or 'no reason'})"
             raise InstanceError(f"the API server answered: {said}; list the objects again", path=path)
@@ -245,7 +247,7 @@ def read_cluster(path: str | Path) -> Cluster:
     return cluster
 
 
-def _short_pod(item: Item) -> Item:
+def relevant_fields(item: Item) -> Item:
     """Return a pod with only the fields that are read; parts of unexpected structure stay unchanged."""
     found = {part: _only(item.get(part), fields) for part, fields in _POD.items()}
     meta, spec, status = found.values()
@@ -284,7 +286,8 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _node(item: Item) -> KubeNode:
+def read_node(item: Item) -> KubeNode:
+    """Read a Node; raises one of `ANY_ERROR` where it has no meaning."""
     meta, spec, status = item["metadata"], item.get("spec") or {}, item["status"]
     listed = [Taint(str(t["key"]), str(t.get("value") or ""), str(t["effect"])) for t in spec.get("taints") or ()]
     taints = [taint for taint in listed if taint.effect in ("NoSchedule", "NoExecute")]
@@ -304,24 +307,16 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
     """Separate pods that run from those that wait and those that are left out."""
     seen: dict[str, str] = {}
     shared: dict[str, tuple[Item, dict[str, Any]]] = {}
-    known, never = _priorities(cluster.others.get("PriorityClass", ()))
+    classes = _priorities(cluster.others.get("PriorityClass", ()))
     for item, place in sorted(pods, key=lambda pod: not _bound(pod[0])):
         try:
-            meta = item["metadata"]
-            name = f"{_text(meta.get('namespace') or 'default')}/{_text(meta['name'])}"
-            if (item.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            if (item.get("status") or {}).get("phase") in ENDED:
                 continue
-            item = as_of(item, minor)
-            spec = item["spec"]
-            node = spec.pop("nodeName", None) or None
-            if spec.get("priorityClassName") in never:
-                spec.setdefault("preemptionPolicy", "Never")
-            spec, memo = shared.setdefault(json.dumps(spec, sort_keys=True), (spec, {}))
-            pod = KubePod(name, {**item, "spec": spec}, spec, node, _priority(spec, known), memo)
-            _ = pod.ending, pod.labels, pod.notes
+            pod = read_pod(item, minor, classes, shared)
         except ANY_ERROR as error:
             cluster.counts["pod", f"that cannot be read, such as {place}: {_reason(error)}"] += 1
             continue
+        name = pod.name
         if name in seen:
             cluster.counts["pod", f"of a name that is taken, such as {place}"] += 1
             if pod.node is None:  # keep the first one
@@ -334,6 +329,33 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
             cluster.running.append(pod)
         else:
             cluster.counts["pod", "running on a node that is not listed"] += 1
+
+
+def read_pod(
+    item: Item,
+    minor: int = 0,
+    classes: tuple[Mapping[str | None, int], Collection[str]] = (_CLASSES, ()),
+    shared: dict[str, tuple[Item, dict[str, Any]]] | None = None,
+) -> KubePod:
+    """Read a Pod; raises one of `ANY_ERROR` where it has no meaning.
+
+    ``minor`` is the version of the cluster; ``classes`` are the priorities by class and the classes that never preempt;
+    pods of equal specifications share them through ``shared``.
+    """
+    meta = item["metadata"]
+    name = f"{_text(meta.get('namespace') or 'default')}/{_text(meta['name'])}"
+    item = as_of(item, minor)
+    spec = item["spec"]
+    node = spec.pop("nodeName", None) or None
+    if spec.get("priorityClassName") in classes[1]:
+        spec.setdefault("preemptionPolicy", "Never")
+    if shared is None:
+        memo = dict[str, Any]()
+    else:
+        spec, memo = shared.setdefault(json.dumps(spec, sort_keys=True), (spec, {}))
+    pod = KubePod(name, {**item, "spec": spec}, spec, node, _priority(spec, classes[0]), memo)
+    _ = pod.ending, pod.labels, pod.notes
+    return pod
 
 
 def _bound(item: Item) -> bool:

@@ -78,7 +78,7 @@ def place_waiting(
     left = in_queue_order(p for p in waiting if p.name not in state.node_of and p.name not in cluster.pending)
     while left:
         before = len(made.order)
-        _one_pass(made, left, score, late)
+        one_pass(made, left, score, late)
         left = [pod for pod in left if pod.name not in state.node_of]
         if len(made.order) == before or late():
             return
@@ -90,7 +90,8 @@ def _may_change(made: Bindings, pod: KubePod) -> bool:
     return made.state.rules(pod).any or made.groups.of(pod) is not None
 
 
-def _one_pass(made: Bindings, pods: Sequence[KubePod], score: Score, late: Callable[[], bool]) -> None:
+def one_pass(made: Bindings, pods: Sequence[KubePod], score: Score, late: Callable[[], bool] = lambda: False) -> None:
+    """Bind the given pods that are not bound, in this order, each to the node that it scores best."""
     state, groups = made.state, made.groups
     tried, hopeless = set[str](), set[tuple[object, ...]]()
     for pod in pods:

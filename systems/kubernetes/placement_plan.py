@@ -1,8 +1,9 @@
-"""The plan for the waiting pods: the best of one-by-one passes and of the model, and what is proven of it.
+"""The plan for the waiting pods: the best of one-by-one passes, the model and a search, and what is proven of it.
 
-A one-by-one pass in the order of the default scheduler comes first. The model then places all pods at once; its
-placement is bound in an order that the filters allow, and whatever still fits is added one by one. The plan that binds
-more pods of the most important priority, then of the next, is kept: never fewer than the pass.
+A one-by-one pass in the order of the default scheduler comes first. In a small cluster, the model then places all pods
+at once; its placement is bound in an order that the filters allow. Bounds follow; where they leave more to gain, ruin
+and recreate continues. The plan that binds more pods of the most important priority, then of the next, is kept: never
+fewer than the pass.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,6 @@ from flowlex.models.pods.problem.node_fill_state import Cluster as Filled
 from flowlex.models.pods.problem.running_pods import running_cluster
 from flowlex.models.pods.solution import PlacementSolution
 from flowlex.systems.kubernetes.bindings import Plan, binding, eviction
-from flowlex.systems.kubernetes.guided_placement import improved
 from flowlex.systems.kubernetes.objects import Cluster, KubePod
 from flowlex.systems.kubernetes.one_by_one import (
     Bindings,
@@ -34,15 +35,16 @@ from flowlex.systems.kubernetes.one_by_one import (
     place_waiting,
     replay,
 )
-from flowlex.systems.kubernetes.placement_instance import KubernetesWarning, Snapshot, Stated
+from flowlex.systems.kubernetes.placement_instance import KubernetesWarning, Snapshot
 from flowlex.systems.kubernetes.proven_bounds import most_of_priorities
+from flowlex.systems.kubernetes.ruin_and_recreate import improve
 
 #: Absolute gap of the balance, as a fraction of a node's load.
 _EVEN = 0.01
-#: Least seconds that are worth a solve, and the share of the remaining time that the model gets; bounds follow.
-_LEAST_S, _SHARE = 0.2, 0.6
-#: Pairs of waiting pod and node up to which all methods are tried at once; seconds for which they are tried later.
-_SMALL, _WORTH_S = 4_000, 3.0
+#: Nodes times pods up to which the model with its certificate is asked, whose loops need no compiling there.
+_SMALL = 500
+#: Share of the remaining time for the first bounds, which tell where a search may gain; the search gets the others.
+_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -77,21 +79,18 @@ class PlacementPlan:
     snapshot: Snapshot
     made: Bindings
     method: str
-    """``model`` or ``one by one``."""
+    """``one by one``, ``model`` or ``ruin and recreate``."""
     levels: tuple[Level, ...]
     solution: PlacementSolution | None = None
     """The solution of the model; it may bind other pods than the plan."""
     notes: list[str] = field(default_factory=list)
+    instance: PodInstance | None = None
+    """The cluster as a pod placement; None if there was no time to state it."""
 
     @property
     def stopped(self) -> list[KubePod]:
         """Running pods that stop for more important ones."""
         return self.made.stopped
-
-    @property
-    def instance(self) -> PodInstance | None:
-        """The instance that the model solved."""
-        return None if self.solution is None else self.solution.source
 
     @property
     def bound(self) -> int:
@@ -123,6 +122,10 @@ class PlacementPlan:
 
     def answers(self) -> list[Answer]:
         """Return the answer for every waiting pod, the most important first."""
+        return self._answers
+
+    @cached_property
+    def _answers(self) -> list[Answer]:
         places, cards = self.made.places, self.cards
         told: dict[tuple[object, ...], str] = {}
         found = []
@@ -163,71 +166,55 @@ def place_pods(
 
     first = one_by_one(snapshot.cluster, snapshot.first_state)
     plan = PlacementPlan(snapshot, first, "one by one", _levels(snapshot.cluster, first, {}))
-    if not snapshot.cluster.waiting:
+    plan.notes = [*filter(None, [snapshot.notes()])]
+    if not snapshot.cluster.waiting or late():
         return plan
-    options: dict[str, Any] = {"gap": gap, "seed": seed}
-    guide = first.places
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        stated = None if late() else snapshot.instance(preempt_below=preempt_below, guide=guide, merged=True)
-    notes = [str(warning.message) for warning in caught if issubclass(warning.category, KubernetesWarning)]
-    small = stated is not None and stated.exact and _pairs(stated.instance) <= _SMALL
-    if stated is not None:
-        solution = _solved(stated, guide, options, _left(until, _SHARE), even, whole=small)
+        guide = first.places
+        relaxed = snapshot.instance(preempt_below=preempt_below, guide=guide, relaxed=True, merged=True)
+    plan.instance = relaxed.instance
+    plan.notes = [str(each.message) for each in caught if issubclass(each.category, KubernetesWarning)] or plan.notes
+    if relaxed.instance.cells <= _SMALL:
+        options: dict[str, Any] = {"gap": gap, "seed": seed, "time_limit_s": _left(until, 1.0)}
+        solution = _solved(relaxed.instance, even, options)
         plan = plan if solution is None else _better_of(plan, solution, late)
-    most: dict[int, int] = {}
-    if stated is not None and stated.exact:
-        most = most_of_priorities(stated.instance, plan.made, plan.solution if small else None, until)
-        unproven = any(level.bound not in (level.wanted, most.get(level.priority)) for level in plan.levels)
-        more = _left(until, _SHARE) if unproven and not small else _NONE_LEFT
-        if more is None or more > _WORTH_S:  # node patterns may bind more, or prove that nothing does
-            solution = _solved(stated, guide, options, more, even, whole=True)
-            if solution is not None:
-                plan = _better_of(plan, solution, late)
-                most = most_of_priorities(stated.instance, plan.made, solution, until)
-    elif plan.bound < len(snapshot.cluster.waiting) and not late():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", KubernetesWarning)
-            relaxed = snapshot.instance(preempt_below=preempt_below, relaxed=True, merged=True)
-        most = most_of_priorities(relaxed.instance, plan.made, until=until) if relaxed.sound else {}
-    plan.levels = _levels(snapshot.cluster, plan.made, most)
-    plan.notes = notes or [*filter(None, [snapshot.notes()])]
+
+    def levels(share: float) -> tuple[Level, ...]:
+        left = _left(until, share)
+        end = None if left is None else processor_seconds() + left
+        most = most_of_priorities(relaxed.instance, plan.made, plan.solution, end) if relaxed.sound else {}
+        return _levels(snapshot.cluster, plan.made, most)
+
+    plan.levels = levels(_SHARE)
+    if not plan.proven and not late():
+        before = plan.made.counts()
+        most = [level.priority for level in plan.levels if level.bound in (level.wanted, level.most)]
+        improve(plan.made, _until(_left(until, 1 - _SHARE)), preempt_below=preempt_below, proven=most, seed=seed)
+        place_waiting(plan.made, late=late)
+        _unstop(plan.made)
+        if better(plan.made.counts(), before) > 0:
+            plan.method = "ruin and recreate"
+        plan.levels = levels(1.0)
     return plan
 
 
-_NONE_LEFT = 0.0
-
-
 def _left(until: float | None, share: float) -> float | None:
-    """Return a share of the remaining seconds; None without a limit, 0 if too little is left."""
-    if until is None:
-        return None
-    left = until - processor_seconds()
-    return _NONE_LEFT if left < _LEAST_S else share * left
+    """Return a share of the remaining seconds; None without a limit."""
+    return None if until is None else share * max(0.0, until - processor_seconds())
 
 
-def _pairs(instance: PodInstance) -> int:
-    return len(instance.nodes) * sum(pod.node is None for pod in instance.pods)
+def _until(seconds: float | None) -> Callable[[], bool]:
+    end = None if seconds is None else processor_seconds() + seconds
+    return lambda: end is not None and processor_seconds() >= end
 
 
-def _solved(
-    stated: Stated,
-    guide: Mapping[str, str],
-    options: Mapping[str, Any],
-    limit: float | None,
-    even: float,
-    *,
-    whole: bool,
-) -> PlacementSolution | None:
-    """Place the pods of an instance: with all methods and a certificate (``whole``), or improving the guide."""
-    instance = stated.instance
-    if limit == _NONE_LEFT or not any(pod.node is None for pod in instance.pods):
+def _solved(instance: PodInstance, even: float, options: Mapping[str, Any]) -> PlacementSolution | None:
+    """Place the pods of an instance, with a certificate."""
+    if options["time_limit_s"] == 0 or not any(pod.node is None for pod in instance.pods):
         return None
     try:
-        if whole:
-            found = PodPlacement(instance, absolute_gap=even).solve("highs", time_limit_s=limit, **options)
-        else:
-            found = improved(instance, guide, limit, even=even, **options)
+        found = PodPlacement(instance, absolute_gap=even).solve("highs", **options)
     except ModelError:
         return None  # running pods that do not pack on their cards: the pass stands
     return found if found.status.has_answer else None
@@ -246,7 +233,7 @@ def _better_of(plan: PlacementPlan, solution: PlacementSolution, late: Callable[
     if better(made.counts(), plan.made.counts()) < 0:
         plan.solution = solution
         return plan
-    return PlacementPlan(snapshot, made, "model", plan.levels, solution)
+    return PlacementPlan(snapshot, made, "model", plan.levels, solution, plan.notes, plan.instance)
 
 
 def _whole_groups(snapshot: Snapshot, stopped: set[str], able: set[str]) -> set[str]:

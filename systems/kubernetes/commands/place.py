@@ -186,16 +186,16 @@ def _load(plan: PlacementPlan) -> list[str]:
 
     from flowlex.models.pods.problem.node_fill_state import Cluster as Filled
 
-    if (instance := plan.instance) is None or plan.solution is None:
+    places, gone = plan.made.places, {pod.name for pod in plan.stopped}
+    if (instance := plan.instance) is None or not places.keys() <= {pod.name for pod in instance.pods}:
         return []
     view, at = instance.arrays, {node.name: n for n, node in enumerate(instance.nodes)}
-    places, gone = plan.made.places, {pod.name for pod in plan.stopped}
     names = [None if pod.name in gone else places.get(pod.name, pod.node) for pod in instance.pods]
     node = np.array([-1 if name is None else at[name] for name in names], np.int64)
     loads = 100 * Filled.of(view, node, {}, cards=False).loads
     before = 100 * Filled.of(view, view.running, {}, cards=False).loads
-    gap = plan.solution.absolute_gap
-    same = bool((node == plan.solution.node).all()) and gap is not None
+    gap = None if plan.solution is None else plan.solution.absolute_gap
+    same = plan.solution is not None and bool((node == plan.solution.node).all()) and gap is not None
     apart = f"; at most {100 * max(0.0, gap or 0.0):.2g} points above the most even" if same else ""
     was = f", {before.std():.2f} % before" if (view.running >= 0).any() else ""
     return [f"load: {loads.min():.1f} to {loads.max():.1f} % of a node, deviation {loads.std():.2f} %{was}{apart}"]

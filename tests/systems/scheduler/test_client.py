@@ -125,10 +125,55 @@ def test_pods_of_a_recorded_watch_stream_are_placed(start):
         assert play(pod(early, "3", kind="MODIFIED", phase="Succeeded")) == [("Binding", late, "n0")]
         assert ("Eviction", late, None) in play(pod("urgent", "4", priority=900, nodeSelector={"disk": "none"}))
         assert play(node("n1", kind="MODIFIED", unschedulable=True))[0] == ("Eviction", "b", None)
-        with pytest.raises(ValueError, match="this example knows cpu"):
-            odd = pod("odd", "1")
-            odd["object"]["spec"]["containers"][0]["resources"]["requests"]["example.com/fpga"] = "1"
-            placer.take(odd)
+
+
+def test_a_pod_that_needs_more_than_a_task_can_state_waits_with_the_reason(start):
+    """n1 has a taint, n2 is not ready: a plain pod goes to n0, a tolerant one with affinity for n1's disk to n1."""
+    rule = {"key": "disk", "operator": "In", "values": ["ssd"]}
+    hard = "requiredDuringSchedulingIgnoredDuringExecution"
+    near = {"podAffinity": {hard: [{"topologyKey": "zone", "labelSelector": {}}]}}
+    with Scheduler(URL, transport=Wire(start(goals="borg"))) as scheduler:
+        placer = PodPlacer(scheduler)
+        sick = node("n2")
+        sick["object"]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+        taints = [{"key": "team", "value": "a", "effect": "NoSchedule"}]
+        odd = pod("odd", "1")
+        odd["object"]["spec"]["containers"][0]["resources"]["requests"]["example.com/fpga"] = "1"
+        claimed = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+        for event in (
+            node("n0", cpu="2"),
+            node("n1", taints=taints),
+            sick,
+            pod("plain", "1"),
+            pod("second", "2"),  # n1 has room, but also a taint
+            pod(
+                "tolerant",
+                "1",
+                tolerations=[{"key": "team", "operator": "Exists"}],
+                affinity={"nodeAffinity": {hard: {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}},
+            ),
+            pod("near", "1", affinity=near),
+            pod("stored", "1", volumes=claimed),
+            pod("scratch", "1", volumes=[{"name": "v", "emptyDir": {}}]),
+            odd,
+        ):
+            placer.take(event)
+        scheduler.step()
+        places = scheduler.placements().places
+        assert places["default/tolerant"] == "n1" and {places.get(f"default/{n}") for n in ("plain", "scratch")} == {
+            "n0"
+        }
+        assert "default/second" not in places and placer.waits.keys() == {
+            "default/near",
+            "default/stored",
+            "default/odd",
+        }
+        assert placer.waits["default/odd"] == "no node offers example.com/fpga"
+        fpga = node("n3")
+        fpga["object"]["status"]["allocatable"]["example.com/fpga"] = "1"
+        placer.take(fpga)  # what could not be stated is tried again with each new node
+        scheduler.step()
+        assert scheduler.placements().places["default/odd"] == "n3"
 
 
 def bookmark(**annotations):
