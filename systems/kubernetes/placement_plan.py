@@ -180,22 +180,27 @@ def place_pods(
         solution = _solved(relaxed.instance, even, options)
         plan = plan if solution is None else _better_of(plan, solution, late)
 
-    def levels(share: float) -> tuple[Level, ...]:
+    def levels(share: float, known: Mapping[int, int]) -> tuple[Level, ...]:
         left = _left(until, share)
         end = None if left is None else processor_seconds() + left
-        most = most_of_priorities(relaxed.instance, plan.made, plan.solution, end) if relaxed.sound else {}
+        most = most_of_priorities(relaxed.instance, plan.made, plan.solution, end, known) if relaxed.sound else {}
         return _levels(snapshot.cluster, plan.made, most)
 
-    plan.levels = levels(_SHARE)
+    plan.levels = levels(_SHARE, {})
     if not plan.proven and not late():
-        before = plan.made.counts()
-        most = [level.priority for level in plan.levels if level.bound in (level.wanted, level.most)]
-        improve(plan.made, _until(_left(until, 1 - _SHARE)), preempt_below=preempt_below, proven=most, seed=seed)
+        before = plan.levels
+        proven = [level.priority for level in before if level.bound in (level.wanted, level.most)]
+        enough = _until(_left(until, 1 - _SHARE))
+        improve(plan.made, enough, preempt_below=preempt_below, proven=proven, seed=seed)
         place_waiting(plan.made, late=late)
         _unstop(plan.made)
-        if better(plan.made.counts(), before) > 0:
-            plan.method = "ruin and recreate"
-        plan.levels = levels(1.0)
+        known, same = dict[int, int](), True  # bounds hold while the numbers of the priorities above are the same
+        for then, now in zip(before, _levels(snapshot.cluster, plan.made, {}), strict=True):
+            if same and then.most is not None:
+                known[then.priority] = then.most
+            if now.bound != then.bound:
+                plan.method, same = "ruin and recreate", False
+        plan.levels = levels(1.0, known if preempt_below is None else {})
     return plan
 
 

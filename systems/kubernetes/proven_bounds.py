@@ -6,6 +6,7 @@ shares nothing with the model, confirms them from the duals.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -21,15 +22,23 @@ from flowlex.systems.kubernetes.one_by_one import Bindings
 from flowlex.validation.certificates.pods.admission_bound import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.price_bound import Population
 
+#: Share of the remaining time for a solve; the rest is for checking its duals.
+_SOLVE = 0.7
+
 
 def most_of_priorities(
-    instance: PodInstance, made: Bindings, solution: PlacementSolution | None = None, until: float | None = None
+    instance: PodInstance,
+    made: Bindings,
+    solution: PlacementSolution | None = None,
+    until: float | None = None,
+    known: Mapping[int, int] | None = None,
 ) -> dict[int, int]:
     """Return the proven most pods of each priority, given a plan's numbers of the priorities above.
 
     ``instance`` allows whatever the filters allow; pods that are not in it cannot be placed. ``solution`` is one of
     this instance: its bounds may be smaller, and hold while its numbers above are the plan's. Priorities without a
-    proven bound are left out; ``until`` is the `processor_seconds` at which the search for bounds ends.
+    proven bound are left out; ``until`` is the `processor_seconds` at which the search for bounds ends. ``known`` are
+    bounds that were proven for the same numbers of the priorities above.
     """
     known, placed = {pod.name for pod in instance.pods}, {pod.name for pod in made.order}
     if not placed <= known:
@@ -47,11 +56,13 @@ def most_of_priorities(
     for k, key in enumerate(levels.keys):
         if ours[k] == wanted[k]:
             most = wanted[k]
+        elif known and key in known:
+            most = known[int(key)]
         elif until is not None and processor_seconds() >= until:
             break
         else:
             most = wanted[k]
-            limit = None if until is None else max(0.1, until - processor_seconds())
+            limit = None if until is None else max(0.1, _SOLVE * (until - processor_seconds()))
             prices = model.bounds.most(k, ours[:k], SolveOptions(time_limit_s=limit))
             if prices is not None:
                 document = proof_document(instance, model.bounds, levels, {k: prices}, BalanceProof())

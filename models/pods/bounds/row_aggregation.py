@@ -19,6 +19,7 @@ import numpy as np
 import scipy  # lazy: scipy.sparse is imported where it is first used
 
 from flowlex.formulations.engines.highs import solve_arrays
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers, LinearProgramArrays
 from flowlex.formulations.solver_outcome import Outcome, SolveOptions, Status
 
@@ -49,11 +50,16 @@ def solve_by_cells(
 
     ``cell``: (G,) initial cell of each group; groups of a cell have the same classes, and either all or none may wait.
     ``size``: (G,) sizes by which cells are halved if the program over cells is infeasible.
+    All rounds together keep the time limit; a bound of an earlier round is weaker, but proven.
     """
     best: Outcome | None = None
+    until = None if options.time_limit_s is None else processor_seconds() + options.time_limit_s
     for _ in range(_ROUNDS):
         small = _Small(arrays, choices, cell)
-        outcome = solve_arrays(small.arrays, options)
+        left = None if until is None else until - processor_seconds()
+        if left is not None and left <= 0.0 and best is not None:
+            break
+        outcome = solve_arrays(small.arrays, replace(options, time_limit_s=None if left is None else max(0.1, left)))
         if outcome.status is Status.INFEASIBLE and (halves := _halves(cell, size)).max() > cell.max():
             cell = halves
             continue

@@ -14,6 +14,7 @@ from flowlex.systems.kubernetes.objects import read_cluster
 from flowlex.systems.kubernetes.one_by_one import SCORES, better, new_bindings, place_waiting
 from flowlex.systems.kubernetes.placement_instance import Snapshot
 from flowlex.systems.kubernetes.placement_plan import PlacementPlan, place_pods
+from flowlex.systems.kubernetes.ruin_and_recreate import improve
 from tests.systems.kubernetes.conformance import checker
 from tests.systems.kubernetes.conformance import random_clusters as clusters
 
@@ -85,6 +86,26 @@ def test_plans_of_random_clusters_hold_and_are_never_worse_than_one_by_one(tmp_p
                 assert not same or level.most is None or single.counts().get((level.priority, False), 0) <= level.most
         claimed += plan.proven
     assert claimed >= 10
+
+
+@pytest.mark.parametrize("below", [None, 50], ids=["waiting pods", "running pods too"])
+def test_a_search_step_keeps_an_order_that_the_filters_allow(tmp_path: Path, below: int | None) -> None:
+    """After every gain, the bindings of random clusters pass the independent filters in their order."""
+    gains = 0
+    for seed in range(12):
+        items = clusters.random_cluster(seed)
+        path = tmp_path / "cluster.json"
+        path.write_text(json.dumps({"kind": "List", "items": items}), encoding="utf-8")
+        snapshot = Snapshot.of(read_cluster(path), path)
+        made = new_bindings(snapshot.cluster, snapshot.first_state)
+        place_waiting(made, "most-allocated")
+        before, steps = made.counts(), iter(range(60))
+        improve(made, lambda steps=steps: next(steps, None) is None, preempt_below=below, seed=seed)
+        plan = PlacementPlan(snapshot, made, "search", ())
+        assert checker.judge(items, plan.objects().items) == [], seed
+        assert better(made.counts(), before) >= 0
+        gains += better(made.counts(), before)
+    assert gains > 0
 
 
 def near(app_name: str) -> Json:
