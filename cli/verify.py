@@ -13,6 +13,7 @@ import typer
 from flowlex.cli.console_output import complain, printable
 from flowlex.cli.exit_codes import EXIT_CODES, UNREADABLE, AcceptQuoted, exit_code
 from flowlex.cli.input_files import SOLUTION_SUFFIX, discover
+from flowlex.cli.options import positive
 
 if TYPE_CHECKING:
     from flowlex.instances.instance_base import Instance
@@ -31,6 +32,15 @@ def verify(
         Path | None,
         typer.Option(
             "--changes", metavar="FILE", help="Rules and other changes that the answers must be solved under."
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--time-limit",
+            metavar="S",
+            callback=positive,
+            help="Processor seconds per file; what is not recomputed by then is quoted.",
         ),
     ] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per solution file.")] = False,
@@ -53,7 +63,7 @@ def verify(
         raise typer.BadParameter(f"no *{SOLUTION_SUFFIX} files in {solution}", param_hint="SOLUTION")
     source, verdicts, demanded = _Instances(instance), [], _demanded(changes)
     for path in files:
-        report, text = _report(path, source, demanded)
+        report, text = _report(path, source, demanded, time_limit)
         verdicts.append(report["verdict"])
         if json_lines:
             typer.echo(json.dumps(report | {"exit_code": exit_code(verdicts[-1:], accept_quoted)}, allow_nan=False))
@@ -77,19 +87,23 @@ def _demanded(path: Path | None) -> Changes | None:
         raise typer.BadParameter(str(error), param_hint="--changes") from error
 
 
-def _report(path: Path, source: _Instances, changes: Changes | None) -> tuple[dict[str, Any], str]:
+def _report(
+    path: Path, source: _Instances, changes: Changes | None, limit_s: float | None
+) -> tuple[dict[str, Any], str]:
     """Return one line of ``--json``, and the same as text."""
     from flowlex.instances.instance_base import InstanceError
     from flowlex.validation.certificates import SolutionError
     from flowlex.validation.certificates import verify as judge
+    from flowlex.validation.certificates.proof_time_budget import Budget
     from flowlex.validation.certificates.solution_files import read_solution
 
+    budget = None if limit_s is None else Budget(limit_s)
     report: dict[str, Any] = {"solution": printable(path), "instance": None, "verdict": UNREADABLE}
     try:
         document = read_solution(path)
         name, instance = source.of(document)
         report["instance"] = printable(name)
-        certificate = judge(document, instance, changes=changes)
+        certificate = judge(document, instance, budget=budget, changes=changes)
     except SolutionError as error:
         report["message"] = f"{path}: {error}"
         return report, report["message"]

@@ -17,6 +17,7 @@ import numpy as np
 from flowlex.formulations.lexicographic import branch_and_bound_leaves as found
 from flowlex.formulations.program_arrays import Floats
 from flowlex.models.exact_vertices import Budget, exact_leaf, exact_ray, exact_values
+from flowlex.validation.certificates import proof_time_budget
 from flowlex.validation.proofs.checker import Checker, Verdict, judge
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Objective
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofError
@@ -68,7 +69,10 @@ _NEAR = 1e-9
 
 
 def proven(
-    program: ExactProgram, outcome: found.StagesOutcome, values: Floats | None
+    program: ExactProgram,
+    outcome: found.StagesOutcome,
+    values: Floats | None,
+    time: proof_time_budget.Budget | None = None,
 ) -> tuple[Exact | None, Proof, Verdict]:
     """The answer and the proof of an outcome in exact numbers, and what they prove.
 
@@ -80,24 +84,28 @@ def proven(
         Of its stages.
     values
         (n,) floats of the answer; None: there is none.
+    time
+        For all of it; once it has passed, what is proven by then holds.
     """
+    budget = Budget(time=time or proof_time_budget.Budget())
     proof, claimed = exact_proof(program, outcome), str(outcome.status)
     exact = snapped(program, values) if values is not None else None
-    verdict = judge(program, exact, proof, claimed)
+    verdict = judge(program, exact, proof, claimed, budget.time)
     if program.count > _MOST_COLUMNS or not all(stage.proven for stage in outcome.stages):
         return exact, proof, verdict
     if values is None or exact is None:
         if not verdict.certificate.ok:
-            proof = _exact_without_answer(program, outcome, proof)
-            verdict = judge(program, None, proof, claimed)
+            proof = _exact_without_answer(program, outcome, proof, budget)
+            verdict = judge(program, None, proof, claimed, budget.time)
             if not verdict.certificate.ok:  # only the solver's word is left
                 proof = Proof()
                 verdict = judge(program, None, proof, claimed)
         return None, proof, verdict
-    budget = Budget()
     size = program.count * (sum(map(len, proof.stages.values())) + 2 * len(proof.derived))
     for _ in range(2 * len(program.objectives) + 1):
         if verdict.claim == "optimal" and (verdict.certificate.exact or size > _MOST_WORK):
+            break
+        if budget.time.spent:
             break
         better = _better(program, outcome, values, exact, proof, verdict, budget)
         if better is None:
@@ -123,9 +131,9 @@ def _better(
         if s.bound is not None and s.proven and not o.within
     ]
     if not verdict.certificate.ok or any(check.worst for check in verdict.certificate.checks) or bounds:
-        tried += [(x, proof) for x in _answers(program, values, bounds) if x is not None]
+        tried += [(x, proof) for x in _answers(program, values, bounds, budget) if x is not None]
         points = {
-            name: next(_answers(program, result.values, bounds[:k]))
+            name: next(_answers(program, result.values, bounds[:k], budget))
             for k, (name, result) in enumerate(zip([o.name for o in program.objectives], outcome.stages, strict=False))
             if result.values is not None
         }
@@ -139,7 +147,7 @@ def _better(
     best = verdict
     answer = None
     for each in tried:
-        judged = judge(program, *each)
+        judged = judge(program, *each, budget=budget.time)
         if _rank(judged) > _rank(best):
             best, answer = judged, (*each, judged)
     return answer
@@ -158,18 +166,18 @@ def _rank(verdict: Verdict) -> tuple[int, ...]:
 
 
 def _answers(
-    program: ExactProgram, values: Floats, kept: Sequence[tuple[Objective, Fraction]]
+    program: ExactProgram, values: Floats, kept: Sequence[tuple[Objective, Fraction]], budget: Budget
 ) -> Iterator[Exact | None]:
     for objectives, zero in [(kept, _NEAR_BOUND), *([((), _NEAR_BOUND)] if kept else []), (kept, _AT_BOUND)]:
         try:
-            yield exact_values(program, values, objectives, zero)
+            yield exact_values(program, values, objectives, zero, budget.time)
         except ArithmeticError:
             yield None
 
 
 def _exact_stage(program: ExactProgram, exact: Exact, proof: Proof, verdict: Verdict, budget: Budget) -> Proof | None:
     """The proof with exact multipliers in the first stage, and the derived rows before it, that prove too little."""
-    checker = Checker(program)
+    checker = Checker(program, budget.time)
     place = next(
         (k for k, s in enumerate(verdict.stages) if not s.proven or s.bound != s.value),
         None,
@@ -233,7 +241,7 @@ def _solved(
     rows: Sequence[Derived],
     budget: Budget,
 ) -> Leaf | None:
-    if budget.left <= 0:
+    if budget.left <= 0 or budget.time.spent:
         return None
     try:
         return exact_leaf(program, leaf, cost, objectives, rows, budget)
@@ -261,17 +269,17 @@ def _leaf_bound(
     return _ENDLESS if total > 0 else None
 
 
-def _exact_without_answer(program: ExactProgram, outcome: found.StagesOutcome, proof: Proof) -> Proof:
+def _exact_without_answer(program: ExactProgram, outcome: found.StagesOutcome, proof: Proof, budget: Budget) -> Proof:
     """The proof that there is no answer or no optimum, solved in fractions."""
     if outcome.ray is not None:
         try:
-            ray = exact_ray(program, outcome.ray)
-            point = exact_values(program, outcome.values) if outcome.values is not None else None
+            ray = exact_ray(program, outcome.ray, budget.time)
+            point = exact_values(program, outcome.values, time=budget.time) if outcome.values is not None else None
         except ArithmeticError:
             return proof
         listed = () if point is None else tuple(point[k] for k in range(program.count))
         return Proof(ray=tuple(ray[k] for k in range(program.count)), point=listed)
-    checker, budget = Checker(program), Budget()
+    checker = Checker(program, budget.time)
     nothing = Objective("", np.zeros(0, np.int64), np.zeros(0, np.int64), 0, Fraction(1))
     rows: list[Derived] = []
     for k, row in enumerate(proof.derived):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from flowlex.formulations.program_arrays import Floats
+from flowlex.validation.certificates import proof_time_budget
 from flowlex.validation.proofs.exact_program import Bounds, Exact, ExactProgram, Objective
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf
 
@@ -27,7 +28,7 @@ _SIMPLE = 1000
 
 
 class TooMuchWork(ArithmeticError):
-    """Elimination takes too long."""
+    """Elimination takes too long, or the time limit has passed."""
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Budget:
     """Products of fractions that are left for a whole proof."""
 
     left: int = 3_000_000
+    time: proof_time_budget.Budget = field(default_factory=proof_time_budget.Budget)
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Equations:
     order: dict[int, int] = field(default_factory=dict)
     work: int = 0
     most: int = _WORK
+    time: proof_time_budget.Budget = field(default_factory=proof_time_budget.Budget)
 
     def add(self, terms: Mapping[int, Fraction], side: Fraction) -> None:
         """``sum of terms == side``."""
@@ -64,7 +67,7 @@ class Equations:
         times = terms.pop(unknown)
         others, constant = self.solved[unknown]
         self.work += len(others) + 1
-        if self.work > self.most:
+        if self.work > self.most or self.time.spent:
             raise TooMuchWork("elimination takes too long")
         for other, value in others.items():
             found = terms.get(other, Fraction(0)) + times * value
@@ -88,7 +91,11 @@ def _simple(value: float) -> Fraction:
 
 
 def exact_values(
-    program: ExactProgram, values: Floats, kept: Sequence[tuple[Objective, Fraction]] = (), zero: float = _ZERO
+    program: ExactProgram,
+    values: Floats,
+    kept: Sequence[tuple[Objective, Fraction]] = (),
+    zero: float = _ZERO,
+    time: proof_time_budget.Budget | None = None,
 ) -> Exact:
     """Values near to those of a solver that satisfy all active rows and bounds exactly, if elimination finds them.
 
@@ -102,6 +109,8 @@ def exact_values(
         Objectives with the values (as minimisations) that they have.
     zero
         Distances from bounds and sides below this share of their size count as none.
+    time
+        When to give up.
     """
     integer = program.integer
     x = np.where(integer, np.rint(values), values)
@@ -131,7 +140,7 @@ def exact_values(
         for column, v in zip(objective.column.tolist(), objective.value.tolist(), strict=True):
             _take(single, 0, column, objective.sign * v * objective.unit, exact, place)
         rows.append((1, *single[0]))
-    system = Equations()
+    system = Equations(time=time or proof_time_budget.Budget())
     for _, terms, side in sorted(rows, key=lambda each: (each[0], len(each[1]))):
         system.add(terms, side)
     found = system.values(x[list(place)])
@@ -153,7 +162,7 @@ def _take(
         terms[place[column]] = terms.get(place[column], Fraction(0)) + value
 
 
-def exact_ray(program: ExactProgram, ray: Floats) -> Exact:
+def exact_ray(program: ExactProgram, ray: Floats, time: proof_time_budget.Budget | None = None) -> Exact:
     """A direction that keeps all rows and bounds exactly, near to a direction of a solver; its largest entry is 1."""
     size = float(np.abs(ray).max(initial=0)) or 1.0
     zeros = Exact(np.zeros(program.count, np.int64))
@@ -169,7 +178,7 @@ def exact_ray(program: ExactProgram, ray: Floats) -> Exact:
         np.zeros(program.count, bool),
         {name: replace(block, rhs=block.rhs * 0) for name, block in program.rows.items()},
     )
-    return exact_values(homogeneous, ray / size)
+    return exact_values(homogeneous, ray / size, time=time)
 
 
 def exact_leaf(
@@ -243,7 +252,7 @@ def exact_leaf(
         j: int(program.lower.missing[j] and j not in lone_low) + int(program.upper.missing[j] and j not in lone_high)
         for j in zero
     }
-    system = Equations(most=min(_WORK, budget.left))
+    system = Equations(most=min(_WORK, budget.left), time=budget.time)
     counted = 0
     if not target and guess:  # multipliers of an empty leaf have any scale
         largest = int(np.argmax(np.abs(guess)))

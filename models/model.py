@@ -37,6 +37,7 @@ from flowlex.models.problem_changes import apply_changes, rows_document, terms_d
 from flowlex.models.problem_solution import ProblemSolution
 from flowlex.models.solution import ModelError
 from flowlex.validation.certificates.certificate import Certificate
+from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.verifier_interface import register_judge
 from flowlex.validation.proofs.solution_file import verify_solution
 
@@ -229,13 +230,17 @@ class Model:
             of_model=self,
         )
 
-    def verify(self, solution: ProblemSolution | str | Path | Mapping[str, Any]) -> Certificate:
+    def verify(
+        self, solution: ProblemSolution | str | Path | Mapping[str, Any], *, budget: Budget | None = None
+    ) -> Certificate:
         """Prove or refuse a solution or its file, from the data and this statement.
 
         Parameters
         ----------
         solution
             A solution, or for `verify` also its document or the path of its file.
+        budget
+            Time for the proof; what is not recomputed within it is quoted.
         """
         from flowlex.instances.files import read_json
 
@@ -250,10 +255,13 @@ class Model:
             name=self.data.name,
             fingerprint=self.data.fingerprint,
             stated_in=f"the model {type(self).__name__}",
+            budget=budget,
         )
 
     @classmethod
-    def verify_document(cls, document: Mapping[str, Any], instance: Instance) -> Certificate:
+    def verify_document(
+        cls, document: Mapping[str, Any], instance: Instance, budget: Budget | None = None
+    ) -> Certificate:
         """Prove or refuse a solution file; options and changes are those that the file states.
 
         Parameters
@@ -262,6 +270,8 @@ class Model:
             Content of a solution file.
         instance
             The instance that it is said to solve.
+        budget
+            Time for the proof.
         """
         options = document.get("options", {})
         if not isinstance(options, dict) or (odd := set(options) - set(cls.options())):
@@ -270,7 +280,7 @@ class Model:
             )
         changes = read_changes(dict(document.get("changes") or {"changes": []}))
         make: Any = cls
-        found: Certificate = make(instance, changes=changes, **options).verify(document)
+        found: Certificate = make(instance, changes=changes, **options).verify(document, budget=budget)
         return found
 
     # ---- changes: each returns a new model

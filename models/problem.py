@@ -38,6 +38,7 @@ from flowlex.formulations.language.statement import Objective, RowBlock, Stateme
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.lexicographic.solver_watch import Watch
+from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Infeasibility, SolveOptions, Status
 from flowlex.models.exact_proofs import proven, snapped
@@ -45,6 +46,7 @@ from flowlex.models.incumbents import Offers
 from flowlex.models.problem_solution import ProblemSolution, StageAnswer, StageAnswers, duals_of, plain_number
 from flowlex.models.solution import Seconds
 from flowlex.models.solve_progress import ProgressLine
+from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.proofs.checker import Verdict, judge
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import Proof
@@ -438,8 +440,8 @@ class Problem(Statement):
         report
             Called with the best answers so far, each judged to satisfy all rows, about once a second.
         **options
-            Of `SolveOptions`: ``time_limit_s``, ``max_steps``, ``gap``, ``seed``, ``threads``, ``log``, ``algorithm``,
-            ``solver``.
+            Of `SolveOptions`: ``time_limit_s`` (processor seconds for solving and proof), ``max_steps``, ``gap``,
+            ``seed``, ``threads``, ``log``, ``algorithm``, ``solver``.
 
         Returns
         -------
@@ -457,7 +459,7 @@ class Problem(Statement):
         if engine not in ("auto", "highs", "pulp"):
             raise EngineError(f"engine {engine!r} solves no problems of one's own; use 'auto', 'highs' or 'pulp'")
         chosen = solve_options(options, "certify", "start", "report")
-        begun = time.perf_counter()
+        begun, clock = time.perf_counter(), processor_seconds()
         arrays = self.arrays(None)
         costs = [(-1.0 if o.maximize else 1.0) * o.cost(self.column_count) for o in self.objectives]
         first = self._start(start) if start is not None else None
@@ -465,6 +467,7 @@ class Problem(Statement):
         if engine == "pulp" or chosen.solver is not None:
             first = self._through_pulp(chosen, first)
             chosen = replace(chosen, solver=None)
+            clock -= time.perf_counter() - compiled  # another process
         steps = [_step(o, arrays.integrality) for o in self.objectives]
         rounds = _CUT_ROUNDS if certify else 0
 
@@ -479,7 +482,7 @@ class Problem(Statement):
         def attempt(cut_rounds: int, first: Floats | None) -> tuple[StagesOutcome, ProblemSolution]:
             left = chosen
             if chosen.time_limit_s is not None:
-                spent = time.perf_counter() - begun
+                spent = processor_seconds() - clock
                 left = replace(chosen, time_limit_s=max(chosen.time_limit_s - spent, 0.01))
             found = solve_stages(
                 arrays,
@@ -495,14 +498,14 @@ class Problem(Statement):
             )
             line.end()
             times = (begun, compiled, time.perf_counter())
-            return found, self._solution(found, engine, chosen, certify, times)
+            return found, self._solution(found, engine, chosen, certify, times, clock)
 
         found, solution = attempt(rounds, first)
         if watch.interrupted:
             note = "Interrupted; this is the best answer so far." if solution.status.has_answer else "Interrupted."
             _log.info("%s: interrupted", self.name)
             return replace(solution, message=f"{note} {solution.message}".strip())
-        late = chosen.time_limit_s is not None and time.perf_counter() - begun > chosen.time_limit_s / 2
+        late = chosen.time_limit_s is not None and processor_seconds() - clock > chosen.time_limit_s / 2
         exhausted = all(stage.proven for stage in found.stages)
         if found.cuts and exhausted and not late and not _is_proven(solution):
             # Rounded coefficients of cuts may prove a little less than branching does.
@@ -537,8 +540,11 @@ class Problem(Statement):
         from flowlex.formulations.engines import solve
         from flowlex.formulations.linear_program import LinearProgram  # noqa: F401
 
-        problem, values = self, start
+        problem, values, begun = self, start, time.perf_counter()
+        limit = options.time_limit_s
         for k, objective in enumerate(self.objectives or [None]):
+            if limit is not None:
+                options = replace(options, time_limit_s=max(limit - (time.perf_counter() - begun), 0.01))
             outcome = solve(flat_program(problem, k if objective is not None else None), "pulp", options)
             if outcome.values is None:
                 return values
@@ -559,27 +565,38 @@ class Problem(Statement):
         return self.with_constraint(f"{objective.name}_kept", rule)
 
     def _solution(
-        self, found: StagesOutcome, engine: str, options: SolveOptions, certify: bool, times: tuple[float, float, float]
+        self,
+        found: StagesOutcome,
+        engine: str,
+        options: SolveOptions,
+        certify: bool,
+        times: tuple[float, float, float],
+        clock: float,
     ) -> ProblemSolution:
         begun, compiled, solved = times
         answered = found.values is not None and found.status.has_answer
         program = exact_program(self)
         proof, verdict, trouble = Proof(), None, ""
+        budget = Budget.remaining(options.time_limit_s, clock)
         exact = snapped(program, found.values) if answered and found.values is not None else None
         if certify:
             try:
                 if found.status.claims:
-                    proved, proof, verdict = proven(program, found, found.values if answered else None)
+                    proved, proof, verdict = proven(program, found, found.values if answered else None, budget)
                     exact = proved if proved is not None else exact
             except (Exception, KeyboardInterrupt) as error:  # whatever fails, the answer is not lost
                 _log.warning("%s: the proof was not built: %s", self.name, error)
                 proof, verdict = Proof(), judge(program, exact, Proof(), str(found.status))
                 trouble = f"The proof was not built ({error or type(error).__name__}); the answer is the solver's."
+            if verdict is not None and verdict.late:
+                trouble = "The time limit passed before the whole proof was checked."
         stages = self._stages(found, exact, program, verdict)
         status, message = _verdict_words(self, found, verdict, stages)
         infeasibility = None
         if found.status is Status.INFEASIBLE:
-            infeasibility = self._conflict(options)
+            limit = options.time_limit_s
+            left = None if limit is None else max(limit - (processor_seconds() - clock), 0.1 * limit)
+            infeasibility = self._conflict(left)
             message = infeasibility.message
         done = time.perf_counter()
         main = next(iter(stages.values()), None)
@@ -650,12 +667,11 @@ class Problem(Statement):
             )
         return answers
 
-    def _conflict(self, options: SolveOptions) -> Infeasibility:
+    def _conflict(self, limit: float | None) -> Infeasibility:
         """Rows that cannot hold together, as formulas with numbers; those stated last come first."""
         from flowlex.formulations.engines.infeasibility_explanation import explained
         from flowlex.formulations.solver_outcome import Outcome
 
-        limit = options.time_limit_s
         outcome = explained(
             flat_program(self, None),
             Outcome(Status.INFEASIBLE, "highs"),

@@ -18,6 +18,7 @@ from flowlex.models.problem_changes import apply_changes
 from flowlex.models.problem_solution import ProblemSolution
 from flowlex.models.solution import ModelError
 from flowlex.validation.certificates.certificate import Certificate
+from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.proofs.solution_file import verify_solution
 
 
@@ -85,7 +86,9 @@ class ProblemModel(Model):
         return super().solve("auto" if direct else engine, certify=certify, start=start, report=report, **options)
 
     @classmethod
-    def verify_document(cls, document: Mapping[str, Any], instance: Instance) -> Certificate:
+    def verify_document(
+        cls, document: Mapping[str, Any], instance: Instance, budget: Budget | None = None
+    ) -> Certificate:
         """Prove or refuse a solution file from the problem's file; changes are those that the solution states."""
         assert isinstance(instance, ProblemInstance)
         if document.get("options"):
@@ -98,4 +101,5 @@ class ProblemModel(Model):
             name=None,
             fingerprint=instance.fingerprint,
             stated_in=instance.file or "this file",
+            budget=budget,
         )

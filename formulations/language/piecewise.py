@@ -2,14 +2,16 @@ r"""Sorted vectors and convex costs as rows and variables.
 
 The sum of the k largest entries of a vector e is the least of ``k t + sum of max(e_j - t, 0)`` over t. Minimising these
 sums for k = 1, 2, ... one after the other makes the sorted vector lexicographically smallest, over integers as well.
-Where all entries lie on known breakpoints, the sums of what exceeds each breakpoint, from the largest down, do the same
-with fewer rows.
+Where all entries lie on known levels, the sums of what exceeds each level, from the largest down, do the same. Entries
+of integer variables lie on the multiples of one step between their bounds: their largest is minimised first, then what
+exceeds each level. This has fewer rows, and far better linear relaxations: of a network it stays one.
 Source: Ogryczak and Sliwinski 2003 (sums of the k largest); the lambda-representation of convex functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +23,8 @@ from flowlex.formulations.language.statement import Statement, _integral, _range
 
 #: Most entries of a vector that is sorted without breakpoints: the rows are the square of it.
 _MOST = 400
+#: Most levels of entries of integer variables; beyond, sums of the largest take fewer stages.
+_LEVELS = 400
 
 
 def sorted_stages(
@@ -35,6 +39,10 @@ def sorted_stages(
         _by_breakpoints(problem, name, entries, breakpoints, sign, words)
         return
     count = entries.index.count
+    levels = _integer_levels(problem, entries, sign)
+    if levels is not None:
+        _by_levels(problem, name, entries, levels, sign, words)
+        return
     if count > _MOST:
         raise StatementError(
             f"objective {name!r}: {count} entries take {count**2} rows; give breakpoints=(values they may take)"
@@ -71,6 +79,68 @@ def sorted_stages(
         problem._objective(
             f"{name}_{k}", total, sign < 0, 0, words or f"sum of the {k} {which} of {name}", "", sorted_of=name
         )
+
+
+def _integer_levels(problem: Statement, entries: Expression, sign: int) -> list[Fraction] | None:
+    """The values that entries of integer variables may take, the worst first; None if there are none or too many."""
+    unit = entries._unit
+    if unit is None or not _integral(problem, entries):
+        return None
+    low, high = (bound / float(unit) for bound in _range_of(problem, entries))
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        return None
+    step = int(np.gcd.reduce(np.abs(entries._values).astype(np.int64))) or 1
+    first = int(entries._constant[0])
+    if ((entries._constant - first) % step != 0).any():
+        return None
+    bottom, top = int(np.ceil((low.min() - first) / step)), int(np.floor((high.max() - first) / step))
+    if top - bottom > _LEVELS or (top - bottom) * entries.index.count > _MOST**2:
+        return None
+    numbers = range(top, bottom - 1, -1) if sign > 0 else range(bottom, top + 1)
+    return [(first + k * step) * unit for k in numbers]
+
+
+def _by_levels(
+    problem: Statement, name: str, entries: Expression, levels: Sequence[Fraction], sign: int, words: str
+) -> None:
+    which, beyond = ("largest", "above") if sign > 0 else ("smallest", "below")
+    whole = all(level.denominator == 1 for level in levels)
+    low, high = _range_of(problem, entries)
+    extreme = problem.variables(
+        f"{name}_{which}", lower=low.min(), upper=high.max(), integer=whole, words=f"{which} of {name}"
+    )
+    problem.constrain(f"{name}_{which}", entries <= extreme if sign > 0 else entries >= extreme, words=f"the {which}")
+    problem._objective(f"{name}_1", extreme, sign < 0, 0, words or f"{which} of {name}", "", sorted_of=name)
+    points = [plain(level) for level in levels[1:]]
+    marks = np.array(points, np.float64)
+    # An entry that never lies beyond a level has no variable there.
+    pairs = marks[:, None] < high[None, :] if sign > 0 else marks[:, None] > low[None, :]
+    used = pairs.any(axis=1)
+    points = [point for point, some in zip(points, used.tolist(), strict=True) if some]
+    if not points:
+        return
+    level = f"{name}_level"
+    problem.set(level, points)
+    values = problem.as_data(_series(points, level), f"levels of {name!r}", entries.index)
+    a, b = problem.cross(values, entries)
+    members = np.flatnonzero(pairs[used].ravel())
+    index = a.index.take(members)
+    a, b = a._gather(members, index, a.formula), b._gather(members, index, b.formula)
+    excess = problem.variables(
+        f"{name}_excess", over=a, lower=0, integer=whole, words=f"what lies {beyond} each level of {name}"
+    )
+    problem.constrain(
+        f"{name}_sorted", excess >= (b - a if sign > 0 else a - b), words="what lies beyond a level counts"
+    )
+    for k, point in enumerate(points, 2):
+        total = excess.sel(**{level: point}).sum()
+        said = words or f"sum of what lies {beyond} {point:g} of {name}"
+        problem._objective(f"{name}_{k}", total, False, 0, said, "", sorted_of=name)
+
+
+def plain(number: Fraction) -> int | float:
+    """The integer, or the float."""
+    return int(number) if number.denominator == 1 else float(number)
 
 
 def _by_breakpoints(

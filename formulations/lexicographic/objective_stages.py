@@ -114,7 +114,9 @@ def _all_stages(
         step = steps[k] if steps is not None and len(costs) else _step(cost, arrays.integrality)
         if watch is not None:
             watch.stage = k
-        result, empty = _stage(program, cost, step, cut_rounds)
+        result, empty = _unsolved(program, cost), ()
+        if result is None:
+            result, empty = _stage(program, cost, step, cut_rounds)
         if result is None and program.ray is not None:
             return StagesOutcome(
                 Status.UNBOUNDED, program.best, tuple(results), _method(program), "the objective improves without end",
@@ -132,7 +134,8 @@ def _all_stages(
             watch.answer(program.best)
         program.keep(cost, result.value, step, given)
         if not result.proven and not message:
-            message = f"stage {len(results)} is not proven: {result.value:g}, at least {result.bound:g}"
+            least = f", at least {result.bound:g}" if np.isfinite(result.bound) else ""
+            message = f"stage {len(results)} is not proven: {result.value:g}{least}"
     best = program.best
     if best is not None and accept is None and len(program.integer) < len(best):
         best = program.tidied(best)
@@ -148,6 +151,13 @@ def _all_stages(
     )
 
 
+def _unsolved(program: StageProgram, cost: Floats) -> StageResult | None:
+    """A stage after the first for which no time is left: its value in the best answer; None: there is time."""
+    if not (program.strong and program.kept and program.expired) or program.best is None:
+        return None
+    return StageResult(float(cost @ program.best), (), -inf, False)
+
+
 def _method(program: StageProgram) -> str:
     return "integer program" if program.methods else "linear program"
 
@@ -157,6 +167,7 @@ def _stage(
 ) -> tuple[StageResult | None, tuple[Leaf, ...]]:
     """Minimise one stage; without an answer, return leaves that prove infeasibility, or leave a ray."""
     program.minimise(cost)
+    program.wake(cost)
     trivial = _trivial(program, cost, step)
     if trivial is None:
         root, vertex = program.relax((), cost)
@@ -174,7 +185,8 @@ def _stage(
             return None, ()
         if vertex is None and not root.own:
             return None, (root,)
-        if vertex is not None and cut_rounds and not program.integral(vertex):
+        done = program.reached(root.bound, cost, step)
+        if vertex is not None and cut_rounds and not done and not program.integral(vertex):
             root, vertex = strengthened(program, root, vertex, cost, cut_rounds)
         whole = vertex is not None and program.integral(vertex)
         if whole and vertex is not None:
@@ -182,6 +194,7 @@ def _stage(
         elif (
             vertex is not None
             and program.nodes != 0
+            and not done
             and raised(root.bound, step) - root.bound <= close_to(root.bound, 0)
         ):
             found = program.on_face(root, cost)

@@ -29,6 +29,8 @@ _LEAVES = 500
 #: With strong branching: their limit within a time limit, and the most multipliers that all leaves may hold.
 _TIMED_LEAVES, _MULTIPLIERS = 50_000, 20_000_000
 _NO_LIMIT = 2**31 - 1
+#: Share of a time limit that trees leave for their check.
+_FOR_CHECK = 0.2
 #: Columns tried at a node, pivots of each try, and tries after which averages are trusted.
 _TRIED, _PIVOTS, _TRUSTED = 10, 60, 4
 
@@ -103,12 +105,18 @@ class StageProgram:
     sure: bool = False
     #: Whether the solver reports infeasibility that the tree was too large to prove.
     refuted: bool = False
+    #: Columns of one row that only later stages want small or large: the row, the coefficient and the direction.
+    idle: tuple[Integers, Integers, Floats, Floats] | None = field(init=False)
+    #: (n,) the row of each idle column that the relaxation leaves out so far; -1: none.
+    asleep: Integers | None = None
 
     def __post_init__(self) -> None:
         self.integer = np.flatnonzero(self.arrays.integrality)
+        self.idle = self._idle_columns() if len(self.costs) > 1 and self.accept is None else None
         relaxation = replace(self.arrays, integrality=np.zeros_like(self.arrays.integrality))
         self.lp = quiet(solver=choose_algorithm(relaxation, SolveOptions()), random_seed=self.options.seed)
         pass_model(self.lp, relaxation)
+        self._sleep()
         if self.watch is not None:
             self.watch.follow(self.lp, integer=False, columns=len(self.arrays.cost))
 
@@ -120,8 +128,15 @@ class StageProgram:
         return max(_LEAVES, min(_TIMED_LEAVES, _MULTIPLIERS // (1 + len(self.arrays.row_lower))))
 
     @property
-    def late(self) -> bool:
+    def expired(self) -> bool:
+        """Whether no time is left."""
         return processor_seconds() > self.until or (self.watch is not None and self.watch.interrupted)
+
+    @property
+    def late(self) -> bool:
+        """Whether the tree must end: of a time limit, a share is left for the exact check of its leaves."""
+        share = _FOR_CHECK * (self.options.time_limit_s or 0.0) if self.strong else 0.0
+        return self.expired or processor_seconds() > self.until - share
 
     @property
     def left(self) -> float:
@@ -341,6 +356,7 @@ class StageProgram:
         whole = np.rint(values[self.integer])
         apart = np.abs(values[self.integer] - whole).max(initial=0)
         values[self.integer] = whole
+        values = self.settled(values)
         if len(self.integer) < len(values) and (apart > _DUST or not self.keeps(values)):
             columns = self.integer.astype(np.int32)
             self.lp.changeColsBounds(len(columns), columns, whole, whole)
@@ -349,7 +365,7 @@ class StageProgram:
             if self.lp.getModelStatus() == highspy.HighsModelStatus.kOptimal:
                 found = np.array(self.lp.getSolution().col_value)
                 found[self.integer] = whole
-                return found
+                return self.settled(found)
         return values
 
     def tidied(self, values: Floats) -> Floats:
@@ -384,6 +400,92 @@ class StageProgram:
             if ((value < low - slack) | (value > high + slack)).any():
                 return False
         return True
+
+    def _idle_columns(self) -> tuple[Integers, Integers, Floats, Floats] | None:
+        """Columns in one row alone, no two in the same, whose costs all have one sign."""
+        matrix = self.arrays.matrix.tocsc()
+        costs = np.array(self.costs)
+        wanted = np.where((costs >= 0).all(axis=0), 1.0, np.where((costs <= 0).all(axis=0), -1.0, 0.0))
+        wanted[~costs.any(axis=0)] = 0.0
+        single = np.flatnonzero((np.diff(matrix.indptr) == 1) & (wanted != 0))
+        rows = matrix.indices[matrix.indptr[single]].astype(np.int64)
+        alone = np.bincount(rows, minlength=matrix.shape[0])[rows] == 1
+        single, rows = single[alone], rows[alone]
+        return (single, rows, matrix.data[matrix.indptr[single]], wanted[single]) if len(single) else None
+
+    def _sleep(self) -> None:
+        """Leave out rows that a column without a cost can satisfy whatever the others are, until it has one."""
+        if self.idle is None:
+            return
+        a = self.arrays
+        columns, rows, by, wanted = self.idle
+        others = a.matrix.tocsr()[rows].tocoo()
+        at = others.col != columns[others.row]
+        row, column, value = others.row[at], others.col[at], others.data[at]
+        ends = value * a.column_lower[column], value * a.column_upper[column]
+        least = np.bincount(row, np.minimum(*ends), len(rows))
+        most = np.bincount(row, np.maximum(*ends), len(rows))
+        with np.errstate(invalid="ignore"):
+            needs = np.where(np.isfinite(a.row_lower[rows]), a.row_lower[rows] - least, -inf) / by
+            allows = np.where(np.isfinite(a.row_upper[rows]), a.row_upper[rows] - most, inf) / by
+            # Only one side of the row counts, and it is the one against which the column is wanted.
+            one = np.isinf(a.row_lower[rows]) != np.isinf(a.row_upper[rows])
+            need = np.where(np.isfinite(a.row_lower[rows]), needs, allows)
+            free = np.where(
+                wanted > 0,
+                (need <= a.column_upper[columns] + 1e-9) & (np.isfinite(a.row_lower[rows]) == (by > 0)),
+                (need >= a.column_lower[columns] - 1e-9) & (np.isfinite(a.row_lower[rows]) == (by < 0)),
+            )
+        self.asleep = np.zeros(len(a.cost), np.int64) - 1
+        asleep = one & free.astype(bool)
+        self.asleep[columns[asleep]] = rows[asleep]
+        for row_ in rows[asleep].tolist():
+            self.lp.changeRowBounds(row_, -inf, inf)
+
+    def wake(self, cost: Floats) -> None:
+        """Bring back the rows of columns that have a cost from now on; a feasible vertex stays feasible."""
+        if self.asleep is None or not len(columns := np.flatnonzero((self.asleep >= 0) & (cost != 0))):
+            return
+        a, lp, rows = self.arrays, self.lp, self.asleep[columns]
+        for row in rows.tolist():
+            lp.changeRowBounds(row, float(a.row_lower[row]), float(a.row_upper[row]))
+        self.asleep[columns] = -1
+        basis = lp.getBasis()
+        if not basis.valid:
+            return
+        sums = np.array(lp.getSolution().row_value)[rows]
+        below, above = sums < a.row_lower[rows] - WHOLE, sums > a.row_upper[rows] + WHOLE
+        col_status, row_status = list(basis.col_status), list(basis.row_status)
+        for k in np.flatnonzero(below | above).tolist():  # the column enters in place of the row's slack
+            if row_status[rows[k]] == highspy.HighsBasisStatus.kBasic:
+                col_status[columns[k]] = highspy.HighsBasisStatus.kBasic
+                row_status[rows[k]] = highspy.HighsBasisStatus.kLower if below[k] else highspy.HighsBasisStatus.kUpper
+        basis.col_status, basis.row_status = col_status, row_status
+        lp.setBasis(basis)
+
+    def settled(self, values: Floats) -> Floats:
+        """The values with columns that only one row holds as cheap for the stages as this row allows.
+
+        An answer of one stage leaves them anywhere; made cheap, it is often the answer of the next stages as well.
+        """
+        if self.idle is None:
+            return values
+        a = self.arrays
+        columns, rows, by, wanted = self.idle
+        x = values[columns]
+        rest = np.asarray(a.matrix @ values)[rows] - by * x
+        ends = (a.row_lower[rows] - rest) / by, (a.row_upper[rows] - rest) / by
+        least = np.maximum(a.column_lower[columns], np.minimum(*ends))
+        most = np.minimum(a.column_upper[columns], np.maximum(*ends))
+        whole = a.integrality[columns]
+        least, most = np.where(whole, np.ceil(least - WHOLE), least), np.where(whole, np.floor(most + WHOLE), most)
+        cheap = np.where(wanted > 0, least, most)
+        better = np.isfinite(cheap) & (np.abs(cheap - x) > _DUST) & (least <= most)
+        if not better.any():
+            return values
+        values = values.copy()
+        values[columns[better]] = cheap[better]
+        return values
 
     def begin(self, values: Floats) -> None:
         """Make values the best answer if, once rounded, they satisfy all bounds and rows."""

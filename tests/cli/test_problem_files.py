@@ -57,6 +57,8 @@ def test_a_batch_solves_resumes_and_verifies(files: Path, run: Run, read_results
     again = run("solve", files, "-o", "out", "--jobs", 2, "--resume")
     assert again.exit_code == 1 and "4 of 5 were done before" in again.output
     (files / "e.lp").unlink()
+    hurried = run("verify", "out", files, "--time-limit", "1e-9")
+    assert hurried.exit_code == 3 and "4 quoted" in hurried.output
     judged = run("verify", "out", files)
     assert judged.exit_code == 0, judged.output
     assert judged.output.count("for the problem as stated in") == 4

@@ -14,6 +14,7 @@ from flowlex.instances.input_errors import InstanceError
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.model_changes import Changes, read_changes
 from flowlex.validation.certificates.certificate import Certificate
+from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import SolutionError
 from flowlex.validation.certificates.verifier_interface import require_solution
 from flowlex.validation.certificates.verifier_interface import verify as verify_document
@@ -45,6 +46,7 @@ def verify(
     instance: Instance | Statement | str | Path | Mapping[str, Any],
     *,
     changes: Changes | Mapping[str, Any] | str | Path | None = None,
+    time_limit_s: float | None = None,
 ) -> Certificate:
     """Prove or refuse a solution from its instance alone, as ``flowlex verify`` does; no solver is called.
 
@@ -57,6 +59,8 @@ def verify(
     changes
         The rules and other changes that the solution must be solved under, exactly these: `Changes`, their plain data,
         or the path of their file. None: those that it states; the check ``rules it holds under`` lists them.
+    time_limit_s
+        Processor seconds for the proof; what is not recomputed by then is quoted.
 
     Returns
     -------
@@ -78,6 +82,7 @@ def verify(
     >>> verify(solve(instance), instance).verdict
     'proven'
     """
+    budget = None if time_limit_s is None else Budget(time_limit_s)
     try:
         if isinstance(solution, str | Path):
             document = read_solution(solution)
@@ -95,8 +100,9 @@ def verify(
                 name=None,
                 fingerprint=fingerprint(instance),
                 stated_in=f"the problem {instance.name!r} in memory",
+                budget=budget,
             )
         demanded = None if changes is None else read_changes(dict(changes) if isinstance(changes, Mapping) else changes)
-        return verify_document(document, read(instance), changes=demanded)
+        return verify_document(document, read(instance), budget=budget, changes=demanded)
     except SolutionError as error:
         raise SolutionError(f"{solution}: {error}" if isinstance(solution, str | Path) else str(error)) from None

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeAlias
 
 from flowlex.formulations.deferred_compilation import small_work
 from flowlex.instances.exact_rationals import rational
@@ -164,10 +164,11 @@ class Verifier:
 
 
 #: Judges of kinds whose solution files hold the general proof, by kind; models of one's own register theirs.
-_JUDGES: dict[str, Callable[[Mapping[str, Any], Instance], Certificate]] = {}
+Judge: TypeAlias = Callable[[Mapping[str, Any], Instance, Budget | None], Certificate]
+_JUDGES: dict[str, Judge] = {}
 
 
-def register_judge(kind: str, judge: Callable[[Mapping[str, Any], Instance], Certificate]) -> None:
+def register_judge(kind: str, judge: Judge) -> None:
     """Let a function judge the solution files of a kind (of version 3, see `flowlex.validation.proofs`)."""
     _JUDGES[kind] = judge
 
@@ -274,7 +275,7 @@ def verify(
         judge = _JUDGES.get(instance.kind)
         if judge is None:
             raise SolutionError(f"no model of kind {instance.kind!r} is known here; name its file with --models")
-        found = judge(document, instance)
+        found = judge(document, instance, budget)
         if changes is None:
             return found
         same = read_changes(dict(document.get("changes") or {})).plain() == changes.plain()

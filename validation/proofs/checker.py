@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
+from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.proofs.exact_program import (
     MOST_BITS,
     SAFE,
@@ -50,6 +51,13 @@ _LEAST = 5e-324
 _ROUNDS = 20
 
 
+class OutOfTime(ProofError):
+    """The time for the check has passed."""
+
+    def __init__(self) -> None:
+        super().__init__("the time limit passed before the proof was checked")
+
+
 @dataclass(frozen=True)
 class StageVerdict:
     """One objective: its value and the bound that is proven, in its own direction."""
@@ -69,12 +77,14 @@ class StageVerdict:
 class Verdict:
     """What holds of an answer.
 
-    ``stages``: of the objectives, in order; those after the first unproven one have no bound.
+    ``stages``: of the objectives, in order; those after the first unproven one have no bound. ``late``: the time for
+    the check passed before its end.
     """
 
     claim: Claim
     certificate: Certificate
     stages: tuple[StageVerdict, ...] = ()
+    late: bool = False
 
 
 @dataclass(eq=False)
@@ -82,6 +92,8 @@ class Checker:
     """A problem, made ready once for all leaves."""
 
     program: ExactProgram
+    #: Time for all leaves; `OutOfTime` is raised once it has passed.
+    budget: Budget = field(default_factory=Budget)
     #: Proven sides of derived rows, and how many objectives each of them takes as fixed.
     derived: list[tuple[Derived, Fraction]] = field(default_factory=list)
     #: Of shared multipliers: what they take away and add, and themselves, so that no other takes their place.
@@ -244,6 +256,8 @@ class Checker:
         known: int | None,
     ) -> Fraction | None:
         """What the multipliers of one leaf add up to, before any rounding; parameters as in `bound`."""
+        if self.budget.spent:
+            raise OutOfTime
         total = Fraction(0)
         #: Vectors over columns, and the rational with which each counts in the reduced costs.
         parts: list[tuple[Fraction, Any, Whole]] = []
@@ -511,7 +525,13 @@ def derive(
     return len(rows)
 
 
-def judge(program: ExactProgram, values: Exact | None, proof: Proof, claimed: str = "optimal") -> Verdict:
+def judge(
+    program: ExactProgram,
+    values: Exact | None,
+    proof: Proof,
+    claimed: str = "optimal",
+    budget: Budget | None = None,
+) -> Verdict:
     """What the data prove of an answer.
 
     Parameters
@@ -524,8 +544,11 @@ def judge(program: ExactProgram, values: Exact | None, proof: Proof, claimed: st
         Leaves and multipliers; empty: only the answer itself is judged.
     claimed
         The status that is stated: ``optimal``, ``feasible``, ``infeasible``, ``unbounded``.
+    budget
+        Time for the proof; the answer itself is always judged. Objectives that are not reached have no bound.
     """
-    checker = Checker(program)
+    checker = Checker(program, budget or Budget())
+    late = False
     if values is None:
         return _judge_none(checker, proof, claimed)
     checks = checker.violations(values)
@@ -553,7 +576,7 @@ def judge(program: ExactProgram, values: Exact | None, proof: Proof, claimed: st
                 if objective.within and objective.name in proof.points:
                     attained, sharp = _attained(checker, objective, proof.points[objective.name], before)
             except ProofError as error:
-                reason = str(error)
+                reason, late = str(error), late or isinstance(error, OutOfTime)
             except (ArithmeticError, MemoryError) as error:
                 reason = f"the proof cannot be computed: {error}"
         if bound is not None and bound > min(mine, attained) + close:
@@ -581,7 +604,7 @@ def judge(program: ExactProgram, values: Exact | None, proof: Proof, claimed: st
         "optimal" if all(s.proven for s in stages) else "bounded" if first and first.bound is not None else "feasible"
     )
     tolerance = 0.0 if exact else float(_CLOSE)
-    return Verdict(claim, Certificate(claim, exact, tuple(checks), tolerance), tuple(stages))
+    return Verdict(claim, Certificate(claim, exact, tuple(checks), tolerance), tuple(stages), late)
 
 
 def _attained(
@@ -610,7 +633,7 @@ def _judge_none(checker: Checker, proof: Proof, claimed: str) -> Verdict:
     claim: Claim = "infeasible" if claimed == "infeasible" else "unbounded"
     check = Check(f"the problem is {claimed}", True, detail="the solver says so; no proof is given", how="quoted")
     checks: list[Check] = [check]
-    proven = False
+    proven = late = False
     try:
         if claimed == "unbounded" and proof.ray:
             checks, proven = _unbounded_checks(checker, proof), True
@@ -619,9 +642,11 @@ def _judge_none(checker: Checker, proof: Proof, claimed: str) -> Verdict:
             empty = checker.bound(proof.empty, None, {}, 0) is not None
             detail = f"{len(proof.empty)} leaves without an answer" if empty else "a leaf is not shown to be empty"
             checks, proven = [Check("no values satisfy all rows and bounds", empty, detail=detail)], True
+    except OutOfTime as error:
+        checks, late = [replace(check, detail=f"the solver says so; {error}")], True
     except (ProofError, ArithmeticError, MemoryError) as error:
         checks, proven = [Check("the proof can be computed", False, detail=str(error))], True
-    return Verdict(claim, Certificate(claim, proven and all(check.ok for check in checks), tuple(checks)))
+    return Verdict(claim, Certificate(claim, proven and all(check.ok for check in checks), tuple(checks)), (), late)
 
 
 def _unbounded_checks(checker: Checker, proof: Proof) -> list[Check]:

@@ -17,6 +17,7 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.field_descriptions import describe
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
 from flowlex.validation.certificates.exact_numbers import agrees
+from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import Numeric, SolutionError, Stated, Strict, read_as
 from flowlex.validation.proofs.checker import StageVerdict, Verdict, judge
 from flowlex.validation.proofs.exact_program import ExactProgram
@@ -104,7 +105,14 @@ class SolutionDocument(Strict):
 
 
 def verify_solution(
-    document: object, problem: Statement, *, kind: str, name: str | None, fingerprint: str, stated_in: str
+    document: object,
+    problem: Statement,
+    *,
+    kind: str,
+    name: str | None,
+    fingerprint: str,
+    stated_in: str,
+    budget: Budget | None = None,
 ) -> Certificate:
     """Prove or refuse what a solution file says of a problem.
 
@@ -118,6 +126,8 @@ def verify_solution(
         Of the problem or instance that the file must be of; ``name`` None: any.
     stated_in
         Where the problem is stated, for the certificate: a file's name, ``the model Shifts``.
+    budget
+        Time for the proof; what is not recomputed within it is quoted.
 
     Raises
     ------
@@ -144,10 +154,16 @@ def verify_solution(
     answered = read.status in ("optimal", "feasible")
     try:
         values = exact_answer(read.answer, program) if answered else None
-        verdict = judge(program, values, from_document(read.proof, program), read.status)
+        budget = budget or Budget()
+        verdict = judge(program, values, from_document(read.proof, program), read.status, budget)
         checks = list(verdict.certificate.checks)
         if verdict.certificate.ok:
-            checks += _bindings(read, verdict, program)
+            stated = _bindings(read, verdict, program)
+            of_proof = ("status", "stated claim", "bound", "stated bound", "given away")
+            checks += [
+                budget.quoted(check.name) if verdict.late and not check.ok and check.name.endswith(of_proof) else check
+                for check in stated
+            ]
     except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         failed = Check("can be judged", False, detail=f"{type(error).__name__}: {error}"[:300])
         return Certificate("feasible", False, (*basis, failed))

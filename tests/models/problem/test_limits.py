@@ -15,9 +15,11 @@ import pandas as pd
 import pytest
 
 import flowlex as fx
+from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.lexicographic.solver_watch import Watch, interruptible
 from flowlex.models import problem as problem_module
 from flowlex.models.solve_progress import ProgressLine
+from flowlex.validation.certificates.proof_time_budget import Budget
 
 
 def hard(count: int = 60, seed: int = 1) -> fx.Problem:
@@ -85,6 +87,32 @@ def test_limits_end_with_an_answer_and_what_is_proven() -> None:
         s = hard().solve(**limit)
         assert s.status == "feasible" and s.certificate.ok
         assert s.certificate.claim in ("bounded", "feasible")
+
+
+def test_without_time_for_the_check_claims_are_quoted_and_wrong_figures_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    p = knapsack()
+    document = p.solve().to_dict()
+    found = fx.verify(document, p, time_limit_s=1e-9)
+    assert (found.verdict, found.claim) == ("quoted", "feasible")
+    assert fx.verify(document | {"objective": 8}, p, time_limit_s=1e-9).verdict == "refused"
+    monkeypatch.setattr(Budget, "remaining", lambda *_: Budget(0))
+    s = p.solve()
+    assert s.status == "optimal" and s["x"].to_dict() == {"b": 1, "c": 1}
+    assert s.certificate.claim == "feasible" and s.stages["value"].bound is None
+    assert "time limit" in s.message
+
+
+def test_objectives_for_which_no_time_is_left_keep_the_answer() -> None:
+    p = knapsack()
+    p.minimize("things", p["x"].sum())
+    arrays, costs = p.arrays(None), [np.array([-5.0, -4.0, -3.0]), np.ones(3)]
+    watch = Watch()
+    watch.found = lambda _: setattr(watch, "interrupted", True)  # after the first objective
+    found = solve_stages(arrays, costs, strong=True, watch=watch)
+    assert found.status == "feasible" and [stage.proven for stage in found.stages] == [True, False]
+    assert [stage.value for stage in found.stages] == [-7, 2]
 
 
 def test_answers_are_reported_on_the_way() -> None:
