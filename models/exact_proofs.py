@@ -62,6 +62,8 @@ _MOST_COLUMNS = 5000
 _MOST_WORK = 30_000
 #: Values this near to a bound or side are taken to lie there, first; if that does not help, only nearer ones.
 _NEAR_BOUND, _AT_BOUND = 1e-7, 1e-14
+#: Units beyond this are of binary numbers, not of decimals.
+_DECIMAL = 10**6
 #: The bound of a leaf without an answer.
 _ENDLESS = Fraction(10**300)
 #: Multipliers are near a fraction within this share of their size.
@@ -344,7 +346,7 @@ def _near(value: float) -> Fraction:
 def _leaf(
     program: ExactProgram, starts: Sequence[int], leaf: found.Leaf, grains: Sequence[int], unit: Fraction
 ) -> Leaf:
-    own = unit if leaf.own else Fraction(1)
+    own = _measure(unit) if leaf.own else Fraction(1)
     branches = tuple(Branch.single(b.column, b.upper, b.side) for b in leaf.branches)
     return _multipliers(program, starts, leaf.rows, leaf.earlier, leaf.cuts, grains, own, branches, leaf.own)
 
@@ -363,16 +365,17 @@ def _multipliers(
 ) -> Leaf:
     """A leaf with its multipliers in exact numbers, measured in the unit ``own``."""
     blocks = list(program.rows.values())
-    per_row = [rows[s : s + b.count] * float(b.unit / own) for b, s in zip(blocks, starts, strict=False)]
-    before = program.objectives[: len(earlier)]
-    per_earlier = np.array([e * float(o.unit / own) for e, o in zip(earlier.tolist(), before, strict=False)])
+    units = [_measure(block.unit) for block in blocks]
+    per_row = [rows[s : s + b.count] * float(u / own) for b, u, s in zip(blocks, units, starts, strict=False)]
+    before = [(o.name, _measure(o.unit)) for o in program.objectives[: len(earlier)]]
+    per_earlier = np.array([e * float(u / own) for e, (_, u) in zip(earlier.tolist(), before, strict=False)])
     per_cut = cuts * float(1 / own)  # of rows in units of 1 / grain
     side = np.array([of_split * float(1 / own)])
     everything = np.concatenate([*per_row, per_earlier, per_cut, side])
     denominator, whole = in_fractions(everything)
     place = 0
     found_rows: dict[str, Exact] = {}
-    for block, part in zip(blocks, per_row, strict=True):
+    for block, unit, part in zip(blocks, units, per_row, strict=True):
         numbers = whole[place : place + len(part)]
         place += len(part)
         if block.relation == "<=":
@@ -380,10 +383,10 @@ def _multipliers(
         elif block.relation == ">=":
             numbers = np.maximum(numbers, 0)
         if numbers.any():
-            found_rows[block.name] = Exact(numbers, own / (denominator * block.unit))
+            found_rows[block.name] = Exact(numbers, own / (denominator * unit))
     found_earlier = {
-        o.name: Fraction(min(int(v), 0)) * own / (denominator * o.unit)
-        for o, v in zip(before, whole[place : place + len(per_earlier)].tolist(), strict=True)
+        name: Fraction(min(int(v), 0)) * own / (denominator * unit)
+        for (name, unit), v in zip(before, whole[place : place + len(per_earlier)].tolist(), strict=True)
         if v < 0
     }
     place += len(per_earlier)
@@ -397,6 +400,11 @@ def _multipliers(
         multiplier = Fraction(int(whole[-1])) * own / denominator
         branches = (*branches[:-1], Branch(last.column, last.value, last.upper, last.side, multiplier))
     return Leaf(found_rows, found_earlier, found_cuts, branches, is_own)
+
+
+def _measure(unit: Fraction) -> Fraction:
+    """The unit in which multipliers are measured: that of the data, unless these are binary fractions."""
+    return unit if max(unit.numerator, unit.denominator) <= _DECIMAL else Fraction(1)
 
 
 def _derived(program: ExactProgram, starts: Sequence[int], cut: found.Cut, grains: Sequence[int]) -> Derived:

@@ -195,6 +195,7 @@ def _stage(
             vertex is not None
             and program.nodes != 0
             and not done
+            and np.isfinite(root.bound)
             and raised(root.bound, step) - root.bound <= close_to(root.bound, 0)
         ):
             found = program.on_face(root, cost)

@@ -29,6 +29,8 @@ _LEAVES = 500
 #: With strong branching: their limit within a time limit, and the most multipliers that all leaves may hold.
 _TIMED_LEAVES, _MULTIPLIERS = 50_000, 20_000_000
 _NO_LIMIT = 2**31 - 1
+#: HiGHS's tolerance of reduced costs: those below count as zero where a bound is missing.
+_DUAL_FEASIBLE = 1e-7
 #: Share of a time limit that trees leave for their check.
 _FOR_CHECK = 0.2
 #: Columns tried at a node, pivots of each try, and tries after which averages are trusted.
@@ -230,7 +232,10 @@ class StageProgram:
                 status = lp.getModelStatus()
                 if status == highspy.HighsModelStatus.kInfeasible:
                     gain = inf
-                elif status in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kIterationLimit):
+                elif np.isfinite(bound) and status in (
+                    highspy.HighsModelStatus.kOptimal,
+                    highspy.HighsModelStatus.kIterationLimit,
+                ):
                     gain = max(float(lp.getInfo().objective_function_value) - bound, 0.0)
                     gains.learn(column, upper, gain / apart)
                 else:
@@ -342,7 +347,7 @@ class StageProgram:
             total += cuts[k] * cut.side
         end = np.where(reduced > 0, low, high)
         size = float(np.abs(cost).max(initial=0))
-        used = np.abs(reduced) > np.where(np.isfinite(end), 1e-11, 1e-9 * (1 + size))
+        used = np.abs(reduced) > np.where(np.isfinite(end), 1e-11, _DUAL_FEASIBLE * (1 + size))
         return total + float(reduced[used] @ end[used])
 
     def integral(self, values: Floats) -> bool:

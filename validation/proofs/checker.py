@@ -32,6 +32,7 @@ from flowlex.validation.proofs.exact_program import (
     Exact,
     ExactProgram,
     Objective,
+    Positions,
     RowBlock,
     Whole,
     common_unit,
@@ -98,6 +99,8 @@ class Checker:
     derived: list[tuple[Derived, Fraction]] = field(default_factory=list)
     #: Of shared multipliers: what they take away and add, and themselves, so that no other takes their place.
     taken: dict[int, tuple[Whole, Fraction, Fraction, Mapping[str, Exact]]] = field(default_factory=dict)
+    #: Bounds that follow with the objectives of a key, those asked for last.
+    _with: tuple[Any, Any] | None = None
 
     # ---- the answer
 
@@ -198,11 +201,13 @@ class Checker:
         before: Mapping[str, tuple[Objective, Fraction]],
         stage: int,
         known: int | None = None,
+        cutoff: Fraction | None = None,
     ) -> Fraction | None:
         """Lower bound on the cost (minimised, without its constant) over all leaves; None: nothing is proven.
 
         Without a cost: 0 if no leaf has an answer. ``before``: the objectives before with the values that they keep.
-        ``known``: how many derived rows may be used.
+        ``known``: how many derived rows may be used. ``cutoff``: a value (as a minimisation) that an answer has; the
+        bound holds of all answers that are no worse.
 
         Raises `ProofError`: the leaves do not cover all answers, or name what does not exist.
         """
@@ -215,7 +220,7 @@ class Checker:
         for leaf in leaves:
             if self.crossed(leaf.branches):
                 continue
-            total = self.leaf_bound(leaf, cost, before, stage, known)
+            total = self.leaf_bound(leaf, cost, before, stage, known, cutoff)
             if total is None:
                 return None
             if not leaf.own or cost is None:
@@ -254,6 +259,7 @@ class Checker:
         before: Mapping[str, tuple[Objective, Fraction]],
         stage: int,
         known: int | None,
+        cutoff: Fraction | None = None,
     ) -> Fraction | None:
         """What the multipliers of one leaf add up to, before any rounding; parameters as in `bound`."""
         if self.budget.spent:
@@ -303,7 +309,10 @@ class Checker:
         for name in leaf.complete:
             reduced, more = self._completed(name, reduced)
             total += more * unit
-        return self._above(reduced, unit, total, low, high)
+        kept = list(before.values())
+        if cutoff is not None and cost is not None:
+            kept.append((cost, cutoff))
+        return self._above(reduced, unit, total, low, high, kept)
 
     def _blocks(self, rows: Mapping[str, Exact]) -> tuple[list[tuple[Fraction, RowBlock, Whole]], Fraction]:
         """Rows with their multipliers, and what these make of the right-hand sides."""
@@ -406,9 +415,18 @@ class Checker:
         return reduced, unit
 
     def _above(
-        self, reduced: Whole, unit: Fraction, total: Fraction, low: dict[int, int], high: dict[int, int]
+        self,
+        reduced: Whole,
+        unit: Fraction,
+        total: Fraction,
+        low: dict[int, int],
+        high: dict[int, int],
+        kept: Sequence[tuple[Objective, Fraction]],
     ) -> Fraction | None:
-        """``total`` plus the least of the reduced costs within the bounds; None if a bound is missing."""
+        """``total`` plus the least of the reduced costs within the bounds; None if a bound is missing.
+
+        Missing bounds follow from rows, and from the objectives that are ``kept`` at most at their values.
+        """
         p = self.program
         up, down = np.flatnonzero(reduced > 0), np.flatnonzero(reduced < 0)
         for columns, bounds, branched, pick in ((up, p.lower, low, max), (down, p.upper, high, min)):
@@ -421,7 +439,10 @@ class Checker:
             rest = columns[~np.isin(columns, own)] if own else columns
             missing = rest[bounds.missing[rest]]
             if len(missing):
-                implied = self.implied[0 if bounds is p.lower else 1]
+                side_ = 0 if bounds is p.lower else 1
+                implied = self.implied[side_]
+                if kept and not np.isfinite(implied[missing]).all():
+                    implied = self._implied_with(kept)[side_]
                 if not np.isfinite(implied[missing]).all():
                     return None
                 for c in missing.tolist():
@@ -436,17 +457,40 @@ class Checker:
         p = self.program
         low = np.where(p.lower.missing, -np.inf, np.nextafter(p.lower.at.floats, -np.inf))
         high = np.where(p.upper.missing, np.inf, np.nextafter(p.upper.at.floats, np.inf))
+        return self._passed_on(low, high, ())
+
+    def _implied_with(
+        self, kept: Sequence[tuple[Objective, Fraction]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Bounds that follow from rows and from objectives that keep their values."""
+        key = tuple((id(objective), limit) for objective, limit in kept)
+        if self._with is None or self._with[0] != key:
+            low, high = self.implied
+            self._with = key, self._passed_on(low.copy(), high.copy(), kept)
+        return self._with[1]
+
+    def _passed_on(
+        self,
+        low: NDArray[np.float64],
+        high: NDArray[np.float64],
+        kept: Sequence[tuple[Objective, Fraction]],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        p = self.program
         sides = []
+        for objective, limit in kept:
+            value = objective.sign * Exact(objective.value, objective.unit).floats
+            rhs = np.array([to_float(limit - objective.sign * objective.constant * objective.unit)])
+            sides.append((np.zeros(len(value), np.int64), objective.column, 1, value, rhs))
         for block in p.rows.values():
             value, rhs = Exact(block.value, block.unit).floats, Exact(block.rhs, block.unit).floats
             if block.relation in ("<=", "=="):
-                sides.append((block, value, rhs))
+                sides.append((block.row, block.column, block.count, value, rhs))
             if block.relation in (">=", "=="):
-                sides.append((block, -value, -rhs))
+                sides.append((block.row, block.column, block.count, -value, -rhs))
         for _ in range(_ROUNDS):
             before = int(np.isinf(low).sum() + np.isinf(high).sum())
-            for block, value, rhs in sides:
-                _pass_on(block, value, rhs, low, high)
+            for side in sides:
+                _pass_on(*side, low, high)
             if before == int(np.isinf(low).sum() + np.isinf(high).sum()):
                 break
         return low, high
@@ -458,22 +502,22 @@ def _sum(a: Whole, b: Whole) -> Whole:
 
 
 def _pass_on(
-    block: RowBlock,
+    row: Positions,
+    column: Positions,
+    count: int,
     value: NDArray[np.float64],
     rhs: NDArray[np.float64],
     low: NDArray[np.float64],
     high: NDArray[np.float64],
 ) -> None:
     """Bound the columns that have none by rows ``value x <= rhs``; only missing bounds are changed."""
-    column, row = block.column, block.row
     least = np.where(value > 0, value * low[column], value * high[column])
     least[value == 0] = 0
     open_ = np.isinf(least)
     finite = np.where(open_, 0.0, least)
-    sums = np.bincount(row, finite, block.count)
-    size = np.bincount(row, np.abs(finite), block.count) + np.abs(rhs)
-    count = np.bincount(row, open_, block.count)
-    others_open = count[row] - open_
+    sums = np.bincount(row, finite, count)
+    size = np.bincount(row, np.abs(finite), count) + np.abs(rhs)
+    others_open = np.bincount(row, open_, count)[row] - open_
     want = np.where(value > 0, np.isinf(high[column]), np.isinf(low[column])) & (others_open == 0) & (value != 0)
     k = np.flatnonzero(want)
     if not len(k):
@@ -569,12 +613,15 @@ def judge(
             try:
                 done = derive(checker, proof.derived, before, done)
                 leaves = proof.stages.get(objective.name, ())
-                found = checker.bound(leaves, objective, {o.name: (o, v) for o, v in before}, k) if leaves else None
+                if objective.within and objective.name in proof.points:
+                    attained, sharp = _attained(checker, objective, proof.points[objective.name], before)
+                # An answer that is worse than this one obeys the bound anyway.
+                best = min(mine, attained) + (0 if feasible and sharp else close)
+                kept = {o.name: (o, v) for o, v in before}
+                found = checker.bound(leaves, objective, kept, k, cutoff=best) if leaves else None
                 bound = None if found is None else found + objective.sign * objective.constant * objective.unit
                 reason = "" if leaves else "no proof is given"
                 reason = reason or ("" if bound is not None else "a multiplier needs a bound that is missing")
-                if objective.within and objective.name in proof.points:
-                    attained, sharp = _attained(checker, objective, proof.points[objective.name], before)
             except ProofError as error:
                 reason, late = str(error), late or isinstance(error, OutOfTime)
             except (ArithmeticError, MemoryError) as error:
