@@ -49,6 +49,7 @@ class PartitionSolution(Solution):
     """
 
     row_name: ClassVar[str] = "node"
+    version: ClassVar[int] = 3
 
     source: LoadPartitionInstance = field(repr=False)
     capacity: Floats = field(repr=False)
@@ -160,10 +161,12 @@ class PartitionSolution(Solution):
         return each[int(self.source.arrays.cost[source, target])]
 
     def _proof(self) -> dict[str, Any]:
-        """Return dual values by node; see `flowlex.validation.certificates.load`."""
+        """Multipliers of the rows ``node``: what an item costs its node; the checker completes those of the others."""
         if self.node_price is None:
             return {}
-        return {"node_price_s": {name: text(price) for name, price in self.node_price.items()}}
+        node = {name: text(-price) for name, price in self.node_price.items() if price}
+        leaf = {"rows": {"node": {"at": node}}, "complete": ["holder", "group"]}
+        return {"format": 3, "stages": {"moved": [leaf]}}
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Plot items per node before and after, with the expected finish time above each bar."""

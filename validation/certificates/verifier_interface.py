@@ -73,7 +73,7 @@ _OWN: dict[str, str] = {
     "flow-scheduling": "flowlex.validation.certificates.flow:VERIFIER",
     "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
     "allocation": "flowlex.validation.certificates.allocation:VERIFIER",
-    "load-partition": "flowlex.validation.certificates.load:VERIFIER",
+    "load-partition": "flowlex.validation.restated.load:VERIFIER",
     "min-cost-flow": "flowlex.validation.restated.min_cost_flow:VERIFIER",
     "pod-placement": "flowlex.validation.certificates.pods:VERIFIER",
 }

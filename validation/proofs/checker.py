@@ -607,7 +607,7 @@ def judge(
         value = checker.value(objective, values)
         bound: Fraction | None = None
         mine = objective.sign * value
-        close = _CLOSE * (1 + abs(mine))
+        close = _CLOSE * (1 + abs(mine)) if program.tolerance else Fraction(0)
         attained, sharp = mine, feasible
         if not reason:
             try:

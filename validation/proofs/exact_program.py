@@ -238,7 +238,7 @@ class ExactProgram:
     integer: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     rows: dict[str, RowBlock] = field(default_factory=dict)
     objectives: list[Objective] = field(default_factory=list)
-    #: Relative tolerance to which rows hold where values are fractions.
+    #: Relative tolerance to which rows hold where values are fractions; 0: nothing has a tolerance, optima neither.
     tolerance: float = 1e-7
 
     @property

@@ -243,8 +243,8 @@ FAULTS = {
     "stage": lambda d: d["stages"].update(makespan=0),
     "stage lost": lambda d: d["stages"].pop("makespan"),
     "leaves lost": lambda d: d["proof"]["stages"].update(makespan=[]),
-    "multiplier": lambda d: d["proof"]["stages"]["moved"][0]["rows"].update(finish={"n0": -3}),
-    "wrong sign": lambda d: d["proof"]["stages"]["makespan"][0]["rows"].setdefault("finish", {}).update(n0=1),
+    "multiplier": lambda d: d["proof"]["stages"]["moved"][0]["rows"].update(finish={"at": {"n0": -3}}),
+    "wrong sign": lambda d: d["proof"]["stages"]["makespan"][0]["rows"].update(finish={"at": {"n0": 1}}),
     "objective of another kind": lambda d: d["options"].update(objective="targets"),
     "level": lambda d: d["options"].update(level="item", capacity="history"),
 }

@@ -244,6 +244,14 @@ LOAD: dict[str, dict[str, Change]] = {
         "holders reversed": field("holds", array(lambda h: h.__setitem__(slice(None), h[:, ::-1].copy()))),
         "first and last group swapped": field("holds", SWAP),
     },
+    "flowlex.instances.load:LoadPartitionInstance.arrays": {
+        "an item less lies on the last node": field("load", DOWN),
+        "an item more in the first block": field("count", UP),
+        "every node holds the first block": field("holds", array(lambda holds: holds[0].fill(True))),
+        "costs of the way back": field("cost", array(lambda c: c.__setitem__(slice(None), c.T.copy()))),
+        "every second of a move is three": field("seconds", lambda seconds, *_: tuple(3 * s for s in seconds)),
+        "moves without a link for free": field("usual", lambda *_: 0),
+    },
     f"{_LOAD}.partition_network:PartitionNetwork.parts": {
         "one node on": lambda parts, *_: (parts[0], np.roll(parts[1], 1), parts[2]),
         "an item more": lambda parts, *_: (*parts[:2], UP(parts[2])),
