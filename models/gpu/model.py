@@ -37,13 +37,13 @@ from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.model_changes import Changes
 from flowlex.models.gpu.admissible_pairs import SMALL, LargeStatement, pair_count
 from flowlex.models.gpu.assignment_network import AssignmentNetwork
-from flowlex.models.gpu.fairness_and_price_proof import proof_of
 from flowlex.models.gpu.large_rounds.solve_large_round import METHOD, run_refined
 from flowlex.models.gpu.large_rounds.user_written_rules import Rules, unsupported
 from flowlex.models.gpu.placement_metrics import Placement
 from flowlex.models.gpu.preemption_search import GpuRun, Leaf
 from flowlex.models.gpu.reference_formulation import state
 from flowlex.models.gpu.round_eligibility import Policy, Round
+from flowlex.models.gpu.round_proof import proof_of
 from flowlex.models.gpu.round_solver import Rounds
 from flowlex.models.gpu.solution import GpuSolution
 from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts

@@ -148,7 +148,7 @@ class GpuSolution(Solution):
         return answer
 
     def _proof(self) -> dict[str, Any]:
-        """Return the certificate of fairness and least transfer; see `flowlex.validation.certificates.gpu`."""
+        """Return the multipliers of all objectives; see `flowlex.models.gpu.round_proof`."""
         return self.proof
 
     def _draw(self, ax: Axes | None) -> Axes:

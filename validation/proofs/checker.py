@@ -15,7 +15,7 @@ Source: branch and bound with dual bounds as in VIPR (Cheung, Gleixner and Steff
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -88,6 +88,18 @@ class Verdict:
     late: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class _Base:
+    """Reduced costs (without a cost) by shared and completed multipliers, what these add, and the least of them all."""
+
+    reduced: Whole
+    unit: Fraction
+    total: Fraction
+    least: Fraction | None  # over the bounds; None: a bound is missing
+    completed: NDArray[np.bool_]  # columns of rows that were completed
+    rows: Mapping[str, Exact]  # kept, so that no other takes their place
+
+
 @dataclass(eq=False)
 class Checker:
     """A problem, made ready once for all leaves."""
@@ -97,8 +109,10 @@ class Checker:
     budget: Budget = field(default_factory=Budget)
     #: Proven sides of derived rows, and how many objectives each of them takes as fixed.
     derived: list[tuple[Derived, Fraction]] = field(default_factory=list)
-    #: Of shared multipliers: what they take away and add, and themselves, so that no other takes their place.
-    taken: dict[int, tuple[Whole, Fraction, Fraction, Mapping[str, Exact]]] = field(default_factory=dict)
+    #: Of shared multipliers, and rows to complete: what they make of the columns.
+    bases: dict[tuple[int, tuple[str, ...]], _Base] = field(default_factory=dict)
+    #: The earlier objectives that were added up last: names, columns, values, constant, limit.
+    joined: tuple[tuple[str, ...], list[Positions], list[Whole], int, Fraction] = ((), [], [], 0, Fraction(0))
     #: Bounds that follow with the objectives of a key, those asked for last.
     _with: tuple[Any, Any] | None = None
 
@@ -246,11 +260,11 @@ class Checker:
             return Fraction(0)
         if cost.step:
             return cost.step * cost.unit
-        return (
-            math.gcd(*(abs(v) for v in cost.value.tolist())) * cost.unit
-            if len(cost.value) < 100_000
-            else (int(np.gcd.reduce(np.abs(cost.value))) * cost.unit)
-        )
+        if cost.value.dtype != object:
+            divisor = int(np.gcd.reduce(np.abs(cost.value)))
+        else:
+            divisor = math.gcd(*(abs(v) for v in cost.value.tolist()))
+        return (divisor or 1) * cost.unit
 
     def leaf_bound(
         self,
@@ -269,13 +283,13 @@ class Checker:
         parts: list[tuple[Fraction, Any, Whole]] = []
         if cost is not None and leaf.own:
             parts.append((leaf.own * cost.sign * cost.unit, cost.column, cost.value))
-        shared = self._shared(leaf.shared) if leaf.shared else None
         blocks, given = self._blocks(leaf.rows)
         total += given
+        bad = {id(e) for e in {id(e): e for e in leaf.earlier.values()}.values() if e > 0}
         for name, e in leaf.earlier.items():
-            if name not in before or e > 0:
+            if name not in before or id(e) in bad:
                 raise ProofError(f"a multiplier of objective {name!r}, which comes later or has the wrong sign")
-            objective, limit = before[name]
+        for e, objective, limit in self._earlier(leaf.earlier, before):
             total += e * (limit - objective.sign * objective.constant * objective.unit)
             parts.append((-e * objective.sign * objective.unit, objective.column, objective.value))
         for k, e in leaf.derived.items():
@@ -301,18 +315,51 @@ class Checker:
                 total += branch.multiplier * branch.side
                 parts.append((-branch.multiplier, branch.column, branch.value))
         reduced, unit = self._reduced(parts, blocks)
-        if shared is not None:
-            total += shared[2]
-            both = common_unit([unit, shared[1]])
-            reduced = _sum(scaled(reduced, int(unit / both)), scaled(shared[0], int(shared[1] / both)))
-            unit = both
-        for name in leaf.complete:
-            reduced, more = self._completed(name, reduced)
-            total += more * unit
+        base = self._base(leaf.shared, leaf.complete)
+        both = common_unit([unit, base.unit])
+        times, base_times = int(unit / both), int(base.unit / both)
+        shut = [c for c, side in high.items() if side <= 0]
         kept = list(before.values())
         if cutoff is not None and cost is not None:
             kept.append((cost, cutoff))
-        return self._above(reduced, unit, total, low, high, kept)
+        differs = reduced != 0
+        differs[[*low, *high]] = True
+        columns = np.flatnonzero(differs)
+        if base.least is not None and not base.completed[columns].any():  # only these columns differ from the base
+            mine = base.reduced[columns]
+            without = self._above(columns, mine, base.unit, base.total + base.least, {}, {}, (), -1)
+            reduced = _sum(scaled(reduced[columns], times), scaled(mine, base_times))
+            return None if without is None else self._above(columns, reduced, both, total + without, low, high, kept)
+        plain = self._base(leaf.shared, ())
+        reduced = _sum(scaled(reduced, times), scaled(plain.reduced, base_times))
+        total += plain.total
+        for name in leaf.complete:
+            reduced, more = self._completed(name, reduced, shut)
+            total += more * both
+        return self._above(np.arange(len(reduced)), reduced, both, total, low, high, kept)
+
+    def _earlier(
+        self, multipliers: Mapping[str, Fraction], before: Mapping[str, tuple[Objective, Fraction]]
+    ) -> Iterable[tuple[Fraction, Objective, Fraction]]:
+        """Earlier objectives with multipliers and limits; those of one multiplier and unit are added up once."""
+        each = [(e, *before[name]) for name, e in multipliers.items()]
+        names = tuple(multipliers)
+        if len(each) < 3 or any(e is not each[0][0] for e, _, _ in each):
+            return each
+        done, column, value, constant, limit = self.joined
+        if not done or names[: len(done)] != done:
+            done, column, value, constant, limit = (), [], [], 0, Fraction(0)
+        first = each[0][1]
+        if any((o.unit, o.maximize) != (first.unit, first.maximize) for _, o, _ in each[len(done) :]):
+            return each
+        for _, objective, most in each[len(done) :]:
+            column, value = [*column, objective.column], [*value, objective.value]
+            constant, limit = constant + objective.constant, limit + most
+        self.joined = names, column, value, constant, limit
+        joined = Objective(
+            "", np.concatenate(column), np.concatenate(value), constant, first.unit, maximize=first.maximize
+        )
+        return [(each[0][0], joined, limit)]
 
     def _blocks(self, rows: Mapping[str, Exact]) -> tuple[list[tuple[Fraction, RowBlock, Whole]], Fraction]:
         """Rows with their multipliers, and what these make of the right-hand sides."""
@@ -331,17 +378,26 @@ class Checker:
             blocks.append((y.unit * block.unit, block, y.numbers))
         return blocks, total
 
-    def _shared(self, rows: Mapping[str, Exact]) -> tuple[Whole, Fraction, Fraction]:
+    def _base(self, rows: Mapping[str, Exact], complete: tuple[str, ...]) -> _Base:
         """What multipliers that several leaves share take away from each column, and add; computed once."""
-        if id(rows) not in self.taken:
+        key = id(rows) if rows else 0, complete
+        if key not in self.bases:
             blocks, total = self._blocks(rows)
-            self.taken[id(rows)] = (*self._reduced([], blocks), total, rows)
-        return self.taken[id(rows)][:3]
+            reduced, unit = self._reduced([], blocks)
+            touched = np.zeros(self.program.count, bool)
+            for name in complete:
+                reduced, more = self._completed(name, reduced, [])
+                total += more * unit
+                touched[self.program.rows[name].column] = True
+            least = self._above(np.arange(len(reduced)), reduced, unit, Fraction(0), {}, {}, ())
+            self.bases[key] = _Base(reduced, unit, total, least, touched, rows)
+        return self.bases[key]
 
-    def _completed(self, name: str, reduced: Whole) -> tuple[Whole, Fraction]:
+    def _completed(self, name: str, reduced: Whole, shut: list[int]) -> tuple[Whole, Fraction]:
         """The reduced costs after the best multipliers of rows that share no column, and what these add.
 
-        Columns with a negative coefficient are left to rows that are completed later.
+        Columns with a negative coefficient are left to rows that are completed later; those that branches have shut do
+        not count.
         """
         block = self.program.rows.get(name)
         if (
@@ -355,6 +411,7 @@ class Checker:
             return reduced, Fraction(0)
         if 2 * largest(reduced) >= SAFE:
             reduced = reduced.astype(object)  # a difference could leave 64 bits
+        own &= ~np.isin(block.column, shut)
         least = np.full(block.count, int(reduced.max()), reduced.dtype)
         np.minimum.at(least, block.row[own], reduced[block.column[own]])
         filled = np.zeros(block.count, bool)
@@ -416,39 +473,43 @@ class Checker:
 
     def _above(
         self,
+        at: Positions,
         reduced: Whole,
         unit: Fraction,
         total: Fraction,
         low: dict[int, int],
         high: dict[int, int],
         kept: Sequence[tuple[Objective, Fraction]],
+        sign: int = 1,
     ) -> Fraction | None:
-        """``total`` plus the least of the reduced costs within the bounds; None if a bound is missing.
+        """``total`` plus (``sign``) the least of reduced costs of columns within the bounds; None: one is missing.
 
         Missing bounds follow from rows, and from the objectives that are ``kept`` at most at their values.
         """
         p = self.program
-        up, down = np.flatnonzero(reduced > 0), np.flatnonzero(reduced < 0)
-        for columns, bounds, branched, pick in ((up, p.lower, low, max), (down, p.upper, high, min)):
-            own = [c for c in branched if (reduced[c] > 0 if bounds is p.lower else reduced[c] < 0)]
-            for c in own:
-                side = Fraction(branched[c])
-                if not bounds.missing[c]:
-                    side = pick(side, bounds.at[c])
-                total += int(reduced[c]) * unit * side
-            rest = columns[~np.isin(columns, own)] if own else columns
-            missing = rest[bounds.missing[rest]]
-            if len(missing):
-                side_ = 0 if bounds is p.lower else 1
-                implied = self.implied[side_]
-                if kept and not np.isfinite(implied[missing]).all():
-                    implied = self._implied_with(kept)[side_]
-                if not np.isfinite(implied[missing]).all():
+        for side in (0, 1):
+            chosen = np.flatnonzero(reduced > 0 if side == 0 else reduced < 0)
+            bounds, branched, pick = ((p.lower, low, max), (p.upper, high, min))[side]
+            columns, values = at[chosen], reduced[chosen]
+            if branched:
+                own = np.isin(columns, list(branched))
+                for c, r in zip(columns[own].tolist(), values[own].tolist(), strict=True):
+                    limit = Fraction(branched[c])
+                    if not bounds.missing[c]:
+                        limit = pick(limit, bounds.at[c])
+                    total += sign * r * unit * limit
+                columns, values = columns[~own], values[~own]
+            missing = bounds.missing[columns]
+            if missing.any():
+                implied = self.implied[side]
+                if kept and not np.isfinite(implied[columns[missing]]).all():
+                    implied = self._implied_with(kept)[side]
+                if not np.isfinite(implied[columns[missing]]).all():
                     return None
-                for c in missing.tolist():
-                    total += int(reduced[c]) * unit * Fraction(float(implied[c]))
-                rest = rest[~bounds.missing[rest]]
-            total += dot(reduced[rest], bounds.at.numbers[rest]) * unit * bounds.at.unit
+                for c, r in zip(columns[missing].tolist(), values[missing].tolist(), strict=True):
+                    total += sign * r * unit * Fraction(float(implied[c]))
+                columns, values = columns[~missing], values[~missing]
+            total += sign * dot(values, bounds.at.numbers[columns]) * unit * bounds.at.unit
         return total
 
     @cached_property

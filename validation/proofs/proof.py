@@ -1,7 +1,8 @@
 """A proof: for each objective leaves that cover all answers, each with multipliers; rows that were derived on the way.
 
 In files, multipliers are rationals by name and label of a row; a name may carry one ``default`` for all its labels.
-Multipliers that several leaves share stand once, under ``shared``, by a name of their own.
+Multipliers that several leaves share stand once, under ``shared``, by a name of their own; one number for ``earlier``
+counts for all objectives before.
 """
 
 from __future__ import annotations
@@ -206,23 +207,23 @@ def from_document(document: Any, program: ExactProgram) -> Proof:
             f"the proof has format {_shown(document.get('format'))}, this version reads {FORMAT}; solve again"
         )
     _only(document, "the proof", "format", "shared", "stages", "derived", "empty", "point", "ray", "points")
-    known = {o.name for o in program.objectives}
+    order = [o.name for o in program.objectives]
     stages = _object(document.get("stages", {}), "stages")
     shared = {
         name: _rows_in(rows, program)
         for name, rows in _object(document.get("shared", {}), "shared multipliers").items()
     }
     for name in stages:
-        if name not in known:
+        if name not in order:
             raise ProofError(f"stages: no objective is named {_shown(name)}")
     derived = [_derived_in(d, k, program, shared) for k, d in enumerate(_list(document.get("derived", []), "derived"))]
     return Proof(
         {
-            name: tuple(_leaf_in(x, program, shared) for x in _list(leaves, f"stages {name!r}"))
+            name: tuple(_leaf_in(x, program, shared, order.index(name)) for x in _list(leaves, f"stages {name!r}"))
             for name, leaves in stages.items()
         },
         tuple(derived),
-        tuple(_leaf_in(x, program, shared) for x in _list(document.get("empty", []), "empty")),
+        tuple(_leaf_in(x, program, shared, 0) for x in _list(document.get("empty", []), "empty")),
         _vector_in(document.get("point", []), program),
         _vector_in(document.get("ray", []), program) if document.get("ray") else (),
         {name: _exact(_vector_in(x, program)) for name, x in _object(document.get("points", {}), "points").items()},
@@ -262,10 +263,10 @@ def _derived_in(document: Any, k: int, program: ExactProgram, shared: Mapping[st
     if not isinstance(stage, int) or isinstance(stage, bool) or not 0 <= stage <= len(program.objectives):
         raise ProofError(f"derived row {k}: stage {_shown(stage)} does not exist")
     cases = _list(each.get("cases", []), f"derived row {k}")
-    return Derived(column, value, tuple(_leaf_in(x, program, shared) for x in cases), stage)
+    return Derived(column, value, tuple(_leaf_in(x, program, shared, stage) for x in cases), stage)
 
 
-def _leaf_in(document: Any, program: ExactProgram, shared: Mapping[str, Mapping[str, Exact]]) -> Leaf:
+def _leaf_in(document: Any, program: ExactProgram, shared: Mapping[str, Mapping[str, Exact]], stage: int) -> Leaf:
     each = _object(document, "a leaf")
     _only(each, "a leaf", "rows", "shared", "complete", "earlier", "derived", "branches", "own")
     own = rational(each.get("own", 1))
@@ -279,12 +280,14 @@ def _leaf_in(document: Any, program: ExactProgram, shared: Mapping[str, Mapping[
     for name in complete:
         if not isinstance(name, str) or name not in program.rows:
             raise ProofError(f"complete: no rows are named {_shown(name)}")
-    stated = each.get("earlier", {})
-    earlier = {}
-    for name, v in _object(stated, "earlier").items():
-        if name not in {o.name for o in program.objectives}:
-            raise ProofError(f"a multiplier of objective {_shown(name)}, which does not exist")
-        earlier[name] = rational(v)
+    stated, before = each.get("earlier", {}), [o.name for o in program.objectives[:stage]]
+    if isinstance(stated, dict):
+        if odd := stated.keys() - set(before):
+            name = _shown(sorted(odd)[0])
+            raise ProofError(f"a multiplier of objective {name}, which does not exist before")
+        earlier = {name: rational(v) for name, v in stated.items()}
+    else:
+        earlier = dict.fromkeys(before, rational(stated))
     derived = {}
     for name, v in _object(each.get("derived", {}), "derived").items():
         if not name.isascii() or not name.isdigit() or len(name) > 9:

@@ -11,9 +11,10 @@ of the largest task from another rack, a stopped task ``stop_price`` times its e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,13 +98,153 @@ def _integers(values: Sequence[int]) -> NDArray[np.int64]:
     return np.array(values, np.int64)
 
 
-def seconds_per_mb(instance: GpuInstance, rack: Fraction, between: Fraction) -> tuple[Fraction, Fraction, Fraction]:
-    """Weighted seconds per MB from the task's own node, from its rack, from another rack; the weights are a1 and a2."""
-    return (
-        1 / rational(instance.disk_mb_per_s),
-        rack / rational(instance.rack_mb_per_s),
-        between / rational(instance.between_racks_mb_per_s),
-    )
+class RoundOptions(NamedTuple):
+    """Policy, weights a1, a2, a3, whether tasks wait at a price, price of a second of lost work."""
+
+    policy: PolicyRules
+    weights: tuple[Fraction, Fraction, Fraction]
+    priced: bool
+    stop_price: Fraction
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> RoundOptions:
+        """Read the options of a solution file; `ValueError` names what is wrong."""
+        policy, waiting = PolicyRules.of(options.get("policy", "FSP")), options.get("waiting", "least")
+        if waiting not in ("least", "priced") or (waiting == "priced" and not policy.fair):
+            raise ValueError(f"waiting must be 'least', or with fair shares 'priced', got {waiting!r}")
+        penalties = options.get("penalties", {})
+        a1, a2, a3 = (rational(penalties.get(name, 1)) for name in ("rack", "between_racks", "waiting"))
+        if min(a1, a2, a3) < 0:
+            raise ValueError("penalties must not be negative")
+        stop_price = rational(options.get("stop_price", 0))
+        if stop_price < 0 or (stop_price and not policy.preemptive):
+            raise ValueError(f"stop_price must be at least 0, and 0 where no task may stop, got {stop_price}")
+        return cls(policy, (a1, a2, a3), waiting == "priced", stop_price)
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Costs of transfers, computed from the shards of the instance and the places of their replicas.
+
+    Attributes
+    ----------
+    size, per_mb
+        (S,) integer sizes of the shards in their largest common unit, and the number of units per MB.
+    rates
+        Weighted seconds per MB from the task's own node, from its rack, from another rack.
+    waiting_s, stop_s
+        Seconds that a waiting task costs; (T,) seconds that stopping each task costs.
+    unit_s
+        All costs are whole multiples of it.
+    """
+
+    view: GpuColumns
+    size: NDArray[Any]
+    per_mb: Fraction
+    rates: tuple[Fraction, Fraction, Fraction]
+    waiting_s: Fraction
+    stop_s: tuple[Fraction, ...]
+    unit_s: Fraction
+
+    @classmethod
+    def read(
+        cls, instance: GpuInstance, view: GpuColumns, weights: tuple[Fraction, Fraction, Fraction], stop_price: Fraction
+    ) -> Costs:
+        """Read the costs of an instance; ``weights`` are a1, a2 and a3."""
+        rates = (
+            1 / rational(instance.disk_mb_per_s),
+            weights[0] / rational(instance.rack_mb_per_s),
+            weights[1] / rational(instance.between_racks_mb_per_s),
+        )
+        size, per_mb = whole_sizes(view.shard_size_mb)
+        largest = max(_sums(view.shard_task, size)[1].tolist(), default=0)
+        waiting = weights[2] * largest / per_mb * rates[2]
+        stops = (Fraction(0),) * len(view.task_names)
+        if stop_price:
+            stops = tuple(stop_price * rational(s) for s in view.task_elapsed.tolist())
+        return cls(
+            view,
+            size,
+            per_mb,
+            rates,
+            waiting,
+            stops,
+            common_unit([*(r / per_mb for r in rates), waiting, *(stops if stop_price else ())]),
+        )
+
+    def levels(self, started: NDArray[np.bool_], node: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(S,) where each shard is read from: 0 node, 1 rack, 2 another rack; -1 when it is not read."""
+        view = self.view
+        at = node[view.shard_task][view.replica_shard]
+        level = np.full(len(view.shard_task), 2)
+        level[view.replica_shard[view.node_rack[view.replica_node] == view.node_rack[at]]] = 1
+        level[view.replica_shard[view.replica_node == at]] = 0
+        found: NDArray[np.int64] = np.where(started[view.shard_task], level, -1)
+        return found
+
+    def read_mb(self, level: NDArray[np.int64]) -> list[Fraction]:
+        """MB read from each level."""
+        return [Fraction(sum(self.size[level == k].tolist())) / self.per_mb for k in range(3)]
+
+    def seconds(self, level: NDArray[np.int64]) -> Fraction:
+        """Total weighted seconds."""
+        return sum((size * rate for size, rate in zip(self.read_mb(level), self.rates, strict=True)), Fraction(0))
+
+    def by_task(self, level: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(T,) weighted seconds of each task, in floating point."""
+        rate = np.array([float(rate) for rate in self.rates])
+        each = np.where(level >= 0, self.view.shard_size_mb * rate[level], 0.0)
+        tasks = len(self.view.task_job)
+        return np.bincount(self.view.shard_task, weights=each, minlength=tasks).astype(np.float64)
+
+    @property
+    def nearer_is_cheaper(self) -> bool:
+        """Whether no shard costs less from farther away."""
+        return self.rates[0] <= self.rates[1] <= self.rates[2]
+
+    @cached_property
+    def tiers(self) -> tuple[NDArray[Any], tuple[NDArray[Any], NDArray[Any]], tuple[NDArray[Any], NDArray[Any]]]:
+        """Costs in ``unit_s``: (T,) far from all data; in a rack with data; on a node with data.
+
+        Those of racks and nodes are keys ``task * racks + rack`` and ``task * nodes + node``, sorted, and costs.
+        """
+        view = self.view
+        nodes, racks = len(view.node_rack), len(view.rack_names)
+        weights = [int(rate / self.unit_s / self.per_mb) if len(self.size) else 0 for rate in self.rates]
+        wide = int(self.size.sum()) * max(weights) >= 2**60
+        here, near, far = ((self.size.astype(object) if wide else self.size) * weight for weight in weights)
+        beyond = np.zeros(len(view.task_job), far.dtype)
+        np.add.at(beyond, view.shard_task, far)
+        shard, rack = np.divmod(np.unique(view.replica_shard * racks + view.node_rack[view.replica_node]), racks)
+        rack_key, in_rack = _sums(view.shard_task[shard] * racks + rack, (near - far)[shard])
+        in_rack = in_rack + beyond[rack_key // racks]
+        saved = (here - near)[view.replica_shard]
+        node_key, on_node = _sums(view.shard_task[view.replica_shard] * nodes + view.replica_node, saved)
+        task, node = node_key // nodes, node_key % nodes
+        on_node = on_node + in_rack[np.searchsorted(rack_key, task * racks + view.node_rack[node])]
+        return beyond, (rack_key, in_rack), (node_key, on_node)
+
+    def of_pairs(self, task: NDArray[np.int64], node: NDArray[np.int64]) -> NDArray[Any]:
+        """Costs of tasks on nodes in ``unit_s``; the two are aligned, or broadcast."""
+        view = self.view
+        beyond, racked, noded = self.tiers
+        task, node = np.broadcast_arrays(task, node)
+        found = beyond[task]
+        for (key, cost), place, count in ((racked, view.node_rack[node], len(view.rack_names)),
+                                          (noded, node, len(view.node_rack))):  # fmt: skip
+            if len(key):
+                wanted = task * count + place
+                at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+                found = np.where(key[at] == wanted, cost[at], found)
+        return found
+
+
+def _sums(key: NDArray[np.int64], amount: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Distinct keys, and the sum of the amounts of each."""
+    distinct, at = np.unique(key, return_inverse=True)
+    total = np.zeros(len(distinct), dtype=amount.dtype)
+    np.add.at(total, at, amount)
+    return distinct, total
 
 
 def whole_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], Fraction]:
@@ -114,21 +255,6 @@ def whole_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], Fraction]:
     whole = [int(size / unit) for size in exact]
     fits = sum(int(n) * size for n, size in zip(np.bincount(code, minlength=len(whole)).tolist(), whole, strict=True))
     return np.array(whole, dtype=np.int64 if fits < 2**62 else object)[code], 1 / unit
-
-
-def waiting_price(
-    view: GpuColumns, size: NDArray[Any], per_mb: Fraction, weight: Fraction, between: Fraction
-) -> Fraction:
-    """Seconds that a waiting task costs: ``weight`` (a3) times the largest task's seconds from another rack."""
-    total = [0] * len(view.task_names)
-    for task, units in zip(view.shard_task.tolist(), size.tolist(), strict=True):
-        total[task] += units
-    return weight * max(total, default=0) / per_mb * between
-
-
-def stop_prices(view: GpuColumns, price: Fraction) -> tuple[Fraction, ...]:
-    """Seconds that stopping each task costs; 0 for a waiting task."""
-    return tuple(price * rational(elapsed) if price else Fraction(0) for elapsed in view.task_elapsed.tolist())
 
 
 def common_unit(numbers: Iterable[Fraction]) -> Fraction:

@@ -105,12 +105,12 @@ def share(job: int, value: float) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("instance", "change", "fails"),
     [
-        (above_share(), swap(("a2", None)), "only jobs above their fair share"),
-        (above_share(), swap(("a0", "g0"), ("a3", None), ("b0", "g3")), "shortest-running"),
+        (above_share(), swap(("a2", None)), "every row holds"),
+        (above_share(), swap(("a0", "g0"), ("a3", None), ("b0", "g3")), "every row holds"),
         (above_share(), swap(("a1", "g1"), ("b1", None), ("b0", "g0")), "the table of jobs"),
         (above_share(), share(0, 1.0), "fair shares of the table"),
         (above_share(), share(1, 1.5), "fair shares of the table"),
-        (within_share(), swap(("a1", None), ("a2", "g1"), ("b1", "g0")), "only jobs above their fair share"),
+        (within_share(), swap(("a1", None), ("a2", "g1"), ("b1", "g0")), "every row holds"),
     ],
     ids=["a stop too many", "a longer one stopped", "a stop too few", "share less", "share more", "within its share"],
 )

@@ -149,16 +149,22 @@ def _document(seed: int, **options: Any) -> tuple[GpuInstance, dict[str, Any]]:
     return instance, json.loads(json.dumps(solution.to_dict()))
 
 
+def _all_prices(document: dict[str, Any]) -> dict[str, int]:
+    """Prices of GPUs in the only leaf of a proof."""
+    prices: dict[str, int] = document["proof"]["shared"]["multipliers 1"]["gpu_out"]["at"]
+    return prices
+
+
 @pytest.mark.parametrize(
     ("change", "fails"),
     [
-        (lambda d: d["proof"]["shares"].update({"J17": "1/2"}), "shares are fair"),
-        (lambda d: d["proof"]["shares"].popitem(), "shares are fair"),
-        (lambda d: d["proof"].update(base=1000, factor=2), "no answer is fairer|weights put transfer"),
-        (lambda d: d["proof"].update(keep={}), "weights put transfer"),
-        (lambda d: d["proof"]["search"].update(gpu_price={}, job_price={}), "no answer is fairer"),
+        (lambda d: d["proof"].update(shared={}), "can be judged"),
+        (lambda d: _all_prices(d).clear(), "status"),
+        (lambda d: _all_prices(d).update({name: 10**9 for name in _all_prices(d)}), "status"),
+        (lambda d: d["proof"]["stages"].update(transfer=[]), "status"),
+        (lambda d: d["proof"].update(format=2), "can be judged"),
         (lambda d: d["stages"].update(waiting=d["stages"]["waiting"] + 1), "stage waiting"),
-        (lambda d: d["options"].update(waiting="least"), "stage|no answer is fairer"),
+        (lambda d: d["options"].update(waiting="least"), "stage|status|can be judged"),
         (lambda d: d["options"]["penalties"].update(waiting=0.25), "objective"),
     ],
 )

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -209,13 +208,11 @@ GPU: dict[str, dict[str, Change]] = {
         "any may stop": lambda found, *_: found & False,
         "none may stop": lambda _, view, *__: view.task_running_gpu >= 0,
     },
-    f"{_GPU}.fairness_and_price_proof:_levels": {
-        "none": lambda *_: {},
-        "the first gets more": lambda found, *_: {
-            k: str(Fraction(x) + (i == 0)) for i, (k, x) in enumerate(found.items())
-        },
+    f"{_GPU}.round_proof:_LeafProof.cut": {
+        "other GPUs": field("gpus", lambda gpus, *_: ~gpus),
+        "no jobs": field("jobs", lambda jobs, *_: jobs & False),
     },
-    f"{_GPU}.fairness_and_price_proof:_prices": {"none": lambda *_: {"gpu_price": {}, "job_price": {}}},
+    f"{_GPU}.round_proof:_potential_prices": {"none": lambda found, *_: (0 * found[0], 0 * found[1])},
     f"{_GPU}.placement_metrics:Placement.exact_transfer_s": {"a second less": lambda seconds, *_: seconds - 1},
 }
 

@@ -1,42 +1,41 @@
-"""Verify solution files of GPU assignment from the instance: who runs where, fair shares, least transfer.
+"""Verify solution files of GPU assignment: the problem restated from the instance, and the one proof of its objectives.
 
-The problem: a task runs on one GPU of enough memory, and a GPU runs one task. A running task stays on its GPU or
-stops; `preemption` says which may stop. The goals in order are the lexicographically greatest sorted numbers of running
-tasks per job (FSU: their sum), the least weighted transfer plus price of lost work, and the fewest stops. With waiting
-at a price no job runs more than its fair share; the goals are the least transfer plus prices of waiting and lost work,
-the fewest stops, and the most starts. For the proof see `search_proof`.
+`flowlex.validation.restated.gpu_program` states the problem. Here are what the answer means in its columns, and the
+figures and tables beside it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
+from flowlex.instances.gpu import GpuInstance
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
 from flowlex.validation.certificates.gpu.dual_values import check_duals
-from flowlex.validation.certificates.gpu.fair_shares import fair_limits
-from flowlex.validation.certificates.gpu.formulation_from_instance import state_gpu
 from flowlex.validation.certificates.gpu.judge_large_rounds import judge_refined
-from flowlex.validation.certificates.gpu.preemption import Stops
-from flowlex.validation.certificates.gpu.round_options import RoundOptions
-from flowlex.validation.certificates.gpu.search_proof import GpuProof, SearchProof
-from flowlex.validation.certificates.gpu.transfer_costs import Costs
 from flowlex.validation.certificates.problem_options import GpuOptions
+from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
-from flowlex.validation.restated.gpu import PolicyRules
+from flowlex.validation.proofs.checker import judge
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram
+from flowlex.validation.proofs.proof import Leaf, Proof, ProofError, from_document
+from flowlex.validation.restated.gpu_program import GpuRound
 
 __all__ = ["VERIFIER"]
 
 _LEVELS = ("node", "rack", "between")
+#: Pairs of tasks and GPUs up to which all columns are written out.
+_WRITTEN_OUT = 20_000
 
 
 class GpuAnswer(Strict):
@@ -49,83 +48,132 @@ class GpuAnswer(Strict):
     cost_unit_s: str
 
 
+class GpuProof(Strict):
+    """The proof in the format of `flowlex.validation.proofs`; empty where nothing is proven."""
+
+    format: int | None = None
+    shared: dict[str, Any] = Field(default_factory=dict)
+    stages: dict[str, Any] = Field(default_factory=dict)
+    derived: list[Any] = Field(default_factory=list)
+
+
 def _judge(claimed: Claimed) -> Finding:
     instance, document, answer = claimed.instance, claimed.document, claimed.answer
     cluster = Cluster(instance, answer.placements)
     if cluster.strange:
         return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
-    policy, weights, priced, stop_price = RoundOptions.read(document.options)
-    costs = Costs.read(instance, cluster.view, weights, stop_price)
-    fair, level = _fair_shares(cluster, answer, policy)
-    stops = Stops.of(cluster, policy, level)
-    checks = [*_feasible(cluster, answer, policy), *(stops.checks() if fair.ok and policy.preemptive else ())]
-    started = (cluster.at >= 0) & (cluster.own < 0)
-    read = costs.levels(started, cluster.gpu_node[cluster.at])
-    waits = int(np.count_nonzero(cluster.at < 0)) if policy.fair else 0
+    round_ = GpuRound.of(instance, document.options)
+    costs, at = round_.costs, cluster.at
+    own = np.flatnonzero(at >= 0)
+    may = (cluster.own[own] == at[own]) | (round_.starts[own] & (cluster.need[own] <= cluster.gpu_memory[at[own]]))
+    checks = [none("every task may run on its GPU", [cluster.names[t] for t in own[~may].tolist()])]
+    checks += _named(cluster, answer)
+    started = (at >= 0) & ~round_.held
+    read = costs.levels(started, cluster.gpu_node[at])
     transfer = costs.seconds(read)
-    lost = np.flatnonzero((cluster.own >= 0) & (cluster.at < 0)).tolist()
-    objective = transfer + costs.waiting_s * waits + sum((costs.stop_s[t] for t in lost), Fraction(0))
-    checks += [*_tables(cluster, answer, costs.by_task(read)), fair]
+    checks += [*_tables(cluster, answer, costs.by_task(read)), _fair_shares(round_, answer)]
     parts = costs.unit_s / rational(answer.cost_unit_s) if rational(answer.cost_unit_s) > 0 else Fraction(1, 2)
     checks.append(Check("all costs are whole multiples of the unit", parts.denominator == 1, detail=answer.cost_unit_s))
-    if document.duals and fair.ok:
-        startable = stops.startable if policy.fair else None
-        checks.append(check_duals(cluster, costs, document.duals, startable, transfer))
+    if not checks[0].ok:
+        return Finding("feasible", tuple(checks))
+    document_of_proof = claimed.proof.model_dump(exclude_unset=True)
+    prices = [*_gpu_prices(document_of_proof, cluster)]
+    pairs = round_.all_pairs() if round_.pair_count <= _WRITTEN_OUT else round_.pairs_at(prices, (own, at[own]))
+    program = round_.program(*pairs)
+    late = claimed.budget.spent
+    proof = Proof() if late or not document_of_proof else from_document(document_of_proof, program)
+    if len(pairs[0]) < round_.pair_count:
+        proof = _over_all_pairs(proof, round_.held[pairs[0]])
+    if document.duals:
+        checks.append(check_duals(cluster, round_, document.duals, transfer))
+    verdict = judge(program, _values(program, round_, pairs, at), proof, document.status)
+    checks += verdict.certificate.checks
+    found = {stage.name: stage for stage in verdict.stages}
+    stages = {name: found[name].value for name in ("transfer", "stops", "waiting") if name in found}
     figures: dict[str, Any] = {"metrics": _metrics(cluster, costs.read_mb(read), transfer)}
-    figures["stages"] = _stages(cluster, policy, priced, objective)
-    if document.status == "feasible" and document.bound is not None and claimed.proof.search is not None:
-        bound = Fraction(rational(document.bound))
-        proof = SearchProof(cluster, costs, claimed.proof, policy, stops, objective, priced, claimed.budget, bound)
-        return _proven("bounded", checks, proof.checks(), objective, bound, figures)
-    if document.status != "optimal" or not all(check.ok for check in checks):
-        return Finding("feasible", tuple(checks), objective, **figures)
-    if claimed.proof.search is None:
+    figures["stages"] = stages if len(stages) > 1 else {}
+    claim: Claim = verdict.claim
+    objective = stages.get("transfer")
+    bound = found["transfer"].bound if "transfer" in found else None
+    if document.status == "optimal" and (late or not document_of_proof) and verdict.certificate.ok:
+        name = "optimal: no answer is fairer, transfers less or preempts less"
         checks.append(
-            Check(
-                "optimal: no answer is fairer or transfers less", True, detail=f"says {document.engine}", how="quoted"
-            )
+            claimed.budget.quoted(name) if late else Check(name, True, detail=f"says {document.engine}", how="quoted")
         )
-        return Finding("feasible", tuple(checks), objective, objective, **figures)
-    proof = SearchProof(cluster, costs, claimed.proof, policy, stops, objective, priced, claimed.budget)
-    return _proven("optimal", checks, proof.checks(), objective, objective, figures)
+        claim, bound = "feasible", objective
+    elif claim != "optimal":
+        claim = "bounded" if bound is not None else "feasible"
+    return Finding(claim, tuple(checks), objective, bound, **figures)
 
 
-def _proven(
-    claim: Claim, checks: list[Check], proof: list[Check], objective: Fraction, bound: Fraction, figures: dict[str, Any]
-) -> Finding:
-    """The finding with its claim, or with ``feasible`` if the time for its proof was spent."""
-    late = any(check.how == "quoted" for check in proof)
-    return Finding("feasible" if late else claim, (*checks, *proof), objective, bound, **figures)
+def _gpu_prices(document: Mapping[str, Any], cluster: Cluster) -> Iterator[NDArray[Any]]:
+    """(G,) each set of multipliers of ``gpu_out`` that leaves may use; without order among equals."""
+    yield np.zeros(len(cluster.gpu), np.int64)
+    shared = document.get("shared", {})
+    for rows in shared.values() if isinstance(shared, dict) else ():
+        given = rows.get("gpu_out", {})
+        prices = _whole_or_exact([given.get("default", 0), *given.get("at", {}).values()])
+        price = np.full(len(cluster.gpu), prices[0], prices.dtype)
+        price[[cluster.gpu[name] for name in given.get("at", {})]] = prices[1:]
+        yield -price
 
 
-def _stages(cluster: Cluster, policy: PolicyRules, priced: bool, objective: Fraction) -> dict[str, Fraction | int]:
-    """The objectives minimised one after the other, if there is more than one."""
-    out, running = cluster.at < 0, cluster.own >= 0
-    stops = {"stops": int(np.count_nonzero(out & running))} if policy.preemptive and running.any() else {}
-    waits = {"waiting": int(np.count_nonzero(out & ~running))} if priced else {}
-    return {"transfer": objective, **stops, **waits} if stops or waits else {}
+def _whole_or_exact(values: list[Any]) -> NDArray[Any]:
+    """Numbers of a document as 64-bit integers if they are, else as fractions."""
+    if all(type(v) is int and abs(v) < 2**62 for v in values):
+        return np.array(values, np.int64)
+    return np.array([rational(v) for v in values], object)
 
 
-def _feasible(cluster: Cluster, answer: GpuAnswer, policy: PolicyRules) -> Iterator[Check]:
-    at, own, names = cluster.at, cluster.own, cluster.names
-    twice = [g for g, times in Counter(answer.placements.values()).items() if times > 1]
-    yield none("every GPU runs at most one task", twice)
-    small = np.flatnonzero((at >= 0) & (cluster.need > cluster.gpu_memory[at]))
-    yield none("every task fits the memory of its GPU", [names[t] for t in small.tolist()])
-    yield none("no running task is moved", [names[t] for t in np.flatnonzero((own >= 0) & (at >= 0) & (at != own))])
-    stopped = (own >= 0) & (at < 0)
-    if not policy.preemptive:
-        yield none("no running task is stopped", [names[t] for t in np.flatnonzero(stopped)])
-    longest = np.full(len(cluster.job), -1.0)
-    np.maximum.at(longest, cluster.job_of[stopped], cluster.elapsed[stopped])
-    kept = (own >= 0) & (at >= 0)
-    wrong = np.flatnonzero(kept & (cluster.elapsed < longest[cluster.job_of]))
-    yield none("a job stops its shortest-running tasks", [names[t] for t in wrong.tolist()])
-    for state, chosen, said in (
-        ("stopped", stopped, answer.preempted),
-        ("waiting", (own < 0) & (at < 0), answer.waiting),
-    ):
-        true = {names[t] for t in np.flatnonzero(chosen).tolist()}
+def _over_all_pairs(proof: Proof, held: NDArray[np.bool_]) -> Proof:
+    """The proof, if it holds for the columns that are not written out too.
+
+    These are of waiting tasks, and no cheaper than others of their task at the shared prices of GPUs. So only shared
+    multipliers may tell GPUs apart, and those of ``task`` are completed.
+    """
+
+    def leaf(of: Leaf) -> Leaf:
+        if "gpu_out" in of.rows or any(_of_waiting(branch.column, held) for branch in of.branches):
+            raise ProofError("in a round of many pairs, prices of GPUs are shared, and branches are on running tasks")
+        return of if "task" in of.complete else replace(of, complete=(*of.complete, "task"))
+
+    if any(_of_waiting(row.column, held) for row in proof.derived):
+        raise ProofError("in a round of many pairs, derived rows are about running tasks")
+    return replace(
+        proof,
+        stages={name: tuple(map(leaf, leaves)) for name, leaves in proof.stages.items()},
+        derived=tuple(replace(row, cases=tuple(map(leaf, row.cases))) for row in proof.derived),
+        empty=tuple(map(leaf, proof.empty)),
+    )
+
+
+def _of_waiting(columns: NDArray[np.int64], held: NDArray[np.bool_]) -> bool:
+    """Whether columns are of waiting tasks."""
+    pairs = columns[columns < len(held)]
+    return not bool(held[pairs].all())
+
+
+def _values(program: ExactProgram, round_: GpuRound, pairs: Any, at: NDArray[np.int64]) -> Exact:
+    """Values of all columns: pairs, and steps or odd tasks of jobs."""
+    x, counts = np.zeros(program.count, np.int64), round_.counts(at >= 0)
+    x[: len(pairs[0])] = at[pairs[0]] == pairs[1]
+    for block in program.columns[1:]:
+        more = slice(block.start, block.start + block.count)
+        if block.name == "share_step":
+            most = np.minimum(round_.counts(at >= -1), len(round_.view.gpu_names))
+            first = np.repeat(np.cumsum(most) - most, most)
+            x[more] = np.arange(block.count) - first < np.repeat(counts, most)
+        else:
+            level, group = round_.limits
+            x[more] = [counts[j] > level[j] for j, g in enumerate(group) if g >= 0]
+    return Exact(x)
+
+
+def _named(cluster: Cluster, answer: GpuAnswer) -> Iterator[Check]:
+    """The tasks that stop and that wait are those named."""
+    off, held = cluster.at < 0, cluster.own >= 0
+    for state, chosen, said in (("stopped", off & held, answer.preempted), ("waiting", off & ~held, answer.waiting)):
+        true = {cluster.names[t] for t in np.flatnonzero(chosen).tolist()}
         yield none(f"{state} tasks are those named", sorted(true ^ set(said)))
 
 
@@ -152,19 +200,15 @@ def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -
     yield none("the table of jobs", wrong)
 
 
-def _fair_shares(cluster: Cluster, answer: GpuAnswer, policy: PolicyRules) -> tuple[Check, list[Fraction] | None]:
-    """Check stated shares; their denominators are at most the number of jobs, so a float determines the fraction."""
-    name = "fair shares of the table"
+def _fair_shares(round_: GpuRound, answer: GpuAnswer) -> Check:
+    """The table states the fair share of each job, and none without fairness."""
+    name, jobs = "fair shares of the table", round_.view.job_names
     stated: dict[str, Any] = {str(row.get("job")): row.get("fair_share") for row in answer.jobs}
-    if not policy.fair:
-        return none("no job has a fair share", [job for job, share in stated.items() if share is not None]), None
-    if strange := [job for job in cluster.job if not isinstance(stated.get(job), (int, float, str))]:
-        return none(name, strange), None
-    level = [rational(stated[job]).limit_denominator(len(cluster.job)) for job in cluster.job]
-    wrong = [job for job, x in zip(cluster.job, level, strict=True) if not agrees(stated[job], x)]
-    running = cluster.own >= 0
-    kept = running & (not policy.preemptive)
-    return none(name, wrong or fair_limits(cluster, kept, ~kept, level)[0]), level
+    if not round_.options.policy.fair:
+        return none("no job has a fair share", [job for job, share in stated.items() if share is not None])
+    if strange := [job for job in jobs if not isinstance(stated.get(job), (int, float, str))]:
+        return none(name, strange)
+    return none(name, [job for job, x in zip(jobs, round_.levels, strict=True) if not agrees(stated[job], x)])
 
 
 def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) -> dict[str, Any]:
@@ -191,6 +235,19 @@ def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) ->
 def _columns(placements: Mapping[str, str]) -> dict[str, dict[str, int]]:
     """``x`` by task and place."""
     return {"x": {label_text((task, place)): 1 for task, place in placements.items()}}
+
+
+def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStatement:
+    """The problem of an instance, to be changed."""
+    round_ = GpuRound.of(instance, options)
+    if round_.options.priced:
+        raise ValueError("waiting at a price takes no changes")
+    return ExactStatement.of(
+        round_.program(*round_.all_pairs()),
+        "transfer",
+        {"x": ("task", "gpu")},
+        frozenset({"task", "gpu_out", "running"}),
+    )
 
 
 VERIFIER = Verifier(

@@ -21,21 +21,18 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.exact_numbers import whole
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
-from flowlex.validation.certificates.gpu.fair_shares import Mask
-from flowlex.validation.certificates.gpu.transfer_costs import Costs
+from flowlex.validation.restated.gpu_program import GpuRound
 
 
 def check_duals(
-    cluster: Cluster, costs: Costs, stated: Mapping[str, Mapping[str, Any]], startable: Mask | None, transfer: Fraction
+    cluster: Cluster, round_: GpuRound, stated: Mapping[str, Mapping[str, Any]], transfer: Fraction
 ) -> Check:
-    """Whether the stated prices prove that the answer's transfer is least for its numbers of starts.
-
-    ``startable`` says which tasks may start under fair shares; None without shares.
-    """
+    """Whether the stated prices prove that the answer's transfer is least for its numbers of starts."""
+    costs = round_.costs
     at, own = cluster.at, cluster.own
     free = np.ones(len(cluster.gpu), bool)
     free[own[(own >= 0) & (at >= 0)]] = False
-    known = {"gpu_out"} if startable is None else {"gpu_out", "share"}
+    known = {"gpu_out"} if not round_.options.policy.fair else {"gpu_out", "share"}
     unit = costs.unit_s
     per_gpu, strange = _whole(stated.get("gpu_out", {}), unit)
     share, odd = _whole(stated.get("share", {}), unit)
@@ -51,11 +48,17 @@ def check_duals(
     starts = cluster.counts((at >= 0) & (own < 0))
     bound = sum(s * k for s, k in zip(worth.tolist(), starts.tolist(), strict=True)) - sum(price.tolist())
     if starts.any():
-        open_ = own < 0 if startable is None else startable
-        waiting = np.flatnonzero(open_ & (cluster.need <= cluster.gpu_memory[free].max()))
-        gpus = cluster.gpu_node[free], cluster.gpu_memory[free], price
-        way = costs.ways(unit, 1).cheapest(waiting, cluster.need, gpus)
-        rest = way.astype(object) - worth[cluster.job_of[waiting]]
+        priced = np.full(len(cluster.gpu), int(price.max()), price.dtype)
+        priced[free] = price
+        usable, none_ = np.flatnonzero(free), np.zeros(0, np.int64)
+        task, gpu = round_.pairs_at([np.where(free, priced, priced.max() + 1)], (none_, none_))
+        open_ = np.isin(gpu, usable) & (own[task] < 0)
+        task, gpu = task[open_], gpu[open_]
+        waiting, row = np.unique(task, return_inverse=True)
+        way = costs.of_pairs(task, cluster.gpu_node[gpu]) + priced[gpu]
+        least = np.full(len(waiting), way.max(initial=0), way.dtype)
+        np.minimum.at(least, row, way)
+        rest = least.astype(object) - worth[cluster.job_of[waiting]]
         bound += sum(sorted(rest.tolist())[: int(starts.sum())])
     short = int(transfer / unit) - bound
     detail = f"they show {float(bound * unit):.10g} of {float(transfer):.10g} s"

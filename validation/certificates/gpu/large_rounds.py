@@ -14,11 +14,9 @@ from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
-from flowlex.validation.certificates.gpu.formulation_from_instance import stops_of
-from flowlex.validation.certificates.gpu.round_options import RoundOptions
-from flowlex.validation.certificates.gpu.transfer_costs import Costs
 from flowlex.validation.certificates.gpu.user_written_rules import GpuRules
 from flowlex.validation.restated.gpu import common_unit
+from flowlex.validation.restated.gpu_program import GpuRound
 
 Whole = NDArray[Any]
 Values = Mapping[str, Mapping[str, Any]]
@@ -28,12 +26,10 @@ class Large:
     """A round and its changes, with the data that a bound needs."""
 
     def __init__(self, instance: GpuInstance, options: Mapping[str, Any], changes: Changes) -> None:
-        self.policy, weights, _, stop_price = RoundOptions.read(options)
+        restated = GpuRound.of(instance, options)
+        self.policy, self.costs = restated.options.policy, restated.costs
         self.cluster = cluster = Cluster(instance, {})
-        self.costs = Costs.read(instance, cluster.view, weights, stop_price)
-        above, self.least = stops_of(cluster, self.policy)
-        self.held = cluster.own >= 0
-        self.starts = ~self.held & ~np.array(above)[cluster.job_of]
+        self.least, self.held, self.starts = restated.least.tolist(), restated.held, restated.starts
         self.rules = GpuRules(instance, cluster, self.starts, changes)
         self.most = [min(int(n), len(cluster.gpu)) for n in cluster.counts(cluster.own >= -1)]
         coefficients = [part.coefficient for part in self.rules.costs]
@@ -187,8 +183,10 @@ class Large:
 
     def table(self, task: Whole, node: Whole) -> Whole:
         """Cost of tasks on nodes in integer units."""
-        found: Whole = self.costs.ways(self.unit, 1).table(task)[:, node]
-        return found
+        found: Whole = self.costs.of_pairs(task[:, None], node[None, :])
+        times = int(self.costs.unit_s / self.unit)
+        wide = int(np.abs(found).max(initial=0)) * times >= 2**60
+        return (found.astype(object) if wide else found) * times
 
 
 def _holds(done: Fraction, row: Any, side: Fraction) -> bool:

@@ -1,0 +1,341 @@
+r"""GPU assignment stated again from the instance alone: columns, rows and objectives in exact numbers.
+
+Columns: ``x[task, gpu]`` of a waiting task that may start on each GPU of enough memory, and of a running task on its
+own; ``share_step[job, k]``, 1 if the job runs at least k tasks; with waiting at a price ``odd[job]``, 1 if a job of a
+fractional share runs the next task.
+
+Rows: ``task`` and ``gpu_out`` at most 1; ``running`` tasks stay (FS, FSU); ``stops``: a job keeps at least as many as
+its fair share, rounded down, and never loses its longest-running one; ``order``: the shortest-running stop first;
+``share``: a job's steps are its running tasks, or with waiting at a price at most its fair share.
+
+Objectives in order: ``share_k`` for each step, ``running``, ``transfer`` (with waiting and lost work), ``stops``; with
+waiting at a price ``transfer``, ``stops``, ``waiting``.
+
+A round of many pairs is never written out. Of each task only the columns are made that some prices of GPUs can make
+the cheapest: of all GPUs that cost it the same, the one of the least price. At these prices and with the multipliers
+of ``task`` completed, every column left out has a reduced cost of at least 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from math import ceil, floor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.block_labels import label_text
+from flowlex.instances.gpu import GpuInstance
+from flowlex.validation.proofs.exact_program import Bounds, ColumnBlock, Exact, ExactProgram, Objective, RowBlock
+from flowlex.validation.restated.gpu import Costs, GpuColumns, RoundOptions
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def fair_levels(view: GpuColumns, held: Mask, asking: Mask) -> list[Fraction]:
+    """Max-min fair shares if GPUs could be split: tasks of ``held`` keep theirs, tasks of ``asking`` want one.
+
+    A job uses its least demanding tasks first; a running task asks for a GPU like its own. The lowest levels rise
+    together. A job stops when it has all it asks for, or when all GPUs from some memory up, which its next task needs,
+    are used.
+    """
+    free = np.ones(len(view.gpu_memory), bool)
+    free[view.task_running_gpu[held]] = False
+    memory, supply = np.unique(view.gpu_memory[free], return_counts=True)
+    need = np.where(view.task_running_gpu >= 0, view.gpu_memory[view.task_running_gpu], view.task_memory)
+    wanted = np.searchsorted(memory, need)
+    asks: list[list[int]] = [[] for _ in view.job_names]
+    for t in np.flatnonzero(asking & (wanted < len(memory))).tolist():
+        asks[view.task_job[t]].append(int(wanted[t]))
+    have = np.bincount(view.task_job[held], minlength=len(asks)).tolist()
+    asks = [sorted(mine) for mine in asks]
+    spare: list[Any] = [int(supply[c:].sum()) for c in range(len(memory))]
+    level: list[Any] = have.copy()
+    rising = {j for j, mine in enumerate(asks) if mine}
+
+    def may_rise(j: int) -> bool:
+        own = floor(level[j]) - have[j]
+        return own < len(asks[j]) and all(left > 0 for left in spare[: asks[j][own] + 1])
+
+    while rising := {j for j in rising if may_rise(j)}:
+        water = min(level[j] for j in rising)
+        moving = [j for j in rising if level[j] == water]
+        at = [asks[j][floor(water) - have[j]] for j in moving]
+        rate = [sum(c <= mine for mine in at) for c in range(len(memory))]
+        rise = floor(water) + 1 - water
+        if later := [level[j] - water for j in rising if level[j] > water]:
+            rise = min(rise, *later)
+        if any(rise * n > left for left, n in zip(spare, rate, strict=True)):
+            rise = min(Fraction(left) / n for left, n in zip(spare, rate, strict=True) if n)
+        spare = [left - rise * n for left, n in zip(spare, rate, strict=True)]
+        for j in moving:
+            level[j] = water + rise
+    return [Fraction(x) for x in level]
+
+
+@dataclass(frozen=True, eq=False)
+class GpuRound:
+    """A round: what its policy makes of the instance, from which the program follows."""
+
+    instance: GpuInstance
+    options: RoundOptions
+    view: GpuColumns
+    costs: Costs
+
+    @classmethod
+    def of(cls, instance: GpuInstance, options: Mapping[str, Any]) -> GpuRound:
+        """Read instance and options; `ValueError` names an option that is wrong."""
+        read, view = RoundOptions.read(options), GpuColumns.of(instance)
+        return cls(instance, read, view, Costs.read(instance, view, read.weights, read.stop_price))
+
+    @cached_property
+    def held(self) -> Mask:
+        """(T,) running tasks."""
+        running: Mask = self.view.task_running_gpu >= 0
+        return running
+
+    @cached_property
+    def levels(self) -> list[Fraction]:
+        """The fair share of each job, over running and waiting tasks (without preemption: above those it runs)."""
+        kept = self.held & (not self.options.policy.preemptive)
+        return fair_levels(self.view, kept, ~kept)
+
+    @cached_property
+    def least(self) -> Ints:
+        """(J,) running tasks that each job keeps."""
+        count = self.counts(self.held)
+        if not self.options.policy.preemptive:
+            return count
+        must = [max(floor(x), int(x > 0)) for x in self.levels]
+        return np.minimum(count, np.array(must, np.int64))
+
+    @cached_property
+    def starts(self) -> Mask:
+        """(T,) waiting tasks that may start: not of jobs that run more than their share."""
+        if not self.options.policy.preemptive:
+            return ~self.held
+        above = self.counts(self.held) > np.array([floor(x) for x in self.levels], np.int64)
+        return ~self.held & ~above[self.view.task_job]
+
+    @cached_property
+    def limits(self) -> tuple[list[Fraction], list[int]]:
+        """With waiting at a price: the share of each job, and (J,) its group of odd GPUs (-1: none).
+
+        Tasks that run longer than all that may stop keep their GPUs.
+        """
+        view, sure = self.view, self.held.copy()
+        if self.options.policy.preemptive:
+            for j, keeps in enumerate(self.least.tolist()):
+                mine = np.flatnonzero(self.held & (view.task_job == j))
+                may = len(mine) - keeps
+                if may:
+                    sure[mine] = view.task_elapsed[mine] > np.sort(view.task_elapsed[mine])[may - 1]
+        level = fair_levels(view, sure, self.starts | (self.held & ~sure))
+        return level, [ceil(x) if x.denominator > 1 else -1 for x in level]
+
+    def counts(self, chosen: Mask) -> Ints:
+        """(J,) chosen tasks of each job."""
+        return np.bincount(self.view.task_job[chosen], minlength=len(self.view.job_names)).astype(np.int64)
+
+    @cached_property
+    def pair_count(self) -> int:
+        """Number of columns ``x``."""
+        memory = np.sort(self.view.gpu_memory)
+        return int((len(memory) - np.searchsorted(memory, self.view.task_memory[self.starts])).sum() + self.held.sum())
+
+    def all_pairs(self) -> tuple[Ints, Ints]:
+        """Tasks and GPUs of all columns ``x``, by task."""
+        view = self.view
+        fits = self.starts[:, None] & (view.task_memory[:, None] <= view.gpu_memory[None, :])
+        fits[self.held, view.task_running_gpu[self.held]] = True
+        task, gpu = np.nonzero(fits)
+        return task.astype(np.int64), gpu.astype(np.int64)
+
+    def pairs_at(self, prices: Iterable[NDArray[Any]], also: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+        """Tasks and GPUs of the columns that can be the cheapest at some (G,) prices, and of others, by task."""
+        view, gpus = self.view, len(self.view.gpu_names)
+        held = np.flatnonzero(self.held)
+        keys = [held * gpus + view.task_running_gpu[held], also[0] * gpus + also[1]]
+        tasks = np.flatnonzero(self.starts)
+        rack_of, nodes = view.node_rack[view.gpu_node], len(view.node_rack)
+        _, (rack_key, _), (node_key, _) = self.costs.tiers
+        if not self.costs.nearer_is_cheaper:
+            node_key = (tasks[:, None] * nodes + np.arange(nodes)).ravel()
+        racks = len(view.rack_names)
+        places = [
+            (np.zeros_like(view.gpu_node), tasks, np.zeros_like(tasks)),
+            (rack_of, rack_key // racks, rack_key % racks),
+            (view.gpu_node, node_key // nodes, node_key % nodes),
+        ]
+        ranks = {rank.tobytes(): rank for rank in (np.unique(p, return_inverse=True)[1] for p in prices)}
+        for rank in ranks.values():
+            for place, task, where in places:
+                mine = self.starts[task]
+                at, gpu = _cheapest(place, view.gpu_memory, rank, where[mine], view.task_memory[task[mine]])
+                keys.append(task[mine][at] * gpus + gpu)
+        task, gpu = np.divmod(np.unique(np.concatenate(keys)), gpus)
+        return task, gpu
+
+    def program(self, task: Ints, gpu: Ints) -> ExactProgram:
+        """The program over the columns of these pairs, sorted by task."""
+        return _Program(self, task, gpu).build()
+
+
+def _cheapest(place: Ints, memory: NDArray[np.float64], rank: Ints, where: Ints, need: NDArray[np.float64]) -> Any:
+    """Positions of queries (place, memory) that some GPU there satisfies, and the GPU of the least rank for each."""
+    classes = np.unique(memory)
+    key = place * len(classes) + len(classes) - 1 - np.searchsorted(classes, memory)  # the largest of a place first
+    order = np.lexsort((rank, key))
+    size, values = len(rank), int(rank.max(initial=0)) + 1
+    # Running minimum of rank and GPU within each place: places are counted down, so that each begins below the last.
+    code = rank[order] * size + order
+    shift = place[order] * (values * size)
+    best = (np.minimum.accumulate(code - shift) + shift) % size
+    at = np.searchsorted(
+        key[order], where * len(classes) + len(classes) - 1 - np.searchsorted(classes, need), side="right"
+    )
+    there = (at > 0) & (need <= memory.max(initial=0))
+    hit = np.flatnonzero(there)
+    hit = hit[place[order][at[hit] - 1] == where[hit]]
+    return hit, best[at[hit] - 1]
+
+
+class _Program:
+    """The program while it is made."""
+
+    def __init__(self, of: GpuRound, task: Ints, gpu: Ints) -> None:
+        self.of, self.task, self.gpu, self.view = of, task, gpu, of.view
+        self.rows: dict[str, RowBlock] = {}
+        self.count = len(task)
+
+    def build(self) -> ExactProgram:
+        of, view, x = self.of, self.view, np.arange(len(self.task))
+        names, jobs = view.task_names, view.job_names
+        job = view.task_job[self.task]
+        columns = [ColumnBlock("x", 0, len(x), lambda: self._texts(names, self.task, view.gpu_names, self.gpu),
+                               lambda: list(self._levels()))]  # fmt: skip
+        some, of_task = np.unique(self.task, return_inverse=True)
+        self._row("task", [names[t] for t in some], "<=", of_task, x, 1)
+        self._row("gpu_out", view.gpu_names, "<=", self.gpu, x, 1)
+        held = np.flatnonzero(of.held[self.task])
+        if not of.options.policy.preemptive:
+            self._row("running", [names[t] for t in self.task[held]], "==", np.arange(len(held)), held, 1)
+        else:
+            mine, of_job = np.unique(job[held], return_inverse=True)
+            self._row("stops", [jobs[j] for j in mine], ">=", of_job, held, of.least[mine])
+            self._order(held)
+        objectives: list[Objective] = []
+        if of.options.priced:
+            columns.append(self._limits(x, job))
+        elif of.options.policy.fair:
+            columns.append(self._steps(x, job, objectives))
+        if not of.options.priced:
+            objectives.append(Objective("running", x, np.ones(len(x), np.int64), 0, Fraction(1), maximize=True))
+        objectives.append(self._transfer(x, held))
+        minus = -np.ones(len(x), np.int64)
+        if of.options.policy.preemptive and len(held):
+            objectives.append(Objective("stops", held, minus[held], len(held), Fraction(1)))
+        if of.options.priced:
+            waits = np.flatnonzero(~of.held[self.task])
+            everyone = int(np.count_nonzero(~of.held))
+            objectives.append(Objective("waiting", waits, minus[waits], everyone, Fraction(1)))
+        zero, one = np.zeros(self.count, np.int64), np.ones(self.count, np.int64)
+        never = np.zeros(self.count, bool)
+        sides = Bounds(Exact(zero), never), Bounds(Exact(one), never)
+        return ExactProgram(columns, *sides, ~never, self.rows, objectives)
+
+    def _row(self, name: str, labels: Any, relation: str, row: Ints, column: Ints, side: Any, value: Any = 1) -> None:
+        count = len(labels)
+        if not count:
+            return
+        values = np.broadcast_to(np.asarray(value, np.int64), len(column)).copy()
+        sides = np.broadcast_to(np.asarray(side, np.int64), count).copy()
+        texts = [label if isinstance(label, str) else label_text(label) for label in labels]
+        self.rows[name] = RowBlock(name, count, relation, row, column, values, sides, Fraction(1), lambda: texts)
+
+    @staticmethod
+    def _texts(first: tuple[str, ...], at: Ints, second: tuple[str, ...], also: Ints) -> list[str]:
+        return [label_text((first[a], second[b])) for a, b in zip(at.tolist(), also.tolist(), strict=True)]
+
+    def _levels(self) -> Iterator[dict[str, Any]]:
+        view, nodes = self.view, self.of.instance.nodes
+        for t, g in zip(self.task.tolist(), self.gpu.tolist(), strict=True):
+            node = nodes[int(view.gpu_node[g])]
+            yield {"task": view.task_names[t], "gpu": view.gpu_names[g], "job": view.job_names[view.task_job[t]],
+                   "node": node.name, "rack": node.rack}  # fmt: skip
+
+    def _order(self, held: Ints) -> None:
+        """A running task continues if one of its job of the next shorter elapsed time does."""
+        view, labels, longer, shorter = self.view, [], [], []
+        at = dict(zip(self.task[held].tolist(), held.tolist(), strict=True))
+        for j in np.unique(view.task_job[self.task[held]]).tolist():
+            mine = [t for t in at if view.task_job[t] == j]
+            for low, high in pairwise(sorted({float(view.task_elapsed[t]) for t in mine})):
+                for a in (t for t in mine if view.task_elapsed[t] == high):
+                    for b in (t for t in mine if view.task_elapsed[t] == low):
+                        labels.append((view.task_names[a], view.task_names[b]))
+                        longer.append(at[a])
+                        shorter.append(at[b])
+        row = np.tile(np.arange(len(labels)), 2)
+        value = np.repeat(np.array([1, -1]), len(labels))
+        self._row("order", labels, ">=", row, np.array(longer + shorter, np.int64), 0, value)
+
+    def _steps(self, x: Ints, job: Ints, objectives: list[Objective]) -> ColumnBlock:
+        """The steps of jobs, the rows that count them, and an objective for each step."""
+        view = self.view
+        most = np.minimum(np.bincount(view.task_job, minlength=len(view.job_names)), len(view.gpu_names))
+        of_job = np.repeat(np.arange(len(most)), most)
+        step = np.concatenate([np.arange(1, n + 1) for n in most.tolist()])
+        y = self.count + np.arange(len(step))
+        self._row("share", view.job_names, "==", np.append(job, of_job), np.append(x, y), 0,
+                  np.append(np.ones(len(x), np.int64), -np.ones(len(y), np.int64)))  # fmt: skip
+        by_step = np.argsort(step, kind="stable")
+        for k, columns in enumerate(np.split(y[by_step], np.cumsum(np.bincount(step)[1:])[:-1]), 1):
+            objectives.append(
+                Objective(f"share_{k}", columns, np.ones(len(columns), np.int64), 0, Fraction(1), maximize=True)
+            )
+        pairs = list(zip(of_job.tolist(), step.tolist(), strict=True))
+        block = ColumnBlock(
+            "share_step", self.count, len(y), lambda: [label_text((view.job_names[j], k)) for j, k in pairs],
+            lambda: [{"job": view.job_names[j], "step": k} for j, k in pairs],
+        )  # fmt: skip
+        self.count += len(y)
+        return block
+
+    def _limits(self, x: Ints, job: Ints) -> ColumnBlock:
+        """With waiting at a price: at most the fair share, and of each group as many odd tasks as fractions sum to."""
+        view = self.view
+        level, group = self.of.limits
+        odd = [j for j, g in enumerate(group) if g >= 0]
+        y = self.count + np.arange(len(odd))
+        value = np.append(np.ones(len(x), np.int64), -np.ones(len(y), np.int64))
+        row, column = np.append(job, np.array(odd, np.int64)), np.append(x, y)
+        self._row("share", view.job_names, "<=", row, column, [floor(v) for v in level], value)
+        groups = sorted({group[j] for j in odd})
+        sums = [int(sum(level[j] - floor(level[j]) for j in odd if group[j] == g)) for g in groups]
+        self._row(
+            "odd", [str(g) for g in groups], "<=", np.array([groups.index(group[j]) for j in odd], np.int64), y, sums
+        )
+        self.count += len(odd)
+        names = [view.job_names[j] for j in odd]
+        return ColumnBlock("odd", self.count - len(odd), len(odd), lambda: names, lambda: [{"job": n} for n in names])
+
+    def _transfer(self, x: Ints, held: Ints) -> Objective:
+        """Seconds of transfer, of waiting (with fair shares), and of lost work."""
+        of, view, costs = self.of, self.view, self.of.costs
+        waiting = costs.waiting_s if of.options.policy.fair else Fraction(0)
+        stops = [int(costs.stop_s[t] / costs.unit_s) for t in self.task[held].tolist()]
+        value = costs.of_pairs(self.task, view.gpu_node[self.gpu])
+        wait = int(waiting / costs.unit_s)
+        if max(map(abs, [wait, *stops]), default=0) >= 2**60:
+            value = value.astype(object)
+        value[held] = [-s for s in stops]
+        constant = wait * len(view.task_names) + sum(stops)
+        # Columns that are not made have multiples of the same unit.
+        return Objective("transfer", x, value - wait, constant, costs.unit_s, step=0 if len(x) == of.pair_count else 1)
