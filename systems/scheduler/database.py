@@ -89,7 +89,7 @@ class Settings(NamedTuple):
 
 def me(url: str) -> dict[str, Any]:
     """Describe this process as a holder of the lease: its address, and who it is on this machine."""
-    return {"url": url, "pid": os.getpid(), "started": _started(os.getpid()), "boot": _boot()}
+    return {"url": url, "pid": os.getpid(), "started": _process(os.getpid())[1], "boot": _boot()}
 
 
 def _boot() -> str:
@@ -99,12 +99,16 @@ def _boot() -> str:
         return ""
 
 
-def _started(pid: int) -> str:
-    """Clock ticks from boot to the start of a process: with the number, they name it for good. Empty: unknown."""
+def _process(pid: int) -> tuple[str, str]:
+    """State of a process (``T``: stopped), and clock ticks from boot to its start; with the number, these name it.
+
+    Empty: unknown.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return words[0], words[19]
     except (OSError, IndexError):
-        return ""
+        return "", ""
 
 
 class SchedulerDatabase:
@@ -193,14 +197,15 @@ class SchedulerDatabase:
         """Let a follower take over at once."""
         self._database.change(sa.update(LEASE).where(LEASE.c.term == term).values(holder=""))
 
-    def end_silent(self, holder: dict[str, Any] | None) -> bool:
-        """Kill a leader on this machine that has stopped while it holds the lock of a SQLite file; say if one was.
+    def end_stopped(self, holder: dict[str, Any] | None) -> bool:
+        """Kill a leader of this machine that is stopped, as it may hold the lock of a SQLite file; say if one was.
 
-        Its lock keeps everybody from writing, and only its end frees it. Its open transaction is undone.
+        Its lock keeps everybody from writing, and only its end frees it. Its open transaction is undone. A leader that
+        runs, and perhaps waits for the lock itself, is left alone.
         """
         if self._database.dialect != "sqlite" or holder is None or not _boot() or holder["boot"] != _boot():
             return False
-        if not holder["started"] or _started(holder["pid"]) != holder["started"]:
+        if not holder["started"] or _process(holder["pid"]) != ("T", holder["started"]):
             return False
         os.kill(holder["pid"], signal.SIGKILL)
         return True

@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import queue
+import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
@@ -33,6 +35,8 @@ _LOG = logging.getLogger(__name__)
 _MOST_WAITING, _MOST_TOGETHER, _MOST_KEYS, _MOST_DECISIONS = 1000, 200, 10_000, 1000
 #: Seconds between two looks at the database, and between two full garbage collections (each 0.3 s at 10 000 machines).
 _POLL_S, _COLLECT_S = 0.1, 600.0
+#: Seconds after a client's last request for the leader for which it counts as coming here instead.
+_ASKED_S = 1.0
 C = TypeVar("C", bound=Core)
 T = TypeVar("T")
 
@@ -149,6 +153,8 @@ class Replica(Generic[C]):
         self.term: int | None = None  # while it leads
         self.leader = ""  # address of the leader, as far as is known
         self.failing = "nobody leads yet"  # why no decision is possible
+        self._asked_at = self._tried_at = float("-inf")  # when a client asked for what only a leader does; a connection
+        self._alone_since: float | None = None  # since when the leader cannot be reached from here
         self._usable = True  # whether the memory is what the log says
         self._memory: Memory[C] = Memory.read(database, load)
         self._base = 0.0
@@ -233,8 +239,7 @@ class Replica(Generic[C]):
         known = self._known(holder, key, body)
         if known is not None:
             return known
-        if self.term is None:
-            raise NotLeading(self.leader)
+        self._must_lead()
         core = self._memory.core
         if core.pending and core.pending + len(events) > self._max_events:
             if self._every_s is None:
@@ -259,14 +264,18 @@ class Replica(Generic[C]):
             found = next((each for each in self._memory.decisions if each["number"] == known.taken), None)
             if found is not None:
                 return found
-        if self.term is None:
-            raise NotLeading(self.leader)
+        self._must_lead()
         at_s, started = self._now(), time.perf_counter()
         decision = self._memory.core.decide(at_s)
         self.metrics.decision.observe(time.perf_counter() - started)
         self._decided = time.monotonic()
         self._write({"at_s": at_s, "decided": decision}, holder, key, Answer("step", decision["number"]))
         return decision
+
+    def _must_lead(self) -> None:
+        if self.term is None:
+            self._asked_at = time.monotonic()
+            raise NotLeading(self.leader)
 
     def _write(self, record: Document, holder: str, key: str, answer: Answer) -> None:
         self._records.append(record | ({"key": [holder, key, *answer]} if key else {}))
@@ -419,7 +428,8 @@ class Replica(Generic[C]):
                     seen, seen_at = lease, time.monotonic()
                 self.leader = "" if lease.holder is None else lease.holder["url"]
                 self.failing = "this process follows"
-                if lease.holder is None or time.monotonic() > seen_at + self._lease_s:
+                silent = lease.holder is None or time.monotonic() > seen_at + self._lease_s
+                if silent or self._cut_off(self.leader):
                     taken = self.database.take_over(lease, me(self._url))
                     while taken is not None and self._on_core(self._follow_up):
                         pass  # what the leader before committed until then
@@ -431,22 +441,38 @@ class Replica(Generic[C]):
                 self._lead(None)
                 seen_at = time.monotonic()
             except Exception as error:
-                self._locked(error, seen, seen_at)
+                silent = self.term is None and time.monotonic() > seen_at + self._lease_s
+                ended = silent and "locked" in str(error) and self.database.end_stopped(seen.holder)
+                if ended:
+                    _LOG.warning("the leader was stopped while it held the database's lock; it is ended")
                 if told != (told := _short(error)):
                     _LOG.error("the database cannot be used: %s", told)
                 if self.term is None:
                     self.failing = f"the database cannot be used: {told}"
-                    if not isinstance(error, sa.exc.OperationalError) or "locked" not in told:
+                    if not ended:
                         seen_at = time.monotonic()  # the leader may have been kept from it too
 
     def _on_core(self, run: Callable[[], T]) -> T:
         return self._call(run, ours=True).result()
 
-    def _locked(self, error: Exception, seen: Any, seen_at: float) -> None:
-        """End a stopped leader that keeps a SQLite file locked."""
-        silent = self.term is None and time.monotonic() > seen_at + self._lease_s
-        if silent and "locked" in str(error) and self.database.end_silent(seen.holder):
-            _LOG.warning("the leader was stopped while it held the database's lock; it is ended")
+    def _cut_off(self, url: str) -> bool:
+        """Return whether clients have long come here instead, as the leader's address cannot be reached.
+
+        The leader may go on writing: the database refuses that from the takeover on. A follower that is cut off itself
+        is not asked, and clients that reach the leader stay with it.
+        """
+        now, at = time.monotonic(), urlsplit(url)
+        if not at.hostname or now > self._asked_at + _ASKED_S:
+            self._alone_since = None
+        elif now > self._tried_at + _POLL_S * 5:
+            self._tried_at = now
+            try:
+                socket.create_connection((at.hostname, at.port or 443), 0.5).close()
+            except OSError:
+                self._alone_since = self._alone_since or now
+            else:
+                self._alone_since = None
+        return self._alone_since is not None and now > self._alone_since + self._lease_s
 
     def _compact(self) -> None:
         """Let another process store a snapshot; it reads the last one and the log, so that nothing waits for it."""

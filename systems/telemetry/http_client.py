@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import socket
 import ssl
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,6 +35,10 @@ from flowlex.systems.telemetry.request_documents import (
 
 _LOG = logging.getLogger(__name__)
 DocumentT = TypeVar("DocumentT", bound=BaseModel)
+#: Seconds until a connection stands, and milliseconds until a standing one counts as cut: the kernel of a living host
+#: confirms what is sent, whether or not the service has an answer yet.
+_CONNECT_S, _CUT_MS = 3.0, 2000
+_NOTICED = [(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _CUT_MS)] if hasattr(socket, "TCP_USER_TIMEOUT") else []
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -132,10 +137,9 @@ class TelemetryClient:
         self._http = httpx.Client(
             base_url=f"{self.url}/v1",
             headers=headers,
-            timeout=timeout_s,
-            transport=transport,
+            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
+            transport=transport or httpx.HTTPTransport(verify=_verify(ca_file), socket_options=_NOTICED),
             trust_env=False,
-            verify=_verify(ca_file),
         )
 
     def __enter__(self) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -57,7 +58,12 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         count, pause = 0, 0.02
-        with httpx.Client(trust_env=False, timeout=httpx.Timeout(10.0, connect=1.0), headers=self.headers) as http:
+        noticed = [
+            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1500)
+        ]  # as `flowlex.client` does: a host that is cut off
+        wire = httpx.HTTPTransport(socket_options=noticed)
+        limit = httpx.Timeout(10.0, connect=1.0)
+        with httpx.Client(trust_env=False, transport=wire, timeout=limit, headers=self.headers) as http:
             while not self.stop.is_set() and not self.wrong:
                 count += 1
                 task = f"{self.client}-{count}"

@@ -213,15 +213,15 @@ def test_nothing_is_lost_whatever_fails(kind: str, network: None, tmp_path: Path
         clients = [Client(f"c{k}", urls, stop, cluster.token) for k in range(20)]
         for client in clients:
             client.start()
+        late: list[str] = []
         for faults in runs:
             wait_until(cluster.healthy, 120)
             before = [len(client.times) for client in clients]
             wait_until(lambda: all(len(c.times) > n for c, n in zip(clients, before, strict=True)), 60)  # noqa: B023
             heal = cluster.befall(faults)
             began = time.monotonic()
-            # The follower and the database are well. A leader on SQLite that clients cannot reach leads on.
+            # The follower and the database are well.
             takeover = {whom for _, whom in faults} <= {"leader", "leader-database"}
-            takeover = takeover and (kind == "postgres" or faults[0][0] != "cut")
             took = None
             if takeover:
                 wait_until(lambda: any(c.times[-1][0] > began for c in clients), 60)  # noqa: B023
@@ -229,10 +229,13 @@ def test_nothing_is_lost_whatever_fails(kind: str, network: None, tmp_path: Path
             time.sleep(max(0.0, began + _FAULT_S - time.monotonic()))
             heal()
             slowest = max(client.slowest for client in clients)
-            print(f"{kind} {faults}: takeover {took and round(took, 2)} s, slowest answer {slowest:.1f} s", flush=True)
+            said = f"{kind} {faults}: takeover {took and round(took, 2)} s, slowest answer {slowest:.1f} s"
+            print(f"{said}, load {os.getloadavg()[0]:.1f}", flush=True)
             assert not [client.wrong for client in clients if client.wrong]
-            assert took is None or took < 5.0
-            assert slowest < 10.5
+            if (took or 0.0) >= 5.0 or slowest >= 10.5:
+                late.append(said)  # the other runs go on
+            for client in clients:
+                client.slowest = 0.0
         wait_until(cluster.healthy, 120)
         stop.set()
         for client in clients:
@@ -244,3 +247,4 @@ def test_nothing_is_lost_whatever_fails(kind: str, network: None, tmp_path: Path
         assert not wrong
         assert set().union(*(client.here for client in clients)) == here
         print(f"{kind}: {len(runs)} runs, {sum(len(client.times) for client in clients)} acknowledged", flush=True)
+        assert not late
