@@ -36,7 +36,7 @@ _MOST_WAITING, _MOST_TOGETHER, _MOST_KEYS, _MOST_DECISIONS = 1000, 200, 10_000, 
 #: Seconds between two looks at the database, and between two full garbage collections (each 0.3 s at 10 000 machines).
 _POLL_S, _COLLECT_S = 0.1, 600.0
 #: Seconds after a client's last request for the leader for which it counts as coming here instead.
-_ASKED_S = 1.0
+_ASKED_S = 3.0
 C = TypeVar("C", bound=Core)
 T = TypeVar("T")
 
@@ -472,7 +472,7 @@ class Replica(Generic[C]):
                 self._alone_since = self._alone_since or now
             else:
                 self._alone_since = None
-        return self._alone_since is not None and now > self._alone_since + self._lease_s
+        return self._alone_since is not None and now > self._alone_since + self._lease_s / 2
 
     def _compact(self) -> None:
         """Let another process store a snapshot; it reads the last one and the log, so that nothing waits for it."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import threading
 import time
 from dataclasses import asdict
@@ -16,7 +19,7 @@ from flowlex.models.flow.goals import preset
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.systems.scheduler import flow_core
 from flowlex.systems.scheduler.compaction import compact
-from flowlex.systems.scheduler.database import LOG, SERVICE, SNAPSHOT
+from flowlex.systems.scheduler.database import LOG, SERVICE, SNAPSHOT, _process, me
 from flowlex.systems.scheduler.flow_core import ClusterCore
 from flowlex.systems.telemetry.tokens_and_rights import Role, digest, new_token
 from tests.systems.scheduler.conftest import wait_until
@@ -264,6 +267,27 @@ def test_a_follower_takes_over_and_the_old_leader_can_write_nothing(start):
     assert send(follower, machine("m0"), job("j", "a"), headers={"idempotency-key": "k"}) == {"taken": 2}
     with follower.store.database.read() as connection:
         assert set(connection.scalars(sa.select(LOG.c.term))) == {1, 2}
+
+
+def test_a_follower_to_which_clients_come_replaces_a_leader_that_nobody_reaches(start):
+    api, follower = start(url="http://127.0.0.1:9"), start(leads=False)  # nothing listens there
+    time.sleep(1.0)
+    assert follower.replica.term is None  # nobody misses the leader
+    wait_until(lambda: follower.post("/v1/step").status_code == 200)
+    late = api.post("/v1/events", json={"events": [machine("m2")]})
+    assert late.status_code == 503 and late.json()["detail"]["reason"] == "not_leading"
+    send(follower, machine("m2"))
+
+
+def test_only_a_stopped_leader_is_ended(start):
+    """One that waits for the lock of a SQLite file is alive, however silent."""
+    database, leader = start().replica.database, subprocess.Popen(["sleep", "60"])
+    holder = me("") | {"pid": leader.pid, "started": _process(leader.pid)[1]}
+    assert not database.end_stopped(holder) and leader.poll() is None
+    os.kill(leader.pid, signal.SIGSTOP)
+    wait_until(lambda: _process(leader.pid)[0] == "T")
+    assert not database.end_stopped(holder | {"started": "1"})  # another process has its number
+    assert database.end_stopped(holder) and leader.wait(10) == -signal.SIGKILL
 
 
 def test_keys_belong_to_a_token_and_to_one_body(start):
