@@ -15,7 +15,6 @@ import numpy as np
 import scipy
 
 from flowlex.formulations.program_arrays import LinearProgramArrays
-from flowlex.formulations.program_files.mps_format import merge_sides
 from flowlex.formulations.program_files.named_program import (
     NamedProgram,
     ProgramFileError,
@@ -25,10 +24,9 @@ from flowlex.formulations.program_files.named_program import (
 )
 from flowlex.formulations.program_files.written_names import (
     NameComments,
+    file_names,
     free_name,
-    name_comments,
     upper_comment,
-    written_names,
 )
 
 _TOKEN = re.compile(
@@ -39,6 +37,15 @@ _TOKEN = re.compile(
     r"|(?P<name>[^\s<>=+\-*/^:\[\]\\]+)",
     re.ASCII,
 )
+_NUMBER, _NAME = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", r"[A-Za-z_][^\s<>=+\-*/^:\[\]\\]*"
+#: A line of nothing but terms, after the name of a row or a sign, and perhaps the end of the row. Most lines are such.
+_PLAIN = re.compile(
+    rf"[ \t]*(?:(?P<label>{_NAME})[ \t]*:(?:[ \t]*(?:{_NUMBER}[ \t]+)?{_NAME})?)?"
+    rf"(?:[ \t]*[+-][ \t]*(?:{_NUMBER}[ \t]+)?{_NAME})*(?P<end>)"
+    rf"(?:[ \t]*(?P<relation><=|>=|=)[ \t]*(?P<sign>[+-]?)[ \t]*(?P<side>{_NUMBER}))?[ \t\r]*$",
+    re.ASCII,
+)
+_PLAIN_TERM = re.compile(rf"([+-]?)[ \t]*({_NUMBER}(?=[ \t]))?[ \t]*({_NAME})", re.ASCII)
 #: Words that begin a section, where they begin a line.
 _SECTION = re.compile(
     r"\s*(?:(?P<rows>subject[ \t]+to|such[ \t]+that|s\.t\.|st\.|st)|(?P<bounds>bounds?)"
@@ -56,7 +63,9 @@ _OBJECTIVE = re.compile(
 _INFINITY = re.compile(r"inf(inity)?$", re.IGNORECASE)
 _LEAST, _MOST = "lower", "upper"
 #: Kinds of tokens within a section.
-_PARTS = ("number", "name", "relation", "sign")
+_PARTS = ("number", "name", "relation", "sign", "terms")
+#: Words that are no columns.
+_WORDS = frozenset(("inf", "infinity", "free", "nan"))
 _BOUND = "expected a bound like 'x <= 4', '0 <= x <= 4', 'x = 4' or 'x free'"
 
 
@@ -68,12 +77,13 @@ def parse_lp(data: bytes) -> NamedProgram:
     return _Reader(data.decode("utf-8")).read()
 
 
-@dataclass
+@dataclass(slots=True)
 class _Token:
-    kind: str  # number, name, relation, sign, or the name of a section
+    kind: str  # number, name, relation, sign, terms, or the name of a section
     text: str
     line: int
     first: bool  # of its line
+    terms: Sequence[tuple[str, str, str]] = ()  # sign, number and name of each
 
 
 @dataclass
@@ -91,6 +101,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._names = NameComments()
         self._last = 1  # line of the last token
+        self._plain_names: set[str] = set()
         self._tokens = self._split(text)
         self._place = 0
         self._columns: dict[str, int] = {}
@@ -105,6 +116,7 @@ class _Reader:
     def _split(self, text: str) -> list[_Token]:
         """Cut the text into tokens; comments go, and words that begin a section become tokens of that kind."""
         tokens: list[_Token] = []
+        plain = False  # whether lines of terms may be taken whole
         for number, line in enumerate(text.split("\n"), 1):
             cut = line.find("\\")
             if cut >= 0:
@@ -114,8 +126,11 @@ class _Reader:
             if found := _SECTION.match(line) if tokens else _OBJECTIVE.match(line):
                 tokens.append(_Token(str(found.lastgroup), found[0].strip(), number, first=True))
                 place, first = found.end(), False
+                plain = found.lastgroup in ("rows", "minimize", "maximize")
                 if found.lastgroup == "end":
                     break
+            elif plain and self._take_plain(line, number, tokens):
+                continue
             while place < len(line):
                 token = _TOKEN.match(line, place)
                 if token is None:
@@ -123,8 +138,40 @@ class _Reader:
                 place = token.end()
                 if token.lastgroup != "blank":
                     tokens.append(_Token(str(token.lastgroup), token[0], number, first))
+                    plain = plain and token[0] != "["
                     first, self._last = False, number
         return tokens
+
+    def _take_plain(self, line: str, number: int, tokens: list[_Token]) -> bool:
+        """Take a line of terms in one piece; False if it must be cut into tokens."""
+        found = _PLAIN.match(line)
+        if found is None:
+            return False
+        label, relation, sign, side = found.group("label", "relation", "sign", "side")
+        before = tokens[-1]
+        if label is None and (before.kind == "relation" or (before.kind == "sign" and before.text != ":")):
+            return False  # the signs of this line belong to what stands before
+        terms = _PLAIN_TERM.findall(line, 0 if label is None else found.end("label") + 1, found.end("end"))
+        if not terms or any(name not in self._plain_names and not self._is_plain(name) for _, _, name in terms):
+            return False
+        if label is not None:
+            tokens.append(_Token("name", label, number, first=True))
+            tokens.append(_Token("sign", ":", number, first=False))
+        tokens.append(_Token("terms", line, number, label is None, terms))
+        if relation:
+            tokens.append(_Token("relation", relation, number, first=False))
+            if sign:
+                tokens.append(_Token("sign", sign, number, first=False))
+            tokens.append(_Token("number", side, number, first=False))
+        self._last = number
+        return True
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether a name is no word of the format."""
+        plain = name.lower() not in _WORDS
+        if plain:
+            self._plain_names.add(name)
+        return plain
 
     def read(self) -> NamedProgram:
         """Read the whole file."""
@@ -188,6 +235,11 @@ class _Reader:
                 sign, signed = -sign if self._at().text == "-" else sign, True
                 self._place += 1
             token = self._at()
+            if token.kind == "terms" and (beginning or token.terms[0][0]):
+                self._place += 1
+                self._add_terms(found, token)
+                beginning = False
+                continue
             if token.kind not in ("number", "name", "sign") or (token.first and self._labelled()):
                 if signed:
                     raise at_line(token.line, f"expected a term after the sign, got {token.text!r}")
@@ -201,6 +253,17 @@ class _Reader:
                 raise at_line(token.line, f"unexpected {token.text!r}; only linear terms like '3 x' are read")
             else:
                 self._term(found, sign)
+
+    def _add_terms(self, found: _Expression, token: _Token) -> None:
+        """Add the terms of a line."""
+        columns, sums = self._columns, found.terms
+        for sign, number, name in token.terms:
+            value = float(number) if number else 1.0
+            if value == math.inf:
+                raise at_line(token.line, f"{number!r} is no finite number")
+            if name not in columns:
+                self._column(_Token("name", name, token.line, first=False))
+            sums[name] = sums.get(name, 0.0) + (-value if sign == "-" else value)
 
     def _term(self, found: _Expression, factor: float) -> None:
         token = self._at()
@@ -238,7 +301,7 @@ class _Reader:
         if name.count("(") != name.count(")") or name[0] in "(;" or name[-1] == ";":
             said = "expressions in brackets and ';' are no part of the LP format of CPLEX: multiply out"
             raise at_line(token.line, f"{name!r} is no name of a column; {said}")
-        if _INFINITY.match(name) or name.lower() in ("free", "nan"):
+        if name.lower() in _WORDS:
             raise at_line(token.line, f"{name!r} is a word of the format, not a column; rename it")
         self._columns[name] = len(self._columns)
         return name
@@ -447,15 +510,7 @@ class _Reader:
             integrality=integer,
             maximize=maximize,
         )
-        arrays, rows = merge_sides(arrays, self._row_names(), self._names.upper)
-        return NamedProgram(
-            arrays,
-            self._names.originals("column", names),
-            self._names.originals("row", rows),
-            self._names.original("problem", "-"),
-            self._names.original("objective", objective_name),
-            self._beyond,
-        )
+        return self._names.program(arrays, names, self._row_names(), "-", objective_name, self._beyond)
 
     def _row_names(self) -> list[str]:
         """The names of all rows; one without a name gets its number."""
@@ -488,11 +543,8 @@ def lp_lines(program: NamedProgram) -> Iterator[str]:
 
     A row with two sides is written as two rows with a comment, since HiGHS reads no other form.
     """
-    program.check_finite()
     arrays = program.arrays
-    names = [program.objective_name or "objective", *program.row_names]
-    objective, *rows = written_names([free_name(names[0], names[1:]), *names[1:]], "lp")
-    columns = written_names(program.column_names, "lp")
+    objective, rows, columns, comments = file_names(program, "lp", "-")
     if rows and not columns:
         raise ProgramFileError("LP files cannot state rows without columns; write an .mps file")
     low, high = arrays.row_lower.tolist(), arrays.row_upper.tolist()
@@ -501,10 +553,7 @@ def lp_lines(program: NamedProgram) -> Iterator[str]:
     for row in np.flatnonzero(both).tolist():
         split[row] = free_name(f"{rows[row]}_upper", taken)
         taken.add(split[row])
-    yield from (f"\\ {line}" for line in name_comments("problem", [program.name], ["-"]))
-    yield from (f"\\ {line}" for line in name_comments("objective", [program.objective_name], [objective]))
-    yield from (f"\\ {line}" for line in name_comments("row", program.row_names, rows))
-    yield from (f"\\ {line}" for line in name_comments("column", program.column_names, columns))
+    yield from (f"\\ {line}" for line in comments)
     yield from (f"\\ {upper_comment(name, rows[row])}" for row, name in split.items())
     yield "Maximize" if arrays.maximize else "Minimize"
     terms = [_term_text(value, name) for value, name in zip(arrays.cost.tolist(), columns, strict=True)]

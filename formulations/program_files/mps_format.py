@@ -10,7 +10,6 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import scipy
@@ -25,10 +24,9 @@ from flowlex.formulations.program_files.named_program import (
 )
 from flowlex.formulations.program_files.written_names import (
     NameComments,
+    file_names,
     free_name,
-    name_comments,
     upper_comment,
-    written_names,
 )
 
 _SECTIONS = {b"NAME", b"OBJSENSE", b"OBJNAME", b"ROWS", b"COLUMNS", b"RHS", b"RANGES", b"BOUNDS", b"ENDATA"}
@@ -392,15 +390,12 @@ class _Reader:
             integrality=np.array(self._integer, bool),
             maximize=bool(self._maximize),
         )
-        written = [_text(rows[row]) for row in kept]
-        arrays, written = merge_sides(arrays, written, self._names.upper)
-        name = _text(self._objective) if self._objective is not None else "objective"
-        return NamedProgram(
+        return self._names.program(
             arrays,
-            self._names.originals("column", [_text(column) for column in columns]),
-            self._names.originals("row", written),
-            self._names.original("problem", _text(self._name) or "-"),
-            self._names.original("objective", name),
+            [_text(column) for column in columns],
+            [_text(rows[row]) for row in kept],
+            _text(self._name) or "-",
+            _text(self._objective) if self._objective is not None else "objective",
             self._beyond,
         )
 
@@ -419,28 +414,6 @@ class _Reader:
             name = list(self._rows)[row]
             raise ProgramFileError(f"row {_shown(name)} has the infinite side {figure(side)}; no point meets it")
         return low, high
-
-
-def merge_sides(
-    arrays: LinearProgramArrays, rows: list[str], upper: dict[str, str]
-) -> tuple[LinearProgramArrays, list[str]]:
-    """Join rows that a comment calls the two sides of one, if they still are."""
-    place = {name: row for row, name in enumerate(rows)}
-    matrix = arrays.matrix.tocsr() if upper else arrays.matrix
-    high, gone = arrays.row_upper.copy(), set[int]()
-    for second, first in upper.items():
-        if second not in place or first not in place:
-            continue
-        a, b = place[first], place[second]
-        sides = arrays.row_upper[a] == np.inf and arrays.row_lower[b] == -np.inf
-        if a != b and sides and not abs(matrix[[a]] - matrix[[b]]).sum():
-            high[a] = arrays.row_upper[b]
-            gone.add(b)
-    if not gone:
-        return arrays, rows
-    kept = np.array([row for row in range(len(rows)) if row not in gone], np.int64)
-    joined = replace(arrays, matrix=matrix[kept].tocsc(), row_lower=arrays.row_lower[kept], row_upper=high[kept])
-    return joined, [rows[row] for row in kept]
 
 
 def _number(word: bytes, line: int, *, infinite: bool = False) -> float:
@@ -472,16 +445,10 @@ def mps_lines(program: NamedProgram) -> Iterator[str]:
 
     The sense stands in OBJSENSE, the constant as the negative right side of the objective.
     """
-    program.check_finite()
     arrays = program.arrays
-    names = [program.objective_name or "objective", *program.row_names]
-    objective, *rows = written_names([free_name(names[0], names[1:]), *names[1:]], "mps")
-    columns = written_names(program.column_names, "mps")
     title = "_".join(program.name.split()) or "-"
-    yield from (f"* {line}" for line in name_comments("problem", [program.name], [title]))
-    yield from (f"* {line}" for line in name_comments("objective", [program.objective_name], [objective]))
-    yield from (f"* {line}" for line in name_comments("row", program.row_names, rows))
-    yield from (f"* {line}" for line in name_comments("column", program.column_names, columns))
+    objective, rows, columns, comments = file_names(program, "mps", title)
+    yield from (f"* {line}" for line in comments)
     low, high = arrays.row_lower.tolist(), arrays.row_upper.tolist()
     split: dict[int, str] = {}  # rows whose two sides no single range states exactly
     ranges: dict[int, tuple[str, float]] = {}  # kind and range of rows with two sides

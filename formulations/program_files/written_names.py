@@ -9,9 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from flowlex.formulations.program_files.named_program import ProgramFileError
+import numpy as np
+
+from flowlex.formulations.program_arrays import LinearProgramArrays
+from flowlex.formulations.program_files.named_program import NamedProgram, ProgramFileError
 
 Spelling = Literal["mps", "lp", "pulp"]
 Kind = Literal["column", "row", "objective", "problem"]
@@ -88,8 +92,26 @@ def free_name(name: str, taken: Iterable[str]) -> str:
     return name
 
 
-def name_comments(kind: Kind, names: Iterable[str], written: Iterable[str]) -> Iterator[str]:
-    """The comments that keep names which are written differently, without the comment sign of the format."""
+def file_names(program: NamedProgram, spelling: Spelling, title: str) -> tuple[str, list[str], list[str], list[str]]:
+    """Names of objective, rows and columns in a file, and the comments that keep their originals, without their sign.
+
+    ``title`` is the name of the problem in the file. Raises `ProgramFileError` for numbers that no file can state.
+    """
+    program.check_finite()
+    names = [program.objective_name or "objective", *program.row_names]
+    objective, *rows = written_names([free_name(names[0], names[1:]), *names[1:]], spelling)
+    columns = written_names(program.column_names, spelling)
+    kept = [
+        *_name_comments("problem", [program.name], [title]),
+        *_name_comments("objective", [program.objective_name], [objective]),
+        *_name_comments("row", program.row_names, rows),
+        *_name_comments("column", program.column_names, columns),
+    ]
+    return objective, rows, columns, kept
+
+
+def _name_comments(kind: Kind, names: Iterable[str], written: Iterable[str]) -> Iterator[str]:
+    """The comments that keep names which are written differently."""
     for name, as_written in zip(names, written, strict=True):
         if name != as_written:
             yield f"flowlex {kind} {as_written} is {json.dumps(name)}"
@@ -119,11 +141,31 @@ class NameComments:
         elif found := _UPPER.match(line):
             self.upper[found[1]] = found[2]
 
-    def original(self, kind: Kind, written: str) -> str:
+    def program(
+        self,
+        arrays: LinearProgramArrays,
+        columns: Sequence[str],
+        rows: list[str],
+        title: str,
+        objective: str,
+        beyond: str,
+    ) -> NamedProgram:
+        """What a file states, under its original names; rows that are the two sides of one are joined."""
+        arrays, rows = _merge_sides(arrays, rows, self.upper)
+        return NamedProgram(
+            arrays,
+            self._originals("column", columns),
+            self._originals("row", rows),
+            self._original("problem", title),
+            self._original("objective", objective),
+            beyond,
+        )
+
+    def _original(self, kind: Kind, written: str) -> str:
         """The name behind a written one."""
         return self._names[kind].get(written, written)
 
-    def originals(self, kind: Kind, written: Sequence[str]) -> list[str]:
+    def _originals(self, kind: Kind, written: Sequence[str]) -> list[str]:
         """The names behind written ones."""
         known: Mapping[str, str] = self._names[kind]
         names = [known.get(name, name) for name in written] if known else list(written)
@@ -134,3 +176,25 @@ class NameComments:
                 f"two {kind}s stand for {twice!r}, by the comments on names; remove the comment of one"
             )
         return names
+
+
+def _merge_sides(
+    arrays: LinearProgramArrays, rows: list[str], upper: dict[str, str]
+) -> tuple[LinearProgramArrays, list[str]]:
+    """Join rows that a comment calls the two sides of one, if they still are."""
+    place = {name: row for row, name in enumerate(rows)}
+    matrix = arrays.matrix.tocsr() if upper else arrays.matrix
+    high, gone = arrays.row_upper.copy(), set[int]()
+    for second, first in upper.items():
+        if second not in place or first not in place:
+            continue
+        a, b = place[first], place[second]
+        sides = arrays.row_upper[a] == np.inf and arrays.row_lower[b] == -np.inf
+        if a != b and sides and not abs(matrix[[a]] - matrix[[b]]).sum():
+            high[a] = arrays.row_upper[b]
+            gone.add(b)
+    if not gone:
+        return arrays, rows
+    kept = np.array([row for row in range(len(rows)) if row not in gone], np.int64)
+    joined = replace(arrays, matrix=matrix[kept].tocsc(), row_lower=arrays.row_lower[kept], row_upper=high[kept])
+    return joined, [rows[row] for row in kept]

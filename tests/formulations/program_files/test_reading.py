@@ -7,9 +7,11 @@ import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flowlex.formulations.engines.highs import solve_arrays
-from flowlex.formulations.program_files import NamedProgram, ProgramFileError, parse_program, read_program
+from flowlex.formulations.program_files import NamedProgram, ProgramFileError, lp_format, parse_program, read_program
 from flowlex.formulations.solver_outcome import SolveOptions
 
 INF = math.inf
@@ -343,3 +345,28 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ProgramFileError, match=message):
             read_program(tmp_path / name)
+
+
+_PIECES = ("x", "y", "inf", "free", "e5", "3", "2.5e1", "1e999", "+", "-", "*", "<=", ">=", "=", ":", "c1:", "[", "]",
+           " ", "\n", "\n", "\t", "\\ note\n", "Bounds\n", "^")  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(_PIECES), max_size=24), st.lists(st.sampled_from(_PIECES), max_size=24))
+def test_lines_taken_whole_mean_what_their_parts_mean(objective: list[str], rows: list[str]) -> None:
+    text = f"Minimize\n{' '.join(objective)}\nSubject To\n{' '.join(rows)}\nEnd\n"
+
+    def read() -> tuple[object, ...]:
+        try:
+            p = parse_program(text.encode(), "lp")
+        except ProgramFileError as error:
+            return (error.place,)
+        a = p.arrays
+        return (
+            p.column_names, p.row_names, a.matrix.toarray().tolist(), a.cost.tolist(), a.offset, sides(p), bounds(p),
+        )  # fmt: skip
+
+    whole = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lp_format._Reader, "_take_plain", lambda *_: False)
+        assert read() == whole
