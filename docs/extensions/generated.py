@@ -23,7 +23,7 @@ from flowlex.instances.event_log import Event
 from flowlex.models.model_base import ModelError
 from flowlex.models.model_options import options_of
 from flowlex.models.registry import model_class
-from flowlex.validation.certificates import solution_schema
+from flowlex.validation.certificates.solution_schema import family_solution_schema, problem_solution_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Packages and modules whose ``__all__`` is public, with the titles of their pages.
@@ -168,10 +168,11 @@ def pages() -> dict[str, str]:
         "The models", "Each page is generated from the declaration that the code solves.", ours
     )
     texts |= {f"formats/{kind}": document(f"Instances: {kind}", json_schema(kind)) for kind in kinds()}
-    texts["formats/solution"] = document("Solutions", solution_schema())
+    texts["formats/solution"] = document("Solutions", family_solution_schema())
+    texts["formats/problem-solution"] = document("Solutions of problems of one's own", problem_solution_schema())
     texts["formats/events"] = document("Event logs", TypeAdapter[Any](Event).json_schema())
     introduction = "Every field of every file. `flowlex schema KIND` prints the JSON Schema of instances and solutions."
-    texts["formats/index"] = index("File formats", introduction, [*kinds(), "solution", "events"])
+    texts["formats/index"] = index("File formats", introduction, [*kinds(), "solution", "problem-solution", "events"])
     helps = commands()
     texts |= {f"commands/{name}": text for name, text in helps.items()}
     texts["commands/index"] = index("Commands", "The output of `flowlex COMMAND --help`.", helps)

@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from flowlex.validation.certificates.verifier_interface import Document, verifier_for, verifier_kinds
+from flowlex.validation.proofs.proof_schema import proof_schema
+from flowlex.validation.proofs.solution_file import SolutionDocument
+
+_DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 
 def solution_schema() -> dict[str, Any]:
-    """JSON Schema of solution files: what all hold, and for each kind its answer and proof."""
-    schema = Document.model_json_schema()
+    """JSON Schema of solution files: of the kinds with a verifier of their own, and of all other problems."""
+    known = {"properties": {"kind": {"enum": [f"{kind}-solution" for kind in verifier_kinds()]}}}
+    families, problems = _inline(family_solution_schema()), _inline(problem_solution_schema())
+    title = {"title": "Solution", "description": "A solution file."}
+    return {**_DIALECT, **title, "type": "object", "if": known, "then": families, "else": problems}
+
+
+def family_solution_schema() -> dict[str, Any]:
+    """JSON Schema of solution files of flowlex's own models: what all hold, and for each kind its answer and proof."""
     kinds = []
     for kind in verifier_kinds():
         verifier = verifier_for(kind)
@@ -23,12 +34,20 @@ def solution_schema() -> dict[str, Any]:
                 "then": {"properties": {"answer": {"anyOf": [answer, empty]}, "proof": proof}},
             }
         )
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "allOf": kinds}
+    return {**_DIALECT, **Document.model_json_schema(), "allOf": kinds}
+
+
+def problem_solution_schema() -> dict[str, Any]:
+    """JSON Schema of solution files of problems and models of one's own, proof included."""
+    schema = SolutionDocument.model_json_schema()
+    schema["properties"]["proof"] = proof_schema()
+    return {**_DIALECT, **schema}
 
 
 def _inline(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema without references, so that it can stand inside another."""
     definitions = schema.pop("$defs", {})
+    schema.pop("$schema", None)
 
     def resolve(part: Any) -> Any:
         if isinstance(part, dict):

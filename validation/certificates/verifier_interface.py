@@ -280,9 +280,12 @@ def verify(
             return found
         same = read_changes(dict(document.get("changes") or {})).plain() == changes.plain()
         return found.including([Check("solved under the rules demanded", same)])
-    read = read_document(document)
+    require_solution(document)
     kind = _kind_of(document)
     verifier = verifier_for(kind)
+    if kind in _JUDGES and instance.kind != kind:  # a problem or a model of one's own
+        raise SolutionError(f"kind: this is a {kind}-solution, the instance is of kind {instance.kind!r}")
+    read = read_document(document)
     if verifier is None or not read.kind.endswith("-solution"):
         known = ", ".join(f"{name}-solution" for name in verifier_kinds())
         raise SolutionError(f"kind: {read.kind[:60]!r} has no verifier; those that have one: {known}")

@@ -9,11 +9,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import numpy as np
 import pandas as pd
 import pytest
 
 import flowlex as fx
-from flowlex.validation.certificates import SolutionError
+from flowlex.testing import random_problem
+from flowlex.validation.certificates import SolutionError, solution_schema
 from flowlex.validation.proofs.proof import number, rational
 
 
@@ -48,6 +51,21 @@ def test_a_file_is_proven_from_the_problem_file_alone(solved: Any, tmp_path: Pat
         assert any(check.name.startswith("proven for the problem as stated in") for check in certificate.checks)
     assert fx.verify(document, p).verdict == "proven"
     assert document["version"] == 3 and document["kind"] == "problem-solution"
+
+
+def test_the_schema_describes_proofs_of_all_kinds(solved: Any) -> None:
+    schema = solution_schema()
+    documents = [solved[1]]
+    for seed in range(30):
+        documents.append(json.loads(json.dumps(random_problem(np.random.default_rng(seed)).solve().to_dict())))
+    checker = jsonschema.Draft202012Validator(schema)
+    assert {document["status"] for document in documents} >= {"optimal", "infeasible", "unbounded"}
+    for document in documents:
+        checker.validate(document)
+    for place, value in (("version", 1), ("answer", {"x": 3}), ("proof", {"stages": {"value": 1}})):
+        assert not checker.is_valid({**solved[1], place: value})
+    for wrong in ({"row": 1}, {"own": []}, {"branches": [{"row": [["x", "a"]], "relation": "<=", "side": 1}]}):
+        assert not checker.is_valid({**solved[1], "proof": {"format": 3, "stages": {"value": [wrong]}}})
 
 
 def forge(*place: Any, value: Any) -> Callable[[dict[str, Any]], None]:
