@@ -54,7 +54,8 @@ def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
     if not all(shape.ok for shape in shapes):
         return Certificate("feasible", True, tuple(shapes))
     optimal = outcome.status is Status.OPTIMAL and potentials is not None
-    leaves = (Leaf({"node": Exact(potentials.astype(np.int64))}),) if optimal else ()
+    y = np.zeros(n.node_count, np.int64) if potentials is None else potentials.astype(np.int64)
+    leaves = (Leaf({"node": Exact(y)}),) if optimal else ()
     verdict = judge(program, Exact(flow), Proof({"cost": leaves}), str(outcome.status))
     if not verdict.certificate.ok:
         return verdict.certificate
@@ -65,7 +66,7 @@ def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
         if outcome.bound is not None:
             checks.append(_same("the stated bound is the cost", outcome.bound, int(stage.value)))
         if outcome.reduced_costs is not None:
-            true = network.cost.astype(object) - potentials.astype(object)[n.tail] + potentials.astype(object)[n.head]
+            true = n.cost.astype(object) - y.astype(object)[n.tail] + y.astype(object)[n.head]
             same = np.shape(outcome.reduced_costs) == true.shape and bool((outcome.reduced_costs == true).all())
             checks.append(Check("reduced costs recomputed from the potentials", same))
     claim = verdict.claim if optimal else "feasible"

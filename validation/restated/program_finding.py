@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from typing import Any
 
 from flowlex.validation.certificates.certificate import Check, Finding
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.proofs.checker import judge
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
-from flowlex.validation.proofs.proof import Proof, from_document
+from flowlex.validation.proofs.proof import from_document
 
 
 def program_finding(
@@ -56,8 +55,8 @@ def program_finding(
     facts = tuple(checks)
     if not all(check.ok for check in facts):
         return Finding("feasible", facts)
-    late = values is not None and bool(proof) and budget.spent
-    verdict = judge(program, values, Proof() if late else from_document(dict(proof), program), status)
+    verdict = judge(program, values, from_document(dict(proof), program), status, budget)
+    late = verdict.late
     shown = (*facts, *verdict.certificate.checks)
     if values is None or not verdict.certificate.ok:
         return Finding(verdict.claim, shown, tolerance=verdict.certificate.tolerance)
@@ -76,8 +75,3 @@ def program_finding(
         metrics or {},
         tolerance=verdict.certificate.tolerance,
     )
-
-
-def whole_values(program: ExactProgram, by_column: Mapping[int, int | Fraction]) -> Exact:
-    """Values of all columns from those that are not 0."""
-    return Exact.of([by_column.get(column, 0) for column in range(program.count)])
