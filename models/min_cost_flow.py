@@ -1,13 +1,14 @@
 r"""What is the cheapest way to send all supplies to all demands through a network?
 
-Any directed network with integer data: lower bounds, negative costs, parallel arcs, several sources and sinks. The
-equations are declared once, in `MinCostFlow`.
+Any directed network with integer data: lower bounds, negative costs, parallel arcs, several sources and sinks. It is
+stated once, in `MinCostFlow.state`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,9 +17,10 @@ from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.plot_style import BLUE, LIGHT, ORANGE, SKY, axes_for, count_ticks, legend, moved_apart
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.min_cost_flow import NetworkInstance
-from flowlex.models.model_base import Dual, Equation, Model, Run, Solution, Symbol
-from flowlex.models.statement.rows_and_objectives import Stage, Statement
-from flowlex.models.statement.variable_labels import Index
+from flowlex.models.model_base import Dual, Model, Run, Solution
+from flowlex.models.problem import Problem
+from flowlex.models.statement.from_language import statement_of
+from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,45 +133,67 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
 
     name: ClassVar[str] = "min-cost-flow"
     title: ClassVar[str] = "Minimum-cost flow"
-    sets: ClassVar[tuple[Symbol, ...]] = (Symbol("V", "nodes"), Symbol("A", "arcs"))
-    parameters: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("b_v", "supply of node v (negative: demand)"),
-        Symbol("l_a, u_a", "least and most flow on arc a"),
-        Symbol("c_a", "cost of one unit on arc a"),
-    )
-    unknowns: ClassVar[tuple[Symbol, ...]] = (Symbol("f_a", "flow on arc a"),)
-    objective_latex: ClassVar[str] = r"\sum_{a \in A} c_a f_a"
-    equations: ClassVar[tuple[Equation, ...]] = (
-        Equation(
-            "node",
-            r"\sum_{a \in \delta^+(v)} f_a - \sum_{a \in \delta^-(v)} f_a = b_v \quad \forall v \in V",
-            "what enters a node leaves it",
-            "potential: cost of one more unit entering at v",
-            "cost per unit",
-        ),
-        Equation(
-            "flow",
-            r"l_a \le f_a \le u_a \quad \forall a \in A",
-            "bounds of an arc",
-            "reduced cost: what one more unit of flow forced over the arc costs",
-            "cost per unit",
-        ),
-    )
-
     main_stage: ClassVar[str] = "cost"
 
-    def _state(self) -> Statement:
-        """``flow`` by arc, tail and head."""
-        view, names = self.instance.arrays, self.instance.node_labels
-        upper = np.where(view.upper == UNBOUNDED, np.inf, view.upper)
-        s = Statement.start(self.instance.name, self.declared(), {"node": "flow would appear from nowhere"})
-        arcs = Index.coded(
-            arc=(range(len(view.tail)), np.arange(len(view.tail))), tail=(names, view.tail), head=(names, view.head)
+    @classmethod
+    def declared(cls) -> frozenset[str]:
+        """The names that rows of the formulation may have."""
+        return frozenset({"node", "flow"})
+
+    def state(self, p: Problem) -> None:
+        """Flows of arcs, what enters a node leaves it, least cost.
+
+        Parameters
+        ----------
+        p
+            The problem to state.
+        """
+        import pandas as pd
+
+        view, names = self.instance.arrays, np.array(self.instance.node_labels, object)
+        arcs = pd.DataFrame(
+            {"tail": names[view.tail], "head": names[view.head]}, index=pd.RangeIndex(len(view.tail), name="arc")
         )
-        f = s.variables("flow", arcs.named_by("arc"), lower=view.lower, upper=upper, integer=True)
-        out, into = f.sum_by(view.tail, len(names)), f.sum_by(view.head, len(names))
-        s.constrain("node", out - into, "==", view.supply, Index.of(node=names))
-        return s.with_stages(Stage("cost", (f * view.cost).sum()))
+        p.set("node", names.tolist(), words="nodes")
+        flow = p.variables(
+            "flow",
+            over=arcs,
+            lower=view.lower,
+            upper=np.where(view.upper == UNBOUNDED, np.inf, view.upper),
+            integer=True,
+            words="flow on an arc",
+        )
+        real = np.flatnonzero(view.tail != view.head)  # a loop leaves the node that it enters
+        ends = pd.DataFrame(
+            {
+                "arc": np.concatenate([real, real]),
+                "node": names[np.concatenate([view.tail[real], view.head[real]])],
+                "sign": np.repeat([1, -1], len(real)),
+            }
+        )
+        sign = p.data("d", ends.set_index(["arc", "node"])["sign"], words="1 at the tail of an arc, -1 at its head")
+        supply = p.data("b", pd.Series(view.supply, pd.Index(names, name="node")), words="supply of a node")
+        cost = p.data("c", pd.Series(view.cost, arcs.index), words="cost of a unit of flow")
+        out = (flow.join(ends[["arc", "node"]]) * sign).sum(by="node")
+        p.constrain("node", out == supply, words="what enters a node leaves it", dual="one more unit that enters there")
+        p.minimize("cost", (flow * cost).sum())
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The unchanged model, stated in the language."""
+        p = Problem(self.instance.name)
+        self.state(p)
+        return p
+
+    def to_latex(self) -> str:  # type: ignore[override]
+        """The model as LaTeX, derived from its statement."""
+        return self.problem.to_latex()
+
+    def _repr_html_(self) -> str:
+        return self.problem._repr_html_()
+
+    def _state(self) -> Statement:
+        return statement_of(self.problem, {"node": "flow would appear from nowhere"})
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> NetworkFlow:
         flow = None if values is None else np.rint(values["flow"]).astype(np.int64)
