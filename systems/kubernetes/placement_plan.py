@@ -43,6 +43,8 @@ from flowlex.systems.kubernetes.ruin_and_recreate import improve
 _EVEN = 0.01
 #: Nodes times pods up to which the model with its certificate is asked, whose loops need no compiling there.
 _SMALL = 500
+#: The first bound takes up to so many times as long as stating the instance, and cannot be interrupted.
+_BOUNDS = 5.0
 #: Share of the remaining time for the first bounds, which tell where a search may gain; the search gets the others.
 _SHARE = 0.4
 
@@ -169,10 +171,12 @@ def place_pods(
     plan.notes = [*filter(None, [snapshot.notes()])]
     if not snapshot.cluster.waiting or late():
         return plan
+    began = processor_seconds()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         guide = first.places
         relaxed = snapshot.instance(preempt_below=preempt_below, guide=guide, relaxed=True, merged=True)
+    least = _BOUNDS * (processor_seconds() - began)
     plan.instance = relaxed.instance
     plan.notes = [str(each.message) for each in caught if issubclass(each.category, KubernetesWarning)] or plan.notes
     if relaxed.instance.cells <= _SMALL:
@@ -181,9 +185,10 @@ def place_pods(
         plan = plan if solution is None else _better_of(plan, solution, late)
 
     def levels(share: float, known: Mapping[int, int]) -> tuple[Level, ...]:
-        left = _left(until, share)
-        end = None if left is None else processor_seconds() + left
-        most = most_of_priorities(relaxed.instance, plan.made, plan.solution, end, known) if relaxed.sound else {}
+        left, most = _left(until, share), known
+        if relaxed.sound and (left is None or left >= least):
+            end = None if left is None else processor_seconds() + left
+            most = most_of_priorities(relaxed.instance, plan.made, plan.solution, end, known)
         return _levels(snapshot.cluster, plan.made, most)
 
     plan.levels = levels(_SHARE, {})

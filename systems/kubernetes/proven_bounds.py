@@ -24,6 +24,8 @@ from flowlex.validation.certificates.pods.price_bound import Population
 
 #: Share of the remaining time for a solve; the rest is for checking its duals.
 _SOLVE = 0.7
+#: No further bound is tried in less than this share of the seconds that the one before took.
+_WORTH = 0.5
 
 
 def most_of_priorities(
@@ -52,22 +54,23 @@ def most_of_priorities(
     model = PodPlacement(instance)
     levels, ours = model.levels, model.levels.total(there)
     wanted = levels.total(levels.of >= 0)
-    people, kept = Population(instance, {}), dict[str, Fraction]()
+    people, kept, spent = Population(instance, {}), dict[str, Fraction](), 0.0
     for k, key in enumerate(levels.keys):
         if ours[k] == wanted[k]:
             most = wanted[k]
         elif known and key in known:
             most = known[int(key)]
-        elif until is not None and processor_seconds() >= until:
+        elif until is not None and processor_seconds() + _WORTH * spent >= until:
             break
         else:
-            most = wanted[k]
+            most, began = wanted[k], processor_seconds()
             limit = None if until is None else max(0.1, _SOLVE * (until - processor_seconds()))
             prices = model.bounds.most(k, ours[:k], SolveOptions(time_limit_s=limit))
             if prices is not None:
                 document = proof_document(instance, model.bounds, levels, {k: prices}, BalanceProof())
                 proof = AdmissionProof.model_validate(document["admission"][str(key)])
                 most = min(most, int(most_by_prices(people, str(key), kept, proof)))
+            spent = processor_seconds() - began
         if isinstance(key, int):
             found[key] = most
         kept[str(key)] = Fraction(ours[k])
