@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import httpx
+
 from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
@@ -22,6 +24,9 @@ from flowlex.systems.telemetry.http_client import Backoff, Refused, TelemetryCli
 
 __all__ = ["Refused", "Scheduler", "Unreachable"]
 
+#: Seconds after which another service is asked: a process that is stopped, or a host that is cut off, says nothing.
+_NEXT_S = 3.0
+
 
 class Scheduler:
     """A served live scheduler.
@@ -29,11 +34,11 @@ class Scheduler:
     Parameters
     ----------
     urls
-        ``http://host:port``; further ones are tried if the first does not answer (a standby).
+        ``http://host:port``; further ones are tried if the first does not answer or follows.
     token
         Sent as a bearer token; never logged.
     timeout_s
-        Seconds of one attempt.
+        Seconds of one attempt. Of several services, the next is asked after 3 s; waits double until this limit.
     patience_s
         Seconds after which attempts end with `Unreachable`.
     ca_file
@@ -81,12 +86,15 @@ class Scheduler:
         for service in self._services:
             service.close()
 
-    def _call(self, method: str, path: str, **more: Any) -> Any:
+    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **more: Any) -> Any:
         until, waits = time.monotonic() + self.patience_s, Backoff(0.05, 2.0)
+        limit = self.timeout_s if len(self._services) == 1 else min(self.timeout_s, _NEXT_S)
         while True:
             try:
-                return self._services[0].call(method, path, **more)
+                timeout = httpx.Timeout(limit + wait_s, connect=min(limit, _NEXT_S))
+                return self._services[0].call(method, path, timeout=timeout, **more)
             except Unreachable as error:
+                limit = min(self.timeout_s, 2 * limit)
                 wait = waits.next()
                 if time.monotonic() + wait > until:
                     raise
@@ -189,7 +197,7 @@ class Scheduler:
             With reason ``forgotten``: the service keeps the last thousand decisions, and some since ``after`` are gone.
         """
         asked = {"after": after, "wait_s": wait_s}
-        found = self._call("GET", "/decisions", params=asked, timeout=self.timeout_s + wait_s)
+        found = self._call("GET", "/decisions", params=asked, wait_s=wait_s)
         return [Decision.model_validate(each) for each in found]
 
     def follow(self, after: int = 0) -> Iterator[Decision]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import socket
 import ssl
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,10 +34,8 @@ from flowlex.systems.telemetry.request_documents import (
 
 _LOG = logging.getLogger(__name__)
 DocumentT = TypeVar("DocumentT", bound=BaseModel)
-#: Seconds until a connection stands, and milliseconds until a standing one counts as cut: the kernel of a living host
-#: confirms what is sent, whether or not the service has an answer yet.
-_CONNECT_S, _CUT_MS = 3.0, 2000
-_NOTICED = [(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _CUT_MS)] if hasattr(socket, "TCP_USER_TIMEOUT") else []
+#: Seconds until a connection stands.
+_CONNECT_S = 3.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -138,8 +135,9 @@ class TelemetryClient:
             base_url=f"{self.url}/v1",
             headers=headers,
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
-            transport=transport or httpx.HTTPTransport(verify=_verify(ca_file), socket_options=_NOTICED),
+            transport=transport,
             trust_env=False,
+            verify=_verify(ca_file),
         )
 
     def __enter__(self) -> Self:

@@ -100,7 +100,7 @@ class Postgres:
         control = [str(self.bin / "pg_ctl"), "-D", str(self.data), "-l", str(self.data / "log"), "-w", "start"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         # Processes of a killed server may still hold its memory for a moment.
-        wait_until(lambda: subprocess.run([*command, *control], **quiet).returncode == 0, 60)  # type: ignore[call-overload]
+        wait_until(lambda: subprocess.run([*command, *control], **quiet).returncode == 0, 180)  # type: ignore[call-overload]
 
     def pids(self) -> list[int]:
         main = int((self.data / "postmaster.pid").read_text().splitlines()[0])
