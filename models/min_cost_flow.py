@@ -15,7 +15,7 @@ import numpy as np
 
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.plot_style import BLUE, LIGHT, ORANGE, SKY, axes_for, count_ticks, legend, moved_apart
-from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.program_arrays import Floats, Integers, exact_dot
 from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.models.model_base import Dual, Model, Run, Solution
 from flowlex.models.problem import Problem
@@ -70,13 +70,10 @@ class NetworkFlow(Solution):
         """Total cost and how many arcs carry flow."""
         assert self.flow is not None
         return {
-            "cost": self.objective if self.objective is not None else "unknown",
+            "cost": exact_dot(self.network.cost, self.flow),
             "arcs_with_flow": int(np.count_nonzero(self.flow)),
             "arcs_at_capacity": int(np.count_nonzero(self.flow == self.network.upper)),
         }
-
-    def _decided(self) -> dict[str, Any]:
-        return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         """``flow`` is in the order of the instance's arcs."""

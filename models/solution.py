@@ -103,7 +103,7 @@ class Solution:
 
     #: The column whose values name the rows of the answer's table; empty if they have no names.
     row_name: ClassVar[str] = ""
-    #: Variables of the statement that determine `_decided`.
+    #: Variables of the statement that must be integers for `_answer` to be what they say.
     decision: ClassVar[tuple[str, ...]] = ()
     #: Version of its files: 3 where the proof is that of `flowlex.validation.proofs`, whose multipliers are the duals.
     version: ClassVar[int] = 1
@@ -275,26 +275,21 @@ class Solution:
     def _changed_document(self, stated: Stated) -> dict[str, Any]:
         """The solution file of a changed model: values by variable and label, and the proof of each stage."""
         plain_document = replace(self, stated=None, status=Status.ERROR, duals={}).to_dict()
+        values = {} if stated.values is None else stated.values
+        whole = all(value == int(value) for name in self.decision for value in values.get(name, {}).values())
+        told = stated.values is not None and whole
         return plain_document | {
             "status": str(self.status),
             "duals": {n: dict(each) for n, each in stated.duals.items()} if self.duals and self.version == 1 else {},
             "changes": self.changes.plain(),
             "values": stated.values,
-            "answer": {} if stated.values is None else {**self._beside_values(), **self._decided_by(stated.values)},
+            "metrics": self.metrics() if told else {},
+            "answer": self._answer() if told else self._beside_values() if stated.values is not None else {},
             "proof": dict(stated.proof) if self.version == 1 else _general_proof(stated.proof),
         }
 
-    def _decided_by(self, values: Mapping[str, Mapping[str, int | float]]) -> dict[str, Any]:
-        """The decision in the instance's own names; empty where relaxed variables split it."""
-        whole = all(value == int(value) for name in self.decision for value in values.get(name, {}).values())
-        return self._decided() if self.decision and whole else {}
-
-    def _decided(self) -> dict[str, Any]:
-        """The part of the answer that the values of the variables `decision` determine, as `_answer` states it."""
-        return {}
-
     def _beside_values(self) -> dict[str, Any]:
-        """Content of a changed model's solution file beside the values."""
+        """The answer where relaxed variables split the decision, beside the values."""
         return {}
 
     def save(self, path: str | Path, *, file: str = "", force: bool = False) -> Path:

@@ -106,10 +106,6 @@ class FlowSolution(Solution):
             "weights": None if self.weights is None else dict(self.weights),
         }
 
-    def _decided(self) -> dict[str, Any]:
-        """Machine of every running task."""
-        return {"placements": dict(self.machine_of)}
-
     def _beside_values(self) -> dict[str, Any]:
         """Weights of the stages in the objective."""
         return {} if self.weights is None else {"weights": dict(self.weights)}

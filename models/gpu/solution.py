@@ -129,16 +129,11 @@ class GpuSolution(Solution):
     def _metrics(self) -> dict[str, float | int | str]:
         return dict(self.placement.metrics())
 
-    def _decided(self) -> dict[str, Any]:
-        """GPU of every running task."""
-        view = self.placement.view
-        placed = zip(view.task_names, self.gpu.tolist(), strict=True)
-        return {"placements": {task: view.gpu_names[gpu] for task, gpu in placed if gpu >= 0}}
-
     def _answer(self) -> dict[str, Any]:
         """Placements, preempted and waiting tasks with reasons, jobs."""
         view, reasons = self.placement.view, self.reasons()
-        answer = self._decided()
+        placed = zip(view.task_names, self.gpu.tolist(), strict=True)
+        answer: dict[str, Any] = {"placements": {task: view.gpu_names[gpu] for task, gpu in placed if gpu >= 0}}
         for state in ("preempted", "waiting"):
             answer[state] = {view.task_names[t]: reasons[t] for t in getattr(self.placement, state).tolist()}
         columns = {name: values.tolist() for name, values in self.placement.by_job().items()}

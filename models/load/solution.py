@@ -49,6 +49,7 @@ class PartitionSolution(Solution):
     """
 
     row_name: ClassVar[str] = "node"
+    decision: ClassVar[tuple[str, ...]] = ("x",)
     version: ClassVar[int] = 3
 
     source: LoadPartitionInstance = field(repr=False)
@@ -122,7 +123,7 @@ class PartitionSolution(Solution):
         """Moved items and cost, expected and true makespan."""
         figures: dict[str, float | int | str] = {
             "moved_items": self.moved_items,
-            "moved_cost_s": float(self.objective or 0.0),
+            "moved_cost_s": float(sum((items * self._seconds(h, n) for h, n, items in self._moved()), Fraction(0))),
             "latest_finish": float(self.finish.max()),
             "earliest_finish": float(self.finish.min()),
         }

@@ -12,6 +12,7 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.model_base import Solution
 from flowlex.models.pods.problem.admission_levels import Key
+from flowlex.models.pods.problem.balance_measures import MEASURES, Balance
 from flowlex.models.pods.problem.group_rules import rule_reason
 from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
 
@@ -106,7 +107,7 @@ class PlacementSolution(Solution):
     node: Integers = field(repr=False)
     cluster: Cluster | None = field(default=None, repr=False)
     admitted: dict[Key, tuple[float, float, float]] = field(default_factory=dict, repr=False)
-    balance: str = "deviation"
+    balance: Balance = "deviation"
     moved_cost: float = 0.0
     proof: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -184,11 +185,11 @@ class PlacementSolution(Solution):
 
     def _metrics(self) -> dict[str, float | int | str]:
         """Admitted and waiting pods, balance, gap."""
-        fresh = self.source.arrays.running < 0
+        fresh, measure = self.source.arrays.running < 0, MEASURES[self.balance]
         return {
             "admitted": int((self.node[fresh] >= 0).sum()),
             "waiting": int((self.node < 0).sum()),
-            self.balance: float(self.objective or 0.0),
+            self.balance: float(self.objective or 0.0) if self.stated is None else measure.value(self.loads),
             "sigma": deviation(self.loads),
             "largest_load": float(self.loads.max()),
             "relative_gap": "unknown" if self.gap is None else self.gap,
@@ -196,10 +197,10 @@ class PlacementSolution(Solution):
             "move_cost": self.moved_cost,
         }
 
-    def _decided(self) -> dict[str, Any]:
-        """Node and cards of every pod."""
+    def _answer(self) -> dict[str, Any]:
+        """Node and cards of every pod, and the queue."""
         assert self.cluster is not None
-        return {
+        answer: dict[str, Any] = {
             "placement": {
                 pod.name: self.source.nodes[n].name
                 for pod, n in zip(self.source.pods, self.node.tolist(), strict=True)
@@ -211,10 +212,6 @@ class PlacementSolution(Solution):
                 if self.cluster.cards
             },
         }
-
-    def _answer(self) -> dict[str, Any]:
-        """Node and cards of every pod, and the queue."""
-        answer = self._decided()
         answer["queue"] = [{"pod": name, "reason": reason} for name, reason in self.reasons().items()]
         answer["admitted"] = {
             str(priority): dict(zip(("admitted", "wanted", "most"), numbers, strict=True))

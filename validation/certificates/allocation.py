@@ -25,10 +25,19 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.model_changes import Changes
-from flowlex.validation.certificates.allocation_answer import TOLERANCE, AllocationAnswer, Use, feasible, small, used
+from flowlex.validation.certificates.allocation_answer import (
+    TOLERANCE,
+    AllocationAnswer,
+    Use,
+    feasible,
+    small,
+    throughputs,
+    used,
+)
 from flowlex.validation.certificates.allocation_bounds import Data, Floats, PricedStep, most_gain, priced
 from flowlex.validation.certificates.allocation_formulation import shortest_makespan, state_allocation
 from flowlex.validation.certificates.certificate import Check, Claim
@@ -37,7 +46,7 @@ from flowlex.validation.certificates.problem_options import AllocationOptions
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import Document
 from flowlex.validation.certificates.statement.verify_changed_model import in_measure
-from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier, same_values
 
 #: Policies that minimise their objective.
 _LEAST = ("makespan", "min_cost", "finish_time")
@@ -326,6 +335,19 @@ def _measure(document: Document, instance: AllocationInstance, changes: Changes,
     return in_measure(finding, changes, "objective", document, lambda value, _: shortest / value)
 
 
+def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """The answer of a changed model: shares are those of the values, and throughputs follow from them."""
+    data, answer = Data(claimed.instance, claimed.document.options), claimed.answer
+    use = used(data, answer.shares)
+    told = {label_text([*[*each.jobs, ""][:2], each.gpu_type]): each.fraction for each in answer.shares}
+    checks = (
+        same_values({"share": told}, values, TOLERANCE),
+        Check("shares of jobs and types that exist", not use.wrong, len(use.wrong), ", ".join(use.wrong[:3])),
+        *throughputs(data, use, answer.steps_per_s),
+    )
+    return Finding("feasible", checks, metrics=_figures(data, use), unjudged=["programs_solved"])
+
+
 VERIFIER = Verifier(
     "allocation",
     AllocationAnswer,
@@ -335,4 +357,5 @@ VERIFIER = Verifier(
     options=AllocationOptions,
     state=state_allocation,
     measure=_measure,
+    figures=_changed_figures,
 )

@@ -82,9 +82,6 @@ def feasible(data: Data, use: Use, stated: Mapping[str, float]) -> list[Check]:
     most = np.array([np.inf if limit.most_gpus is None else limit.most_gpus for limit in limits])
     least = np.array([limit.least_gpus for limit in limits])
     names, numbers = list(data.job), [f"limit {k}" for k in range(len(limits))]
-    said = np.array([stated.get(name, np.inf) for name in names])
-    strange = len(stated.keys() - data.job.keys())
-    off = np.abs(said - use.throughput) / (1 + use.throughput)
     late = (data.owed - use.throughput) / (1 + data.owed)
     return [
         Check("every share is of jobs that may run there", not use.wrong, len(use.wrong), "; ".join(use.wrong[:3])),
@@ -93,8 +90,17 @@ def feasible(data: Data, use: Use, stated: Mapping[str, float]) -> list[Check]:
         small("caps hold", use.limited - most, numbers),
         small("floors hold", (least - use.limited) / (1 + least), numbers),
         small("deadlines are kept", late, names),
+        *throughputs(data, use, stated),
+    ]
+
+
+def throughputs(data: Data, use: Use, stated: Mapping[str, float]) -> list[Check]:
+    said = np.array([stated.get(name, np.inf) for name in data.job])
+    strange = len(stated.keys() - data.job.keys())
+    off = np.abs(said - use.throughput) / (1 + use.throughput)
+    return [
         Check("throughputs of known jobs", not strange, strange),
-        small("throughputs recomputed", off, names),
+        small("throughputs recomputed", off, list(data.job)),
     ]
 
 

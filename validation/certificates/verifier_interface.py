@@ -132,8 +132,9 @@ class Verifier:
         Judges answers of changed models that are given like those of unchanged ones, without values of variables.
     grouped
         Judges answers of changed models in another way, or returns None; then they are judged by ``state``.
-    columns
-        Values of the variables that decide the answer, by name and label, given the fields of a changed model's answer.
+    figures
+        Judges the answer of a changed model in the instance's own names, given the values of its variables: checks, and
+        its metrics.
     measure
         Converts the finding of a changed model to the unchanged objective, if that is not its main stage's value.
     restated, main, needed
@@ -151,7 +152,7 @@ class Verifier:
     state: State | None = None
     changed: Callable[[Claimed, Changes], Finding] | None = None
     grouped: Callable[[Any, Mapping[str, Any], Changes, Any, StatementProof, Budget], Finding | None] | None = None
-    columns: Callable[..., Mapping[str, Mapping[str, int]]] | None = None
+    figures: Callable[[Claimed, Mapping[str, Mapping[str, Any]]], Finding] | None = None
     measure: Callable[[Document, Any, Changes, Finding], Finding] | None = None
     restated: Callable[[Any, Mapping[str, Any]], ExactProgram] | None = None
     main: str = ""
@@ -395,9 +396,7 @@ def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Bud
     given = instance, read.options, every, values, proof, budget
     found = None if verifier.grouped is None else verifier.grouped(*given)
     found = judge_statement(verifier.state, *given) if found is None else found
-    decided = {name: each for name, each in read.answer.items() if name != "weights"}
-    if decided:
-        found = replace(found, checks=(*found.checks, _same_answer(verifier, decided, read.values or {})))
+    found = _with_figures(found, read, verifier, instance, budget)
     if read.duals:
         found = replace(found, checks=(*found.checks, _duals(read, proof, found.duals)))
     return (
@@ -418,20 +417,35 @@ def _changed_program(
     program = changed_program(restated(instance, read.options), _all_changes(read, instance), verifier.needed)
     values = None if read.status in ("infeasible", "unbounded") else exact_answer(read.values or {}, program)
     found = program_finding(program, values, read.proof, read.status, budget, main=verifier.main)
-    if read.answer:
-        found = replace(found, checks=(*found.checks, _same_answer(verifier, read.answer, read.values or {})))
-    return found
+    return _with_figures(found, read, verifier, instance, budget)
 
 
-def _same_answer(verifier: Verifier, answer: Mapping[str, Any], values: Mapping[str, Mapping[str, Any]]) -> Check:
-    """Whether the answer in the instance's own names is what the values of the variables say."""
-    if verifier.columns is None:
-        return Check("answer is that of the values", False, detail=f"{', '.join(answer)} cannot be judged")
+def _with_figures(found: Finding, read: Document, verifier: Verifier, instance: Instance, budget: Budget) -> Finding:
+    """The finding with what the answer in the instance's own names says beside the values of the variables."""
+    if not read.answer.keys() - {"weights"}:
+        return found
+    if verifier.figures is None:
+        raise SolutionError(f"answers of changed models of kind {instance.kind!r} cannot be judged")
+    answer = read_as(verifier.answer, read.answer, "answer")
+    bare = None if verifier.proof is None else read_as(verifier.proof, {}, "proof")
+    said = verifier.figures(Claimed(read, answer, bare, instance, budget), read.values or {})
+    checks = (*found.checks, *said.checks)
+    return replace(found, checks=checks, metrics=said.metrics, unjudged=said.unjudged, words=said.words)
+
+
+def same_values(
+    told: Mapping[str, Mapping[str, Number | float]],
+    values: Mapping[str, Mapping[str, Any]],
+    tolerance: float = 0.0,
+) -> Check:
+    """Whether the variables have the values that the answer in the instance's own names tells, by name and label."""
     wrong = []
-    for name, told in verifier.columns(**answer).items():
-        given = {label: rational(value) for label, value in values.get(name, {}).items() if rational(value)}
-        odd = [label for label in {**told, **given} if told.get(label, 0) != given.get(label, 0)]
-        wrong += [f"{name}[{label}]" for label in odd]
+    for name, mine in told.items():
+        given = {label: rational(value) for label, value in values.get(name, {}).items()}
+        for label in {**mine, **given}:
+            here, there = rational(mine.get(label, 0)), given.get(label, Fraction(0))
+            if here != there and abs(here - there) > tolerance * max(1, abs(there)):
+                wrong.append(f"{name}[{label}]")
     return Check("answer is that of the values", not wrong, len(wrong), ", ".join(sorted(wrong)[:3]))
 
 

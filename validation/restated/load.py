@@ -7,6 +7,7 @@ itself: they stay). A changed one follows every block on its way (``x``) and cou
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -359,6 +360,27 @@ def _finishes(data: _Data, after: Sequence[int]) -> dict[str, Any]:
     return found
 
 
+def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """The answer of a changed model: blocks and moves are those of the values."""
+    answer, data = claimed.answer, _Data(claimed.instance, claimed.document.options)
+    items, moved, split = Counter[str](), Counter[tuple[int, int]](), Counter[tuple[str, str]]()
+    for label, value in values.get("x", {}).items():
+        block, holder, node = next(csv.reader([label]))
+        units = int(rational(value))
+        items[node] += units
+        split[block, node] += units
+        if holder != node:
+            moved[data.place[holder], data.place[node]] += units
+    told = {(block, node): n for block, each in answer.blocks.items() for node, n in each.items()}
+    same = told == +split and answer.items == {name: items[name] for name in data.names}
+    same = same and answer.blocks.keys() == {block.name for block in claimed.instance.blocks}
+    cost = sum(each * int(data.cost[pair]) for pair, each in moved.items()) * data.seconds.unit
+    metrics: dict[str, Any] = {"moved_items": sum(moved.values()), "moved_cost_s": cost}
+    metrics |= _finishes(data, [items[name] for name in data.names])
+    checks = (Check("answer is that of the values", same), _carried(+moved, answer.moves, data))
+    return Finding("feasible", checks, metrics=metrics)
+
+
 VERIFIER = Verifier(
     "load-partition",
     LoadAnswer,
@@ -369,4 +391,5 @@ VERIFIER = Verifier(
     restated=restate_load,
     main="moved",
     needed=frozenset({"group", "finish", "order"}),
+    figures=_changed_figures,
 )

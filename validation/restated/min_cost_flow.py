@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.instances.min_cost_flow import NetworkInstance
-from flowlex.validation.certificates.certificate import Finding
+from flowlex.validation.certificates.certificate import Check, Finding
 from flowlex.validation.certificates.exact_numbers import dot
 from flowlex.validation.certificates.problem_options import NoOptions
-from flowlex.validation.certificates.verifier_interface import Claimed, Strict, Verifier
+from flowlex.validation.certificates.verifier_interface import Claimed, Strict, Verifier, same_values
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, narrow
 from flowlex.validation.proofs.network_program import network_program
 from flowlex.validation.restated.program_finding import program_finding
@@ -53,23 +54,31 @@ def _judge(claimed: Claimed) -> Finding:
     program = restate_network(claimed.instance, {})
     if document.status in ("infeasible", "unbounded"):
         return program_finding(program, None, document.proof, document.status, budget, main="cost")
-    flow, upper = narrow(claimed.answer.flow), program.upper
-    metrics = {}
-    if len(flow) == program.count:
-        metrics = {
-            "cost": dot(program.objectives[0].value, flow),
-            "arcs_with_flow": int(np.count_nonzero(flow)),
-            "arcs_at_capacity": int(np.count_nonzero((flow == upper.at.numbers) & ~upper.missing)),
-        }
-    x = Exact(flow)
+    flow = narrow(claimed.answer.flow)
+    metrics, x = _figures(program, flow), Exact(flow)
     return program_finding(
         program, x, document.proof, document.status, budget, main="cost", metrics=metrics, stages=False
     )
 
 
-def _columns(flow: list[int]) -> dict[str, dict[str, int]]:
-    """``flow`` by arc."""
-    return {"flow": {str(arc): units for arc, units in enumerate(flow) if units}}
+def _figures(program: ExactProgram, flow: NDArray[Any]) -> dict[str, int]:
+    upper = program.upper
+    if len(flow) != program.count:
+        return {}
+    return {
+        "cost": dot(program.objectives[0].value, flow),
+        "arcs_with_flow": int(np.count_nonzero(flow)),
+        "arcs_at_capacity": int(np.count_nonzero((flow == upper.at.numbers) & ~upper.missing)),
+    }
+
+
+def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """The answer of a changed model: one flow per arc, those of the values."""
+    flow = claimed.answer.flow
+    told = {str(arc): units for arc, units in enumerate(flow) if units}
+    count = Check("one flow per arc", len(flow) == len(claimed.instance.tail))
+    metrics = _figures(restate_network(claimed.instance, {}), narrow(flow))
+    return Finding("feasible", (count, same_values({"flow": told}, values)), metrics=metrics)
 
 
 VERIFIER = Verifier(
@@ -81,5 +90,5 @@ VERIFIER = Verifier(
     restated=restate_network,
     main="cost",
     needed=frozenset({"node"}),
-    columns=_columns,
+    figures=_changed_figures,
 )

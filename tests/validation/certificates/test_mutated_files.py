@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import random
 from typing import Any
 
 import pytest
 
+from flowlex import model_for
 from flowlex.instances import generate
 from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates import SolutionError, verify
@@ -91,6 +93,31 @@ def changed(value: Any, rng: random.Random) -> Any:
     if value is None or isinstance(value, (bool, dict, list)):
         return "other"
     return f"{value}x" if isinstance(value, str) else value + rng.choice([-7, -1, 1, 1000])
+
+
+SMALL = {"pods": generate("kubeflow-testbed", pods=4), "load": generate("inference-cluster", workers=3, items=30)}
+
+
+@pytest.mark.parametrize("name", ["gpu", "load", "flow", "network", "jit", "allocation", "pods"])
+def test_the_answer_of_a_changed_model_has_the_same_parts_and_is_judged(name: str) -> None:
+    instance, options = FILES.get(name, (INSTANCES[name], {}))
+    instance = SMALL.get(name, instance)
+    model = model_for(instance, **options)
+    variables = model.variables[next(iter(model.variables))]
+    document = json.loads(json.dumps(model.with_constraint("loose", variables.sum() <= 10**6).solve().to_dict()))
+    assert document["values"] and verify(document, instance).claim == "optimal"
+    parts = ("answer", "metrics")
+    assert [document[part].keys() for part in parts] == [TRUE[name][part].keys() for part in parts]
+    rng, words = random.Random(name), {*WORDS, *UNJUDGED.get(name, ()), "programs_solved", "weights"}
+    places = [leaf for part in parts for leaf in leaves(document[part], (part,)) if not words & set(map(str, leaf))]
+    passed = []
+    for leaf in {leaf[:2]: leaf for leaf in places}.values():  # one in each table, and each metric
+        forged = copy.deepcopy(document)
+        at(forged, leaf[:-1])[leaf[-1]] = changed(at(forged, leaf), rng)
+        with contextlib.suppress(SolutionError):
+            if verify(forged, instance).ok:
+                passed.append(leaf)
+    assert not passed
 
 
 @pytest.mark.parametrize("name", TRUE)

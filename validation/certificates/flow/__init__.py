@@ -22,6 +22,7 @@ from flowlex.validation.certificates.exact_numbers import agrees, total, whole, 
 from flowlex.validation.certificates.flow.formulation_from_instance import (
     CountedProof,
     counted_bounds,
+    problem_of,
     state_flow,
     weighted_objective,
 )
@@ -31,7 +32,7 @@ from flowlex.validation.certificates.flow.lexicographic_stage_bounds import Pric
 from flowlex.validation.certificates.flow.price_optimality import Prices, Survey, bound, strict, weighed
 from flowlex.validation.certificates.flow.side_constraints import CHECKS, overfull
 from flowlex.validation.certificates.problem_options import FlowOptions
-from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier, same_values
 
 __all__ = ["VERIFIER"]
 
@@ -371,9 +372,21 @@ def _none(name: str, offenders: list[str]) -> Check:
     return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
 
 
-def _columns(placements: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """``x`` by task and place."""
-    return {"x": {label_text((task, place)): 1 for task, place in placements.items()}}
+def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """The answer of a changed model: machines are those of the values, and goals cost what they do unchanged."""
+    answer, problem = claimed.answer, problem_of(claimed.instance, claimed.document.options)
+    schedule = _Schedule(problem, answer)
+    waiting = {task.task.name for task, m in zip(problem.tasks, schedule.at, strict=True) if m < 0}
+    jobs, shares = [job.name for job in claimed.instance.jobs], problem.shares() is not None
+    true = dict(zip(jobs, map(list, stated_shares(problem)), strict=True)) if shares else {}
+    wrong = sorted(job for job in {*true, *answer.shares} if true.get(job) != answer.shares.get(job))
+    checks = (
+        same_values({"x": {label_text(pair): 1 for pair in answer.placements.items()}}, values),
+        _none("names of waiting tasks", sorted(waiting ^ set(answer.waiting))),
+        _none("shares of jobs", wrong),
+        Check("unit of costs", answer.scale == problem.scale, detail=f"1/{problem.scale}"),
+    )
+    return Finding("feasible", checks, metrics=_metrics(schedule, schedule.stages()))
 
 
 VERIFIER = Verifier(
@@ -385,6 +398,6 @@ VERIFIER = Verifier(
     solvable=True,
     options=FlowOptions,
     state=state_flow,
-    columns=_columns,
+    figures=_changed_figures,
     measure=weighted_objective,
 )

@@ -32,30 +32,30 @@ _REAL_FIELDS = ("rack_cost", "cluster_cost", "base", "rate", "step")
 
 def state_flow(instance: FlowInstance, options: Mapping[str, Any]) -> ExactStatement:
     """The statement of an instance under the goals of a solution file."""
-    problem = _problem(instance, options)
+    problem = problem_of(instance, options)
     return _Stated(problem, stated_shares(problem)).statement
 
 
-def _problem(instance: FlowInstance, options: Mapping[str, Any]) -> Problem:
+def problem_of(instance: FlowInstance, options: Mapping[str, Any]) -> Problem:
+    """The instance under the goals of a solution file, in the least unit of its costs."""
     goals = Goals.of(options)
     if goals.foreign:
         raise ValueError(f"{goals.foreign}: no file holds what it costs, so a changed model with it cannot be judged")
     return Problem(instance, options, options.get("scale") or _scale(instance, goals, options))
 
 
-class ChangedAnswer(Strict):
-    """Machines of tasks, and the weight of each stage in the objective; none if the stages were solved one by one."""
+class StageWeights(Strict):
+    """Weight of each stage in the objective; None if that is the value of the last stage."""
 
-    placements: dict[str, str] = Field(default_factory=dict)
-    weights: dict[str, int] | None = None
+    weights: dict[str, int] | None
 
 
 def weighted_objective(document: Document, instance: FlowInstance, _: Changes, finding: Finding) -> Finding:
     """The finding with the weighted sum of the stages as its objective, as in the unchanged model."""
-    weights = read_as(ChangedAnswer, document.answer, "answer").weights
+    weights = read_as(StageWeights, {"weights": document.answer.get("weights")}, "answer").weights
     if weights is None or finding.objective is None:
         return finding
-    problem = _problem(instance, document.options)
+    problem = problem_of(instance, document.options)
     survey, ranks = Survey(problem), problem.goals.ranks
     waiting = [f"waiting_{level}" for level in sorted({*problem.levels} - {0}, reverse=True)]
     if missing := sorted({"shortfall", *waiting, *ranks, *finding.stages} - weights.keys()):

@@ -25,7 +25,7 @@ from flowlex.validation.certificates.gpu.dual_values import check_duals
 from flowlex.validation.certificates.gpu.judge_large_rounds import judge_refined
 from flowlex.validation.certificates.problem_options import GpuOptions
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
-from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier, same_values
 from flowlex.validation.proofs.checker import judge
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
 from flowlex.validation.proofs.proof import Leaf, Proof, ProofError, from_document
@@ -232,9 +232,23 @@ def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) ->
     }
 
 
-def _columns(placements: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """``x`` by task and place."""
-    return {"x": {label_text((task, place)): 1 for task, place in placements.items()}}
+def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """The answer of a changed model: places are those of the values, and tables and figures follow from them."""
+    answer = claimed.answer
+    cluster = Cluster(claimed.instance, answer.placements)
+    if cluster.strange:
+        return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
+    round_ = GpuRound.of(claimed.instance, claimed.document.options)
+    costs, unit = round_.costs, rational(answer.cost_unit_s)
+    read = costs.levels((cluster.at >= 0) & ~round_.held, cluster.gpu_node[cluster.at])
+    checks = (
+        same_values({"x": {label_text(pair): 1 for pair in answer.placements.items()}}, values),
+        *_named(cluster, answer),
+        *_tables(cluster, answer, costs.by_task(read)),
+        _fair_shares(round_, answer),
+        Check("all costs are whole multiples of the unit", unit > 0 and (costs.unit_s / unit).denominator == 1),
+    )
+    return Finding("feasible", checks, metrics=_metrics(cluster, costs.read_mb(read), costs.seconds(read)))
 
 
 def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStatement:
@@ -259,5 +273,5 @@ VERIFIER = Verifier(
     options=GpuOptions,
     state=state_gpu,
     grouped=judge_refined,
-    columns=_columns,
+    figures=_changed_figures,
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -10,10 +12,12 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.jit import JitInstance
 from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.jit import (
     JitSchedule,
     LevelProof,
@@ -30,11 +34,11 @@ from flowlex.validation.certificates.jit.dual_values import check_duals
 from flowlex.validation.certificates.jit.formulation_from_instance import state_jit
 from flowlex.validation.certificates.jit.schedule import View
 from flowlex.validation.certificates.jit.tie_break import tie_figures
-from flowlex.validation.certificates.jit.transfer_windows import overloaded, transfer_windows
+from flowlex.validation.certificates.jit.transfer_windows import overloaded, planned_transfers, transfer_windows
 from flowlex.validation.certificates.jit.user_written_rules import judge_rules
 from flowlex.validation.certificates.problem_options import JitOptions
 from flowlex.validation.certificates.statement.stage_proof import StatementProof
-from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier, same_values
 
 _SIDES = ("out", "in")
 #: How the answer was found, and capacity left to background traffic, which no file holds.
@@ -254,4 +258,36 @@ def _prices(rows: list[list[str | int]], machine: dict[str, int], *, pair: bool)
     return Prices(np.array(units, np.int64), *table.T)
 
 
-VERIFIER = Verifier("jit-bandwidth", Answer, Proof, _judge, options=JitOptions, state=state_jit, changed=_judge_changed)
+def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """The answer of a changed model: rates are those of the values, and figures follow from them."""
+    instance, answer = claimed.instance, claimed.answer
+    schedule = replace(schedule_of(claimed), ties=False)
+    known = planned_transfers(instance, schedule.share, schedule.share_of)
+    windows, names = View.of(instance, schedule).windows, instance.transfer_names
+    rates: dict[str, Fraction] = defaultdict(Fraction)
+    late = Fraction(0)
+    runs = (schedule.transfer, schedule.begin, schedule.end, schedule.amount)
+    for f, begin, end, units in zip(*(each.tolist() for each in runs), strict=True):
+        for t in range(begin, end):
+            rates[label_text((names[f], t))] += rational(units) / (end - begin)
+            late += rational(units) / (end - begin) * max(t + 1 - int(windows.due[f]), 0)
+    same = (answer.slot_s, answer.unit_mb, answer.origin_slot) == (instance.slot_s, instance.unit_mb, windows.origin)
+    checks = (
+        Check("planned transfers", sorted(schedule.planned.tolist()) == sorted(known)),
+        same_values({"rate": rates}, values, 0.0 if schedule.integral else 1e-6),
+        Check("slots and units are those of the instance", same),
+        Check("lateness", agrees(answer.lateness_unit_slots, late, 0.0 if schedule.integral else 1e-6)),
+    )
+    return Finding("feasible", checks, metrics=_figures(instance, schedule), unjudged=_UNJUDGED, words=_WORDS)
+
+
+VERIFIER = Verifier(
+    "jit-bandwidth",
+    Answer,
+    Proof,
+    _judge,
+    options=JitOptions,
+    state=state_jit,
+    changed=_judge_changed,
+    figures=_changed_figures,
+)

@@ -36,7 +36,7 @@ from flowlex.validation.certificates.problem_options import PodOptions
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import Document
 from flowlex.validation.certificates.statement.verify_changed_model import in_measure
-from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier
+from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier, same_values
 
 __all__ = ["VERIFIER", "check_placement"]
 
@@ -281,12 +281,39 @@ def _measure(document: Document, _: PodInstance, changes: Changes, finding: Find
     return in_measure(finding, changes, "balance", document, root)
 
 
-def _columns(placement: Mapping[str, str], cards: Mapping[str, list[int]]) -> dict[str, dict[str, int]]:
-    """``x`` by pod and node, ``y`` by pod, node and card."""
-    return {
-        "x": {label_text((pod, node)): 1 for pod, node in placement.items()},
-        "y": {label_text((pod, placement[pod], card)): 1 for pod, each in cards.items() for card in each},
+def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """The answer of a changed model: nodes and cards are those of the values, and figures follow from them."""
+    instance, answer, document = claimed.instance, claimed.answer, claimed.document
+    index = {node.name: n for n, node in enumerate(instance.nodes)}
+    number = {pod.name: p for p, pod in enumerate(instance.pods)}
+    where = np.array([index.get(answer.placement.get(pod.name, ""), -1) for pod in instance.pods], np.int64)
+    on = {number[name]: np.array(cards, np.int64) for name, cards in answer.cards.items()}
+    told = {
+        "x": {label_text(pair): 1 for pair in answer.placement.items()},
+        "y": {label_text((pod, answer.placement[pod], k)): 1 for pod, each in answer.cards.items() for k in each},
     }
+    waits = {pod.name for p, pod in enumerate(instance.pods) if where[p] < 0}
+    queue = sorted(each.pod for each in answer.queue)
+    placed, wanted = count_levels(instance, where, document.options)
+    unit = Population(instance, document.options).unit
+    wrong = [key for key in {*wanted, *answer.admitted} if key not in answer.admitted or key not in wanted]
+    for key in wanted.keys() & answer.admitted.keys():
+        each = answer.admitted[key]
+        stated = [_meant(v, unit.get(key, Fraction(1))) for v in (each.admitted, each.wanted, each.most)]
+        wrong += [key] if stated != [placed[key], wanted[key], placed[key]] else []
+    checks = (
+        same_values(told, values),
+        Check("who waits", queue == sorted(waits), len(waits ^ set(queue))),
+        Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else ""),
+    )
+    measure, cards = str(document.options.get("balance", "deviation")), bool(document.options.get("cards", True))
+    loads = Usage(instance, where, on if cards else None).loads()
+    objective, bound = (None if v is None else float(rational(v)) for v in (document.objective, document.bound))
+    figures = _metrics(instance, where, loads, balance_of(loads, measure), 0.0, measure)
+    gap = None if objective is None or bound is None else objective - bound
+    figures |= {"absolute_gap": "unknown" if gap is None else gap}
+    figures |= {"relative_gap": "unknown" if document.gap is None else float(rational(document.gap))}
+    return Finding("feasible", checks, metrics=figures)
 
 
 VERIFIER = Verifier(
@@ -297,6 +324,6 @@ VERIFIER = Verifier(
     options=PodOptions,
     state=state_pods,
     grouped=judge_pods,
-    columns=_columns,
+    figures=_changed_figures,
     measure=_measure,
 )
