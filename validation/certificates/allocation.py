@@ -339,7 +339,10 @@ def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) 
     """The answer of a changed model: shares are those of the values, and throughputs follow from them."""
     data, answer = Data(claimed.instance, claimed.document.options), claimed.answer
     use = used(data, answer.shares)
-    told = {label_text([*[*each.jobs, ""][:2], each.gpu_type]): each.fraction for each in answer.shares}
+    told = {}
+    for each in answer.shares:
+        first, second, *_ = [*sorted(each.jobs, key=lambda name: data.job.get(name, -1)), "", ""]
+        told[label_text((first, second, each.gpu_type))] = each.fraction
     checks = (
         same_values({"share": told}, values, TOLERANCE),
         Check("shares of jobs and types that exist", not use.wrong, len(use.wrong), ", ".join(use.wrong[:3])),

@@ -16,6 +16,8 @@ import pytest
 from flowlex import generate, model_for
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.instances.instance_base import Instance
+from flowlex.instances.jit import JitInstance
+from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.model_base import UNPROVEN
 from flowlex.validation.certificates import CertificateError
 from tests.models.gpu.test_changes import hand
@@ -63,16 +65,42 @@ GPU: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
-def judged(instances: list[tuple[Instance, dict[str, Any]]], fault: Callable[[pytest.MonkeyPatch], None]) -> set[str]:
+JIT_ARRAYS = "flowlex.instances.jit:JitInstance.arrays"
+JIT: dict[str, tuple[str, Callable[..., Any]]] = {
+    "ports send twice as much": (JIT_ARRAYS, field("out_units", array(lambda v: np.multiply(v, 2, out=v)))),
+    "ports receive twice as much": (JIT_ARRAYS, field("in_units", array(lambda v: np.multiply(v, 2, out=v)))),
+    "transfers half as large": (JIT_ARRAYS, field("size_units", array(lambda v: np.floor_divide(v + 1, 2, out=v)))),
+    "senders swapped": (JIT_ARRAYS, field("sender", array(swapped))),
+    "receivers all one machine": (JIT_ARRAYS, field("receiver", array(lambda v: v.fill(0)))),
+    "names in another order": ("flowlex.instances.jit:JitInstance.transfer_names", lambda names, *_: names[::-1]),
+    "sizes rounded down": ("flowlex.instances.grid_rounding:whole_above", lambda units, *_: np.maximum(units - 1, 1)),
+    "ports rounded up": ("flowlex.instances.grid_rounding:whole_below", lambda units, *_: units + 1),
+}
+PODS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "every node has every label": ("flowlex.instances.pods:fits_wishes", lambda *_: True),
+    "no node has what GPU pods ask for": (
+        "flowlex.instances.pods:fits_wishes",
+        lambda fits, pod, _: fits and not pod.gpu_memory_gb,
+    ),
+    "running pods may stop": ("flowlex.instances.pods:PodInstance.must_run", lambda *_: frozenset()),
+    "no pod wants a GPU": ("flowlex.instances.pods:Pod.wants_gpu", lambda *_: False),
+}
+
+
+def judged(
+    instances: list[tuple[Instance, dict[str, Any]]],
+    fault: Callable[[pytest.MonkeyPatch], None],
+    engine: str = "network",
+) -> set[str]:
     """What becomes of each solve under a fault: refused, lowered, stopped or harmless; anything else fails."""
     found = set()
     for instance, options in instances:
-        true = model_for(instance, **options).solve("network")
+        true = model_for(instance, **options).solve(engine)
         with pytest.MonkeyPatch.context() as patch:
             fault(patch)
             fresh = type(instance).model_validate(instance.model_dump())
             try:
-                solution = model_for(fresh, **options).solve("network")
+                solution = model_for(fresh, **options).solve(engine)
             except CertificateError:
                 found.add("refused")
                 continue
@@ -105,6 +133,38 @@ def rounds() -> list[tuple[Instance, dict[str, Any]]]:
 def test_a_fault_in_the_data_that_models_read_is_refused(name: str) -> None:
     target, change = GPU[name]
     found = judged(rounds(), lambda patch: seed(patch, target, change))
+    assert found & {"refused", "lowered"}, found
+
+
+@pytest.mark.parametrize("name", JIT)
+def test_a_fault_in_the_data_of_transfers_is_refused(name: str) -> None:
+    target, change = JIT[name]
+    turned = generate("jit-figure4").model_dump()  # one machine sends what it received
+    for job in turned["jobs"]:
+        for transfer in job["transfers"]:
+            transfer["sender"], transfer["receiver"] = transfer["receiver"], transfer["sender"]
+    every = [(generate("jit-figure4"), {"share": 1.0}), (JitInstance.model_validate(turned), {"share": 1.0})]
+    found = judged(every, lambda patch: seed(patch, target, change), "highs")
+    assert found & {"refused", "lowered"}, found
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_fault_in_the_data_of_pods_is_refused(name: str) -> None:
+    """One node with cards for one of two GPU pods, one with a label, and a pod that runs and must go on."""
+    nodes = (
+        PodNode(name="cards", cpu_cores=4, memory_gb=8, cards=1, card_gb=8),
+        PodNode(name="disk", cpu_cores=4, memory_gb=8, labels={"disk": "ssd"}),
+        PodNode(name="busy", cpu_cores=2, memory_gb=8, labels={"busy": "yes"}),
+    )
+    pods = (
+        *(Pod(name=f"gpu{k}", cpu_cores=1, memory_gb=1, gpu_memory_gb=6, priority=2) for k in range(2)),
+        *(Pod(name=f"ssd{k}", cpu_cores=2, memory_gb=1, node_labels={"disk": "ssd"}, priority=1) for k in range(3)),
+        Pod(name="runs", cpu_cores=2, memory_gb=1, priority=0, node="busy"),
+        Pod(name="new", cpu_cores=2, memory_gb=1, priority=3, node_labels={"busy": "yes"}),
+    )
+    target, change = PODS[name]
+    every: list[tuple[Instance, dict[str, Any]]] = [(PodInstance(name="small", nodes=nodes, pods=pods), {})]
+    found = judged(every, lambda patch: seed(patch, target, change), "highs")
     assert found & {"refused", "lowered"}, found
 
 

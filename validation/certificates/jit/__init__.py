@@ -135,7 +135,7 @@ def total_weight(instance: JitInstance, schedule: JitSchedule) -> int:
 
 def _known(instance: JitInstance, s: JitSchedule) -> Check:
     """Check that all names exist, before anything else."""
-    total = len(instance.arrays.job)
+    total = sum(len(job.transfers) for job in instance.jobs)
     parts = s.parts if s.least is None else (*s.parts, s.least)
     known = all(bool(((a >= 0) & (a < total)).all()) for a in (s.planned, s.transfer, *(p.transfers for p in parts)))
     known = known and bool(np.isin(s.transfer, s.planned).all()) and bool((s.begin < s.end).all())
@@ -149,7 +149,7 @@ def _plan(view: View) -> Iterator[Check]:
     wanted = set(planned_transfers(view.instance, s.share, s.share_of))
     wrong = sorted(wanted ^ set(s.planned.tolist()))
     once = len(np.unique(s.planned)) == len(s.planned)
-    detail = ", ".join(view.instance.transfer_names[k] for k in wrong[:3])
+    detail = ", ".join(view.arrays.names[k] for k in wrong[:3])
     yield Check("the planned transfers are the stated share of every job", not wrong and once, len(wrong), detail)
 
 
@@ -163,7 +163,7 @@ def _schedule(view: View) -> Iterator[Check]:
     early = s.begin < w.start[s.transfer]
     late = s.end > (w.stop if s.windows == "strict" else w.firm)[s.transfer]
     outside = np.flatnonzero(early | late)
-    name = "" if not len(outside) else view.instance.transfer_names[int(s.transfer[outside[0]])]
+    name = "" if not len(outside) else view.arrays.names[int(s.transfer[outside[0]])]
     bounds = "in their windows" if s.windows == "strict" else "after they are ready, and by firm ends"
     yield Check(f"transfers are sent {bounds}", not len(outside), len(outside), name)
     sent = np.zeros(len(w.units), s.amount.dtype)

@@ -16,6 +16,7 @@ from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.jit import SchedulePart
 from flowlex.validation.certificates.jit.prices_and_windows import LATENESS, LevelProof
+from flowlex.validation.restated.jit import JitColumns
 
 
 def check_duals(
@@ -47,7 +48,7 @@ def _true(instance: JitInstance, parts: tuple[SchedulePart, ...]) -> dict[str, d
                 # Slot t has the price at + t * step.
                 step = Fraction(price - last, proof.scale * max(end - 1 - begin, 1))
                 runs.setdefault(port, []).append((begin, end, (Fraction(-price, proof.scale) - begin * step, step)))
-    names = instance.transfer_names
+    names = JitColumns.of(instance).names
     found: dict[str, dict[str, Fraction]] = {"egress": {}, "ingress": {}}
     found["size"] = {names[k]: price for k, price in size.items()}
     for port, mine in runs.items():

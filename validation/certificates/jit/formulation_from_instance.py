@@ -30,7 +30,8 @@ class JitStatement:
         self.every = every = sorted(planned_transfers(instance, float(options["share"]), str(options["share_of"])))
         self.planned = every
         self.jobs = [job.name for job in instance.jobs for _ in job.transfers]
-        arrays = instance.arrays
+        arrays = self.windows.columns
+        self.names = arrays.names
         machines = [m.name for m in instance.machines]
         self.ends: list[tuple[str, str]] = [
             (machines[a], machines[b]) for a, b in zip(arrays.sender.tolist(), arrays.receiver.tolist(), strict=True)
@@ -68,7 +69,7 @@ class JitStatement:
     def rate_labels(self, f: int) -> dict[str, Any]:
         """Labels of a transfer."""
         sender, receiver = self.ends[f]
-        names = {"transfer": self.instance.transfer_names[f], "job": self.jobs[f], "link": f"{sender}>{receiver}"}
+        names = {"transfer": self.names[f], "job": self.jobs[f], "link": f"{sender}>{receiver}"}
         return names | {"sender": sender, "receiver": receiver}
 
     def load_labels(self, f: int, load: str) -> dict[str, Any]:
@@ -92,7 +93,7 @@ class JitStatement:
         s = ExactStatement("largest", needed=frozenset({"size", "level_link", "level_order", "largest_link"}))
         sent, late = self._rates(s)
         for f in self.planned:
-            s.row("size", self.instance.transfer_names[f], dict.fromkeys(sent[f], 1), "==", self.units[f])
+            s.row("size", self.names[f], dict.fromkeys(sent[f], 1), "==", self.units[f])
         if self.elastic:
             s.stage("lateness", late)
         self._count(s, sent)

@@ -57,10 +57,10 @@ class View:
     """The data of the instance that a schedule needs."""
 
     def __init__(self, instance: JitInstance, schedule: JitSchedule) -> None:
-        self.instance, self.schedule, self.arrays = instance, schedule, instance.arrays
+        self.instance, self.schedule = instance, schedule
         self.machines = len(instance.machines)
         self.windows: TransferWindows = transfer_windows(instance, schedule.lat)
-        arrays = self.arrays
+        self.arrays = arrays = self.windows.columns
         self.port_most = np.concatenate([arrays.out_units, arrays.in_units])
         self.ports = (arrays.sender, arrays.receiver + self.machines)
         pair = arrays.sender * self.machines + arrays.receiver

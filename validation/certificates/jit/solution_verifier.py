@@ -180,14 +180,14 @@ def _figures(instance: JitInstance, schedule: JitSchedule) -> dict[str, float | 
     """The figures that the schedule and its windows determine."""
     loads, width = all_loads(instance, schedule)
     windows, top = View.of(instance, schedule).windows, largest_load(instance, schedule)
-    real = math.fsum(instance.arrays.size_mb[schedule.planned].tolist())
+    real = math.fsum(windows.columns.size_mb[schedule.planned].tolist())
     planned = float(windows.units[schedule.planned].sum()) * instance.unit_mb
     levels = [(int(width[loads >= s - 1e-6].sum()), s) for s in range(math.ceil(top - 1e-6), 0, -1)]
     return {
         "largest_load": top,
         "loads_by_level": ", ".join(f"{count} at {s}" for count, s in levels[:4]) or "none",
         "planned_transfers": len(schedule.planned),
-        "background_transfers": len(instance.transfer_names) - len(schedule.planned),
+        "background_transfers": len(windows.columns.names) - len(schedule.planned),
         "lateness_unit_slots": schedule.lateness,
         "windows_widened_by_grid": int((windows.stop > windows.due)[schedule.planned].sum()),
         "planned_over_real_bytes": planned / real if real else 1.0,
@@ -197,7 +197,8 @@ def _figures(instance: JitInstance, schedule: JitSchedule) -> dict[str, float | 
 def schedule_of(claimed: Claimed) -> JitSchedule:
     """The schedule that a file states, with numbers in place of names."""
     options, answer, proof, instance = claimed.document.options, claimed.answer, claimed.proof, claimed.instance
-    place = {name: k for k, name in enumerate(instance.transfer_names)}
+    names = (f"{job.name}/{transfer.name}" for job in instance.jobs for transfer in job.transfers)
+    place = {name: k for k, name in enumerate(names)}
     machine = {m.name: k for k, m in enumerate(instance.machines)}
     runs = [(place[name], *run) for name, each in answer.schedule.items() for run in each]
     if any(len(run) != 4 or not isinstance(run[1], int) or not isinstance(run[2], int) for run in runs):
@@ -263,7 +264,8 @@ def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) 
     instance, answer = claimed.instance, claimed.answer
     schedule = replace(schedule_of(claimed), ties=False)
     known = planned_transfers(instance, schedule.share, schedule.share_of)
-    windows, names = View.of(instance, schedule).windows, instance.transfer_names
+    windows = View.of(instance, schedule).windows
+    names = windows.columns.names
     rates: dict[str, Fraction] = defaultdict(Fraction)
     late = Fraction(0)
     runs = (schedule.transfer, schedule.begin, schedule.end, schedule.amount)

@@ -12,8 +12,8 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.grid_rounding import WHOLE
 from flowlex.instances.jit import JitInstance, Job
+from flowlex.validation.restated.jit import NEAR, JitColumns
 
 #: A quotient this near to an integer counts as one.
 _WHOLE = Fraction(1, 10**9)
@@ -36,6 +36,7 @@ class TransferWindows:
     units: Integers
     most: Integers
     latest_s: Floats  # (F,) latest arrival from the job's arrival
+    columns: JitColumns  # names, ends and sizes of transfers, and ports
 
 
 def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
@@ -63,7 +64,7 @@ def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
             last = transfer.firm_s
             firm.append(NEVER if last is None else int((base + rational(last) / slot + _WHOLE) // 1))
             position += 1
-    arrays = instance.arrays
+    arrays = JitColumns.of(instance)
     first, until = np.array(start, np.int64), np.array(due, np.int64)
     most = np.minimum(arrays.out_units[arrays.sender], arrays.in_units[arrays.receiver])
     least = (arrays.size_units + most - 1) // np.maximum(most, 1)
@@ -76,6 +77,7 @@ def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
         arrays.size_units,
         most,
         np.asarray(latest),
+        arrays,
     )
 
 
@@ -146,7 +148,7 @@ def planned_transfers(instance: JitInstance, share: float, share_of: str) -> Ite
         weight = [f.size_mb if share_of == "bytes" else 1.0 for f in job.transfers]
         total, before = sum(weight), 0.0
         for k in order:
-            if before < share * total - WHOLE * (1 + total):
+            if before < share * total - NEAR * (1 + total):
                 yield position + k
             before += weight[k]
         position += len(job.transfers)
@@ -172,7 +174,8 @@ def _sorted(job: Job) -> Iterator[str]:
 
 def overloaded(instance: JitInstance, rule: str, windows: str) -> str:
     """A port and slots whose transfers exceed its capacity, so that no schedule exists; empty if none is found."""
-    w, arrays = transfer_windows(instance, rule), instance.arrays
+    w = transfer_windows(instance, rule)
+    arrays = w.columns
     stop = w.stop if windows == "strict" else w.firm
     sides = (("out of", arrays.sender, arrays.out_units), ("into", arrays.receiver, arrays.in_units))
     for side, port, limit in sides:

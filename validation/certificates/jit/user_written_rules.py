@@ -98,12 +98,12 @@ def _columns(
     x: list[Number] = [0] * statement.columns
     rate = statement.blocks["rate"]
     place = {(labels["transfer"], labels["slot"]): rate.start + k for k, labels in enumerate(rate.labels)}
-    at = np.flatnonzero(np.isin(schedule.transfer, list(members)))
+    at, names = np.flatnonzero(np.isin(schedule.transfer, list(members))), View.of(instance, schedule).arrays.names
     for f, begin, end, units in _runs(schedule, at):
         if units % (end - begin):
             raise ValueError("what rules concern is stated slot by slot")
         for t in range(begin, end):
-            x[place[instance.transfer_names[f], t]] += units // (end - begin)
+            x[place[names[f], t]] += units // (end - begin)
     largest = statement.blocks["largest"].start
     rows = statement.rows.get("largest_link")
     loads = [sum(x[c] for c in terms if c != largest) for terms in rows.terms.values()] if rows else []

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.validation.certificates.pods.group_rules import Amount, RuleBook, domain_of
 from flowlex.validation.certificates.pods.pod_sizes import need_of, size_of
 from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement, Labels, Number
+from flowlex.validation.restated.pods import fits_wishes, must_run, wants_gpu
 
 Terms = dict[int, Number]
 
@@ -52,7 +53,7 @@ class StatedPods:
                 self.x[p, n] = len(labels)
                 labels.append(_labels(pod, node, keys))
                 fixed = pod.node_cards if pod.node == node.name else None
-                cards = range(node.cards) if self.cards and pod.wants_gpu else ()
+                cards = range(node.cards) if self.cards and wants_gpu(pod) else ()
                 on_card += [((p, n, k), {**labels[-1], "card": k}) for k in cards if fixed is None or k in fixed]
         self.of.variables("x", labels, keys=("pod", "node"))
         if on_card:
@@ -71,7 +72,7 @@ class StatedPods:
             return False
         if size_of(pod.memory_gb) > size_of(node.memory_gb):
             return False
-        if not pod.wants_gpu:
+        if not wants_gpu(pod):
             return True
         need, card = need_of(pod, node), size_of(node.card_gb)
         if self.cards:
@@ -83,10 +84,11 @@ class StatedPods:
     def pods(self) -> None:
         """A pod runs at most once; pods that must run do; moves are within the budget."""
         of_pod: list[Terms] = [{} for _ in self.instance.pods]
+        must = must_run(self.instance)
         for (p, _), column in self.x.items():
             of_pod[p][column] = 1
         for pod, terms in zip(self.instance.pods, of_pod, strict=True):
-            stays = pod.name in self.instance.must_run
+            stays = pod.name in must
             self.of.row("running" if stays else "pod", pod.name, terms, "==" if stays else "<=", 1)
         if moved := self.moved():
             self.of.row("move_budget", "", moved, "<=", self.budget)
@@ -211,7 +213,7 @@ def _labels(pod: Pod, node: PodNode, keys: Mapping[str, None]) -> Labels:
         "priority": pod.priority,
         "queue": pod.queue or "",
         "gang": pod.gang or "",
-        "resource": "gpu" if pod.wants_gpu else "cpu",
+        "resource": "gpu" if wants_gpu(pod) else "cpu",
         "card_model": node.card_model or "",
     }
     taken = {*own, "card"}

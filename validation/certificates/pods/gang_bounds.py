@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 
-from flowlex.instances.pods import Pod, PodNode, fits_wishes
+from flowlex.instances.pods import Pod, PodNode
 from flowlex.validation.certificates.pods.group_rules import domain_of
 from flowlex.validation.certificates.pods.pod_sizes import machine_kind, size_of
 from flowlex.validation.certificates.pods.price_bound import Population
+from flowlex.validation.restated.pods import fits_wishes, wants_gpu
 
 #: Most units of a level, times the number of distinct values, for which the possible sums are computed.
 _SUMS = 5_000_000
@@ -54,8 +55,8 @@ class GangBounds:
         if not mine:
             return 0, [Fraction(0)] * 3
         for pod in mine:
-            gpu = self.people.need(pod, node) * (pod.gpu_cards if self.people.cards else 1) if pod.wants_gpu else 0
-            large = pod.wants_gpu and self.people.cards and 2 * self.people.need(pod, node) > self.people.whole(node)
+            gpu = self.people.need(pod, node) * (pod.gpu_cards if self.people.cards else 1) if wants_gpu(pod) else 0
+            large = wants_gpu(pod) and self.people.cards and 2 * self.people.need(pod, node) > self.people.whole(node)
             cards = Fraction(pod.gpu_cards if large else 0)
             asks.append([size_of(pod.cpu_cores), size_of(pod.memory_gb), Fraction(gpu), cards])
         most = len(mine)
@@ -76,7 +77,7 @@ class GangBounds:
             least = [
                 sum((size_of(pod.cpu_cores) for pod in pods), Fraction(0)),
                 sum((size_of(pod.memory_gb) for pod in pods), Fraction(0)),
-                sum((self._least_gpu(pod) for pod in pods if pod.wants_gpu), Fraction(0)),
+                sum((self._least_gpu(pod) for pod in pods if wants_gpu(pod)), Fraction(0)),
             ]
             domains = self._held(pods, gang.within).values() if pods else []
             if pods and not any(

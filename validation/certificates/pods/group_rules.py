@@ -11,9 +11,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TypeAlias
 
-from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.pods.pod_sizes import kind_of, size_of
+from flowlex.validation.restated.pods import fits_wishes, wants_gpu
 
 Amount: TypeAlias = Fraction | int
 Limits: TypeAlias = Mapping[str, Amount] | Amount
@@ -201,4 +202,4 @@ def _asked(pod: Pod, field: str, largest: Fraction) -> Fraction:
     if field != "gpus":
         return size_of(getattr(pod, field))
     share = size_of(pod.gpu_share) or size_of(pod.gpu_memory_gb) / largest
-    return share * pod.gpu_cards if pod.wants_gpu else Fraction(0)
+    return share * pod.gpu_cards if wants_gpu(pod) else Fraction(0)

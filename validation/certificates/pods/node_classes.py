@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from flowlex.instances.pods import Pod, PodNode
 from flowlex.validation.certificates.pods.pod_sizes import machine_kind, size_of
 from flowlex.validation.certificates.pods.price_bound import Population
+from flowlex.validation.restated.pods import wants_gpu
 
 
 class _Shape(NamedTuple):
@@ -29,8 +30,8 @@ class _Shape(NamedTuple):
 
     @classmethod
     def of(cls, people: Population, pod: Pod, node: PodNode) -> _Shape:
-        need = people.need(pod, node) if pod.wants_gpu else Fraction(0)
-        slots = (pod.gpu_cards if people.cards else 1) if pod.wants_gpu else 0
+        need = people.need(pod, node) if wants_gpu(pod) else Fraction(0)
+        slots = (pod.gpu_cards if people.cards else 1) if wants_gpu(pod) else 0
         load = people.load(pod, node)
         return cls(size_of(pod.cpu_cores), size_of(pod.memory_gb), need * slots, need, slots, load)
 

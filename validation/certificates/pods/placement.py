@@ -9,10 +9,11 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.pods.group_rules import RuleBook
 from flowlex.validation.certificates.pods.pod_sizes import TOLERANCE, balance_of, kind_of, loads_of, need_of, size_of
+from flowlex.validation.restated.pods import fits_wishes, must_run, repacked, wants_gpu
 
 Cards = Mapping[int, NDArray[np.int64]]
 
@@ -34,7 +35,7 @@ class Usage:
         need, part = self._asks(pod, n)
         self.cpu[n] += sign * size_of(pod.cpu_cores)
         self.memory[n] += sign * size_of(pod.memory_gb)
-        for k in on if pod.wants_gpu else ():
+        for k in on if wants_gpu(pod) else ():
             if 0 <= k < len(self.gpu[n]):
                 self.gpu[n][k] += sign * need
                 self.compute[n][k] += sign * part
@@ -65,7 +66,7 @@ class Usage:
             return
         if size_of(node.memory_gb) - self.memory[n] < size_of(pod.memory_gb):
             return
-        if not pod.wants_gpu:
+        if not wants_gpu(pod):
             yield ()
         elif node.cards:
             (need, part), (memory, compute) = self._asks(pod, n), self._has(n)
@@ -82,8 +83,8 @@ class Usage:
 
 def _has_its_cards(pod: Pod, node: PodNode | None, chosen: list[int], apart: bool) -> bool:
     """Whether a pod is on as many different cards of its node as it asks for, and a waiting one on none."""
-    if node is None or not pod.wants_gpu or not apart:
-        return not chosen and (node is None or not pod.wants_gpu or node.cards > 0)
+    if node is None or not wants_gpu(pod) or not apart:
+        return not chosen and (node is None or not wants_gpu(pod) or node.cards > 0)
     return len(set(chosen)) == len(chosen) == pod.gpu_cards and all(0 <= k < node.cards for k in chosen)
 
 
@@ -94,10 +95,10 @@ def _keeps_cards(pod: Pod, node: PodNode, chosen: list[int]) -> bool:
 
 def _running_cards(instance: PodInstance, other: list[str], apart: bool) -> tuple[Check, ...]:
     """One check, if GPU pods run and cards are distinguished."""
-    running = sum(pod.node is not None and pod.wants_gpu for pod in instance.pods)
+    running = sum(pod.node is not None and wants_gpu(pod) for pod in instance.pods)
     if not running or not apart:
         return ()
-    many = len(instance.repacked)
+    many = len(repacked(instance))
     assumed = f"not known of {many} of {running} pods, which are assumed to be repacked" if many else ""
     return (Check("running pods keep their cards", not other, len(other), ", ".join(other[:3]) or assumed),)
 
@@ -118,12 +119,12 @@ def check_placement(
     memory is counted per node.
     """
     wrong_wish, wrong_cards, stopped, spent = list[str](), list[str](), list[str](), Fraction(0)
-    other_cards = list[str]()
+    other_cards, must = list[str](), must_run(instance)
     for p, pod in enumerate(instance.pods):
         machine = instance.nodes[int(node[p])] if node[p] >= 0 else None
         moved = machine is not None and pod.node not in (None, machine.name)
         spent += size_of(pod.move_cost or 0.0) if moved else 0
-        if (moved and pod.move_cost is None) or (machine is None and pod.name in instance.must_run):
+        if (moved and pod.move_cost is None) or (machine is None and pod.name in must):
             stopped.append(pod.name)
         if machine is not None and not fits_wishes(pod, machine):
             wrong_wish.append(pod.name)

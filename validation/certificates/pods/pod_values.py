@@ -13,16 +13,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.validation.certificates.pods.pod_sizes import Level, machine_kind, need_of, shape_of, size_of
+from flowlex.validation.restated.pods import fits_wishes, must_run, wants_gpu
 
 
 def levels_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Level | None]:
     """The level of every pod; None if it must run."""
     ranking = options.get("admission", "lexicographic")
     place, found = {queue.name: k for k, queue in enumerate(instance.queues)}, list[Level | None]()
+    must = must_run(instance)
     for pod, worth in zip(instance.pods, worths_of(instance, options), strict=True):
-        if pod.name in instance.must_run:
+        if pod.name in must:
             found.append(None)
         elif ranking == "lexicographic" and pod.preempt_cost is not None:
             found.append(Level((-pod.priority, 0), f"{pod.priority} running", size_of(pod.preempt_cost)))
@@ -76,7 +78,7 @@ def worths_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Fractio
 def _less_stranded(pod: Pod, machines: Sequence[_Machine], whole: int) -> Fraction:
     """Value of a pod by fragmentation; 0 if it fits no empty node."""
     best = Fraction(0)
-    for machine in machines if pod.wants_gpu else ():
+    for machine in machines if wants_gpu(pod) else ():
         cards, zero = machine.node.cards, Fraction(0)
         if not machine.node.card_gb or not machine.usable(machine.asks(pod), cards, cards, zero, zero):
             continue
@@ -113,7 +115,7 @@ class _Machine:
 
     def asks(self, pod: Pod) -> _Ask:
         part = need_of(pod, self.node) / size_of(self.node.card_gb) if self.node.card_gb else Fraction(0)
-        may = pod.wants_gpu and fits_wishes(pod, self.node)
+        may = wants_gpu(pod) and fits_wishes(pod, self.node)
         return _Ask(part, pod.gpu_cards, size_of(pod.cpu_cores), size_of(pod.memory_gb), may)
 
     def usable(self, ask: _Ask, cards: int, enough: int, cpu: Fraction, memory: Fraction) -> bool:

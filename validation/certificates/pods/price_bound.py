@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
+from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.validation.certificates.pods.pod_sizes import (
     Level,
     kind_of,
@@ -26,6 +26,7 @@ from flowlex.validation.certificates.pods.pod_sizes import (
 )
 from flowlex.validation.certificates.pods.pod_values import levels_of
 from flowlex.validation.certificates.verifier_interface import Strict
+from flowlex.validation.restated.pods import fits_wishes, wants_gpu
 
 #: A price or multiplier of a proof, limited so that sums neither lose precision nor overflow.
 #: A pod of one byte (1e-9 GB) may need a price of 1e12 for each GB.
@@ -76,7 +77,7 @@ class Population:
         """Whether a pod fits the node when it is empty."""
         if pod.cpu_cores > node.cpu_cores or pod.memory_gb > node.memory_gb or not fits_wishes(pod, node):
             return False
-        if not pod.wants_gpu:
+        if not wants_gpu(pod):
             return True
         whole, need = self.whole(node), self.need(pod, node)
         return bool(whole) and need <= whole and pod.gpu_cards <= node.cards
@@ -132,7 +133,7 @@ class Population:
     def load(self, pod: Pod, node: PodNode) -> float:
         """Load that a pod adds to a node."""
         gpu, cpu, memory = self.rates[node.name]
-        on_cards = float(need_of(pod, node)) * pod.gpu_cards if pod.wants_gpu else 0.0
+        on_cards = float(need_of(pod, node)) * pod.gpu_cards if wants_gpu(pod) else 0.0
         return gpu * on_cards + cpu * pod.cpu_cores + memory * pod.memory_gb
 
     def least_cost(self, price: list[float], placed: Mapping[str, Fraction], able: Iterable[bool]) -> float:
@@ -188,7 +189,7 @@ class PriceBound:
         total = max(0.0, priced.cpu) * pod.cpu_cores + max(0.0, priced.memory) * pod.memory_gb
         if self.sloped:
             total += priced.slope * people.load(pod, node)
-        if pod.wants_gpu:
+        if wants_gpu(pod):
             share = people.need(pod, node) / people.whole(node)
             self.seen[kind][share] = self.slot[kind].get(float(share), 0.0)
             total += self.seen[kind][share] * (pod.gpu_cards if people.cards else 1)
