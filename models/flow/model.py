@@ -202,13 +202,28 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return self._with_schedule(solution, machine_of, self._score_of(values))
 
     def _score_of(self, values: Mapping[str, Floats]) -> Score:
-        """Score of values of the statement's variables, by the costs of the unchanged model."""
-        statement, count = self.unchanged_statement, range(len(self.instance.jobs))
+        """Score of values of the statement's variables, by the costs of the unchanged model.
+
+        Used slots and shortfalls are counted, as a change may drop the rows that tie them to the tasks.
+        """
+        statement, jobs, values = self.unchanged_statement, self.instance.jobs, dict(values)
+        job = statement.columns["waits"].codes["job"]
+        waiting = [float(values["waits"][job == at].sum()) for at in range(len(jobs))]
+        if "slot" in values:
+            place, slot = statement.columns["x"], statement.columns["slot"]
+            held = np.bincount(place.codes["machine"], values["x"], len(place.levels["machine"]))
+            on = dict(zip(place.levels["machine"], held.tolist(), strict=True))
+            wanted = np.array([on.get(name, 0.0) for name in slot.levels["machine"]])[slot.codes["machine"]]
+            values["slot"] = np.clip(wanted - np.array(slot.levels["slot"])[slot.codes["slot"]] + 1, 0, 1)
+        if "short" in values:
+            beyond = {each.name: n - len(each.tasks) for each, n in zip(jobs, waiting, strict=True)}
+            names = statement.columns["short"].levels["job"]
+            at = {each.name: j for j, each in enumerate(jobs)}
+            least = [max(0.0, beyond[name] + int(self.schedule.shares[at[name], 0])) for name in map(str, names)]
+            values["short"] = np.array(least)[statement.columns["short"].codes["job"]]
         x = np.concatenate([values[name] for name in statement.program.variable_blocks])
         found = {each.name: round(float(each.value_of(float(each.cost(len(x)) @ x)))) for each in statement.stages}
-        job = statement.columns["waits"].codes["job"]
-        waiting = [float(values["waits"][job == at].sum()) for at in count]
-        return score_of(self.instance.jobs, self.rules, waiting, found)
+        return score_of(jobs, self.rules, waiting, found)
 
     def _formulate(self) -> FlowNetwork | LinearProgram:
         """The combined network, or by phases the network of the requested stage with earlier optima fixed."""
