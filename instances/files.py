@@ -15,15 +15,14 @@ from pydantic import ValidationError
 
 from flowlex.instances.extensions import instance_class, kinds
 from flowlex.instances.file_storage import location, read_text, write_atomically
-from flowlex.instances.input_errors import InstanceError, shortened
+from flowlex.instances.input_errors import InstanceError, place_in, plain_reason, shortened
 from flowlex.instances.instance_base import Instance
 
 #: Escapes of surrogates, which can put characters into a string that UTF-8 cannot encode.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
 #: Messages in terms of JSON for pydantic errors that name Python types.
-_JSON_TYPES = {"tuple_type": "must be an array", "model_type": "must be an object"}
-
-
 @dataclass(frozen=True)
 class TextFormat:
     """A format of instance files that is not JSON."""
@@ -208,18 +207,14 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 def _from_validation(error: ValidationError, cls: type[Instance]) -> InstanceError:
     problems = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     first = problems[0]
-    reason = _JSON_TYPES.get(first["type"], first["msg"].removeprefix("Value error, "))
+    reason = plain_reason(first)
     if first["type"] == "extra_forbidden":
         meant = _nearest(first["loc"], problems, cls)
         reason = f"unknown field; did you mean {meant!r}?" if meant else "unknown field; remove it"
         problems = [each for each in problems if each["loc"] != (*first["loc"][:-1], meant)]
-    elif first["type"] == "missing":
-        reason = "field is missing"
-    elif first["type"] not in ("value_error",) and not isinstance(first["input"], (dict, list)):
-        reason = f"{reason} (got {shortened(repr(first['input']))})"
     if len(problems) > 1:
         reason += f" (and {len(problems) - 1} more)"
-    return InstanceError(reason, place=_place(first["loc"]))
+    return InstanceError(reason, place=place_in(first["loc"]))
 
 
 def _nearest(location: Sequence[int | str], problems: Sequence[Any], cls: type[Instance]) -> str | None:
@@ -231,14 +226,6 @@ def _nearest(location: Sequence[int | str], problems: Sequence[Any], cls: type[I
     known.discard(name)
     close = get_close_matches(name, lacking, 1, 0.6) or get_close_matches(name, sorted(known), 1, 0.7)
     return close[0] if close else None
-
-
-def _place(location: Sequence[int | str]) -> str:
-    text = ""
-    for step in location:
-        word = f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-        text += word if word.isprintable() else ascii(word)  # a field's name may hold anything
-    return text
 
 
 def _json_type(document: Any) -> str:

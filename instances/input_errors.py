@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,10 +47,64 @@ class InstanceError(FlowlexError, ValueError):
         return InstanceError(self.reason, place=self.place, path=path)
 
 
-def first_fault(error: ValidationError) -> tuple[str, str]:
-    """Return place and reason of the first error of a validation."""
+def first_fault(error: ValidationError, *, value: bool = True) -> tuple[str, str]:
+    """Return place and reason of the first error of a validation; ``value``: the reason quotes what was given."""
     first = error.errors(include_url=False)[0]
-    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return place_in(first["loc"]), plain_reason(first, value=value)
+
+
+def place_in(location: Iterable[int | str]) -> str:
+    """The place of a field in a document, such as ``jobs[3].tasks[0].size_mb``."""
+    text = ""
+    for step in location:
+        word = f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        text += word if word.isprintable() else ascii(word)  # a field's name may hold anything
+    return text
+
+
+#: How pydantic says it, and how we do.
+_SAYS = {
+    "a valid tuple": "an array",
+    "a valid list": "an array",
+    "a valid array": "an array",
+    "a valid dictionary": "an object",
+    "an object": "an object",
+    "a valid string": "a text",
+    "a valid integer": "an integer",
+    "a valid number": "a number",
+    "a valid boolean": "true or false",
+}
+
+
+def plain_reason(fault: Mapping[str, Any], *, value: bool = True) -> str:
+    """What is wrong with a field, from one of the ``errors()`` of a validation: what it must be, and what it is."""
+    kind, context = fault["type"], fault.get("ctx", {})
+    if kind == "missing":
+        return "field is missing"
+    if kind == "extra_forbidden":
+        return "unknown field; remove it"
+    if kind == "union_tag_not_found":
+        return f"field {context['discriminator']} is missing"
+    if kind == "union_tag_invalid":
+        known = context["expected_tags"]
+        near = did_you_mean(str(context["tag"]), known.replace("'", "").split(", "))
+        return f"field {context['discriminator']} must be one of {known}, got {context['tag']!r}{near}"
+    if kind == "value_error":
+        return str(fault["msg"]).removeprefix("Value error, ")
+    reason = str(fault["msg"]).replace("Input should be", "must be").split(", unable to parse", 1)[0]
+    if kind in ("too_short", "too_long"):
+        side, most = ("least", "min_length") if kind == "too_short" else ("most", "max_length")
+        return f"must hold at {side} {counted(context[most], 'item')}, got {context.get('actual_length', 'more')}"
+    if kind == "string_too_short":
+        return "must not be empty"
+    for said, plain in _SAYS.items():
+        if reason.startswith(f"must be {said}"):
+            rest = reason.removeprefix(f"must be {said}").split(" or ", 1)[0]
+            reason = f"must be {plain}{rest}"
+            break
+    if value and not isinstance(fault["input"], (dict, list, tuple)):
+        reason = f"{reason} (got {shortened(repr(fault['input']))})"
+    return reason
 
 
 def counted(number: int, one: str, more: str | None = None) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from flowlex.instances.input_errors import InstanceError
+from flowlex.instances.input_errors import InstanceError, place_in, plain_reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -308,9 +308,9 @@ def _number(text: str, plain: Any) -> Any:
 def _explained(error: ValidationError, places: Mapping[tuple[str | int, ...], str]) -> InstanceError:
     first = error.errors(include_url=False)[0]
     location = first["loc"]
-    reason = first["msg"].removeprefix("Value error, ")
+    reason = plain_reason(first)
     for cut in range(len(location), 0, -1):
         if location[:cut] in places:
             column = "_".join(str(step) for step in location[cut:] if isinstance(step, str))
             return InstanceError(reason, place=places[location[:cut]] + (f", column {column}" if column else ""))
-    return InstanceError(reason, place=".".join(map(str, location)))
+    return InstanceError(reason, place=place_in(location))

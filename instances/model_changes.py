@@ -14,6 +14,7 @@ A file of changes is a JSON object::
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +24,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, Wi
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.field_types import Name, Part
-from flowlex.instances.input_errors import InstanceError, first_fault
+from flowlex.instances.input_errors import InstanceError, did_you_mean, place_in, plain_reason
 
 
 def _exact(value: object) -> Fraction:
@@ -237,7 +238,33 @@ def read_changes(source: str | Path | dict[str, Any] | Changes) -> Changes:
     except FileNotFoundError as error:
         raise InstanceError("file not found", path=path) from error
     except ValidationError as error:
-        place, reason = first_fault(error)
-        raise InstanceError(reason, place=place or "changes", path=path) from error
+        raise _explained(error).at(path) if path is not None else _explained(error) from error
     except (OSError, ValueError, RecursionError) as error:  # not text, or not JSON
         raise InstanceError(f"cannot be read as JSON: {error}", path=path) from error
+
+
+def _explained(error: ValidationError) -> InstanceError:
+    """The first fault, an unknown field before others, with its place in the file and the fields that exist there."""
+    faults = error.errors(include_url=False)
+    first = min(faults, key=lambda each: each["type"] != "extra_forbidden")
+    place = tuple(first["loc"])
+    kind = next((step for step in place[:3] if step in _KINDS), None)
+    while kind is not None and isinstance(place[-1], str) and _ALTERNATIVE.fullmatch(place[-1]):
+        place = place[:-1]
+    shown = place_in(step for k, step in enumerate(place) if not (k == 2 and step == kind))
+    if first["type"] != "extra_forbidden":
+        return InstanceError(plain_reason(first), place=shown or "changes")
+    owner = Changes if kind is None else _KINDS[kind]
+    if {"terms", "variables"} & set(place[3:-1]):
+        owner = Term
+    fields = list(owner.model_fields)
+    near = did_you_mean(str(place[-1]), fields) or f"; the fields are {', '.join(fields)}"
+    return InstanceError(f"unknown field{near}", place=shown)
+
+
+#: What pydantic calls the alternatives of a field that takes several types.
+_ALTERNATIVE = re.compile(r"str|int|float|Interval|(tuple|dict|function-plain)\[.*")
+#: Kinds of changes, by the word in their field ``change``.
+_KINDS: dict[int | str, type[Part]] = {
+    kind.model_fields["change"].default: kind for kind in (Constraint, Rows, Drop, Fix, Bounds, Cost, Variable, Relaxed)
+}

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from flowlex.instances.field_descriptions import parameters
-from flowlex.instances.input_errors import did_you_mean
+from flowlex.instances.input_errors import did_you_mean, plain_reason
 from flowlex.instances.model_changes import read_changes
 from flowlex.models.solution import ModelError
 
@@ -104,7 +104,7 @@ def check_option(cls: type, name: str, value: Any) -> Any:
         value = value.lower() == "true"
     flag = isinstance(value, (bool, np.bool_))
     if (not flag and value is not None) if truth else (flag or isinstance(value, bytes)):
-        raise ModelError(f"{cls.__name__}({name}={value!r}): Input should be {_values(hint)}")
+        raise ModelError(f"{cls.__name__}({name}={value!r}): must be {_values(hint)}")
     if isinstance(value, Mapping) and dataclasses.is_dataclass(hint):
         fields = [field.name for field in dataclasses.fields(hint)]
         if odd := [key for key in value if key not in fields]:
@@ -116,7 +116,7 @@ def check_option(cls: type, name: str, value: Any) -> Any:
         fields = [field.name for field in dataclasses.fields(hint)] if dataclasses.is_dataclass(hint) else []
         steps = {part: f".{part}" for part in fields}
         place = "".join(f"[{part}]" if isinstance(part, int) else steps.get(part, "") for part in first["loc"])
-        says = f"Input should be a {_values(hint)}" if first["type"] == "tuple_type" else first["msg"]
+        says = f"must be a {_values(hint)}" if first["type"] == "tuple_type" else plain_reason(first, value=False)
         raise ModelError(f"{cls.__name__}({name}={value!r}){place}: {says}") from error
 
 

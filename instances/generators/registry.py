@@ -140,7 +140,7 @@ def generate(name: str, *, seed: int = 0, **parameters: Any) -> Instance:
         try:
             values[key] = TypeAdapter(spec.types[key]).validate_python(value)
         except ValidationError as error:
-            raise InstanceError(f"{key}={value!r}: {first_fault(error)[1]}", place=name) from error
+            raise InstanceError(f"{key}={value!r}: {first_fault(error, value=False)[1]}", place=name) from error
     missing = [key for key, p in spec.parameters.items() if p.default is p.empty and key not in values]
     if missing:
         raise InstanceError(f"it needs {', '.join(missing)}; on the command line, after the name", place=name)

@@ -33,6 +33,7 @@ from pydantic import ValidationError
 from flowlex.errors import FlowlexError
 from flowlex.formulations.solver_outcome import EngineName, Status
 from flowlex.instances.exact_rationals import rational
+from flowlex.instances.input_errors import first_fault
 from flowlex.instances.jit import JitInstance, Job, Machine, Transfer
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.model import JitBandwidth
@@ -175,8 +176,7 @@ class JitScheduler:
             alone = JitInstance.model_validate({**dict(self.empty), "jobs": (here,)})
             grid = make_grid(alone, self.share, "elastic", self.lat, self.share_of)
         except ValidationError as error:
-            reason = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-            raise JitEventError(f"job {job.name!r} is refused: {reason}") from error
+            raise JitEventError(f"job {job.name!r} is refused: {first_fault(error)[1]}") from error
         except ModelError as error:
             raise JitEventError(f"job {job.name!r} is refused: {error}") from error
         machines = self.empty.machines

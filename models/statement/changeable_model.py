@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pydantic import ValidationError
 
 from flowlex.instances.field_types import Part
+from flowlex.instances.input_errors import first_fault
 from flowlex.instances.model_changes import (
     Bounds,
     Changes,
@@ -107,9 +108,7 @@ class Changeable:
         try:
             change = kind(**fields)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            reason = str(first["msg"]).removeprefix("Value error, ")
-            raise ModelError(f"{what}: {'.'.join(map(str, first['loc']))}: {reason}") from error
+            raise ModelError(f"{what}: {': '.join(first_fault(error))}") from error
         return self._with(change)
 
     def with_constraint(self, name: str, rule: Rule, *, allow_empty: bool = False) -> Self:

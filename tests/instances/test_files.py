@@ -60,7 +60,7 @@ BAD = {
     "unprintable field": (changed(**{"a\x1b[31m": 1}), "x.json", r"'a\x1b[31m': unknown field"),
     "NaN": (changed(rack_mb_per_s=float("nan")), "x.json", "NaN is not a number that a file may hold"),
     "Infinity": (changed(rack_mb_per_s=float("-inf")), "x.json", "-Infinity is not a number that a file may hold"),
-    "1e999": (GPU.replace(b"125.0", b"1e999"), "x.json", "rack_mb_per_s: Input should be a finite number"),
+    "1e999": (GPU.replace(b"125.0", b"1e999"), "x.json", "rack_mb_per_s: must be a finite number"),
     "integer of 5000 digits": (GPU.replace(b"125.0", b"9" * 5000), "x.json", "not JSON this program can hold"),
     "field twice": (GPU[:-2] + b', "name": "again"}', "x.json", "the field 'name' is given twice"),
     "half a character": (changed(comment="\ud800"), "x.json", "holds half a character"),

@@ -122,16 +122,16 @@ def test_solutions_tell_the_same_things(kind: str) -> None:
     ("make", "says"),
     [
         (lambda: JitBandwidth(generate("jit-figure4"), program="P9"), r"program='P9'.*'P1', 'P2', 'P3' or 'P4'"),
-        (lambda: PodPlacement(generate("kubeflow-testbed"), cards="no"), r"cards='no'\): Input should be true, false"),
-        (lambda: model_for(generate("kubeflow-testbed"), cards="no"), r"cards='no'\): Input should be true, false"),
-        (lambda: PodPlacement(generate("kubeflow-testbed"), cards=1), r"cards=1\): Input should be true, false"),
-        (lambda: JitBandwidth(generate("jit-figure4"), share=True), r"share=True\): Input should be number"),
+        (lambda: PodPlacement(generate("kubeflow-testbed"), cards="no"), r"cards='no'\): must be true, false"),
+        (lambda: model_for(generate("kubeflow-testbed"), cards="no"), r"cards='no'\): must be true, false"),
+        (lambda: PodPlacement(generate("kubeflow-testbed"), cards=1), r"cards=1\): must be true, false"),
+        (lambda: JitBandwidth(generate("jit-figure4"), share=True), r"share=True\): must be number"),
         (lambda: JitBandwidth(generate("jit-figure4"), lat=b"paper"), "lat=b'paper'"),
         (lambda: FlowScheduling(generate("flow-random"), scale=-1), "scale is -1; it must be a whole number of at"),
-        (lambda: FlowScheduling(generate("flow-random"), goals="x"), r"goals='x'\): Input should be a list of Goal"),
+        (lambda: FlowScheduling(generate("flow-random"), goals="x"), r"goals='x'\): must be a list of Goal"),
         (
             lambda: model_for(generate("gpu-figure1"), penalties={"rack": "x"}),
-            r"penalties={'rack': 'x'}\)\.rack: Input should be a valid number",
+            r"penalties={'rack': 'x'}\)\.rack: must be a number",
         ),
         (
             lambda: FlowScheduling(generate("kubeflow-testbed")),

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from flowlex.instances.allocation import AllocationInstance
+from flowlex.instances.input_errors import first_fault
 from flowlex.validation.certificates.allocation_answer import Share
 from flowlex.validation.certificates.allocation_bounds import Data, Floats
 from flowlex.validation.certificates.certificate import Certificate, Check
@@ -48,9 +49,7 @@ def certify_rounds(document: Mapping[str, Any], instance: AllocationInstance) ->
     try:
         stated = Rounds.model_validate(document)
     except ValidationError as error:
-        raise SolutionError(
-            f"not a schedule of rounds: {error.errors()[0]['loc']}: {error.errors()[0]['msg']}"
-        ) from None
+        raise SolutionError(f"not a schedule of rounds: {': '.join(first_fault(error))}") from None
     data = Data(instance, {"policy": "", "deadlines": False})
     wrong = [why for number, one in enumerate(stated.configurations) if (why := _misfit(data, number, one))]
     wrong += [f"round of configuration {k}" for k in stated.rounds if not 0 <= k < len(stated.configurations)][:1]

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 from flowlex.errors import FlowlexError
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.field_descriptions import describe
+from flowlex.instances.input_errors import place_in, plain_reason
 from flowlex.validation.certificates.certificate import Claim
 from flowlex.validation.certificates.exact_numbers import Number
 
@@ -109,5 +110,5 @@ def read_as(cls: type[Any], document: object, place: str) -> Any:
         return cls.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, (*([place] if place else ()), *first["loc"])))[:120]
-        raise SolutionError(f"{where}: {first['msg']}") from error
+        where = place_in((*([place] if place else ()), *first["loc"]))[:120]
+        raise SolutionError(f"{where}: {plain_reason(first)}") from error

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from flowlex.instances.flow import MOST_SLOTS, FlowJob, Machine, Queue, check_queues
-from flowlex.instances.input_errors import counted
+from flowlex.instances.input_errors import counted, first_fault
 from flowlex.models.flow.goals.priority import LOWEST
 from flowlex.models.flow.task_rules import GroupRule
 from flowlex.models.model_base import ModelError
@@ -299,4 +299,4 @@ def _changed(what: str, part: T, changes: dict[str, Any]) -> T:
     try:
         return type(part).model_validate(part.model_dump() | changes)
     except ValidationError as error:
-        raise EventError(f"{what}: {str(error.errors()[0]['msg']).removeprefix('Value error, ')}") from error
+        raise EventError(f"{what}: {first_fault(error)[1]}") from error

@@ -40,6 +40,7 @@ def register(
     """Register a collector or processor; put -- before arguments that start with a dash."""
     from pydantic import ValidationError
 
+    from flowlex.instances.input_errors import first_fault
     from flowlex.systems.telemetry.request_documents import Registration
 
     try:
@@ -59,9 +60,7 @@ def register(
             scope=scope,
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise ValueError(f"{place}: {first['msg'].removeprefix('Value error, ')}".lstrip(": ")) from error
+        raise ValueError(": ".join(filter(None, first_fault(error)))) from error
     answer = (client.update if update else client.add)(registration)
     typer.echo(f"{'Updated' if update else 'Registered'} {name}")
     for doubt in answer.doubts:

@@ -184,13 +184,13 @@ def test_evaluations() -> None:
     [
         ({"capacity": "history"}, "node 'n0' has no run history"),
         ({"capacity": "cpu_load"}, "node 'n0' has no cpu_free"),
-        ({"capacity": "speed"}, "capacity='speed'\\): Input should be 'configuration', .* or 'performance'"),
+        ({"capacity": "speed"}, "capacity='speed'\\): must be 'configuration', .* or 'performance'"),
         ({"capacity": lambda node: -1.0}, "capacity of node 'n0' is -1.0; it must be a number of at least 0"),
         ({"capacity": lambda node: float("nan")}, "capacity of node 'n0' is nan"),
         ({"capacity": lambda node: "fast"}, "capacity of node 'n0' is 'fast'; it must be a number of at least 0"),
         ({"capacity": lambda node: 0.0}, "all capacities are zero"),
-        ({"objective": "cost"}, "objective='cost'\\): Input should be 'targets' or 'makespan'"),
-        ({"level": "rack"}, "level='rack'\\): Input should be 'node' or 'item'"),
+        ({"objective": "cost"}, "objective='cost'\\): must be 'targets' or 'makespan'"),
+        ({"level": "rack"}, "level='rack'\\): must be 'node' or 'item'"),
     ],
 )
 def test_what_a_model_refuses(options: dict[str, object], message: str) -> None:

@@ -227,7 +227,7 @@ def test_a_gap_is_kept_and_a_limit_is_told() -> None:
 @pytest.mark.parametrize(
     ("pods", "options", "message"),
     [
-        ([], {"balance": "even"}, "balance='even'\\): Input should be 'deviation'"),
+        ([], {"balance": "even"}, "balance='even'\\): must be 'deviation'"),
         ([], {"move_budget": -1}, "move_budget must be at least 0"),
         ([pod("p", 9, node="a")], {}, "node 'a': running pods use 9 cores, it has 8"),
         ([pod("p", gpu=1, node="a")], {}, "pod 'p' runs on 'a', which its labels, taints or GPU exclude"),

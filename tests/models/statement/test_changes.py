@@ -108,9 +108,30 @@ def test_changes_are_a_document(tmp_path):
     solution = model_for(again).solve()
     assert solution.objective == pytest.approx(18.3)
     assert verify(json.loads(json.dumps(solution.to_dict())), again).claim == "optimal"
-    with pytest.raises(InstanceError, match=r"rules\.json.*relation"):
+    with pytest.raises(InstanceError, match=r"rules\.json: changes\[0\]\.relation: must be '<=', '>=' or '=='"):
         file.write_text(file.read_text().replace("<=", "<"))
         read_changes(file)
+
+
+RULE = {"change": "constraint", "name": "a", "relation": "<=", "terms": [{"variable": "x"}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (RULE | {"nme": "b"}, "changes[0].nme: unknown field; did you mean 'name'?"),
+        (RULE | {"terms": [{"varible": "x"}]}, "changes[0].terms[0].varible: unknown field; did you mean 'variable'?"),
+        (RULE | {"terms": []}, "changes[0].terms: must hold at least 1 item, got 0"),
+        (RULE | {"rhs": "many"}, "changes[0].rhs: 'many' is no number: write 12, 1.5 or 3/2"),
+        (RULE | {"name": 3}, "changes[0].name: must be a text (got 3)"),
+        ({"change": "constraint"}, "changes[0].name: field is missing"),
+        ({"name": "a"}, "changes[0]: field 'change' is missing"),
+    ],
+)
+def test_a_wrong_change_is_refused_with_offender_place_and_remedy(change, says):
+    with pytest.raises(InstanceError) as refused:
+        read_changes({"changes": [change]})
+    assert str(refused.value) == says
 
 
 def test_a_subclass_that_states_another_problem_is_solved_as_it_says():

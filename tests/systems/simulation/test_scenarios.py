@@ -49,7 +49,7 @@ def test_settings_replace_values_of_any_depth():
     [
         ({"policy": '"FIFO"'}, "a scenario has no 'policy'; its fields are name, comment"),
         ({"seeds.first": "3"}, "a scenario has no 'seeds.first'"),
-        ({"horizon_s": "0"}, "horizon_s: Input should be greater than 0"),
+        ({"horizon_s": "0"}, "horizon_s: must be greater than 0"),
         ({"policies": '["FIFO", "FIFO"]'}, "two policies are named 'FIFO'"),
     ],
 )

@@ -231,8 +231,8 @@ def test_multipliers_of_no_rows_are_refused(name: str) -> None:
     [
         ({"version": 7}, "version: 7 is unknown to this flowlex"),
         ({"kind": "tea-solution"}, "kind: 'tea-solution' has no verifier; those that have one: "),
-        ({"objective": float("nan")}, "objective: Value error, 'nan' is no number"),
-        ({"answer": {}}, r"answer\.\w+: Field required"),
+        ({"objective": float("nan")}, "objective: 'nan' is no number"),
+        ({"answer": {}}, r"answer\.\w+: field is missing"),
     ],
 )
 def test_a_file_that_cannot_be_judged_says_where(name: str, change: dict[str, Any], says: str) -> None:
