@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from flowlex.instances.extensions import added, added_names
+from flowlex.instances.input_errors import first_fault
 from flowlex.instances.instance_base import Instance, InstanceError
 from flowlex.instances.simulation_scenario import Decision, PolicyChoice
 from flowlex.systems.simulation.event_log import RunLog
@@ -148,8 +149,7 @@ def checked(factory: Callable[..., Any], given: Mapping[str, Any], place: str) -
         try:
             values[key] = TypeAdapter(types.get(key, Any)).validate_python(value)
         except ValidationError as error:
-            reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-            raise InstanceError(f"{key}={value!r}: {reason}", place=place) from error
+            raise InstanceError(f"{key}={value!r}: {first_fault(error, value=False)[1]}", place=place) from error
     missing = [n for n, p in parameters.items() if p.default is p.empty and n not in values]
     if missing:
         raise InstanceError(f"needs the parameter {missing[0]!r}", place=place)

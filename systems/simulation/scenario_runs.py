@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from flowlex.instances.file_storage import location
 from flowlex.instances.files import read_instance
 from flowlex.instances.generators import generate
+from flowlex.instances.input_errors import first_fault
 from flowlex.instances.instance_base import Instance, InstanceError
 from flowlex.instances.simulation_scenario import PolicyChoice, Scenario
 from flowlex.systems.simulation.event_log import RunLog
@@ -67,10 +68,7 @@ def with_settings(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
     try:
         return Scenario.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        reason = first["msg"].removeprefix("Value error, ")
-        raise InstanceError(f"{where}: {reason}" if where else reason, place="--set") from error
+        raise InstanceError(": ".join(filter(None, first_fault(error))), place="--set") from error
 
 
 def _read(text: Any) -> Any:

@@ -137,7 +137,7 @@ BAD = {
     "missing field": (drop("nodes", 0, "rack"), "nodes[0].rack: ", "field is missing"),
     "not an array": (put("nodes", {}), "nodes: ", "must be an array"),
     "not an object": (put("nodes", 1, 7), "nodes[1]: ", "must be an object"),
-    "empty name": (put("jobs", 0, "name", ""), "jobs[0].name: ", "at least 1 character"),
+    "empty name": (put("jobs", 0, "name", ""), "jobs[0].name: ", "must not be empty"),
     "dangling replica": (
         put(*T1, "shards", 0, "replicas", ["b", "z"]),
         "",

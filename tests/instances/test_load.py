@@ -156,7 +156,7 @@ def test_performance_and_access_costs(service: tuple[str, dict[str, Any]]) -> No
     instance = from_telemetry(url)
     assert [node.performance for node in instance.nodes] == [2.0, 1.0]
     assert [(x.source, x.target, x.seconds_per_item) for x in instance.links] == [("a", "b", 0.5)]
-    assert "cost from b to a (seconds_per_item: must be greater than or equal to 0)" in instance.comment
+    assert "cost from b to a (seconds_per_item: must be greater than or equal to 0 (got -1))" in instance.comment
     answer["readings"][3:] = [reading("access_cost", "b", {"a": {"b": 0.25}, "b": {"a": 0.75}}, age_s=5.0)]
     assert [link.seconds_per_item for link in from_telemetry(url).links] == [0.25, 0.75]
     answer["readings"][3:] = [reading("access_cost", "b", {"a": {"b": 0.25}}, age_s=500.0)]

@@ -113,7 +113,7 @@ def test_a_placement_of_the_trace(files: tuple[Path, Path]) -> None:
         (1, PODS + "p3,1,1,1,1500,,LS,R,0,1,0\n", "line 5: gpu_milli is 1500 for 1 card"),
         (1, PODS + "p3,nan,1,0,0,,LS,R,0,1,0\n", "line 5: cpu_milli is 'nan'"),
         (1, PODS + "p3,1,1,0,0,,Best,R,0,1,0\n", "line 5: qos 'Best' is not known"),
-        (1, PODS + ",1,1,0,0,,LS,R,0,1,0\n", "line 5: name: .*at least 1 character"),
+        (1, PODS + ",1,1,0,0,,LS,R,0,1,0\n", "line 5: name: must not be empty"),
         (1, PODS + "p0,1,1,0,0,,LS,R,0,1,0\n", "line 5: name 'p0' is that of line 2 as well"),
         (1, PODS + '"p3,1,1,0,0,,LS,R,0,1,0\n', "line 5: not CSV"),
         (1, "", "the file is empty"),

@@ -133,7 +133,7 @@ def test_baselines_fit_and_are_never_fairer_than_max_min() -> None:
         ({"job_types": [{"name": "k", "steps_per_s": {"g": 0.0}}]}, "job 'a' has throughput 0 on every GPU type"),
         ({"job_types": [{"name": "k", "gpus": 8, "steps_per_s": {"g": 1.0}}]}, "uses 8 GPUs at once.*at most 2"),
         ({"job_types": [{"name": "k", "steps_per_s": {"tpu": 1.0}}]}, "'tpu', which does not exist; the GPU types"),
-        ({"gpu_types": [{"name": "g", "count": 2.5}]}, "an integer"),
+        ({"gpu_types": [{"name": "g", "count": 2.5}]}, "valid integer"),
         ({"gpu_types": [{"name": "g", "count": 0}]}, "greater than or equal to 1"),
         ({"jobs": [{"name": "a", "job_type": "k", "weight": 0.0}]}, "greater than 0"),
         ({"jobs": [{"name": "a", "job_type": "k", "steps_left": 1.0, "deadline_s": -5.0}]}, "greater than 0"),

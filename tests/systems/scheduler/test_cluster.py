@@ -77,7 +77,7 @@ def test_events_decisions_and_questions(api):
         ({"event": "step"}, 422, "events[1]: 'step' is not sent"),
         ({"event": "finish", "task": "a", "at_s": 3}, 422, "events[1]: leave at_s out"),
         ({"event": "nothing"}, 422, "does not match any of the expected tags"),
-        ({"event": "set_slots", "machine": "m0", "slots": 2.5}, 422, "an integer"),
+        ({"event": "set_slots", "machine": "m0", "slots": 2.5}, 422, "valid integer"),
     ],
 )
 def test_what_is_refused_says_why_and_how_much_was_taken(api, event, status, said):
