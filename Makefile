@@ -36,17 +36,17 @@ pytest := $(BIN)/python -m pytest -n auto --dist worksteal
 coverage_of = @for package in $(1); do \
   printf '%-14s %3s %%\n' $$package "$$($(BIN)/python -m coverage report --include="$$package/*" --format=total)"; done
 
-# With COVERAGE=1 the packages whose tests stay in one process are measured, as CI does; `make coverage` measures all, slowly.
-inner := formulations instances models validation
+# COVERAGE=1 measures the packages where that is cheap and RARE=1 runs the rare tests too, as CI does.
+measured := formulations instances
+chosen := $(if $(RARE),-m 'not slow' -o faulthandler_timeout=3600)
 
 test: $(VENV)/stamp-$(test_extras)
 ifdef COVERAGE
-	$(pytest) --durations=25 --cov --cov-report= $(addprefix tests/,$(inner))
-	$(pytest) --durations=25 $(addprefix --ignore=tests/,$(inner))
-	NUMBA_DISABLE_JIT=1 $(pytest) --cov --cov-append --cov-report= -m 'loops and not slow' $(addprefix tests/,$(inner))
-	$(call coverage_of,$(inner))
+	$(pytest) $(chosen) --durations=10 --cov --cov-report= $(addprefix tests/,$(measured))
+	$(pytest) $(chosen) --durations=40 $(addprefix --ignore=tests/,$(measured))
+	$(call coverage_of,$(measured))
 else
-	$(pytest)
+	$(pytest) $(chosen)
 endif
 
 # The core alone: its tests pass in a copy that has no systems.

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from flowlex.cli.app import app
+
 PACKAGES = ("numpy", "scipy", "pandas", "pulp", "highspy", "numba", "pydantic", "typer", "matplotlib")
 
 
 def flowlex(*arguments: str, code: int = 0) -> str:
-    """Run a command of flowlex; a program error or another exit code ends the check."""
-    done = subprocess.run([sys.executable, "-m", "flowlex", *arguments], capture_output=True, text=True, timeout=600)
-    if done.returncode != code or "Traceback" in done.stderr:
-        said = f"exit code {done.returncode}, expected {code}\n{done.stdout}{done.stderr}"
+    """Run a command of flowlex in this process; another exit code ends the check."""
+    done = CliRunner().invoke(app, arguments)
+    if done.exit_code != code:
+        said = f"exit code {done.exit_code}, expected {code}\n{done.output}{done.exception!r}"
         sys.exit(f"flowlex {' '.join(arguments)}: {said}")
     return done.stdout
 

@@ -25,7 +25,8 @@ extensions = [
 exclude_patterns = ["_build", "extensions"]
 html_theme = "furo"
 html_title = f"flowlex {release}"
-html_static_path = ["gpu-testbed.png"]
+html_static_path = ["gpu-testbed.png", "site.css"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_math_renderer = "mathml"  # browsers draw it; no script and no asset from elsewhere
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import warnings
 
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ import pytest
 import flowlex as fx
 from flowlex import generate, model_for
 from tests.documents import ROOT, blocks, lines, public_traces
+from tests.site_in_browser import broken_links, stumbles
 
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
 DOCS = ROOT / "docs"
@@ -89,7 +92,7 @@ def test_every_textbook_problem_is_proven_drawn_changed_and_mutated(page, shell)
 
 @pytest.mark.rare
 @pytest.mark.timeout(900)
-def test_the_site_builds_without_warnings_and_fetches_nothing(tmp_path):
+def test_the_site_builds_without_warnings_and_reads_well_on_a_laptop_and_a_phone(tmp_path):
     built = tmp_path / "html"
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "-d", tmp_path / "trees"]
     environment = os.environ | {"FLOWLEX_DOCS_NOTEBOOKS": "off"}
@@ -100,6 +103,11 @@ def test_the_site_builds_without_warnings_and_fetches_nothing(tmp_path):
     assert {page.name: found[0] for page in pages if (found := FETCHED.search(page.read_text()))} == {}
     mathematics = (built / "mathematics" / "gpu-assignment.html").read_text()
     assert mathematics.count("<math ") > 15 and "merror" not in mathematics
+    assert broken_links(built) == []
+    if chromium := shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome"):
+        assert stumbles(built, chromium) == []
+    else:
+        warnings.warn("no Chromium on this machine: pages were not looked at in a browser", stacklevel=1)
 
 
 #: Pages whose tables say in Python what one writes, in their last column.
