@@ -69,7 +69,7 @@ class SolveOptions:
     log
         Show the solver's own log on standard output.
     algorithm
-        For linear programs; ``auto`` chooses by size.
+        For linear programs; ``auto`` is the dual simplex method.
     solver
         Another PuLP solver (``pulp`` engine only): by its PuLP name, such as ``"COIN_CMD"``, or as an object with its
         own options, such as ``pulp.GUROBI(msg=False, timeLimit=60)``; other options are then refused.

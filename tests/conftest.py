@@ -27,7 +27,7 @@ settings.register_profile("search", derandomize=False, print_blob=True, database
 settings.load_profile("ci")
 
 #: Cases of the profile `search` for each one of the profile `ci`.
-MORE = 20
+MORE = 40
 
 #: Seconds before a test is stopped (`timeout` in pyproject.toml for all others).
 SLOW_S = 1800

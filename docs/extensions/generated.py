@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import typing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,12 @@ def mathematics(kind: str) -> str:
         lines += [f"## {caption}", *table(("symbol", "stands for"), rows)] if rows else []
     if cls.objective_latex:
         lines += ["## Objective", "", f"$$\\text{{minimise}}\\quad {cls.objective_latex}$$", ""]
-    for equation in cls.equations:
+    for before, equation in pairwise((None, *cls.equations)):
+        assert equation is not None
         facts = [equation.says, equation.when, equation.source]
-        lines += [f"## `{equation.name}`", "", f"$${equation.latex}$$", "", "; ".join(filter(None, facts)) + ".", ""]
+        repeated = before is not None and before.latex == equation.latex  # the balance of another kind of nodes
+        lines += [f"## `{equation.name}`", "", *([] if repeated else [f"$${equation.latex}$$", ""])]
+        lines += ["; ".join(filter(None, facts)) + ".", ""]
         lines += [f"Dual: {equation.dual_text}.", ""] if equation.dual else []
     rows = [(f"`{option.name}`", option.values, option.default, option.says) for option in options_of(cls)]
     lines += ["## Options", *table(("option", "values", "default", "meaning"), rows)]

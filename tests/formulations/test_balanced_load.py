@@ -60,7 +60,7 @@ def by_slot(found: BalancedLoad) -> tuple[list[tuple[int, int, int]], dict[int, 
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(items_strategy)
 def test_balance_is_least_of_all_integer_spreads(items: list[tuple[int, int, int]]) -> None:
     start, stop, amount = np.array(items, dtype=np.int64).T
@@ -109,7 +109,7 @@ def test_even_split_gives_every_run_its_share(total: int, length: int, phase: fl
             assert total * (b - a) // length <= sums[b] - sums[a] <= -(-total * (b - a) // length)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_decomposition_is_even_at_edges_and_nodes(data: st.DataObject) -> None:
     pairs = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=12, unique=True))
@@ -139,7 +139,7 @@ def test_alternating_colours_balance_every_node(edges: list[tuple[int, int]]) ->
         assert np.abs(difference).max() <= 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2**53, 2**57]))
 def test_no_unit_is_lost_beyond_floating_point(seed: int, largest: int) -> None:
     rng = np.random.default_rng(seed)

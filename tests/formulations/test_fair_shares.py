@@ -39,7 +39,7 @@ def _brute_force(claims: np.ndarray, units: np.ndarray, held: np.ndarray) -> tup
     return max(sorted(x) for x in served), served
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_the_allocations_left_open_are_all_lexicographically_max_min_ones(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ def test_whole_shares_by_hand(
     assert whole_shares(least, most, weight, units).tolist() == shares
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_whole_shares_of_equal_jobs_are_max_min_shares_with_the_odd_units_given_out(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -157,7 +157,7 @@ SIZES = (3, 40, 10**6, 2**53, 2**56)
 WEIGHTS = (2, 50, 10**6, 10**12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(SIZES), st.sampled_from(WEIGHTS))
 def test_shares_of_any_size_are_exact(seed: int, largest: int, heaviest: int) -> None:
     _check_levels(seed, largest)

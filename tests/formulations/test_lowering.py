@@ -121,7 +121,7 @@ def test_unique_duals_are_the_same_from_every_solver(solver: str, maximise: bool
         assert outcome.reduced_costs == pytest.approx([0, 0], abs=1e-6)  # CBC writes eight digits
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_network_lowers_to_the_same_arrays_by_both_ways(networks: Any, data: st.DataObject) -> None:
     network = data.draw(networks)

@@ -182,7 +182,7 @@ def test_largest_integers_are_kept_exactly():
     assert network.arrays.cost.tolist() == [top, bottom]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.lists(
@@ -202,7 +202,7 @@ def outcome(text):
         return error.place
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(0, 60))
 def test_random_networks_survive_dimacs_and_json(seed, nodes, arcs):
     network = generate("network-random", seed=seed, nodes=nodes, arcs=arcs, unbounded=0.2)

@@ -19,7 +19,7 @@ from flowlex.instances.file_storage import read_bytes, write_atomically
 GPU = generate("gpu-figure1").model_dump_json(indent=1).encode()
 DIMACS = format_dimacs(generate("network-random", seed=2, nodes=6, arcs=9, unbounded=0.2)).encode()
 NETWORK = generate("network-random", seed=2, nodes=6, arcs=9, unbounded=0.2).model_dump_json().encode()
-QUIET = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def changed(**fields):

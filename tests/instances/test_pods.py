@@ -126,7 +126,7 @@ def test_damaged_traces_name_the_line(files: tuple[Path, Path], which: int, text
     assert str(files[which]) in str(error.value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("openb")

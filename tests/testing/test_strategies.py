@@ -30,7 +30,7 @@ def test_sizes_bound_what_is_drawn(instance):
 
 
 def test_a_failure_shrinks_to_a_small_instance():
-    few = settings(max_examples=50, database=None)
+    few = settings(max_examples=25, database=None)
     drawn = instances("load-partition", workers=strategies.integers(1, 9))
     found = find(drawn, lambda instance: len(instance.nodes) >= 2, settings=few)
     assert len(found.nodes) == 2

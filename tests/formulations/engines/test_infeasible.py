@@ -48,7 +48,7 @@ def test_hand_made_conflict(engine: str) -> None:
     assert "Relax or remove any one of them" in reason.message
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_set_is_infeasible_and_irreducible(dense: Any, seed: int) -> None:
     lp, _ = dense(seed, rows=7, columns=4)

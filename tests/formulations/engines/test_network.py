@@ -57,7 +57,7 @@ def check(network: FlowNetwork, engine: str, reference: Reference) -> None:
         assert outcome.values is None
 
 
-@settings(max_examples=240, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data(), engine=st.sampled_from(["network", "highs", "pulp"]))
 def test_random_networks(networks: Any, exact_optimum: Reference, data: st.DataObject, engine: str) -> None:
     network = data.draw(networks)

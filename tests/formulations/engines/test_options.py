@@ -14,7 +14,6 @@ from flowlex.formulations.engines import ENGINES as ENGINES_BY_NAME
 from flowlex.formulations.engines import chosen_engine
 from flowlex.formulations.engines import highs as highs_engine
 from flowlex.formulations.engines import network as network_engine
-from flowlex.formulations.engines.highs import choose_algorithm
 from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.validation.certificates import certify_program
 
@@ -128,17 +127,11 @@ def test_the_time_limit_works_in_daemonic_workers(network: FlowNetwork) -> None:
         assert pool.map(_solve_with_limit, [network]) == ["optimal"]
 
 
-def test_large_programs_choose_another_algorithm(program: LinearProgram, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert solve(program, "highs").algorithm == "simplex"
-    assert choose_algorithm(program.arrays(), SolveOptions(), large=2) in ("hipo", "ipm")
-    monkeypatch.setattr(highs_engine, "_has_hipo", lambda: False)
-    assert choose_algorithm(program.arrays(), SolveOptions(), large=2) == "ipm"
-
-
-def test_networks_of_any_size_go_to_the_simplex_method(network: FlowNetwork) -> None:
-    assert choose_algorithm(network.arrays(), SolveOptions(), large=0) == "simplex"
-    for engine in ("highs", "pulp"):
-        assert solve(network, engine).algorithm == "simplex"  # type: ignore[arg-type]
+@pytest.mark.parametrize("engine", ["highs", "pulp"])
+def test_linear_programs_and_networks_go_to_the_simplex_method(
+    program: LinearProgram, network: FlowNetwork, engine: Any
+) -> None:
+    assert {solve(stated, engine).algorithm for stated in (program, network)} == {"simplex"}
 
 
 def test_only_networks_are_spared_the_search_for_dependent_equations(capfd: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,7 @@ def falls_for_ever(lp: LinearProgram, ray: np.ndarray) -> bool:
     return bool(rows and bounds and gain < -1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6))
 def test_programs_without_an_optimum_carry_a_proof(dense: Any, seed: int) -> None:
     lp, _ = dense(seed, rows=6, columns=4)
@@ -104,7 +104,7 @@ def is_endless(network: FlowNetwork, cycle: np.ndarray) -> bool:
     return following and bool((network.upper[cycle] == UNBOUNDED).all()) and int(network.cost[cycle].sum()) < 0
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), engine=st.sampled_from(["highs", "network"]))
 def test_networks_without_an_optimum_carry_a_proof(networks: Any, data: st.DataObject, engine: str) -> None:
     network = data.draw(networks)

@@ -243,14 +243,14 @@ def programs(draw: st.DrawFn) -> NamedProgram:
 
 
 @given(programs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_random_programs_read_back_exactly(named: NamedProgram) -> None:
     for kind in FORMATS:
         assert_same(parse_program(program_bytes(named, kind), kind), named)
 
 
 @given(programs())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_random_programs_pass_through_pulp_and_highs(named: NamedProgram) -> None:
     arrays = named.arrays
     columns, rows = ([f"{name}{k}" for k, name in enumerate(names)] for names in (named.column_names, named.row_names))

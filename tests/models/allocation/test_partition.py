@@ -57,7 +57,7 @@ def test_a_large_job_is_split_by_hand() -> None:
         assert some.gap is not None and some.gap <= 0.2
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.booleans())
 def test_parts_are_feasible_and_the_optimum_of_the_whole_is_within_the_bound(
     seed: int, policy: str, aware: bool

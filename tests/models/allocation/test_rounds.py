@@ -113,7 +113,7 @@ def most_by_all_configurations(solution: Any) -> float:
     return float(-found.fun)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["max_min", "water_filling", "makespan", "max_throughput"]))
 def test_rounds_deliver_within_the_lag_as_much_as_any_rounds_can(seed: int, policy: str) -> None:
     solution = Allocation(random_instance(seed, limits=seed % 2 == 0), policy=policy).solve("highs")

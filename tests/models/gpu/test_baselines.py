@@ -22,7 +22,7 @@ from tests.models.gpu.cases import cluster, job, task
 mpl.use("Agg")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from(sorted(BASELINES)))
 def test_a_baseline_is_a_valid_placement_and_never_beats_the_optimum(seed: int, name: str) -> None:
     instance = generate("gpu-random", seed=seed)
@@ -51,7 +51,7 @@ def test_greedy_serves_the_job_with_fewest_gpus_first() -> None:
     assert base_shares(instance.arrays).tolist() == [1, 1]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**31))
 def test_greedy_is_algorithm_1_of_the_paper(seed: int) -> None:
     """Word by word: the job that uses the fewest GPUs takes the cheapest of its tasks and the free GPUs."""

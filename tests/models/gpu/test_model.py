@@ -109,7 +109,7 @@ def test_sizes_of_any_magnitude_stay_exact(huge: float) -> None:
     assert solution.placement.exact_transfer_s == min(Fraction("0.001") / 200 + Fraction("0.3") / 200, Fraction(huge))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from(list(Policy)), st.sampled_from(["compact", "paper"]))
 def test_a_common_factor_of_all_speeds_changes_no_placement_costs(seed: int, policy: Policy, network: str) -> None:
     """Speeds whose common denominator has about 25 digits: costs overflow 64 bits, and the optimum scales exactly."""
@@ -226,7 +226,7 @@ def test_every_engine_gives_the_same_optimum(policy: Policy, network: str, engin
         assert ours.certificate.exact
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=17, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from(list(Policy)), st.integers(1, 7), st.integers(1, 4), st.booleans())
 def test_the_compact_network_has_the_papers_optimum(
     seed: int, policy: Policy, nodes: int, jobs: int, slow_disk: bool

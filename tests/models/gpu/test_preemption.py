@@ -32,7 +32,7 @@ def found(instance: GpuInstance, **options: Any) -> tuple[tuple[int, ...], Fract
 
 
 @pytest.mark.parametrize("network", ["compact", "paper"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 @example(seed=0)
 def test_exhaustive_search_finds_nothing_better(network: str, seed: int) -> None:

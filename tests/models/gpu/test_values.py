@@ -46,7 +46,7 @@ def instance_of(seed: int) -> GpuInstance:
     return instance
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from(OPTIONS), st.integers(0, 100), st.sampled_from([None, 8.0, 40.0]))
 def test_a_gpu_is_worth_what_an_instance_with_one_more_saves(
     seed: int, options: Any, pick: int, memory_gb: float | None
@@ -62,7 +62,7 @@ def test_a_gpu_is_worth_what_an_instance_with_one_more_saves(
     assert value.running >= 0 or options["waiting"] == "priced"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from(OPTIONS), st.integers(0, 100))
 def test_a_task_is_worth_what_an_instance_without_it_saves(seed: int, options: Any, pick: int) -> None:
     instance = instance_of(seed)
@@ -76,7 +76,7 @@ def test_a_task_is_worth_what_an_instance_without_it_saves(seed: int, options: A
     assert agree(value, figures(instance, options), after)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from(["FSP", "FS"]), st.sampled_from(["compact", "paper"]), st.integers(0, 9))
 def test_a_share_is_worth_what_all_ways_with_one_more_save(seed: int, policy: str, network: Any, pick: int) -> None:
     instance = random_round(seed)

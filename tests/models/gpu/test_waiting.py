@@ -49,7 +49,7 @@ def best_by_hand(instance: GpuInstance, policy: str, weight: float) -> tuple[Fra
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     policy=st.sampled_from(["FSP", "FS"]),

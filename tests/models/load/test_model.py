@@ -94,7 +94,7 @@ small = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(small)
 def test_the_moved_volume_equals_algorithm_1_and_the_cost_is_never_higher(instance: LoadPartitionInstance) -> None:
     solution = LoadPartition(instance).solve("network")
@@ -104,7 +104,7 @@ def test_the_moved_volume_equals_algorithm_1_and_the_cost_is_never_higher(instan
     assert solution.objective is not None and rational(solution.objective) <= algorithm.cost_s
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(small, st.sampled_from(["targets", "makespan"]), st.sampled_from(["node", "item"]))
 def test_the_optimum_is_that_of_trying_all(instance: LoadPartitionInstance, objective: str, level: str) -> None:
     view = instance.arrays
@@ -136,7 +136,7 @@ def test_the_optimum_is_that_of_trying_all(instance: LoadPartitionInstance, obje
     assert found >= best[1] if (objective, level) == ("targets", "node") else found == best[1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=6).filter(any), st.integers(0, 500))
 def test_targets_and_least_makespan(values: list[float], total: int) -> None:
     capacity = np.array(values)

@@ -109,7 +109,7 @@ def test_running_pods_and_moves_in_patterns() -> None:
     assert moves.objective == pytest.approx(0) and moves.status is Status.OPTIMAL and moves.moved_cost == 2.0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6), st.sampled_from([0, 3, 4, 5])), min_size=1, max_size=4),
     st.sampled_from(list(MEASURES)),

@@ -172,7 +172,7 @@ def test_searches_obey_and_bounds_stay_valid(pods: Any, within: Any, spread: Any
     assert solution.certificate is not None and solution.certificate.ok
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(pod_strategy, max_size=6), gang_strategy, spread_strategy, st.integers(0, 2**31))
 def test_two_recounts_agree(pods: Any, within: Any, spread: Any, seed: int) -> None:
     instance, rng = drawn(pods, within, spread, 0.5), np.random.default_rng(seed)

@@ -138,7 +138,7 @@ def test_a_cut_proves_infeasibility_and_nothing_else_does(network: FlowNetwork) 
         assert not by_cut(network, node).ok
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_random_corruptions_of_a_network_answer_fail(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -24,7 +24,7 @@ MATRICES = SMALL.flatmap(lambda shape: arrays(np.int64, shape, elements=SIGNS))
 
 @pytest.mark.parametrize("method", METHODS)
 @given(matrix=MATRICES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_method_agrees_with_all_determinants(method: str, matrix: np.ndarray) -> None:
     verdict = check(matrix, method=method)
     if verdict.answer is Answer.UNDECIDED:

@@ -133,7 +133,7 @@ def test_the_network_part_of_a_large_program_is_searched_when_asked_for(monkeypa
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_no_larger_part_is_a_network_by_trying_all(seed: int) -> None:
     generator = np.random.default_rng(seed)
     shape = int(generator.integers(2, 7)), int(generator.integers(2, 8))

@@ -192,7 +192,7 @@ def test_what_a_policy_stops_does_not_count_as_a_failure():
 
 # Rates -------------------------------------------------------------------------------------------------------------
 @pytest.mark.loops
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.data())
 def test_rates_are_max_min_by_definition(data):
     resources = data.draw(st.integers(1, 6))

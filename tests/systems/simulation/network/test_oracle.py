@@ -167,7 +167,7 @@ BEHIND = network(
 
 
 @pytest.mark.parametrize("name", ONE_EACH)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(traffics())
 @example(BEHIND)
 def test_the_whole_run_equals_plain_python(name, traffic):
@@ -176,7 +176,7 @@ def test_the_whole_run_equals_plain_python(name, traffic):
 
 
 @pytest.mark.parametrize("name", ["d-clas", "tictac"])
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(traffics(once=False))
 def test_policies_without_a_free_choice_equal_plain_python_whatever_the_senders(name, traffic):
     policy, rule = ONE_EACH[name]

@@ -41,7 +41,7 @@ loads = st.integers(1, 5).flatmap(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(loads, st.lists(st.integers(1, 5), min_size=5, max_size=5))
 def test_sincronia_is_within_twice_the_best_order(rows, weights):
     load, weight = np.array(rows, float), np.array(weights[: len(rows)], float)
@@ -51,7 +51,7 @@ def test_sincronia_is_within_twice_the_best_order(rows, weights):
     assert open_shop(load, weight, order) <= 2 * best + 1e-9
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 5)), min_size=1, max_size=6))
 def test_sincronia_is_smiths_rule_on_one_port(jobs):
     load, weight = np.array([[size] for size, _ in jobs], float), np.array([w for _, w in jobs], float)
@@ -65,7 +65,7 @@ def test_sincronia_by_hand():
     assert bottleneck_select_scale_iterate(np.zeros((2, 3))).tolist() == [0, 1]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=2), st.lists(st.integers(0, 9), min_size=3, max_size=3))
 def test_tac_is_the_best_order_of_two_transfers(times, seconds):
     waits = np.array([[1, 0], [0, 1], [1, 1]], bool)

@@ -90,7 +90,7 @@ class SlowFair:
         return Rates(list(rate), list(rate.values()))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(instances())
 def test_compiled_fair_sharing_equals_plain_python(instance):
     traffic = Traffic.of(instance)
