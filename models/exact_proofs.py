@@ -7,6 +7,7 @@ hold at the vertex are solved in fractions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -300,12 +301,25 @@ def _exact_without_answer(program: ExactProgram, outcome: found.StagesOutcome, p
 def exact_proof(program: ExactProgram, outcome: found.StagesOutcome) -> Proof:
     """The proof of an outcome of stages."""
     starts = np.cumsum([0, *(block.count for block in program.rows.values())]).tolist()
-    grains = [cut.grain for cut in outcome.cuts]
-    stages = {}
-    for objective, result in zip(program.objectives, outcome.stages, strict=False):
-        stages[objective.name] = tuple(_leaf(program, starts, leaf, grains, objective.unit) for leaf in result.leaves)
-    derived = tuple(_derived(program, starts, cut, grains) for cut in outcome.cuts)
-    empty = tuple(_leaf(program, starts, leaf, grains, Fraction(1)) for leaf in outcome.empty)
+    every = [*(leaf for result in outcome.stages for leaf in result.leaves), *outcome.empty]
+    used = {int(k) for leaf in every for k in np.flatnonzero(leaf.cuts)}
+    for k in range(len(outcome.cuts) - 1, -1, -1):
+        if k in used:
+            used |= {int(j) for cuts in outcome.cuts[k].cuts for j in np.flatnonzero(cuts)}
+    kept = np.array(sorted(used), np.int64)  # cuts that no leaf uses, in the end, are left out
+    grains = [outcome.cuts[k].grain for k in kept.tolist()]
+
+    def of_kept(cuts: Floats) -> Floats:
+        return cuts[kept[kept < len(cuts)]]
+
+    def leaves(given: Sequence[found.Leaf], unit: Fraction) -> tuple[Leaf, ...]:
+        return tuple(_leaf(program, starts, replace(x, cuts=of_kept(x.cuts)), grains, unit) for x in given)
+
+    stages = {o.name: leaves(s.leaves, o.unit) for o, s in zip(program.objectives, outcome.stages, strict=False)}
+    cuts = [outcome.cuts[k] for k in kept.tolist()]
+    cuts = [replace(cut, cuts=(of_kept(cut.cuts[0]), of_kept(cut.cuts[1]))) for cut in cuts]
+    derived = tuple(_derived(program, starts, cut, grains) for cut in cuts)
+    empty = leaves(outcome.empty, Fraction(1))
     ray: tuple[Fraction, ...] = ()
     if outcome.ray is not None:
         size = float(np.abs(outcome.ray).max(initial=0)) or 1.0
@@ -316,26 +330,7 @@ def exact_proof(program: ExactProgram, outcome: found.StagesOutcome) -> Proof:
         for o, result in zip(program.objectives, outcome.stages, strict=False)
         if result.values is not None
     }
-    return _without_idle_rows(Proof(stages, derived, empty, point, ray, points))
-
-
-def _without_idle_rows(proof: Proof) -> Proof:
-    """The proof without derived rows that no leaf uses, in the end."""
-    used = {k for leaves in (*proof.stages.values(), proof.empty) for leaf in leaves for k in leaf.derived}
-    for k in range(len(proof.derived) - 1, -1, -1):
-        if k in used:
-            used |= {j for case in proof.derived[k].cases for j in case.derived}
-    number = {k: place for place, k in enumerate(sorted(used))}
-
-    def renumbered(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
-        return tuple(replace(x, derived={number[k]: e for k, e in x.derived.items()}) for x in leaves)
-
-    return replace(
-        proof,
-        stages={name: renumbered(leaves) for name, leaves in proof.stages.items()},
-        derived=tuple(replace(proof.derived[k], cases=renumbered(proof.derived[k].cases)) for k in sorted(used)),
-        empty=renumbered(proof.empty),
-    )
+    return Proof(stages, derived, empty, point, ray, points)
 
 
 def _near(value: float) -> Fraction:
@@ -436,17 +431,14 @@ def in_fractions(values: Floats) -> tuple[int, Any]:
         ).all() and top * denominator < 2.0**52:
             return denominator, np.rint(values * denominator).astype(np.int64)
     if len(used) <= 2000:
-        together = 1
-        near = [Fraction(v).limit_denominator(_SINGLE) for v in used.tolist()]
-        for v, each in zip(used.tolist(), near, strict=True):
-            if abs(float(each) - v) > _NEAR * max(1.0, abs(v)):
+        together, near = 1, []
+        for v in used.tolist():
+            each = Fraction(v).limit_denominator(_SINGLE)
+            together = math.lcm(together, each.denominator)
+            if abs(float(each) - v) > _NEAR * max(1.0, abs(v)) or together > _TOGETHER:
                 together = 0
                 break
-            together = together * each.denominator // np.gcd(together, each.denominator)
-            if together > _TOGETHER:
-                together = 0
-                break
-        together = int(together)
+            near.append(each)
         if together and top * together < 2.0**60:
             numbers = np.zeros(len(values), np.int64)
             numbers[values != 0] = [int(each * together) for each in near]

@@ -116,7 +116,7 @@ def _by_levels(
     # An entry that never lies beyond a level has no variable there.
     pairs = marks[:, None] < high[None, :] if sign > 0 else marks[:, None] > low[None, :]
     used = pairs.any(axis=1)
-    points = [point for point, some in zip(points, used.tolist(), strict=True) if some]
+    points = [points[k] for k in np.flatnonzero(used).tolist()]
     if not points:
         return
     level = f"{name}_level"
