@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class Cut:
     #: How many stages are fixed where it holds.
     stage: int
 
-    @property
+    @cached_property
     def values(self) -> Floats:
         """Coefficients."""
         return self.whole / self.grain

@@ -12,6 +12,7 @@ Source: Gomory 1960; Cook, Kannan, Schrijver 1990 (split cuts).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import highspy
@@ -66,8 +67,13 @@ def _cuts(program: StageProgram, x: Floats) -> list[Cut]:
     if not basis.valid:
         return []
     _, basic = lp.getBasicVariables()
-    row_state = list(basis.row_status)
-    column_state = np.array([_side(s) for s in basis.col_status])
+    column_state = np.array([_side(s) for s in basis.col_status], float)
+    extra = [(program.cuts[k].side, np.inf) if is_cut else (-np.inf, program.kept[k][1]) for is_cut, k in program.added]
+    rows = _Rows(
+        np.array([_side(s) for s in basis.row_status], float),
+        np.concatenate([a.row_lower, [low for low, _ in extra]]),
+        np.concatenate([a.row_upper, [high for _, high in extra]]),
+    )
     low, high = a.column_lower, a.column_upper
     away = np.abs(x - np.rint(x))
     places = [
@@ -78,13 +84,22 @@ def _cuts(program: StageProgram, x: Floats) -> list[Cut]:
     found: list[tuple[float, Cut]] = []
     for _, i, j in sorted(places, reverse=True)[: 3 * _MOST]:
         _, multipliers = lp.getBasisInverseRow(i)
-        made = _cut(program, np.array(multipliers), j, float(x[j]), column_state, row_state, low, high)
+        made = _cut(program, np.array(multipliers), j, float(x[j]), column_state, rows, low, high)
         if made is None:
             continue
         violation = made.side - float(made.values @ x[made.columns])
         if violation > _VIOLATION * float(np.linalg.norm(made.values)):
             found.append((violation / float(np.linalg.norm(made.values)), made))
     return [cut for _, cut in sorted(found, key=lambda pair: -pair[0])[:_MOST]]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of the relaxation: at which side each is (see `_side`), and both sides."""
+
+    state: Floats
+    low: Floats
+    high: Floats
 
 
 def _side(state: Any) -> int:
@@ -97,8 +112,8 @@ def _cut(
     rho: Floats,
     column: int,
     beta: float,
-    column_state: Any,
-    row_state: Any,
+    column_state: Floats,
+    rows_at: _Rows,
     low: Floats,
     high: Floats,
 ) -> Cut | None:
@@ -106,23 +121,12 @@ def _cut(
     m, n = len(a.row_lower), len(low)
     rho = np.where(np.abs(rho) < 1e-11, 0.0, rho)
     y, more = rho[:m], rho[m:]
-    row = np.asarray(a.matrix.T @ y)
-    lower, upper = [a.row_lower], [a.row_upper]
-    for (is_cut, k), multiplier in zip(program.added, more.tolist(), strict=True):
-        if multiplier:
-            if is_cut:
-                row[program.cuts[k].columns] += multiplier * program.cuts[k].values
-            else:
-                row = row + multiplier * program.kept[k][0]
-    extra_low = [program.cuts[k].side if is_cut else -np.inf for is_cut, k in program.added]
-    extra_high = [np.inf if is_cut else program.kept[k][1] for is_cut, k in program.added]
-    row_low = np.concatenate([*lower, extra_low])
-    row_high = np.concatenate([*upper, extra_high])
+    row = program.added_to(np.asarray(program.transposed @ y), more)
     f = beta - np.floor(beta)
     # Distances of columns: x = low + t or high - t.
     row[column] -= 1.0
     used = np.flatnonzero(np.abs(row) > 1e-10)
-    sign = column_state[used].astype(float)
+    sign = column_state[used]
     if ((sign == 0) & (np.abs(row[used]) > 1e-7)).any():
         return None  # a nonbasic free column
     alpha = row[used] * sign
@@ -134,8 +138,8 @@ def _cut(
     gamma[low[used] == high[used]] = 0.0
     # Distances of rows: activity = lower + s or upper - s.
     rows = np.flatnonzero(rho)
-    row_sign = np.array([float(_side(row_state[i])) for i in rows.tolist()])
-    equal = row_low[rows] == row_high[rows]
+    row_sign = rows_at.state[rows]
+    equal = rows_at.low[rows] == rows_at.high[rows]
     row_sign[equal & (row_sign == 0)] = 1.0
     if (row_sign == 0).any():
         return None
@@ -145,13 +149,7 @@ def _cut(
     g[used] += gamma * sign
     full = np.zeros(m + len(more))
     full[rows] = row_gamma * row_sign
-    g += a.matrix.T @ full[:m]
-    for (is_cut, k), multiplier in zip(program.added, full[m:].tolist(), strict=True):
-        if multiplier:
-            if is_cut:
-                g[program.cuts[k].columns] += multiplier * program.cuts[k].values
-            else:
-                g = g + multiplier * program.kept[k][0]
+    g = program.added_to(g + program.transposed @ full[:m], full[m:])
     size = float(np.abs(g).max(initial=0.0))
     if not np.isfinite(size) or size < 1e-9:
         return None
@@ -207,13 +205,18 @@ def _whole(g: Floats, size: float, low: Floats, high: Floats) -> tuple[Floats, i
     None: a coefficient of a column without any bound would be rounded, and the cut would not follow.
     """
     used = np.abs(g[np.abs(g) > 1e-9 * size])
+    some = g[g != 0]
     for unit in (size, float(used.min())):
-        for denominator in _DENOMINATORS:
-            fine = g / unit * denominator
-            whole = np.rint(fine)
-            if np.abs(fine - whole).max() <= 1e-7 * denominator and np.abs(whole).max() <= GRAIN:
-                grain = max(int(np.abs(whole).max()), 1)
-                return whole, grain, denominator / unit / grain
+        fine = np.outer(_DENOMINATORS, some / unit)
+        whole = np.rint(fine)
+        close = np.abs(fine - whole).max(axis=1) <= 1e-7 * np.array(_DENOMINATORS)
+        found = np.flatnonzero(close & (np.abs(whole).max(axis=1) <= GRAIN))
+        if len(found):
+            best = int(found[0])
+            values = np.zeros(len(g))
+            values[g != 0] = whole[best]
+            grain = max(int(np.abs(values).max()), 1)
+            return values, grain, _DENOMINATORS[best] / unit / grain
     if (g[~np.isfinite(low) & ~np.isfinite(high)] != 0).any():
         return None
     fine = g / size * GRAIN

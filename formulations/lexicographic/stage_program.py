@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
+from typing import Any
 
 import highspy
 import numpy as np
@@ -13,7 +15,7 @@ from flowlex.formulations.engines.highs import choose_algorithm, configured, pas
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Cut, Leaf
 from flowlex.formulations.lexicographic.solver_watch import Watch
 from flowlex.formulations.processor_clock import processor_seconds
-from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramArrays
+from flowlex.formulations.program_arrays import Booleans, Floats, Integers, LinearProgramArrays
 from flowlex.formulations.solver_outcome import SolveOptions
 
 #: A value this close to an integer counts as one.
@@ -109,6 +111,9 @@ class StageProgram:
     refuted: bool = False
     #: Columns of one row that only later stages want small or large: the row, the coefficient and the direction.
     idle: tuple[Integers, Integers, Floats, Floats] | None = field(init=False)
+    _numbers: tuple[Booleans, Integers] = field(
+        default_factory=lambda: (np.zeros(0, bool), np.zeros(0, np.int64)), repr=False
+    )
     #: (n,) the row of each idle column that the relaxation leaves out so far; -1: none.
     asleep: Integers | None = None
 
@@ -168,12 +173,35 @@ class StageProgram:
         """Duals of the program's rows, of the stages before, and of the cuts."""
         m = len(self.arrays.row_lower)
         earlier, cuts = np.zeros(len(self.kept)), np.zeros(len(self.cuts))
-        for (is_cut, k), y in zip(self.added, duals[m:].tolist(), strict=False):
-            if is_cut:
-                cuts[k] = max(y, 0.0)
-            else:
-                earlier[k] = min(y, 0.0)
+        is_cut, number = self._added
+        more = duals[m : m + len(number)]
+        is_cut, number = is_cut[: len(more)], number[: len(more)]
+        cuts[number[is_cut]] = np.maximum(more[is_cut], 0.0)
+        earlier[number[~is_cut]] = np.minimum(more[~is_cut], 0.0)
         return duals[:m].copy(), earlier, cuts
+
+    @property
+    def _added(self) -> tuple[Booleans, Integers]:
+        """Of each added row, whether it is a cut, and which cut or stage."""
+        if len(self._numbers[1]) != len(self.added):
+            flags, numbers = zip(*self.added, strict=True)
+            self._numbers = np.array(flags, bool), np.array(numbers, np.int64)
+        return self._numbers
+
+    @cached_property
+    def transposed(self) -> Any:
+        """The matrix with a row for each column."""
+        return self.arrays.matrix.T
+
+    def added_to(self, sums: Floats, multipliers: Floats) -> Floats:
+        """``sums`` plus so many times each added row, in place."""
+        for place in np.flatnonzero(multipliers).tolist():
+            is_cut, k = self.added[place]
+            if is_cut:
+                sums[self.cuts[k].columns] += multipliers[place] * self.cuts[k].values
+            else:
+                sums += multipliers[place] * self.kept[k][0]
+        return sums
 
     def relax(self, branches: tuple[Branch, ...], cost: Floats) -> tuple[Leaf, Floats | None]:
         """Solve the linear program of a leaf; return the leaf with the bound of its duals, and the vertex."""
@@ -335,7 +363,7 @@ class StageProgram:
         """The lower bound on a cost that multipliers show, in floating point; tiny reduced costs count 0."""
         a = self.arrays
         side = np.where(y > 0, a.row_lower, a.row_upper)
-        reduced = cost - a.matrix.T @ y
+        reduced = cost - self.transposed @ y
         total = float(y @ np.where(np.isfinite(side), side, 0)) + extra
         for multiplier, (before, value) in zip(earlier, self.kept, strict=False):
             if multiplier:
