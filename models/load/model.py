@@ -38,10 +38,12 @@ from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
 from flowlex.models.load.node_speed import capacities, largest_remainder, least_makespan_loads
 from flowlex.models.load.partition_network import Groups, PartitionNetwork, build_network, moved_cost, moves_of
-from flowlex.models.load.reference_formulation import Shipped, state
+from flowlex.models.load.reference_formulation import NEEDED, Shipped, state
 from flowlex.models.load.solution import PartitionSolution
 from flowlex.models.model_base import Dual, Equation, Model, ModelError, Run, Symbol
+from flowlex.models.problem import Problem
 from flowlex.models.solution import plain
+from flowlex.models.statement.from_language import statement_of
 from flowlex.models.statement.rows_and_objectives import Statement
 
 Capacity: TypeAlias = Literal["configuration", "cpu_load", "history", "performance"] | Callable[[LoadNode], float]
@@ -93,8 +95,6 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         Symbol("m_{hi}", "items moved along the link from h to i"),
         Symbol("e_h, r_i", "items that leave h, that reach i, without a link"),
         Symbol("z_i", "items processed on node i"),
-        Symbol("x_{bhi}", "in the statement: items of block b taken from holder h, processed on node i"),
-        Symbol("y_s", "in the statement: 1 when the last node ends after the s-th possible finish time"),
     )
     main_stage: ClassVar[str] = "moved"
     objective_latex: ClassVar[str] = r"\sum_{h, i \in N} c_{hi}\, m_{hi} + d \sum_{h \in N} e_h"
@@ -136,13 +136,6 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
             when="objective='makespan'",
             exists=lambda model: model.objective == "makespan",
         ),
-        Equation(
-            "order",
-            r"y_s \ge y_{s+1} \quad \forall s",
-            "finish times pass one after the other",
-            when="in the statement, objective='makespan'",
-            exists=lambda model: False,
-        ),
     )
 
     def _check(self) -> None:
@@ -180,9 +173,25 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
                 "LoadPartition with a function as capacity takes no changes, as no file can hold it; write its figures "
                 "as the nodes' `performance` and use capacity='performance'"
             )
-        targets = self.targets if self.objective == "targets" else None
-        replicas = self.level == "item"
-        return state(self.instance, targets=targets, capacity=self.capacities, replicas=replicas, rows=self.declared())
+        return statement_of(self.problem, NEEDED)
+
+    def state(self, p: Problem) -> None:
+        """The problem that changes refer to; see `flowlex.models.load.reference_formulation`.
+
+        Parameters
+        ----------
+        p
+            The problem to state.
+        """
+        targets, every = self.targets if self.objective == "targets" else None, self.level == "item"
+        state(p, self.instance, targets=targets, capacity=self.capacities, replicas=every)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem that changes refer to, stated in the language."""
+        p = Problem(self.instance.name)
+        self.state(p)
+        return p
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> PartitionSolution:
         size, parts = len(self.instance.nodes), None

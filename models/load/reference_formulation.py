@@ -8,7 +8,7 @@ The first stage minimises the sum of ``late``, the second the seconds of all mov
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 
 from flowlex.formulations.common_denominator import common_unit
-from flowlex.formulations.linear_expression import Expression
+from flowlex.formulations.language.expressions import Expression
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.load import LoadPartitionInstance
 from flowlex.models.load.node_speed import least_makespan_loads
 from flowlex.models.load.partition_network import sending_nodes
+from flowlex.models.problem import Problem
 from flowlex.models.solution import ModelError
-from flowlex.models.statement.rows_and_objectives import Stage, Statement
 from flowlex.models.statement.variable_labels import Index
 
 #: Largest number of columns of the statement.
 LARGEST = 500_000
-_NEEDED = {
+#: Rows that no change may drop, and why.
+NEEDED = {
     "group": "items would be lost, or processed twice",
     "finish": "the makespan would leave out a node",
     "order": "the makespan would skip finish times",
@@ -35,52 +36,60 @@ _NEEDED = {
 
 
 def state(
+    p: Problem,
     instance: LoadPartitionInstance,
     *,
     targets: Integers | None,
     capacity: Sequence[Fraction],
     replicas: bool,
-    rows: Collection[str],
-) -> Statement:
-    """Build the statement.
+) -> None:
+    """State the problem.
 
     ``targets``: (N,) items that each node must process; None: minimise the makespan first. ``capacity``: N capacities.
-    ``replicas``: items may be taken from every holder of their block, not only from the first. ``rows``: names of the
-    model's equations. Raises `ModelError` if there are too many variables, or if move costs have no common unit that
-    floats represent exactly.
+    ``replicas``: items may be taken from every holder of their block, not only from the first. Raises `ModelError` if
+    there are too many variables, or if move costs have no common unit that floats represent exactly.
     """
+    import pandas as pd
+
     view, size = instance.arrays, len(instance.nodes)
     sends, receives = sending_nodes(view, None if replicas else targets)
     leads = (sends[:, None] & receives) | np.eye(size, dtype=bool)
     holds = view.holds if replicas else np.arange(size) == view.home[:, None]
     _limited(int((holds @ leads.sum(axis=1)).sum()), "(block, holder, node) triples")
+    total = int(view.count.sum())
+    if not common_unit(view.seconds, limit=2**53 // (total + 1)).exact:
+        raise ModelError("move costs have no common unit that is exact in a program; write them with fewer digits")
     block, place = np.nonzero(holds)
     start, target = np.nonzero(leads[place])
     block, holder = block[start], place[start]
-
-    total = int(view.count.sum())
-    s = Statement.start(instance.name, rows, _NEEDED)
-    nodes = np.array([node.name for node in instance.nodes], object)
-    blocks = tuple(b.name for b in instance.blocks)
-    names = tuple(nodes.tolist())
-    index = Index.coded(block=(blocks, block), holder=(names, holder), node=(names, target))
-    x = s.variables("x", index, upper=view.count[block], integer=True)
-    s.constrain("group", x.sum_by(block, len(blocks)), "==", view.count, Index.of(block=blocks))
-    on_node = x.sum_by(target, size)
-    stages = []
-    if targets is not None:
-        s.constrain("node", on_node, "==", targets, Index.of(node=names))
+    names, blocks = [node.name for node in instance.nodes], [b.name for b in instance.blocks]
+    p.set("block", blocks, words="blocks of items")
+    p.set("holder", names, words="nodes that hold them")
+    p.set("node", names, words="nodes that process them")
+    ways = pd.MultiIndex.from_arrays(
+        [np.array(blocks, object)[block], np.array(names, object)[holder], np.array(names, object)[target]],
+        names=["block", "holder", "node"],
+    )
+    words = "items of a block that are taken from a holder and processed on a node"
+    x = p.variables("x", over=ways, upper=view.count[block], integer=True, words=words)
+    items = p.data("n", pd.Series(view.count, pd.Index(blocks, name="block")), words="items of a block")
+    p.constrain("group", x.sum(by="block") == items, words="every item of a block is processed once")
+    on_node, by_node = x.sum(by="node"), pd.Index(names, name="node")
+    if targets is None:
+        _makespan(p, on_node, capacity, total, by_node)
     else:
-        stages.append(_makespan(s, on_node, capacity, total, names))
-    seconds = common_unit(view.seconds, limit=2**53 // (total + 1))
-    if not seconds.exact:
-        raise ModelError("move costs have no common unit that is exact in a program; write them with fewer digits")
-    cost = seconds.whole[view.cost[holder, target]]
-    return s.with_stages(*stages, Stage("moved", (x * cost.astype(np.float64)).sum(), unit=seconds.unit))
+        target_of = p.data("t", pd.Series(targets, by_node), words="target of a node")
+        p.constrain("node", on_node == target_of, words="a node gets its target")
+    seconds = np.array(view.seconds, object)[view.cost].ravel()
+    pairs = pd.MultiIndex.from_product([names, names], names=["holder", "node"])
+    cost = p.data("c", pd.Series(seconds, pairs), unit="s", words="seconds to move an item; 0 where it stays")
+    p.minimize("moved", (x * cost).sum(), words="seconds of all moves")
 
 
-def _makespan(s: Statement, on_node: Expression, capacity: Sequence[Fraction], total: int, nodes: Any) -> Stage:
-    """Add the constraints of the makespan and return its stage."""
+def _makespan(p: Problem, on_node: Expression, capacity: Sequence[Fraction], total: int, nodes: Any) -> None:
+    """Add the constraints and the objective of the makespan."""
+    import pandas as pd
+
     least, most = least_makespan_loads(capacity, total)
     most = np.minimum(most, total)
     _limited(sum(total - int(n) for n, c in zip(most, capacity, strict=True) if c), "finish times")
@@ -90,15 +99,20 @@ def _makespan(s: Statement, on_node: Expression, capacity: Sequence[Fraction], t
             ends[items / c].append(i)
     times = sorted(ends)
     after = [float(time) for time in (least, *times[:-1])] if times else []
-    index = Index.of(step=range(1, len(times) + 1), after=after).named_by("step")
-    late = s.variables("late", index, upper=1, integer=True)
-    more = [(k, i) for k, time in enumerate(times) for i in ends[time]]
-    step, node = (np.array(column, np.int64) for column in zip(*more, strict=True)) if more else (np.zeros(0, int),) * 2
-    s.constrain("finish", on_node - late[step].sum_by(node, len(nodes)), "<=", most, Index.of(node=nodes))
+    steps = pd.DataFrame({"after": after}, index=pd.RangeIndex(1, len(times) + 1, name="step"))
+    late = p.variables("late", over=steps, binary=True, words="whether the last node ends after a finish time")
+    more = [(k + 1, nodes[i]) for k, time in enumerate(times) for i in ends[time]]
+    later: Any = 0
+    if more:
+        table = pd.DataFrame(more, columns=["step", "node"]).assign(ends=1)
+        ended = p.data("e", table.set_index(["step", "node"])["ends"], words="1 where a node ends an item at the time")
+        later = (late.join(table[["step", "node"]]) * ended).sum(by="node")
+    within = p.data("u", pd.Series(most, nodes), words="items that a node ends within the least makespan")
+    p.constrain("finish", on_node - later <= within, words="each finish time that passes lets a node end an item more")
     if len(times) > 1:
-        steps = np.arange(len(times) - 1)
-        s.constrain("order", late[steps] - late[steps + 1], ">=", 0, Index.of(step=range(2, len(times) + 1)))
-    return Stage("makespan", late.sum())
+        passed = (late.shift(step=1) - late).sel(step=list(range(2, len(times) + 1)))
+        p.constrain("order", passed >= 0, words="finish times pass one after the other")
+    p.minimize("makespan", late.sum(), words="finish times that pass until the last node ends")
 
 
 def _limited(columns: int, what: str) -> None:
