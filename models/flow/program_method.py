@@ -245,7 +245,8 @@ class _Search:
             "time_limit_s or max_steps"
         )
         last, weights = list(values)[-1], self.method.weights
-        objective, bound = values[last], bounds[last]
+        objective = values[last]
+        bound: int | None = bounds[last]
         if weights is not None:
             objective = sum(weights[name] * value for name, value in values.items())
             earlier = any(bounds[name] < value for name, value in values.items() if name != last)

@@ -196,7 +196,7 @@ def _by_stage(
     free = [name for name, value in values.items() if value == 0 and name not in problem.goals.ranks]
     loose = [name for name, value in values.items() if least.get(name) != value and name not in free]
     last = list(document.stages)[-1]
-    bound = least.get(last)
+    bound: Fraction | int | None = least.get(last)
     if weights is not None:  # the objective is the weighted sum, which the last stage bounds if the others are optimal
         checks.append(_in_order(schedule, weights, values, Survey(problem)))
         above = None if set(loose) - {last} or bound is None else values[last] - bound
@@ -207,7 +207,7 @@ def _by_stage(
             checks.append(Check(f"{name} is least", True, detail=far, how="quoted"))
         bound = found.objective
     claim: Claim = "optimal" if not loose else "bounded" if last in least else "feasible"
-    metrics = {**found.metrics, **{f"{name}_at_least": bound for name, bound in least.items()}}
+    metrics = {**found.metrics, **{f"{name}_at_least": low for name, low in least.items()}}
     for name in least:  # exact multipliers may prove more than the solver's tolerance let it state
         said = document.metrics.get(f"{name}_at_least")
         if isinstance(said, int) and said < least[name]:
