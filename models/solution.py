@@ -25,6 +25,7 @@ from flowlex.models.dual_values import Dual, Duals
 from flowlex.models.html_report import html_report
 from flowlex.models.model_equations import html_table
 from flowlex.validation.certificates import Certificate
+from flowlex.validation.certificates.exact_numbers import text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -282,7 +283,7 @@ class Solution:
             "status": str(self.status),
             "duals": {n: dict(each) for n, each in stated.duals.items()} if self.duals and self.version == 1 else {},
             "changes": self.changes.plain(),
-            "values": stated.values,
+            "values": stated.values if self.version == 1 or stated.values is None else _simple(stated.values),
             "metrics": self.metrics() if told else {},
             "answer": self._answer() if told else self._beside_values() if stated.values is not None else {},
             "proof": dict(stated.proof) if self.version == 1 else _general_proof(stated.proof),
@@ -383,6 +384,16 @@ class Solution:
         elif self.status.has_answer:
             facts["certificate"] = self.message or "none"
         return html_table(f"{self.model}: {self.instance}", facts)
+
+
+def _simple(values: Mapping[str, Mapping[str, int | float]]) -> dict[str, dict[str, int | float | str]]:
+    """Values with those that are nearly a fraction of few digits as its text, so that rows hold exactly."""
+
+    def simple(value: float) -> int | float | str:
+        near = Fraction(value).limit_denominator(1000)
+        return text(near) if abs(near - Fraction(value)) <= Fraction(1, 10**9) * max(1, abs(near)) else value
+
+    return {name: {label: simple(value) for label, value in each.items()} for name, each in values.items()}
 
 
 def _general_proof(proof: Mapping[str, Any]) -> dict[str, Any]:

@@ -151,7 +151,7 @@ class Verifier:
     options: type[Strict] | None = None
     state: State | None = None
     changed: Callable[[Claimed, Changes], Finding] | None = None
-    grouped: Callable[[Any, Mapping[str, Any], Changes, Any, StatementProof, Budget], Finding | None] | None = None
+    grouped: Callable[[Any, Mapping[str, Any], Changes, Any, Any, Budget], Finding | None] | None = None
     figures: Callable[[Claimed, Mapping[str, Mapping[str, Any]]], Finding] | None = None
     measure: Callable[[Document, Any, Changes, Finding], Finding] | None = None
     restated: Callable[[Any, Mapping[str, Any]], ExactProgram] | None = None
@@ -414,9 +414,17 @@ def _changed_program(
     """Judge values of the variables, and the proof, against the restated problem after all changes."""
     from flowlex.validation.restated.program_finding import program_finding
 
-    program = changed_program(restated(instance, read.options), _all_changes(read, instance), verifier.needed)
-    values = None if read.status in ("infeasible", "unbounded") else exact_answer(read.values or {}, program)
-    found = program_finding(program, values, read.proof, read.status, budget, main=verifier.main)
+    every, answered = _all_changes(read, instance), read.status not in ("infeasible", "unbounded")
+    found = None
+    if verifier.grouped is not None:
+        stated = read.values or {} if answered else None
+        found = verifier.grouped(instance, read.options, every, stated, read.proof, budget)
+    if found is None:
+        program = changed_program(restated(instance, read.options), every, verifier.needed)
+        values = exact_answer(read.values or {}, program) if answered else None
+        found = program_finding(program, values, read.proof, read.status, budget, main=verifier.main)
+        if values is not None and values.unit.denominator > 1:  # the file states figures in floating point
+            found = replace(found, tolerance=max(found.tolerance, program.tolerance))
     return _with_figures(found, read, verifier, instance, budget)
 
 

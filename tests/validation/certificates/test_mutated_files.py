@@ -48,7 +48,16 @@ def _true(name: str) -> dict[str, Any]:
 
 TRUE = MadeOnce(INSTANCES, _true)
 #: Kinds without duals beside their proofs.
-NO_DUALS = ("pods", "flow, capacities", "network", "load", "load, makespan")
+NO_DUALS = (
+    "gpu",
+    "gpu without preemption",
+    "gpu without fairness",
+    "pods",
+    "flow, capacities",
+    "network",
+    "load",
+    "load, makespan",
+)
 #: Parts that are checked. Duals may change and still prove the same, so they have a separate test.
 JUDGED = ("status", "objective", "bound", "gap", "fingerprint", "instance", "metrics", "answer", "stages")
 #: Texts for people: why a task or pod waits.

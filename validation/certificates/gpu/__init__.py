@@ -13,23 +13,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
-from flowlex.validation.certificates.certificate import Check, Claim
+from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
-from flowlex.validation.certificates.gpu.dual_values import check_duals
 from flowlex.validation.certificates.gpu.judge_large_rounds import judge_refined
 from flowlex.validation.certificates.problem_options import GpuOptions
-from flowlex.validation.certificates.statement.rational_linear_program import ExactStatement
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier, same_values
-from flowlex.validation.proofs.checker import judge
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
-from flowlex.validation.proofs.proof import Leaf, Proof, ProofError, from_document
+from flowlex.validation.proofs.proof import ProofError
 from flowlex.validation.restated.gpu_program import GpuRound
+from flowlex.validation.restated.program_finding import program_finding
 
 __all__ = ["VERIFIER"]
 
@@ -46,15 +43,6 @@ class GpuAnswer(Strict):
     waiting: dict[str, str]
     jobs: list[dict[str, Any]]
     cost_unit_s: str
-
-
-class GpuProof(Strict):
-    """The proof in the format of `flowlex.validation.proofs`; empty where nothing is proven."""
-
-    format: int | None = None
-    shared: dict[str, Any] = Field(default_factory=dict)
-    stages: dict[str, Any] = Field(default_factory=dict)
-    derived: list[Any] = Field(default_factory=list)
 
 
 def _judge(claimed: Claimed) -> Finding:
@@ -76,34 +64,25 @@ def _judge(claimed: Claimed) -> Finding:
     checks.append(Check("all costs are whole multiples of the unit", parts.denominator == 1, detail=answer.cost_unit_s))
     if not checks[0].ok:
         return Finding("feasible", tuple(checks))
-    document_of_proof = claimed.proof.model_dump(exclude_unset=True)
-    prices = [*_gpu_prices(document_of_proof, cluster)]
-    pairs = round_.all_pairs() if round_.pair_count <= _WRITTEN_OUT else round_.pairs_at(prices, (own, at[own]))
+    proof: dict[str, Any] = document.proof
+    pairs, whole = (own, at[own]), round_.pair_count <= _WRITTEN_OUT
+    pairs = round_.all_pairs() if whole else round_.pairs_at([*_gpu_prices(proof, cluster)], pairs)
     program = round_.program(*pairs)
-    late = claimed.budget.spent
-    proof = Proof() if late or not document_of_proof else from_document(document_of_proof, program)
-    if len(pairs[0]) < round_.pair_count:
-        proof = _over_all_pairs(proof, round_.held[pairs[0]])
-    if document.duals:
-        checks.append(check_duals(cluster, round_, document.duals, transfer))
-    verdict = judge(program, _values(program, round_, pairs, at), proof, document.status)
-    checks += verdict.certificate.checks
-    found = {stage.name: stage for stage in verdict.stages}
-    stages = {name: found[name].value for name in ("transfer", "stops", "waiting") if name in found}
-    figures: dict[str, Any] = {"metrics": _metrics(cluster, costs.read_mb(read), transfer)}
-    figures["stages"] = stages if len(stages) > 1 else {}
-    claim: Claim = verdict.claim
-    objective = stages.get("transfer")
-    bound = found["transfer"].bound if "transfer" in found else None
-    if document.status == "optimal" and (late or not document_of_proof) and verdict.certificate.ok:
-        name = "optimal: no answer is fairer, transfers less or preempts less"
-        checks.append(
-            claimed.budget.quoted(name) if late else Check(name, True, detail=f"says {document.engine}", how="quoted")
-        )
-        claim, bound = "feasible", objective
-    elif claim != "optimal":
-        claim = "bounded" if bound is not None else "feasible"
-    return Finding(claim, tuple(checks), objective, bound, **figures)
+    found = program_finding(
+        program,
+        _values(program, round_, pairs, at),
+        proof if whole else _over_all_pairs(proof, cluster),
+        document.status,
+        claimed.budget,
+        main="transfer",
+        metrics=_metrics(cluster, costs.read_mb(read), transfer),
+    )
+    stages = {name: value for name, value in found.stages.items() if name in ("transfer", "stops", "waiting")}
+    return replace(
+        found,
+        checks=(*checks, *found.checks),
+        stages=stages if len(stages) > 1 else {},
+    )
 
 
 def _gpu_prices(document: Mapping[str, Any], cluster: Cluster) -> Iterator[NDArray[Any]]:
@@ -125,32 +104,36 @@ def _whole_or_exact(values: list[Any]) -> NDArray[Any]:
     return np.array([rational(v) for v in values], object)
 
 
-def _over_all_pairs(proof: Proof, held: NDArray[np.bool_]) -> Proof:
+def _over_all_pairs(proof: dict[str, Any], cluster: Cluster) -> dict[str, Any]:
     """The proof, if it holds for the columns that are not written out too.
 
     These are of waiting tasks, and no cheaper than others of their task at the shared prices of GPUs. So only shared
     multipliers may tell GPUs apart, and those of ``task`` are completed.
     """
+    held = np.flatnonzero(cluster.own >= 0).tolist()
+    gpus = cluster.view.gpu_names
+    known = {label_text((cluster.names[t], gpus[cluster.own[t]])) for t in held}
 
-    def leaf(of: Leaf) -> Leaf:
-        if "gpu_out" in of.rows or any(_of_waiting(branch.column, held) for branch in of.branches):
-            raise ProofError("in a round of many pairs, prices of GPUs are shared, and branches are on running tasks")
-        return of if "task" in of.complete else replace(of, complete=(*of.complete, "task"))
+    def about_running(row: Any) -> None:
+        if strange := [label for name, label, _ in row if name == "x" and label not in known]:
+            raise ProofError(f"in a round of many pairs, branches are on running tasks, not on x[{strange[0]}]"[:160])
 
-    if any(_of_waiting(row.column, held) for row in proof.derived):
-        raise ProofError("in a round of many pairs, derived rows are about running tasks")
-    return replace(
-        proof,
-        stages={name: tuple(map(leaf, leaves)) for name, leaves in proof.stages.items()},
-        derived=tuple(replace(row, cases=tuple(map(leaf, row.cases))) for row in proof.derived),
-        empty=tuple(map(leaf, proof.empty)),
-    )
+    def leaf(of: dict[str, Any]) -> dict[str, Any]:
+        if "gpu_out" in of.get("rows", {}):
+            raise ProofError("in a round of many pairs, prices of GPUs are shared")
+        for branch in of.get("branches", []):
+            about_running(branch["row"])
+        complete = of.get("complete", [])
+        return of if "task" in complete else {**of, "complete": [*complete, "task"]}
 
-
-def _of_waiting(columns: NDArray[np.int64], held: NDArray[np.bool_]) -> bool:
-    """Whether columns are of waiting tasks."""
-    pairs = columns[columns < len(held)]
-    return not bool(held[pairs].all())
+    made = {**proof}
+    for row in proof.get("derived", []):
+        about_running(row["row"])
+    if "derived" in proof:
+        made["derived"] = [{**row, "cases": [*map(leaf, row["cases"])]} for row in proof["derived"]]
+    if "stages" in proof:
+        made["stages"] = {name: [*map(leaf, leaves)] for name, leaves in proof["stages"].items()}
+    return made
 
 
 def _values(program: ExactProgram, round_: GpuRound, pairs: Any, at: NDArray[np.int64]) -> Exact:
@@ -251,27 +234,24 @@ def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) 
     return Finding("feasible", checks, metrics=_metrics(cluster, costs.read_mb(read), costs.seconds(read)))
 
 
-def state_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactStatement:
+def restate_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactProgram:
     """The problem of an instance, to be changed."""
     round_ = GpuRound.of(instance, options)
     if round_.options.priced:
         raise ValueError("waiting at a price takes no changes")
-    return ExactStatement.of(
-        round_.program(*round_.all_pairs()),
-        "transfer",
-        {"x": ("task", "gpu")},
-        frozenset({"task", "gpu_out", "running"}),
-    )
+    return round_.program(*round_.all_pairs())
 
 
 VERIFIER = Verifier(
     "gpu-assignment",
     GpuAnswer,
-    GpuProof,
+    None,
     _judge,
     solvable=True,
     options=GpuOptions,
-    state=state_gpu,
+    restated=restate_gpu,
+    main="transfer",
+    needed=frozenset({"task", "gpu_out", "running"}),
     grouped=judge_refined,
     figures=_changed_figures,
 )

@@ -19,6 +19,7 @@ from flowlex.validation.certificates.gpu.large_round_bounds import Prices
 from flowlex.validation.certificates.gpu.large_rounds import Large, Values
 from flowlex.validation.certificates.gpu.user_written_rules import GpuRules
 from flowlex.validation.certificates.proof_time_budget import Budget
+from flowlex.validation.certificates.solution_document import read_as
 from flowlex.validation.certificates.statement.stage_proof import StatementProof, duals_of
 
 #: Pairs of tasks and GPUs above which a changed round is judged here.
@@ -30,14 +31,17 @@ def judge_refined(
     options: Mapping[str, Any],
     changes: Changes,
     values: Values | None,
-    proof: StatementProof,
+    document: Mapping[str, Any],
     budget: Budget,
 ) -> Finding | None:
     """Judge a changed round; None if it is small, or its changes or proof need the statement pair by pair."""
-    leaves = [leaf for each in (*proof.stages.values(), proof.empty) for leaf in each]
     pairs = sum(len(job.tasks) for job in instance.jobs) * sum(len(node.gpus) for node in instance.nodes)
+    if pairs <= LARGE:
+        return None
+    proof = _one_leaf_each(document)
+    leaves = [leaf for each in (*proof.stages.values(), proof.empty) for leaf in each]
     branched = any(leaf.branches for leaf in leaves) or any(len(each) > 1 for each in proof.stages.values())
-    if pairs <= LARGE or branched or not GpuRules.takes(changes) or options.get("waiting", "least") != "least":
+    if branched or not GpuRules.takes(changes) or options.get("waiting", "least") != "least":
         return None
     large = Large(instance, options, changes)
     if values is None:
@@ -50,6 +54,31 @@ def judge_refined(
     if not all(check.ok for check in checks):
         return Finding("feasible", tuple(checks))
     return _stages(large, proof, checks, budget)
+
+
+def _one_leaf_each(document: Mapping[str, Any]) -> StatementProof:
+    """The proof of each stage, where rows have no default and leaves share nothing."""
+
+    def leaf(of: dict[str, Any]) -> dict[str, Any]:
+        rows = {name: _listed(given) for name, given in of.get("rows", {}).items()}
+        branches = [
+            {"variable": name, "label": label, "relation": branch["relation"], "side": branch["side"]}
+            for branch in of.get("branches", ())
+            for name, label, _ in branch["row"]
+        ]
+        return {**of, "rows": rows, "branches": branches}
+
+    stages = {name: [leaf(each) for each in leaves] for name, leaves in document.get("stages", {}).items()}
+    plain = {"stages": stages, "empty": [leaf(each) for each in document.get("empty", ())]}
+    read: StatementProof = read_as(StatementProof, plain, "proof")
+    return read
+
+
+def _listed(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    if given.keys() != {"at"}:
+        raise ValueError("in a changed round of many pairs, multipliers stand by label")
+    at: Mapping[str, Any] = given["at"]
+    return at
 
 
 def _stages(large: Large, proof: StatementProof, checks: list[Check], budget: Budget) -> Finding:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from flowlex.formulations.block_labels import label_text
-from flowlex.validation.proofs.exact_program import ExactProgram
 
 Number: TypeAlias = int | Fraction
 #: Level to label.
@@ -68,29 +67,6 @@ class ExactStatement:
     tolerance: float = 1e-7  # to what rows with fractions are kept, relative to the size of their numbers
     #: Names of variables that changes added.
     own: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, program: ExactProgram, main: str, keys: Mapping[str, Sequence[str]], needed: frozenset[str]) -> Self:
-        """The statement of a program; ``keys``: the levels that make the names of variables, where not all do."""
-        made = cls(main, needed=needed)
-        for block in program.columns:
-            low, high = (
-                [tidy(side.at[block.start + k]) for k in range(block.count)] for side in (program.lower, program.upper)
-            )
-            whole = bool(program.integer[block.start])
-            made.variables(
-                block.name, block.labels, keys=keys.get(block.name, ()), lower=low, upper=high, integer=whole
-            )
-        for rows in program.rows.values():
-            terms: list[dict[int, Number]] = [{} for _ in range(rows.count)]
-            for k, column, value in zip(rows.row.tolist(), rows.column.tolist(), rows.value.tolist(), strict=True):
-                terms[k][column] = value * rows.unit
-            for text, each, side in zip(rows.texts(), terms, rows.rhs.tolist(), strict=True):
-                made.row(rows.name, text, each, rows.relation, side * rows.unit)
-        for o in program.objectives:
-            cost = {c: v * o.unit for c, v in zip(o.column.tolist(), o.value.tolist(), strict=True)}
-            made.stage(o.name, cost, o.constant * o.unit, maximize=o.maximize)
-        return made
 
     @property
     def columns(self) -> int:
