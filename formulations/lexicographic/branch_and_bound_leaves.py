@@ -73,6 +73,8 @@ class StageResult:
     sure: bool = False
     #: The answer that attains the value, where later stages may give up some of it.
     values: Floats | None = None
+    #: Where there is a tree: the leaf of its root without cuts, whose bound is checked at once.
+    root: Leaf | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -171,6 +171,7 @@ def _stage(
     trivial = _trivial(program, cost, step)
     if trivial is None:
         root, vertex = program.relax((), cost)
+        plain = root
         if program.ray is not None and program.best is None:
             program.minimise(np.zeros(len(cost)))
             ray, program.ray = program.ray, None
@@ -224,7 +225,7 @@ def _stage(
         bound = min((raised(leaf.bound, step) for leaf in leaves), default=value)
         bound = min(bound, value)
         proven = value - bound <= close_to(value, program.options.gap)
-        trivial = StageResult(value, leaves, bound, proven, program.quoted, program.sure)
+        trivial = StageResult(value, leaves, bound, proven, program.quoted, program.sure, root=plain)
     return trivial, ()
 
 

@@ -100,8 +100,22 @@ def test_without_time_for_the_check_claims_are_quoted_and_wrong_figures_refused(
     monkeypatch.setattr(Budget, "remaining", lambda *_: Budget(0))
     s = p.solve()
     assert s.status == "optimal" and s["x"].to_dict() == {"b": 1, "c": 1}
-    assert s.certificate.claim == "feasible" and s.stages["value"].bound is None
+    assert s.certificate.claim in ("feasible", "bounded") and not s.stages["value"].proven
     assert "time limit" in s.message
+
+
+def test_without_time_for_a_tree_the_bound_of_its_root_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = fx.Problem("set packing")
+    x = p.variables("x", i=range(7), binary=True)
+    pairs = pd.DataFrame([(a, b) for a, b in itertools.combinations(range(7), 2)], columns=["u", "v"])
+    p.constrain("edge", x.at(pairs, i="u") + x.at(pairs, i="v") <= 1)
+    p.maximize("number", x.sum())
+    monkeypatch.setattr(problem_module, "_CUT_ROUNDS", 0)
+    monkeypatch.setattr(Budget, "remaining", lambda *_: Budget(0))
+    s = p.solve()
+    assert s.objective == 1 and s.certificate.claim == "bounded"
+    assert s.stages["number"].bound == 3  # half of each of seven, rounded
+    assert fx.verify(s.to_dict(), p).ok
 
 
 def test_objectives_for_which_no_time_is_left_keep_the_answer() -> None:
