@@ -391,7 +391,7 @@ def _simple(values: Mapping[str, Mapping[str, int | float]]) -> dict[str, dict[s
 
     def simple(value: float) -> int | float | str:
         near = Fraction(value).limit_denominator(1000)
-        return text(near) if abs(near - Fraction(value)) <= Fraction(1, 10**9) * max(1, abs(near)) else value
+        return text(near) if abs(near - Fraction(value)) <= Fraction(1, 10**9) * max(Fraction(1), abs(near)) else value
 
     return {name: {label: simple(value) for label, value in each.items()} for name, each in values.items()}
 
