@@ -334,26 +334,27 @@ def _sort_pods(cluster: Cluster, pods: list[tuple[Item, str]], minor: int) -> No
 def read_pod(
     item: Item,
     minor: int = 0,
-    classes: tuple[Mapping[str | None, int], Collection[str]] = (_CLASSES, ()),
+    classes: tuple[Mapping[str | None, int], Collection[str]] | None = None,
     shared: dict[str, tuple[Item, dict[str, Any]]] | None = None,
 ) -> KubePod:
     """Read a Pod; raises one of `ANY_ERROR` where it has no meaning.
 
-    ``minor`` is the version of the cluster; ``classes`` are the priorities by class and the classes that never preempt;
-    pods of equal specifications share them through ``shared``.
+    ``minor`` is the version of the cluster; ``classes`` are the priorities by class and the classes that never preempt,
+    None: those of every cluster; pods of equal specifications share them through ``shared``.
     """
     meta = item["metadata"]
     name = f"{_text(meta.get('namespace') or 'default')}/{_text(meta['name'])}"
     item = as_of(item, minor)
     spec = item["spec"]
     node = spec.pop("nodeName", None) or None
-    if spec.get("priorityClassName") in classes[1]:
+    priorities, never = classes or _priorities(())
+    if spec.get("priorityClassName") in never:
         spec.setdefault("preemptionPolicy", "Never")
     if shared is None:
         memo = dict[str, Any]()
     else:
         spec, memo = shared.setdefault(json.dumps(spec, sort_keys=True), (spec, {}))
-    pod = KubePod(name, {**item, "spec": spec}, spec, node, _priority(spec, classes[0]), memo)
+    pod = KubePod(name, {**item, "spec": spec}, spec, node, _priority(spec, priorities), memo)
     _ = pod.ending, pod.labels, pod.notes
     return pod
 

@@ -195,7 +195,8 @@ class _Search:
         """Return pods by priority, those of one priority at random or the large ones first."""
         large, noise = bool(self.rng.integers(2)), self.rng.random(len(pods))
         size = [-self._share(pod) if large else 0.0 for pod in pods]
-        return [pods[k] for k in np.lexsort((noise, size, [-pod.priority for pod in pods]))]
+        level = np.array([-pod.priority for pod in pods], np.int64)
+        return [pods[k] for k in np.lexsort((noise, np.array(size), level))]
 
     def _share(self, pod: KubePod) -> float:
         """Return the largest part of a node that a pod asks for."""
