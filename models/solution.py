@@ -410,6 +410,7 @@ def _general_proof(proof: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"format": 3} if proof else {}
     if "stages" in proof:
         found["stages"] = {name: [leaf(each) for each in leaves] for name, leaves in proof["stages"].items()}
+    found |= {name: proof[name] for name in ("point", "ray") if name in proof}
     if "empty" in proof:
         found["empty"] = [leaf(each) for each in proof["empty"]]
     return found

@@ -46,7 +46,7 @@ class StatementRun:
     @property
     def answered(self) -> bool:
         """Whether there is an answer."""
-        return self.outcome.values is not None
+        return self.outcome.values is not None and self.outcome.status.has_answer
 
     @property
     def values(self) -> dict[str, Floats]:
@@ -92,7 +92,22 @@ def run_statement(
     if found.status is Status.INFEASIBLE and found.empty:
         names = _Names(statement)
         document = {"empty": [names.leaf(leaf, ()) for leaf in found.empty]}
+    if found.status is Status.UNBOUNDED and found.ray is not None:
+        size = float(np.abs(found.ray).max(initial=0)) or 1.0
+        point = np.zeros(columns) if found.values is None else found.values
+        document = {"point": _vector(statement, point), "ray": _vector(statement, found.ray / size)}
     return StatementRun(statement, outcome, stages, bounds, document, found.method, _duals(statement, found, main))
+
+
+def _vector(statement: Statement, values: Floats) -> list[list[Any]]:
+    """Values that are not 0 by variable and label, as small fractions."""
+    found: list[list[Any]] = []
+    for name, mine in statement.split(values).items():
+        used = np.flatnonzero(mine)
+        texts = statement.columns[name].take(used).texts()
+        near = (Fraction(value).limit_denominator(_SMALL) for value in mine[used].tolist())
+        found += [[name, text, str(value)] for text, value in zip(texts, near, strict=True)]
+    return found
 
 
 def proof_leaves(statement: Statement, found: StagesOutcome, stages: int | None = None) -> dict[str, Any]:

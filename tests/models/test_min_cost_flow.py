@@ -70,3 +70,13 @@ def test_messages_and_tables_use_the_nodes_numbers_of_the_file() -> None:
     feasible = parse_dimacs("p min 3 2\nn 1 4\nn 3 -4\na 1 2 0 5 1\na 2 3 0 4 1\n")
     frame = MinCostFlow(feasible).solve("network").to_frame()
     assert frame["tail"].tolist() == ["node[1]", "node[2]"]
+
+
+@pytest.mark.parametrize("cost", [(1, 1, 0), (-1, 1, -1)])
+def test_arcs_without_an_upper_bound_have_none_in_changed_models_either(cost: tuple[int, ...]) -> None:
+    """Two units from 0 to 2 over 1, and a circulation of three over the arc back; or of ever more, at a gain of 1."""
+    circle = network(tail=(0, 1, 2), head=(1, 2, 0), upper=(None, None, None), cost=cost)
+    model = MinCostFlow(circle)
+    solution = model.with_constraint("back", model.variables["flow"].sel(arc=2).sum() >= 3).solve()
+    assert solution.certificate is not None and solution.certificate.verdict == "proven"
+    assert (solution.status, solution.objective) == (("optimal", 10) if sum(cost) > 0 else ("unbounded", None))
