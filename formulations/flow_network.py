@@ -53,6 +53,9 @@ class FlowNetwork:
     unit, constant
         Value of one unit of cost, and a constant: the problem's objective is ``unit * cost @ flow + constant``.
         Engines and duals refer to ``cost`` alone.
+    similar_neighbours
+        Whether neighbouring node numbers are of similar nodes, as in networks made block by block. The network simplex
+        then renumbers them at random; otherwise it keeps the order, which is that of the user and often of the place.
     """
 
     name: str
@@ -66,6 +69,7 @@ class FlowNetwork:
     arc_blocks: dict[str, Block]
     unit: Fraction = Fraction(1)
     constant: Fraction = Fraction(0)
+    similar_neighbours: bool = False
 
     def __post_init__(self) -> None:
         for name in ("tail", "head", "lower", "upper", "cost", "supply"):

@@ -138,6 +138,8 @@ class NetworkBuilder:
         for array in (*columns, supply):  # made here, so the network need not copy them
             array.flags.writeable = False
         blocks = dict(self._node_blocks), dict(self._arc_blocks)
-        network = FlowNetwork(self.name, tail, head, lower, upper, cost, supply, *blocks, unit, constant)
+        network = FlowNetwork(
+            self.name, tail, head, lower, upper, cost, supply, *blocks, unit, constant, similar_neighbours=True
+        )
         network.check()
         return network

@@ -2,9 +2,10 @@
 
 pylmcf needs arcs sorted by their ends, costs of at least zero and, for warm starts, no lower bounds. `NormalForm`
 converts to and from that: lower bounds become supplies, an arc of negative cost is replaced by its reverse at full
-flow, loops are solved separately, and an arc without capacity gets one that no bounded optimum can reach. Nodes are
-renumbered by a fixed random permutation: pylmcf searches entering arcs by node number, which is faster when similar
-nodes, often neighbours in the data, are spread.
+flow, loops are solved separately, and an arc without capacity gets one that no bounded optimum can reach. Where similar
+nodes are neighbours, nodes are renumbered by a fixed random permutation: pylmcf searches entering arcs by node number,
+which is faster when similar nodes are spread. Other networks keep their order: grids take two to three times as long
+when they are renumbered.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class NormalForm:
         supply = network.supply.copy()
         np.subtract.at(supply, network.tail, base)
         np.add.at(supply, network.head, base)
-        number = _spread(network.node_count)
+        count = network.node_count
+        number = _spread(count) if network.similar_neighbours else np.arange(count, dtype=np.int32)
         tail, head = number[network.tail], number[network.head]
         if reverse.any():
             tail, head = np.where(reverse, head, tail), np.where(reverse, tail, head)

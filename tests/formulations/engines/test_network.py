@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,15 @@ def test_potentials_are_found_from_the_flow_alone() -> None:
         reduced = network.reduced_costs(potentials)
         assert (reduced[outcome.values < network.upper] >= 0).all()
         assert (reduced[outcome.values > network.lower] <= 0).all()
+
+
+def test_the_order_of_nodes_changes_no_optimum(exact_optimum: Reference) -> None:
+    kept = random_assignment(3, tasks=12, machines=5)
+    spread = replace(kept, similar_neighbours=not kept.similar_neighbours)
+    assert not FlowNetwork.from_arrays([0], [1], upper=1, cost=1, supply=[1, -1]).similar_neighbours
+    for network in (kept, spread):
+        check(network, "network", exact_optimum)
+    assert solve(kept, "network").objective == solve(spread, "network").objective
 
 
 def test_same_input_gives_the_same_answer() -> None:
