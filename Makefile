@@ -57,7 +57,7 @@ test-core: $(VENV)/stamp-$(test_extras)
 test-rare: $(VENV)/stamp-$(test_extras)
 	$(pytest) -m 'rare and not slow' -o faulthandler_timeout=3600
 
-# What the default run leaves out: slow tests, and random cases drawn anew, twenty times as many.
+# What the default run leaves out: slow tests, and random cases drawn anew, forty times as many.
 test-slow: $(VENV)/stamp-$(test_extras)
 	$(BIN)/python -m pytest -m 'slow or rare' -o faulthandler_timeout=3600
 	$(BIN)/python -m pytest -m hypothesis -n auto --dist worksteal -o faulthandler_timeout=3600 --hypothesis-profile=search
