@@ -99,7 +99,7 @@ def test_prices_of_pods_are_of_a_size_that_sums_bear() -> None:
     instance = generate("pods-scale", seed=0, nodes=3, pods=4)
     document = model_for(instance).solve("highs").to_dict()
     document["proof"]["balance"] = [{"low": 0.0, "high": 1.0, "pods": {instance.pods[0].name: 1e300}}]
-    with pytest.raises(SolutionError, match=r"proof\.balance\.0\.pods"):
+    with pytest.raises(SolutionError, match=r"proof\.balance\[0\]\.pods"):
         verify(document, instance)
 
 
