@@ -42,8 +42,8 @@ def most_of_priorities(
     proven bound are left out; ``until`` is the `processor_seconds` at which the search for bounds ends. ``known`` are
     bounds that were proven for the same numbers of the priorities above.
     """
-    known, placed = {pod.name for pod in instance.pods}, {pod.name for pod in made.order}
-    if not placed <= known:
+    stated, placed = {pod.name for pod in instance.pods}, {pod.name for pod in made.order}
+    if not placed <= stated:
         return {}
     gone = {pod.name for pod in made.stopped}
     there = np.array([pod.name not in gone if pod.node is not None else pod.name in placed for pod in instance.pods])
@@ -58,8 +58,8 @@ def most_of_priorities(
     for k, key in enumerate(levels.keys):
         if ours[k] == wanted[k]:
             most = wanted[k]
-        elif known and key in known:
-            most = known[int(key)]
+        elif known and isinstance(key, int) and key in known:
+            most = known[key]
         elif until is not None and processor_seconds() + _WORTH * spent >= until:
             break
         else:
