@@ -105,7 +105,7 @@ def _is_network(arrays: LinearProgramArrays) -> bool:
 def quiet(**settings: bool | float | str) -> highspy.Highs:
     """A HiGHS solver without a log."""
     solver = highspy.Highs()
-    for key, value in {"output_flag": False, **settings}.items():
+    for key, value in {"output_flag": False, "small_matrix_value": SMALLEST, **settings}.items():
         if solver.setOptionValue(key, value) != highspy.HighsStatus.kOk:
             raise EngineError(f"HiGHS refuses option {key}={value!r}")
     return solver

@@ -259,10 +259,10 @@ def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf,
         value = inf if program.best is None else float(cost @ program.best)
         if vertex is not None and raised(leaf.bound, step) < value - close_to(value if np.isfinite(value) else 0.0, 0):
             if program.integral(vertex):
-                program.take(vertex, cost)
+                taken = program.take(vertex, cost) or not _uneven(program, vertex, 0.0)
                 best = inf if program.best is None else float(cost @ program.best)
                 # Within the tolerance of integers, a vertex may be better than the answer that it is rounded to.
-                exact = program.accept is not None or not _uneven(program, vertex)
+                exact = taken and (program.accept is not None or not _uneven(program, vertex))
                 settled = exact or raised(leaf.bound, step) >= best - close_to(best, 0)
             else:
                 settled = False
@@ -278,10 +278,10 @@ def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf,
     return tuple(leaves), cut
 
 
-def _uneven(program: StageProgram, vertex: Floats) -> bool:
+def _uneven(program: StageProgram, vertex: Floats, dust: float = _DUST) -> bool:
     """Whether an integer column differs from an integer by more than the last digits."""
     x = vertex[program.integer]
-    return bool((np.abs(x - np.rint(x)) > _DUST).any())
+    return bool((np.abs(x - np.rint(x)) > dust).any())
 
 
 def _branches(

@@ -526,16 +526,23 @@ class StageProgram:
         if self.keeps(found, WHOLE):
             self.best = found
 
-    def take(self, values: Floats, cost: Floats) -> None:
-        """Make values that are integer where required the best answer, if they are accepted and no worse."""
+    def take(self, values: Floats, cost: Floats) -> bool:
+        """Make values that are integer where required the best answer, if they are accepted and no worse.
+
+        False: they satisfy the rows only before they are rounded.
+        """
         found = self.rounded(values)
+        moved = np.abs(found[self.integer] - values[self.integer]).max(initial=0)
+        if moved and not self.keeps(found, WHOLE):
+            return False  # with large coefficients
         if self.accept is not None:
             accepted = self.accept(found)
             if accepted is None or any(float(before @ accepted) > side + WHOLE for before, side in self.kept):
-                return
+                return True
             found = accepted
         if self.best is None or cost @ found <= cost @ self.best + close_to(float(cost @ self.best), 0):
             self.best = found
+        return True
 
     def reached(self, bound: float, cost: Floats, step: float) -> bool:
         """Whether the best answer is as good as a bound."""

@@ -118,6 +118,30 @@ def test_without_time_for_a_tree_the_bound_of_its_root_is_proven(monkeypatch: py
     assert fx.verify(s.to_dict(), p).ok
 
 
+@pytest.mark.parametrize(
+    ("integer", "small", "large", "best"),
+    [(False, 1e-10, 1e12, 3e-12), (True, 1e-10, 1e12, 3), (True, 1e-10, 1e-12, 10**10), (False, 1e-10, 1e-12, 10**10)],
+)
+def test_hostile_coefficients_give_the_right_optimum(integer: bool, small: float, large: float, best: float) -> None:
+    """``small x + large y >= 1``, with x three times cheaper than y; HiGHS drops 1e-10, and takes 1e-12 for 0."""
+    p = fx.Problem("hostile")
+    x = p.variables("x", upper=10**7 if large > 1 else None, integer=integer)
+    y = p.variables("y", upper=5, integer=integer)
+    p.constrain("row", x * small + y * large >= 1)
+    p.minimize("cost", x + y * 3)
+    s = p.solve()
+    assert s.status == "optimal" and float(s.objective) == pytest.approx(best, rel=1e-6, abs=0)
+    # At a vertex within the last digits of an integer the tree ends; the bound is not that of the optimum then.
+    assert s.certificate.claim == ("bounded" if integer and large > 1 else "optimal")
+
+
+def test_a_problem_of_nothing_has_an_answer() -> None:
+    p = fx.Problem("nothing")
+    assert p.solve().certificate.summary.startswith("optimal, proven exactly")
+    p.minimize("sum", p.variables("x", i=[]).sum())
+    assert p.solve().objective == 0
+
+
 def test_objectives_for_which_no_time_is_left_keep_the_answer() -> None:
     p = knapsack()
     p.minimize("things", p["x"].sum())
