@@ -442,7 +442,7 @@ def _with_figures(found: Finding, read: Document, verifier: Verifier, instance: 
 
 
 def same_values(
-    told: Mapping[str, Mapping[str, Number | float]],
+    told: Mapping[str, Mapping[str, Number | Fraction]],
     values: Mapping[str, Mapping[str, Any]],
     tolerance: float = 0.0,
 ) -> Check:
@@ -452,7 +452,7 @@ def same_values(
         given = {label: rational(value) for label, value in values.get(name, {}).items()}
         for label in {**mine, **given}:
             here, there = rational(mine.get(label, 0)), given.get(label, Fraction(0))
-            if here != there and abs(here - there) > tolerance * max(1, abs(there)):
+            if here != there and abs(here - there) > Fraction(tolerance) * max(Fraction(1), abs(there)):
                 wrong.append(f"{name}[{label}]")
     return Check("answer is that of the values", not wrong, len(wrong), ", ".join(sorted(wrong)[:3]))
 
