@@ -270,7 +270,7 @@ def test_an_answer_under_a_rule_of_ones_own_becomes_the_same_objects(tmp_path: P
         assert done.exit_code == 0, done.output
         said.append([(item["kind"], item["metadata"]["name"]) for item in json.loads(done.stdout)["items"]])
     assert said[0] == said[1] and said[0]
-    document = json.loads((tmp_path / "own.solution.json").read_text()) | {"answer": {}}
+    document = json.loads((tmp_path / "own.solution.json").read_text()) | {"answer": {}, "metrics": {}}
     (tmp_path / "old.solution.json").write_text(json.dumps(document))
     done = CliRunner().invoke(app, ["bindings", str(tmp_path / "old.solution.json"), str(tmp_path / "cluster.json")])
     assert done.exit_code == 2 and "states no placement" in done.stderr
