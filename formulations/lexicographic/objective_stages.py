@@ -114,7 +114,8 @@ def _all_stages(
         step = steps[k] if steps is not None and len(costs) else _step(cost, arrays.integrality)
         if watch is not None:
             watch.stage = k
-        result, empty = _unsolved(program, cost), ()
+        empty: tuple[Leaf, ...] = ()
+        result = _unsolved(program, cost)
         if result is None:
             result, empty = _stage(program, cost, step, cut_rounds)
         if result is None and program.ray is not None:
