@@ -170,7 +170,7 @@ class Cluster:
                 pid = self.processes[host].process.pid
                 os.kill(pid, signal.SIGSTOP)
                 heal.append(lambda host=host, pid=pid: self._wake(host, pid))
-        return lambda: [each() for each in heal]  # type: ignore[func-returns-value, return-value]
+        return lambda: [each() for each in reversed(heal)]  # type: ignore[func-returns-value, return-value]
 
     def _wake(self, host: str, pid: int) -> None:
         if self.processes[host].process.poll() is None:
