@@ -224,7 +224,8 @@ class StageProgram:
             run(self.lp)
             status = self.lp.getModelStatus()
         self.lp.setOptionValue("solver", "simplex")
-        if status in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kInterrupt):
+        stopped = (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kInterrupt)
+        if status in stopped or status == highspy.HighsModelStatus.kUnknown:  # nothing is known of this leaf
             return self.leaf(branches, np.zeros(len(self.arrays.row_lower)), 1, cost, low, high), None
         if status == highspy.HighsModelStatus.kInfeasible:
             return self._empty(branches, low, high), None
