@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictBool, model_validator
 
 from flowlex.instances.instance_base import Instance, Name, NonNegative, Part, Positive, require_known, require_unique
 
@@ -83,7 +83,7 @@ class ClusterTask(Part):
     """By label: factor by which computing takes longer on a node *without* the label."""
     fast: Mapping[Name, Positive] = Field(default_factory=dict)
     """By label: factor by which computing is faster on a node *with* the label."""
-    keeps: bool = False
+    keeps: StrictBool = False
     """Whether it keeps its progress when it is stopped (a checkpoint); otherwise it starts anew."""
 
 

@@ -20,7 +20,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
+from pydantic import Field, PlainSerializer, PlainValidator, StrictBool, ValidationError, WithJsonSchema
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.field_types import Name, Part
@@ -81,7 +81,7 @@ class Constraint(Part):
     """How the sum compares with ``rhs``."""
     rhs: Exact | dict[str, Exact] = Fraction(0)
     """Right-hand side: one number, or a number by label of the row (parts joined by commas)."""
-    allow_empty: bool = False
+    allow_empty: StrictBool = False
     """Whether rows without any variable are accepted."""
 
 
@@ -157,7 +157,7 @@ class Variable(Part):
     """Smallest value."""
     upper: Exact
     """Largest value."""
-    integer: bool = False
+    integer: StrictBool = False
     """Whether the variables are integer."""
 
 

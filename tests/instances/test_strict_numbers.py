@@ -12,6 +12,7 @@ from flowlex.instances.files import read_instance
 from flowlex.instances.input_errors import InstanceError
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.load import LoadPartitionInstance
+from flowlex.instances.model_changes import read_changes
 
 GENERATORS = [
     "inference-cluster",
@@ -89,3 +90,11 @@ def test_the_file_of_a_load_with_tiny_seconds_is_judged(seconds: float) -> None:
     multipliers = document["proof"]["stages"]["moved"][0]["rows"]["node"]["at"]
     multipliers.update(dict.fromkeys(multipliers, 0))
     assert verify(document, instance).verdict == "refused"
+
+
+@pytest.mark.parametrize("value", ["yes", 1, 0])
+def test_only_true_and_false_are_flags_of_changes(tmp_path, value):
+    change = {"change": "variable", "name": "v", "levels": {}, "upper": 1, "integer": value}
+    (tmp_path / "rules.json").write_text(json.dumps({"version": 1, "changes": [change]}))
+    with pytest.raises(InstanceError, match=r"rules\.json: changes\[0\]\.integer: must be true or false"):
+        read_changes(tmp_path / "rules.json")
