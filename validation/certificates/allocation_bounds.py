@@ -89,7 +89,7 @@ class Data:
         speeds = [np.array([p.steps_per_s for p in self.instance.pairs], np.float64).reshape(-1, 2)]
         for table in self.instance.pair_tables:
             of = np.array([position[name] for name in table.job_types], np.int64)
-            beside = table.beside
+            beside = np.array(table.steps_per_s, np.float64).reshape(len(of), len(of))
             row, column = np.nonzero(np.triu((beside > 0) | (beside.T > 0)))
             on = np.full(len(row), self.gpu[table.gpu_type])
             keys.append(np.column_stack([of[row], of[column], on]))

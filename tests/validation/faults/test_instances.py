@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 from flowlex import generate, model_for
+from flowlex.instances.allocation import AllocationInstance
+from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.gpu_policy import GpuPolicy
+from flowlex.instances.group_rules import Gang, TaskSpread
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.jit import JitInstance
 from flowlex.instances.pods import Pod, PodInstance, PodNode
@@ -84,6 +87,25 @@ PODS: dict[str, tuple[str, Callable[..., Any]]] = {
     ),
     "running pods may stop": ("flowlex.instances.pods:PodInstance.must_run", lambda *_: frozenset()),
     "no pod wants a GPU": ("flowlex.instances.pods:Pod.wants_gpu", lambda *_: False),
+}
+FLOW: dict[str, tuple[str, Callable[..., Any]]] = {
+    "all racks are one": (
+        "flowlex.models.flow.task_rules:domain_tags",
+        lambda tags, *_: dict.fromkeys(tags, next(iter(tags.values()), "")),
+    ),
+    "rules miss their last task": ("flowlex.models.flow.task_rules:members_of", lambda tasks, *_: tasks[:-1]),
+    "spreads allow one more": ("flowlex.instances.group_rules:TaskSpread.limit", lambda most, *_: most and most + 1),
+    "no machine has a capacity": ("flowlex.instances.flow:FlowInstance.resources", lambda *_: ()),
+}
+ALLOCATION_ARRAYS = "flowlex.instances.allocation:AllocationInstance.arrays"
+ALLOCATION: dict[str, tuple[str, Callable[..., Any]]] = {
+    "twice as many GPUs": (ALLOCATION_ARRAYS, field("count", array(lambda v: np.multiply(v, 2, out=v)))),
+    "jobs use one GPU": (ALLOCATION_ARRAYS, field("scale", array(lambda v: v.fill(1)))),
+    "equal weights": (ALLOCATION_ARRAYS, field("weight", array(lambda v: v.fill(1)))),
+    "speeds of another type": (
+        ALLOCATION_ARRAYS,
+        field("speed", array(lambda v: np.copyto(v, v[:, ::-1].copy()))),
+    ),
 }
 
 
@@ -164,6 +186,39 @@ def test_a_fault_in_the_data_of_pods_is_refused(name: str) -> None:
     )
     target, change = PODS[name]
     every: list[tuple[Instance, dict[str, Any]]] = [(PodInstance(name="small", nodes=nodes, pods=pods), {})]
+    found = judged(every, lambda patch: seed(patch, target, change), "highs")
+    assert found & {"refused", "lowered"}, found
+
+
+@pytest.mark.parametrize("name", FLOW)
+def test_a_fault_in_the_rules_of_tasks_is_refused(name: str) -> None:
+    """A gang of two in one rack, a spread of two over racks; each of two machines has cores for two tasks."""
+    machines = tuple(Machine(name=f"m{k}", slots=3, rack=f"r{k}", capacity={"cpu": 4.0}) for k in range(2))
+    jobs = tuple(
+        FlowJob(name=name, tasks=tuple(FlowTask(name=f"{name}{k}", demands={"cpu": 2.0}) for k in range(2)))
+        for name in ("gang", "apart")
+    )
+    instance = FlowInstance(
+        name="rules",
+        machines=machines,
+        jobs=jobs,
+        gangs=(Gang(name="g", jobs=("gang",), within="rack"),),
+        spreads=(TaskSpread(name="s", jobs=("apart",), most=1),),
+    )
+    target, change = FLOW[name]
+    found = judged([(instance, {})], lambda patch: seed(patch, target, change), "highs")
+    assert found & {"refused", "lowered"}, found
+
+
+@pytest.mark.parametrize("name", ALLOCATION)
+def test_a_fault_in_the_data_of_shares_is_refused(name: str) -> None:
+    every: list[tuple[Instance, dict[str, Any]]] = []
+    for gpus in (1, 4):
+        document = generate("gavel-like", seed=1, jobs=3 + 3 * gpus, gpus=gpus).model_dump()
+        for k, job in enumerate(document["jobs"]):
+            job["weight"] = 1.0 + k
+        every.append((AllocationInstance.model_validate(document), {"policy": "max_min"}))
+    target, change = ALLOCATION[name]
     found = judged(every, lambda patch: seed(patch, target, change), "highs")
     assert found & {"refused", "lowered"}, found
 

@@ -234,7 +234,7 @@ def _feasible(schedule: _Schedule, answer: FlowAnswer) -> Iterator[Check]:
     placed = list(zip(problem.tasks, schedule.at, strict=True))
     over = [machines[m].name for m, n in schedule.held.items() if n > machines[m].slots]
     yield _none("slots of machines", over)
-    if problem.instance.resources:
+    if problem.resources:
         demands = (task.task.demands for task in problem.tasks)
         yield _none("capacities of machines", list(overfull(problem.instance, demands, schedule.at)))
     broken = list[str]()

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance, FlowJob, Queue
+from flowlex.validation.restated.flow import resource_names
 
 
 def dominant_shares(instance: FlowInstance) -> tuple[list[int], list[int]]:
@@ -37,7 +38,7 @@ class _Filling:
                 way.insert(0, queues[above])
                 above = queues[above].parent
             self.ways.append(way)
-        names = instance.resources
+        names = resource_names(instance)
         self.asks = [
             [[Fraction(1), *(rational(task.demands.get(name, 0)) for name in names)] for task in job.tasks]
             for job in instance.jobs

@@ -168,7 +168,7 @@ class _Stated:
                 asked = {name: rational(amount) for name, amount in problem.tasks[t].task.demands.items()}
                 for m in np.flatnonzero(fits[row]).tolist():
                     has = machines[m].capacity
-                    fits[row, m] = all(asked.get(r, 0) <= rational(has.get(r, 0)) for r in problem.instance.resources)
+                    fits[row, m] = all(asked.get(r, 0) <= rational(has.get(r, 0)) for r in problem.resources)
             self._require_alike(fits)
         fits &= np.isin(np.arange(len(machines)), list(self.times))
         self.row_of = {t: row for row, t in enumerate(self.order)}
@@ -230,7 +230,7 @@ class _Stated:
                 s.row("machine", machines[m].name, {**terms, **filled[m]}, "==", 0)
             else:
                 s.row("machine", machines[m].name, terms, "<=", machines[m].slots * self.times[m])
-            for resource in () if self.counting else problem.instance.resources:
+            for resource in () if self.counting else problem.resources:
                 there = {k: self._asked(k, resource) for k in terms}
                 s.row("capacity", f"{machines[m].name},{resource}", there, "<=", self._has(m, resource))
         apart: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
@@ -249,7 +249,7 @@ class _Stated:
     def size(self, machine: str, resource: str, size: str) -> None:
         """Add a rounding cut: the sum of demands // ``size`` is at most capacity // ``size``."""
         m, unit = self.problem.machine[machine], rational(size)
-        if unit <= 0 or resource not in self.problem.instance.resources or m not in self.times:
+        if unit <= 0 or resource not in self.problem.resources or m not in self.times:
             raise ValueError(f"slots of {size} {resource} on {machine!r}")
         terms = {k: self._asked(k, resource) // unit for k in self.inside[m]}
         self.statement.row(

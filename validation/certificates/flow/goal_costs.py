@@ -27,6 +27,7 @@ from flowlex.validation.certificates.flow.data_locality_costs import Blocks, Loc
 from flowlex.validation.certificates.flow.goal_options import Goals
 from flowlex.validation.certificates.flow.own_goals import OwnGoal, OwnGoals, Wishes
 from flowlex.validation.certificates.flow.side_constraints import Ties
+from flowlex.validation.restated.flow import resource_names
 
 _LOWEST = 1000
 _OLDEST = 24
@@ -165,6 +166,11 @@ class Problem:
             return _LOWEST - self.instance.jobs[job].priority + 1 if priority["mode"] == "strict" else 0
         return 1 if self.wait_cost is None else 0
 
+    @cached_property
+    def resources(self) -> list[str]:
+        """Resources of which some machine has a capacity."""
+        return resource_names(self.instance)
+
     # Placement ---------------------------------------------------------------------------------------------------
     def having(self, resources: tuple[str, ...]) -> NDArray[np.bool_]:
         """(M,) machines that have any of the resources."""
@@ -291,7 +297,7 @@ class Problem:
 
         for m, inside in on.items():
             room, rules = int(self.slots[m]), set[str]()
-            has = {r: rational(self.instance.machines[m].capacity.get(r, 0)) for r in self.instance.resources}
+            has = {r: rational(self.instance.machines[m].capacity.get(r, 0)) for r in self.resources}
             for t in sorted(inside, key=order):
                 asks = {r: rational(self.tasks[t].task.demands.get(r, 0)) for r in has}
                 if room and self.tasks[t].apart not in rules and all(asks[r] <= has[r] for r in has):

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
-from flowlex.instances.group_rules import domain_tags, members_of
+from flowlex.instances.group_rules import TaskSpread
+from flowlex.validation.restated.flow import key_of, machines_by_domain, members, most_in, resource_names
 
 #: Names of the checks of rules.
 CHECKS = ("gangs: all tasks run, or none", "gangs and affinities in one domain", "limits of spreads")
@@ -43,23 +44,21 @@ class Ties:
         rules = (*instance.gangs, *instance.affinities, *instance.spreads)
         self.names = list(names) if rules else []
         at = {name: t for t, name in enumerate(self.names)}
-        machine = {each.name: m for m, each in enumerate(instance.machines)}
+        machines = [machine.name for machine in instance.machines]
         jobs = {job.name: [task.name for task in job.tasks] for job in (instance.jobs if rules else ())}
         self.teams: list[_Team] = []
         self.spreads: list[_Spread] = []
         self.inside: dict[int, NDArray[np.bool_]] = {}  # machines in a domain of every rule of a task
-        everywhere = np.ones(len(machine), bool)
+        everywhere = np.ones(len(machines), bool)
         for rule in rules:
-            tasks = [at[name] for name in members_of(rule, jobs)]
-            tags = {} if rule.key is None else domain_tags(instance.machines, rule.key)
-            masks = {tag: np.zeros(len(machine), bool) for tag in tags.values()}
-            for name, tag in tags.items():
-                masks[tag][machine[name]] = True
-            reach = everywhere if rule.key is None else np.any([*masks.values(), ~everywhere], axis=0)
+            tasks, key = [at[name] for name in members(rule, jobs)], key_of(rule)
+            inside = {} if key is None else machines_by_domain(instance.machines, key)
+            masks = {domain: np.array([name in those for name in machines], bool) for domain, those in inside.items()}
+            reach = everywhere if key is None else np.any([*masks.values(), ~everywhere], axis=0)
             for t in tasks:
                 self.inside[t] = self.inside.get(t, everywhere) & reach
-            if rule in instance.spreads:
-                self.spreads.append(_Spread(rule.name, tasks, {t: (m, rule.limit(t)) for t, m in masks.items()}))
+            if isinstance(rule, TaskSpread):
+                self.spreads.append(_Spread(rule.name, tasks, {t: (m, most_in(rule, t)) for t, m in masks.items()}))
                 continue
             kind = "gang" if rule in instance.gangs else "affinity"
             domains = [("", everywhere)] if rule.key is None else list(masks.items())
@@ -100,8 +99,9 @@ class Ties:
 def overfull(instance: FlowInstance, demands: Iterable[Mapping[str, float]], at: Iterable[int]) -> Iterator[str]:
     """Machines whose tasks demand more than their capacity; ``at`` is the machine of each task, -1 for none."""
     used: dict[tuple[int, str], Fraction] = {}
+    known = resource_names(instance)
     for asked, m in zip(demands, at, strict=True):
-        for name in instance.resources if m >= 0 else ():
+        for name in known if m >= 0 else ():
             amount = rational(asked.get(name, 0))
             if amount:
                 used[m, name] = used.get((m, name), Fraction(0)) + amount
