@@ -61,7 +61,7 @@ class Ties:
                 self.spreads.append(_Spread(rule.name, tasks, {t: (m, most_in(rule, t)) for t, m in masks.items()}))
                 continue
             kind = "gang" if rule in instance.gangs else "affinity"
-            domains = [("", everywhere)] if rule.key is None else list(masks.items())
+            domains = [("", everywhere)] if key is None else list(masks.items())
             self.teams.append(_Team(kind, rule.name, tasks, domains))
 
     def __bool__(self) -> bool:
