@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
-from flowlex.instances.group_rules import TaskSpread
+from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
 from flowlex.validation.restated.flow import key_of, machines_by_domain, members, most_in, resource_names
 
 #: Names of the checks of rules.
@@ -41,7 +41,7 @@ class Ties:
     """The rules of an instance over its tasks by position."""
 
     def __init__(self, instance: FlowInstance, names: Iterable[str]) -> None:
-        rules = (*instance.gangs, *instance.affinities, *instance.spreads)
+        rules: tuple[Gang | Affinity | TaskSpread, ...] = (*instance.gangs, *instance.affinities, *instance.spreads)
         self.names = list(names) if rules else []
         at = {name: t for t, name in enumerate(self.names)}
         machines = [machine.name for machine in instance.machines]
