@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-from pathlib import Path
 
 import pytest
 
@@ -22,6 +21,7 @@ from flowlex.systems.simulation.experiments.statements_and_verdicts import (
 )
 from flowlex.systems.simulation.report_pictures import picture_svg
 from flowlex.systems.simulation.reproduction_report import Measured, rows_of, write_report
+from tests.documents import ROOT
 
 PRINTED = Rule(1.9, 2.1, neutral=1.0, printed=True)
 
@@ -176,7 +176,7 @@ def test_every_place_cited_exists_in_the_paper_and_quotations_are_short():
 
 
 def test_the_report_in_the_documentation_is_of_these_statements():
-    kept = Path(__file__).resolve().parents[2] / "docs" / "reproduction" / "report.csv"
+    kept = ROOT / "docs" / "reproduction" / "report.csv"
     rows = list(csv.DictReader(kept.open()))
     shown = {row["experiment"] for row in rows}
     now = [(e.name, s.name, s.says, s.theirs) for e in experiments() if e.name in shown for s in e.statements]
