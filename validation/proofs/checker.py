@@ -663,6 +663,7 @@ def judge(
     exact = feasible
     stages: list[StageVerdict] = []
     before: list[tuple[Objective, Fraction]] = []
+    kept: dict[str, tuple[Objective, Fraction]] = {}
     done, reason = 0, ""
     for k, objective in enumerate(program.objectives):
         value = checker.value(objective, values)
@@ -678,7 +679,6 @@ def judge(
                     attained, sharp = _attained(checker, objective, proof.points[objective.name], before)
                 # An answer that is worse than this one obeys the bound anyway.
                 best = min(mine, attained) + (0 if feasible and sharp else close)
-                kept = {o.name: (o, v) for o, v in before}
                 found = checker.bound(leaves, objective, kept, k, cutoff=best) if leaves else None
                 bound = None if found is None else found + objective.sign * objective.constant * objective.unit
                 reason = "" if leaves else "no proof is given"
@@ -706,6 +706,7 @@ def judge(
         top = max(*limits, mine) + (0 if feasible and sharp else close)
         stages.append(StageVerdict(objective.name, value, own, proven, "" if proven else reason, given, top))
         before.append((objective, top))
+        kept[objective.name] = objective, top
     checks += [_stage_check(stage) for stage in stages if stage.proven or stage.bound is not None]
     first = stages[0] if stages else None
     claim: Claim = (
