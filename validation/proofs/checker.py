@@ -112,7 +112,7 @@ class Checker:
     #: Of shared multipliers, and rows to complete: what they make of the columns.
     bases: dict[tuple[int, tuple[str, ...]], _Base] = field(default_factory=dict)
     #: The earlier objectives that were added up last: names, columns, values, constant, limit.
-    joined: tuple[tuple[str, ...], list[Positions], list[Whole], int, Fraction] = ((), [], [], 0, Fraction(0))
+    joined: tuple[tuple[str, ...], Positions, Whole, int, Fraction] | None = None
     #: Bounds that follow with the objectives of a key, those asked for last.
     _with: tuple[Any, Any] | None = None
 
@@ -285,10 +285,10 @@ class Checker:
             parts.append((leaf.own * cost.sign * cost.unit, cost.column, cost.value))
         blocks, given = self._blocks(leaf.rows)
         total += given
-        bad = {id(e) for e in {id(e): e for e in leaf.earlier.values()}.values() if e > 0}
-        for name, e in leaf.earlier.items():
-            if name not in before or id(e) in bad:
-                raise ProofError(f"a multiplier of objective {name!r}, which comes later or has the wrong sign")
+        distinct = dict(zip(map(id, leaf.earlier.values()), leaf.earlier.values(), strict=True))
+        if any(e > 0 for e in distinct.values()) or not leaf.earlier.keys() <= before.keys():
+            name = next(name for name, e in leaf.earlier.items() if name not in before or e > 0)
+            raise ProofError(f"a multiplier of objective {name!r}, which comes later or has the wrong sign")
         for e, objective, limit in self._earlier(leaf.earlier, before):
             total += e * (limit - objective.sign * objective.constant * objective.unit)
             parts.append((-e * objective.sign * objective.unit, objective.column, objective.value))
@@ -342,24 +342,24 @@ class Checker:
         self, multipliers: Mapping[str, Fraction], before: Mapping[str, tuple[Objective, Fraction]]
     ) -> Iterable[tuple[Fraction, Objective, Fraction]]:
         """Earlier objectives with multipliers and limits; those of one multiplier and unit are added up once."""
-        each = [(e, *before[name]) for name, e in multipliers.items()]
         names = tuple(multipliers)
-        if len(each) < 3 or any(e is not each[0][0] for e, _, _ in each):
-            return each
-        done, column, value, constant, limit = self.joined
-        if not done or names[: len(done)] != done:
-            done, column, value, constant, limit = (), [], [], 0, Fraction(0)
-        first = each[0][1]
-        if any((o.unit, o.maximize) != (first.unit, first.maximize) for _, o, _ in each[len(done) :]):
-            return each
-        for _, objective, most in each[len(done) :]:
-            column, value = [*column, objective.column], [*value, objective.value]
-            constant, limit = constant + objective.constant, limit + most
+        if len(names) < 3 or len(set(map(id, multipliers.values()))) > 1:
+            return [(e, *before[name]) for name, e in multipliers.items()]
+        none = np.zeros(0, np.int64)
+        done, column, value, constant, limit = self.joined or ((), none, none, 0, Fraction(0))
+        if names[: len(done)] != done:
+            done, column, value, constant, limit = (), none, none, 0, Fraction(0)
+        first = before[names[0]][0]
+        new = [before[name] for name in names[len(done) :]]
+        if any((o.unit, o.maximize) != (first.unit, first.maximize) for o, _ in new):
+            return [(e, *before[name]) for name, e in multipliers.items()]
+        if new:
+            column = np.concatenate([column, *(o.column for o, _ in new)])
+            value = np.concatenate([value, *(o.value for o, _ in new)])
+            constant, limit = constant + sum(o.constant for o, _ in new), limit + sum(most for _, most in new)
         self.joined = names, column, value, constant, limit
-        joined = Objective(
-            "", np.concatenate(column), np.concatenate(value), constant, first.unit, maximize=first.maximize
-        )
-        return [(each[0][0], joined, limit)]
+        joined = Objective("", column, value, constant, first.unit, maximize=first.maximize)
+        return [(multipliers[names[0]], joined, limit)]
 
     def _blocks(self, rows: Mapping[str, Exact]) -> tuple[list[tuple[Fraction, RowBlock, Whole]], Fraction]:
         """Rows with their multipliers, and what these make of the right-hand sides."""
@@ -455,7 +455,7 @@ class Checker:
         unit = common_unit([abs(f) for f, _, _ in parts] + [f for f, _, _ in blocks])
         if unit.denominator.bit_length() > 4 * MOST_BITS:
             raise ProofError("the multipliers have a common denominator of too many digits")
-        size = sum(to_float(abs(f / unit)) * largest(v) for f, _, v in parts)
+        size = sum(to_float(abs(f / unit)) * largest(v) * _most_often(c) for f, c, v in parts)
         size += sum(to_float(f / unit) * largest(y) * max(block.size, 1.0) for f, block, y in blocks)
         kind: Any = np.int64 if size < SAFE else object
         reduced = np.zeros(self.program.count, kind)
@@ -555,6 +555,11 @@ class Checker:
             if before == int(np.isinf(low).sum() + np.isinf(high).sum()):
                 break
         return low, high
+
+
+def _most_often(columns: Positions) -> int:
+    """How often the commonest column occurs: objectives that are added up may share columns."""
+    return 1 if len(columns) < 2 else int(np.bincount(columns).max())
 
 
 def _sum(a: Whole, b: Whole) -> Whole:

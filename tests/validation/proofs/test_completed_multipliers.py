@@ -70,3 +70,18 @@ def test_huge_multipliers_prove_nothing_false(huge: int) -> None:
     leaf = Leaf(shared={"gpu": Exact(numbers)}, complete=("task", "gpu", "task"))
     bound = judge(program, Exact(np.array([0, 1, 1, 0])), Proof({"cost": (leaf,)})).stages[0].bound
     assert bound is not None and bound <= 9
+
+
+def test_earlier_objectives_that_share_a_column_are_added_beyond_64_bits() -> None:
+    """Five times 2^61 leaves 64 bits: the most of x costs nothing of y, whose least is 0."""
+    p = fx.Problem("overlapping")
+    x, y = p.variables("x", binary=True), p.variables("y", upper=10, integer=True)
+    for k in range(5):
+        p.maximize(f"o{k}", 2**61 * x)
+    p.minimize("last", y + 0)
+    program = exact_program(p)
+    first = {f"o{k}": (Leaf(),) for k in range(5)}
+    less = Fraction(-1)
+    leaf = Leaf(earlier={f"o{k}": less for k in range(5)})
+    verdict = judge(program, Exact(np.array([1, 7])), Proof({**first, "last": (leaf,)}))
+    assert verdict.stages[-1].bound is not None and verdict.stages[-1].bound <= 0
