@@ -327,16 +327,20 @@ class Checker:
         columns = np.flatnonzero(differs)
         if base.least is not None and not base.completed[columns].any():  # only these columns differ from the base
             mine = base.reduced[columns]
-            without = self._above(columns, mine, base.unit, base.total + base.least, {}, {}, (), -1)
+            without = self._least_within_bounds(columns, mine, base.unit, base.total + base.least, {}, {}, (), -1)
             reduced = _sum(scaled(reduced[columns], times), scaled(mine, base_times))
-            return None if without is None else self._above(columns, reduced, both, total + without, low, high, kept)
+            return (
+                None
+                if without is None
+                else self._least_within_bounds(columns, reduced, both, total + without, low, high, kept)
+            )
         plain = self._base(leaf.shared, ())
         reduced = _sum(scaled(reduced, times), scaled(plain.reduced, base_times))
         total += plain.total
         for name in leaf.complete:
             reduced, more = self._completed(name, reduced, shut)
             total += more * both
-        return self._above(np.arange(len(reduced)), reduced, both, total, low, high, kept)
+        return self._least_within_bounds(np.arange(len(reduced)), reduced, both, total, low, high, kept)
 
     def _earlier(
         self, multipliers: Mapping[str, Fraction], before: Mapping[str, tuple[Objective, Fraction]]
@@ -389,7 +393,7 @@ class Checker:
                 reduced, more = self._completed(name, reduced, [])
                 total += more * unit
                 touched[self.program.rows[name].column] = True
-            least = self._above(np.arange(len(reduced)), reduced, unit, Fraction(0), {}, {}, ())
+            least = self._least_within_bounds(np.arange(len(reduced)), reduced, unit, Fraction(0), {}, {}, ())
             self.bases[key] = _Base(reduced, unit, total, least, touched, rows)
         return self.bases[key]
 
@@ -471,7 +475,7 @@ class Checker:
                 np.subtract.at(reduced, block.column, taken)
         return reduced, unit
 
-    def _above(
+    def _least_within_bounds(
         self,
         at: Positions,
         reduced: Whole,
