@@ -47,10 +47,14 @@ def proof_of(run: GpuRun, costs: TransferCosts, ties: Ties) -> Document:
         for stage in ("stops", "waiting"):
             proof.stages.pop(stage, None)
     derived = {"derived": [row for row, _ in proof.derived.values()]} if proof.derived else {}
+    stages, of = dict[str, Any](), dict[tuple[int, ...], str]()
+    for name, leaves in proof.stages.items():  # steps that the same cuts prove
+        first = of.setdefault(tuple(map(id, leaves)), name)
+        stages[name] = leaves if first == name else first
     return {
         "format": 3,
         "shared": {text: rows for rows, text in proof.shared.values()},
-        "stages": proof.stages,
+        "stages": stages,
         **derived,
     }
 
@@ -249,6 +253,7 @@ class _LeafProof:
         self.proof, self.leaf, self.path, self.view = proof, leaf, path, proof.view
         self.counts = np.bincount(self.view.task_job[leaf.gpu >= 0], minlength=len(self.view.job_names))
         self._cuts: dict[bytes, _Cut] = {}
+        self._fair: dict[bytes, Document] = {}
 
     def cut(self, jobs: Mask) -> _Cut:
         """The least cut with these jobs."""
@@ -310,10 +315,14 @@ class _LeafProof:
 
     def fair(self, k: int) -> Document:
         """No answer gives more jobs k tasks."""
-        price, share = self._by_cut(self._short(k))
-        if not share.any():
-            return {"branches": self.proof.branches(self.path)} if self.path else {}
-        return {**self._document(price, share, np.zeros(len(self.proof.held), np.int64)), "earlier": -1}
+        short = self._short(k)
+        if short.tobytes() not in self._fair:
+            price, share = self._by_cut(short)
+            self._fair[short.tobytes()] = {
+                **self._document(price, share, np.zeros(len(self.proof.held), np.int64)),
+                "earlier": -1,
+            }
+        return self._fair[short.tobytes()]
 
     def less_fair(self, k: int) -> Document:
         """No answer of the leaf gives as many jobs k tasks."""

@@ -15,10 +15,12 @@ Source: branch and bound with dual bounds as in VIPR (Cheung, Gleixner and Steff
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -48,6 +50,8 @@ from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofE
 _CLOSE = Fraction(1, 10**7)
 #: What a violation counts that is too small for a float.
 _LEAST = 5e-324
+#: The number of a step at the end of an objective's name.
+_STEP = re.compile(r"_[0-9]+$")
 #: Rounds in which bounds that rows imply are passed on.
 _ROUNDS = 20
 
@@ -285,11 +289,12 @@ class Checker:
             parts.append((leaf.own * cost.sign * cost.unit, cost.column, cost.value))
         blocks, given = self._blocks(leaf.rows)
         total += given
-        distinct = dict(zip(map(id, leaf.earlier.values()), leaf.earlier.values(), strict=True))
-        if any(e > 0 for e in distinct.values()) or not leaf.earlier.keys() <= before.keys():
-            name = next(name for name, e in leaf.earlier.items() if name not in before or e > 0)
-            raise ProofError(f"a multiplier of objective {name!r}, which comes later or has the wrong sign")
-        for e, objective, limit in self._earlier(leaf.earlier, before):
+        if leaf.before > 0 or any(e > 0 or name not in before for name, e in leaf.earlier.items()):
+            odd = [name for name, e in leaf.earlier.items() if e > 0 or name not in before] or list(before)
+            raise ProofError(f"a multiplier of objective {odd[0]!r}, which comes later or has the wrong sign")
+        earlier = [(e, *before[name]) for name, e in leaf.earlier.items()]
+        earlier += [(leaf.before, objective, limit) for objective, limit in self._joined(before)] if leaf.before else []
+        for e, objective, limit in earlier:
             total += e * (limit - objective.sign * objective.constant * objective.unit)
             parts.append((-e * objective.sign * objective.unit, objective.column, objective.value))
         for k, e in leaf.derived.items():
@@ -342,28 +347,99 @@ class Checker:
             total += more * both
         return self._least_within_bounds(np.arange(len(reduced)), reduced, both, total, low, high, kept)
 
-    def _earlier(
-        self, multipliers: Mapping[str, Fraction], before: Mapping[str, tuple[Objective, Fraction]]
-    ) -> Iterable[tuple[Fraction, Objective, Fraction]]:
-        """Earlier objectives with multipliers and limits; those of one multiplier and unit are added up once."""
-        names = tuple(multipliers)
-        if len(names) < 3 or len(set(map(id, multipliers.values()))) > 1:
-            return [(e, *before[name]) for name, e in multipliers.items()]
-        none = np.zeros(0, np.int64)
+    def _joined(self, before: Mapping[str, tuple[Objective, Fraction]]) -> Iterable[tuple[Objective, Fraction]]:
+        """Earlier objectives with limits, added up if they have one unit and sense."""
+        names, none = tuple(before), np.zeros(0, np.int64)
         done, column, value, constant, limit = self.joined or ((), none, none, 0, Fraction(0))
         if names[: len(done)] != done:
             done, column, value, constant, limit = (), none, none, 0, Fraction(0)
-        first = before[names[0]][0]
         new = [before[name] for name in names[len(done) :]]
-        if any((o.unit, o.maximize) != (first.unit, first.maximize) for o, _ in new):
-            return [(e, *before[name]) for name, e in multipliers.items()]
+        first = before[names[0]][0] if names else None
+        if first is None or any((o.unit, o.maximize) != (first.unit, first.maximize) for o, _ in new):
+            return before.values()
         if new:
             column = np.concatenate([column, *(o.column for o, _ in new)])
             value = np.concatenate([value, *(o.value for o, _ in new)])
             constant, limit = constant + sum(o.constant for o, _ in new), limit + sum(most for _, most in new)
         self.joined = names, column, value, constant, limit
-        joined = Objective("", column, value, constant, first.unit, maximize=first.maximize)
-        return [(multipliers[names[0]], joined, limit)]
+        return [(Objective("", column, value, constant, first.unit, maximize=first.maximize), limit)]
+
+    def optimal_together(
+        self, k: int, stages: Mapping[str, tuple[Leaf, ...]], x: Exact, before: Sequence[tuple[Objective, Fraction]]
+    ) -> list[StageVerdict]:
+        """Verdicts of objectives from number ``k`` on that one leaf shows to be optimal, computed in one pass.
+
+        Those are integer objectives of one unit without common columns, where the leaf takes -1 of each earlier one:
+        then the reduced costs of the next objective differ in its own columns alone. Empty: `bound` has to judge.
+        ``x``: an answer, without any tolerance.
+        """
+        p = self.program
+        leaves = stages.get(p.objectives[k].name, ())
+        end = k
+        while end < len(p.objectives) and stages.get(p.objectives[end].name) is leaves:
+            end += 1
+        units = {x.unit, p.lower.at.unit, p.upper.at.unit}
+        if end - k < 2 or len(leaves) != 1 or units != {1} or x.numbers.dtype == object:
+            return []
+        if self.budget.spent:
+            raise OutOfTime
+        leaf, every, unit = leaves[0], p.objectives[:end], p.objectives[k].unit
+        alike = {(o.unit, o.maximize, o.value.dtype == object) for o in every} == {(unit, every[0].maximize, False)}
+        column = np.concatenate([o.column for o in every])
+        if (
+            not alike
+            or any(o.within for o in every)
+            or leaf.own != 1
+            or leaf.before != -1
+            or leaf.rows
+            or leaf.earlier
+            or leaf.derived
+            or leaf.branches
+            or _most_often(column) > 1
+            or not p.integer[column].all()
+        ):
+            return []
+        base = self._base(leaf.shared, leaf.complete)
+        if base.least is None or base.completed[column].any():
+            return []
+        both = common_unit([unit, base.unit])
+        value = every[0].sign * np.concatenate([o.value for o in every])
+        without = scaled(base.reduced[column], int(base.unit / both))
+        with_it = _sum(scaled(value, int(unit / both)), without)
+        least = [self._least_of_each(column, reduced) for reduced in (with_it, without)]
+        if least[0] is None or least[1] is None or largest(value) * largest(x.numbers) * max(len(column), 1) >= SAFE:
+            return []
+        owner = np.repeat(np.arange(len(every)), [len(o.column) for o in every])
+        gains, values = np.zeros((2, len(every)), np.int64)
+        np.add.at(gains, owner, least[0] - least[1])
+        np.add.at(values, owner, value * x.numbers[column])
+        total = base.total + base.least
+        verdicts: list[StageVerdict] = []
+        kept = Fraction(0)
+        for j, objective in enumerate(every):
+            total += both * int(gains[j])
+            mine = int(values[j]) * unit
+            constant = objective.sign * objective.constant * unit
+            if j < k:
+                kept += before[j][1] - constant
+                continue
+            if total - kept < mine and self.rounded(total - kept, objective) < mine:
+                break
+            kept += mine
+            verdicts.append(
+                StageVerdict(objective.name, *(objective.sign * (mine + constant),) * 2, True, limit=mine + constant)
+            )
+        return verdicts
+
+    def _least_of_each(self, at: Positions, reduced: Whole) -> Whole | None:
+        """The least of each reduced cost times its column within the bounds; None: a bound is missing or too large."""
+        p = self.program
+        if (p.lower.missing[at] & (reduced > 0)).any() or (p.upper.missing[at] & (reduced < 0)).any():
+            return None
+        side = np.where(reduced > 0, p.lower.at.numbers[at], np.where(reduced < 0, p.upper.at.numbers[at], 0))
+        if object in (reduced.dtype, side.dtype) or 4 * largest(reduced) * largest(side) * len(at) >= SAFE:
+            return None
+        return reduced * side
 
     def _blocks(self, rows: Mapping[str, Exact]) -> tuple[list[tuple[Fraction, RowBlock, Whole]], Fraction]:
         """Rows with their multipliers, and what these make of the right-hand sides."""
@@ -675,6 +751,18 @@ def judge(
     kept: dict[str, tuple[Objective, Fraction]] = {}
     done, reason = 0, ""
     for k, objective in enumerate(program.objectives):
+        if k < len(stages):
+            continue
+        if feasible and not reason:
+            try:
+                several = checker.optimal_together(k, proof.stages, values, before)
+            except (ProofError, ArithmeticError, MemoryError):
+                several = []  # what is wrong with it is said below
+            if several:
+                stages += several
+                before += [(o, stage.limit) for o, stage in zip(program.objectives[k:], several, strict=False)]
+                kept = {o.name: (o, limit) for o, limit in before}
+                continue
         value = checker.value(objective, values)
         bound: Fraction | None = None
         mine = objective.sign * value
@@ -716,7 +804,7 @@ def judge(
         stages.append(StageVerdict(objective.name, value, own, proven, "" if proven else reason, given, top))
         before.append((objective, top))
         kept[objective.name] = objective, top
-    checks += [_stage_check(stage) for stage in stages if stage.proven or stage.bound is not None]
+    checks += _stage_checks([stage for stage in stages if stage.proven or stage.bound is not None])
     first = stages[0] if stages else None
     claim: Claim = (
         "optimal" if all(s.proven for s in stages) else "bounded" if first and first.bound is not None else "feasible"
@@ -740,11 +828,24 @@ def _attained(
     return objective.sign * checker.value(objective, point), exact
 
 
-def _stage_check(stage: StageVerdict) -> Check:
-    name = f"objective {stage.name}: optimal" if stage.proven else f"objective {stage.name}: bounded"
-    given = f", {to_float(stage.given_away):.6g} of it given away for later objectives" if stage.given_away else ""
-    detail = f"{to_float(stage.value):.12g}{given}" if stage.proven else f"{to_float(stage.value):.12g}; {stage.reason}"
-    return Check(name, True, 0, detail)
+def _stage_checks(stages: Iterable[StageVerdict]) -> Iterable[Check]:
+    """One check for each objective, and one for all of ``name_1``, ``name_2``, ... that are optimal."""
+    for alike, group in groupby(
+        stages, lambda stage: stage.proven and not stage.given_away and _STEP.sub("", stage.name)
+    ):
+        these = [*group]
+        if alike and len(these) > 2 and all(_STEP.search(stage.name) for stage in these):
+            values = ((v, len([*times])) for v, times in groupby(f"{to_float(s.value):.12g}" for s in these))
+            detail = ", ".join(v if n == 1 else f"{v} ({n} times)" for v, n in values)
+            yield Check(f"objectives {these[0].name} to {these[-1].name}: optimal", True, 0, detail)
+            continue
+        for stage in these:
+            given = (
+                f", {to_float(stage.given_away):.6g} of it given away for later objectives" if stage.given_away else ""
+            )
+            value, name = f"{to_float(stage.value):.12g}", "optimal" if stage.proven else "bounded"
+            detail = f"{value}{given}" if stage.proven else f"{value}; {stage.reason}"
+            yield Check(f"objective {stage.name}: {name}", True, 0, detail)
 
 
 def _judge_none(checker: Checker, proof: Proof, claimed: str) -> Verdict:

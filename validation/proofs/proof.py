@@ -2,7 +2,7 @@
 
 In files, multipliers are rationals by name and label of a row; a name may carry one ``default`` for all its labels.
 Multipliers that several leaves share stand once, under ``shared``, by a name of their own; one number for ``earlier``
-counts for all objectives before.
+counts for all objectives before. An objective with the leaves of one listed before it gives that one's name instead.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Leaf:
 
     ``rows``: by name, one multiplier for each row of that name. ``shared``: more of them, of several leaves.
     ``complete``: names of rows whose multipliers the checker adds, the best ones, one name after the other.
-    ``earlier``: of objectives before, at most 0 each. ``derived``: of derived rows by number, at least 0 each.
-    ``own``: of the objective itself; 0 if the multipliers show that the leaf is empty.
+    ``earlier``: of objectives before, at most 0 each; ``before``: of each of them, besides. ``derived``: of derived
+    rows by number, at least 0 each. ``own``: of the objective itself; 0 if they show that the leaf is empty.
     """
 
     rows: Mapping[str, Exact] = field(default_factory=dict)
@@ -76,6 +76,7 @@ class Leaf:
     own: Fraction | int = 1
     shared: Mapping[str, Exact] = field(default_factory=dict)
     complete: tuple[str, ...] = ()
+    before: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +118,11 @@ def to_document(proof: Proof, program: ExactProgram) -> dict[str, Any]:
     if shared:
         found["shared"] = {names[key]: _rows_out(rows, program) for key, rows in shared.items()}
     if proof.stages:
-        found["stages"] = {
-            name: [_leaf_out(leaf, program, names) for leaf in leaves] for name, leaves in proof.stages.items()
-        }
+        of: dict[int, str] = {}
+        found["stages"] = {}
+        for name, leaves in proof.stages.items():
+            same = of.setdefault(id(leaves), name)
+            found["stages"][name] = same if same != name else [_leaf_out(leaf, program, names) for leaf in leaves]
     if proof.derived:
         found["derived"] = [
             {
@@ -150,7 +153,9 @@ def _leaf_out(leaf: Leaf, program: ExactProgram, names: Mapping[int, str]) -> di
         found["shared"] = names[id(leaf.shared)]
     if leaf.complete:
         found["complete"] = list(leaf.complete)
-    if leaf.earlier:
+    if leaf.before:
+        found["earlier"] = number(leaf.before)
+    elif leaf.earlier:
         found["earlier"] = {name: number(e) for name, e in leaf.earlier.items() if e}
     if leaf.derived:
         found["derived"] = {str(k): number(e) for k, e in leaf.derived.items() if e}
@@ -213,17 +218,22 @@ def from_document(document: Any, program: ExactProgram) -> Proof:
         name: _rows_in(rows, program)
         for name, rows in _object(document.get("shared", {}), "shared multipliers").items()
     }
-    for name in stages:
-        if name not in order:
-            raise ProofError(f"stages: no objective is named {_shown(name)}")
+    if odd := stages.keys() - set(order):
+        raise ProofError(f"stages: no objective is named {_shown(sorted(odd)[0])}")
     derived = [_derived_in(d, k, program, shared) for k, d in enumerate(_list(document.get("derived", []), "derived"))]
+    place, found = {name: k for k, name in enumerate(order)}, dict[str, tuple[Leaf, ...]]()
+    for name, leaves in stages.items():
+        if isinstance(leaves, str) and leaves not in found:
+            raise ProofError(f"stages {name!r}: {_shown(leaves)} is not listed before it")
+        found[name] = (
+            found[leaves]
+            if isinstance(leaves, str)
+            else tuple(_leaf_in(x, program, shared, order[: place[name]]) for x in _list(leaves, f"stages {name!r}"))
+        )
     return Proof(
-        {
-            name: tuple(_leaf_in(x, program, shared, order.index(name)) for x in _list(leaves, f"stages {name!r}"))
-            for name, leaves in stages.items()
-        },
+        found,
         tuple(derived),
-        tuple(_leaf_in(x, program, shared, 0) for x in _list(document.get("empty", []), "empty")),
+        tuple(_leaf_in(x, program, shared, []) for x in _list(document.get("empty", []), "empty")),
         _vector_in(document.get("point", []), program),
         _vector_in(document.get("ray", []), program) if document.get("ray") else (),
         {name: _exact(_vector_in(x, program)) for name, x in _object(document.get("points", {}), "points").items()},
@@ -262,11 +272,14 @@ def _derived_in(document: Any, k: int, program: ExactProgram, shared: Mapping[st
     stage = each.get("stage", 0)
     if not isinstance(stage, int) or isinstance(stage, bool) or not 0 <= stage <= len(program.objectives):
         raise ProofError(f"derived row {k}: stage {_shown(stage)} does not exist")
-    cases = _list(each.get("cases", []), f"derived row {k}")
-    return Derived(column, value, tuple(_leaf_in(x, program, shared, stage) for x in cases), stage)
+    cases, before = _list(each.get("cases", []), f"derived row {k}"), [o.name for o in program.objectives[:stage]]
+    return Derived(column, value, tuple(_leaf_in(x, program, shared, before) for x in cases), stage)
 
 
-def _leaf_in(document: Any, program: ExactProgram, shared: Mapping[str, Mapping[str, Exact]], stage: int) -> Leaf:
+def _leaf_in(
+    document: Any, program: ExactProgram, shared: Mapping[str, Mapping[str, Exact]], before: Sequence[str]
+) -> Leaf:
+    """Read a leaf; ``before``: the objectives that come earlier."""
     each = _object(document, "a leaf")
     _only(each, "a leaf", "rows", "shared", "complete", "earlier", "derived", "branches", "own")
     own = rational(each.get("own", 1))
@@ -280,21 +293,21 @@ def _leaf_in(document: Any, program: ExactProgram, shared: Mapping[str, Mapping[
     for name in complete:
         if not isinstance(name, str) or name not in program.rows:
             raise ProofError(f"complete: no rows are named {_shown(name)}")
-    stated, before = each.get("earlier", {}), [o.name for o in program.objectives[:stage]]
+    stated, earlier, every = each.get("earlier", {}), dict[str, Fraction](), Fraction(0)
     if isinstance(stated, dict):
-        if odd := stated.keys() - set(before):
+        if stated and (odd := stated.keys() - set(before)):
             name = _shown(sorted(odd)[0])
             raise ProofError(f"a multiplier of objective {name}, which does not exist before")
         earlier = {name: rational(v) for name, v in stated.items()}
     else:
-        earlier = dict.fromkeys(before, rational(stated))
+        every = rational(stated)
     derived = {}
     for name, v in _object(each.get("derived", {}), "derived").items():
         if not name.isascii() or not name.isdigit() or len(name) > 9:
             raise ProofError(f"a multiplier of derived row {_shown(name)}, which does not exist")
         derived[int(name)] = rational(v)
     branches = tuple(_branch_in(b, program) for b in _list(each.get("branches", []), "branches"))
-    return Leaf(rows, earlier, derived, branches, own, {} if use is None else shared[use], tuple(complete))
+    return Leaf(rows, earlier, derived, branches, own, {} if use is None else shared[use], tuple(complete), every)
 
 
 def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:

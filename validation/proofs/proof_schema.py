@@ -49,7 +49,10 @@ def proof_schema() -> dict[str, Any]:
         rows=rows,
         shared={"type": "string", "description": "The name of multipliers that several leaves share."},
         complete=listed(name, "Names of rows whose best multipliers the checker finds."),
-        earlier=by_name(_NUMBER, "Multipliers of earlier objectives, at most 0."),
+        earlier={
+            "anyOf": [by_name(_NUMBER, "By name."), _NUMBER],
+            "description": "Multipliers of earlier objectives, at most 0: by name, or one number for all of them.",
+        },
         derived=by_name(_NUMBER, "Multipliers of derived rows, by their number, at least 0."),
         branches=listed(branch, "From the root on."),
         own=_NUMBER | {"description": "Of the objective itself: 1; 0 where the leaf is shown to have no answer."},
@@ -67,7 +70,10 @@ def proof_schema() -> dict[str, Any]:
         [],
         format={"const": FORMAT},
         shared=by_name(rows, "Multipliers of several leaves, by a name."),
-        stages=by_name(leaves, "The leaves that bound each objective, by its name."),
+        stages=by_name(
+            {"anyOf": [leaves, name]},
+            "The leaves that bound each objective, by its name; or the name of one listed before with the same.",
+        ),
         derived=listed(derived, "Each may use those before it."),
         points=by_name(vector, "Of objectives with `within`: an answer that attains the optimum."),
         empty=listed(leaf, "Leaves that show that there is no answer."),

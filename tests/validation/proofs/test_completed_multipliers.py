@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import flowlex as fx
@@ -81,7 +83,55 @@ def test_earlier_objectives_that_share_a_column_are_added_beyond_64_bits() -> No
     p.minimize("last", y + 0)
     program = exact_program(p)
     first = {f"o{k}": (Leaf(),) for k in range(5)}
-    less = Fraction(-1)
-    leaf = Leaf(earlier={f"o{k}": less for k in range(5)})
+    leaf = Leaf(before=Fraction(-1))
     verdict = judge(program, Exact(np.array([1, 7])), Proof({**first, "last": (leaf,)}))
     assert verdict.stages[-1].bound is not None and verdict.stages[-1].bound <= 0
+
+
+def fair_steps(caps: list[int], room: int) -> fx.Problem:
+    """Jobs take at most their cap of the room; first as many as possible take 1, then 2, and so on."""
+    p = fx.Problem("fair")
+    step = [(j, k) for j, cap in enumerate(caps) for k in range(1, cap + 1)]
+    y = p.variables("y", over=pd.MultiIndex.from_tuples(step, names=["job", "k"]), binary=True)
+    p.constrain("room", y.sum() <= room)
+    for k in range(1, max(caps) + 1):
+        p.maximize(f"share_{k}", y.sel(k=k).sum())
+    return p
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_steps_with_the_same_leaf_are_judged_together_as_one_by_one(seed: int) -> None:
+    """With the price 1 of the room from the first step that does not fit on, each step is proven."""
+    rng = np.random.default_rng(seed)
+    caps = rng.integers(1, 6, 4).tolist()
+    steps, room = max(caps), int(rng.integers(0, sum(caps) + 2))
+    program = exact_program(fair_steps(caps, room))
+    order = sorted((k, j) for j, cap in enumerate(caps) for k in range(1, cap + 1))[:room]
+    taken = {(j, k) for k, j in order}
+    x = Exact(np.array([(j, k) in taken for j, cap in enumerate(caps) for k in range(1, cap + 1)], np.int64))
+    if rng.random() < 0.4 and len(x.numbers):  # an answer that is worse, or none
+        x.numbers[rng.integers(len(x.numbers))] ^= 1
+    full = [sum(cap >= k for cap in caps) for k in range(1, steps + 1)]
+    tight = next((k for k in range(steps) if sum(full[: k + 1]) > room), steps)
+    if rng.random() < 0.3:
+        tight = int(rng.integers(0, steps + 1))  # a price too early or too late
+    loose, priced = Leaf(before=Fraction(-1)), Leaf(shared={"room": Exact(np.array([-1]))}, before=Fraction(-1))
+    together, alone = {}, {}
+    first, second = (loose,), (priced,)
+    for k in range(steps):
+        leaves = first if k < tight else second
+        together[f"share_{k + 1}"], alone[f"share_{k + 1}"] = leaves, (replace(leaves[0]),)
+    want, got = (judge(program, x, Proof(stages)) for stages in (alone, together))
+    again = judge(program, x, from_document(to_document(Proof(together), program), program))
+    for each in (got, again):
+        assert each.claim == want.claim and each.certificate.exact == want.certificate.exact
+        assert [(s.name, s.value, s.bound, s.proven) for s in each.stages] == [
+            (s.name, s.value, s.bound, s.proven) for s in want.stages
+        ]
+
+
+def test_a_stage_refers_only_to_one_before_it() -> None:
+    program = exact_program(fair_steps([2, 2], 3))
+    for stages in ({"share_1": "share_2", "share_2": []}, {"share_1": "share_1"}, {"share_1": "x"}):
+        with pytest.raises(ProofError, match="not listed before"):
+            from_document({"format": 3, "stages": stages}, program)

@@ -132,7 +132,10 @@ def _over_all_pairs(proof: dict[str, Any], cluster: Cluster) -> dict[str, Any]:
     if "derived" in proof:
         made["derived"] = [{**row, "cases": [*map(leaf, row["cases"])]} for row in proof["derived"]]
     if "stages" in proof:
-        made["stages"] = {name: [*map(leaf, leaves)] for name, leaves in proof["stages"].items()}
+        made["stages"] = {
+            name: leaves if isinstance(leaves, str) else [*map(leaf, leaves)]
+            for name, leaves in proof["stages"].items()
+        }
     return made
 
 
