@@ -486,8 +486,11 @@ def _bindings(document: Document, finding: Finding) -> Iterator[Check]:
     yield _figure("objective", document.objective, finding.objective, tolerance)
     yield _bound(document, finding, quoted)
     yield _gap(document, finding)
-    for name in sorted({*document.stages, *finding.stages}):
-        yield _figure(f"stage {name}", document.stages.get(name), finding.stages.get(name), tolerance)
+    names = sorted({*document.stages, *finding.stages})
+    stages = [_figure(f"stage {n}", document.stages.get(n), finding.stages.get(n), tolerance) for n in names]
+    wrong = [check for check in stages if not check.ok]
+    right = Check("stages", True, max((c.worst for c in stages), default=0), f"{len(stages)} values are as stated")
+    yield from wrong or ([right] if stages else [])
     yield _metrics(document, finding)
 
 
