@@ -36,9 +36,8 @@ class Decision(_Document):
     """What a decision changed.
 
     Names of tasks and machines: placed (task, machine), moved (task, from, to, reason), stopped (task, machine,
-    reason), waiting (task, reason). In rounds of GPU assignment placed is (task, GPU, node). ``reread``: after a
-    restart placements differ from those reported; read all of them. ``whole``: rules or capacities required a full
-    solve.
+    reason), waiting (task, reason). In rounds of GPU assignment placed is (task, GPU, node). ``whole``: rules or
+    capacities required a full solve; ``optimal``: which proved this decision the optimum.
     """
 
     number: int
@@ -51,8 +50,8 @@ class Decision(_Document):
     waiting_count: int | None = None
     transfer_s: float | None = None
     bandwidths: dict[str, float] | None = None
-    reread: bool = False
     whole: bool | None = None
+    optimal: bool | None = None
 
 
 class Place(_Document):

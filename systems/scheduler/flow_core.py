@@ -37,7 +37,6 @@ class ClusterCore:
 
     def __init__(self, scheduler: FlowScheduler) -> None:
         self.scheduler = scheduler
-        self.pending = 0
 
     @classmethod
     def load(
@@ -55,6 +54,11 @@ class ClusterCore:
         return cls(FlowScheduler(cluster or FlowInstance(name="empty", machines=()), goals, **options))
 
     @property
+    def pending(self) -> int:
+        """Events since the last decision."""
+        return self.scheduler.state.events
+
+    @property
     def now_s(self) -> float:
         """Time of the last decision."""
         return self.scheduler.state.now_s
@@ -66,18 +70,15 @@ class ClusterCore:
             self.scheduler.handle(read)
         except (EventError, ModelError) as error:
             raise RefusedEvent(str(error)) from error
-        self.pending += 1
 
     def decide(self, at_s: float) -> Document:
         """Step."""
-        delta = self.scheduler.step(max(at_s, self.now_s))
-        self.pending = 0
-        return _document(delta)
+        delta, solved = self.scheduler.step(max(at_s, self.now_s)), self.scheduler.state.decision
+        return _document(delta) | ({"optimal": True} if solved is not None and solved.best else {})
 
     def redo(self, decision: Document, at_s: float) -> None:
         """Repeat a decision of the log: the same tasks are where they were after it."""
         self.scheduler.step(max(at_s, self.now_s), decided=_decided(decision))
-        self.pending = 0
 
     def facts(self) -> dict[str, float]:
         """Sizes, for Prometheus."""
@@ -138,7 +139,8 @@ def _decided(decision: Document) -> Decided:
     places: dict[str, str | None] = dict(decision["placed"])
     places |= {task: machine for task, _, machine, _ in decision["moved"]}
     places |= dict.fromkeys(task for task, _, _ in decision["stopped"])
-    return Decided(places, dict(decision["waiting"]), bool(decision.get("whole")))
+    whole, best = bool(decision.get("whole")), bool(decision.get("optimal"))
+    return Decided(places, dict(decision["waiting"]), whole, best)
 
 
 def _document(delta: Delta) -> Document:

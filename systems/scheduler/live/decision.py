@@ -30,12 +30,14 @@ def decide(
     """Find the new optimum and apply it; see `FlowScheduler.step`."""
     started, check_s, certificate, method = time.perf_counter(), 0.0, None, state.method
     quiet = not state.events and state.decision is not None and state.decision.best
+    quiet = quiet and not (decided is not None and decided.places)
     state.advance(now_s)
     prepared = time.perf_counter()
     state.session.solve()
     changes: Changes = state.network.read_changes()
-    kept = None if decided is not None or quiet else _network_decision(state, changes)
-    if kept is not None:
+    solved_fully = quiet or (decided is not None and decided.whole)
+    kept = None if solved_fully else _network_decision(state, changes)
+    if kept is not None and (decided is None or {name: at for name, (_, at) in kept.items()} == decided.places):
         changes, state.decision = kept, None
         if certify:
             checking = time.perf_counter()
@@ -69,7 +71,7 @@ def _network_decision(state: LiveState, changes: Changes) -> Changes | None:
     kept = without_idle_changes(state, changes)
     found = next((each for each in (kept, changes) if _keeps_all(state, each)), None)
     if found is kept:
-        for name in changes.keys() | kept.keys():
+        for name in changes:  # in this order, as it decides later ties
             machine = kept[name][1] if name in kept else state.tasks[name].machine
             if state.network.tasks[name].machine != machine:
                 state.network.displace(name, machine)
@@ -88,13 +90,14 @@ def _full_decision(
 ) -> tuple[Changes, float]:
     """Decide by a full solve; return the changes and the seconds spent on the check."""
     check_s = 0.0
-    here = {name: state.tasks[name].machine for name in changes}
-    next_of: Mapping[str, str | None] = here
+    next_of: Mapping[str, str | None] = {name: state.tasks[name].machine for name in changes}
     try:
-        if decided is not None:
+        if quiet:
+            pass
+        elif decided is not None:
             state.decision = decided.as_full_solve(state.decision) if decided.whole else None
-            next_of = dict(decided.places) | {name: at for name, at in here.items() if name not in decided.places}
-        elif not quiet:
+            next_of = {name: decided.places.get(name, task.machine) for name, task in state.tasks.items()}
+        else:
             solution = solve_fully(state, certify=certify)
             state.decision = FullSolve.of(solution)
             next_of = {name: solution.machine_of.get(name) for name in state.tasks}

@@ -149,6 +149,14 @@ class FlowScheduler:
                     self.state.resume(task.name, task.running.machine, -task.running.elapsed_s)
         collect_after(tasks + len(cluster.machines))
 
+    @classmethod
+    def continued(cls, state: LiveState, *, certify: bool = True) -> FlowScheduler:
+        """Return a scheduler that goes on with a state."""
+        made = cls.__new__(cls)
+        made.options, made.certify = dict(state.options), certify
+        made._use(state)
+        return made
+
     def _use(self, state: LiveState) -> None:
         self.state = state
         self.queries = Queries(state)

@@ -1,8 +1,9 @@
 """Save and load a flow scheduler, with its cluster, clock and present schedule.
 
-The file is compressed JSON with the fields of `FrozenState` and the goals by module, name and fields. Loading
-rebuilds the network; the next step keeps the present schedule among equal ones. Loading a file imports the modules of
-its goals, so load only files that you trust.
+The file is compressed: a line of JSON with the fields of `FrozenState` and the goals by module, name and fields, then
+the `exact_state`. The code that wrote a file continues exactly; another version rebuilds the network from the line of
+JSON, and its next step keeps the present schedule among equal ones. Loading a file imports the modules of its goals, so
+load only files that you trust.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import pickle
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -22,17 +24,21 @@ from flowlex.instances.instance_base import InstanceError
 from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.goal_document import AbsentGoalError, described, revived
+from flowlex.systems.scheduler.live import exact_state
 from flowlex.systems.scheduler.live.frozen_state import FrozenState
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 
-_FORMAT = "flowlex flow scheduler 6"
+#: Format 6 had no exact state.
+_FORMAT, _OLDEST = 7, 6
+_NAME = "flowlex flow scheduler "
 
 
 def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
     """Write the whole state to ``path``, atomically."""
-    frozen = scheduler.frozen()
-    document = {"format": _FORMAT, "goals": [described(goal) for goal in frozen.goals], **frozen.to_dict()}
-    write_atomically(path, gzip.compress(json.dumps(document).encode(), 1, mtime=0))
+    frozen, state = scheduler.frozen(), scheduler.state
+    head = {"format": f"{_NAME}{_FORMAT}", "code": exact_state.fingerprint(state.goals)}
+    document = {**head, "goals": [described(goal) for goal in frozen.goals], **frozen.to_dict()}
+    write_atomically(path, gzip.compress(json.dumps(document).encode() + b"\n" + exact_state.write(state), 1, mtime=0))
 
 
 def load_scheduler(
@@ -46,10 +52,14 @@ def load_scheduler(
     """
     try:
         with collector_paused():
-            document = json.loads(gzip.decompress(Path(path).read_bytes()))
-            if document["format"] != _FORMAT:
-                raise InstanceError(f"format {document['format']!r} is not {_FORMAT!r}", path=path)
+            line, _, exact = gzip.decompress(Path(path).read_bytes()).partition(b"\n")
+            document = json.loads(line)
+            _check_format(document["format"], path)
             chosen = _goals(document["goals"], None if goals is None else tuple(goals), without, path)
+            same = exact and len(chosen) == len(document["goals"])
+            if same and document["code"] == exact_state.fingerprint(chosen):
+                with contextlib.suppress(pickle.UnpicklingError):  # goals of other packages left objects of their own
+                    return FlowScheduler.continued(exact_state.read(exact, chosen), certify=certify)
             return _made(document, chosen, certify)
     except gzip.BadGzipFile as error:
         raise InstanceError(f"damaged state file, or one of an earlier version ({error})", path=path) from error
@@ -59,6 +69,14 @@ def load_scheduler(
         if isinstance(error, InstanceError):
             raise
         raise InstanceError(f"damaged state file ({type(error).__name__}: {error})", path=path) from error
+
+
+def _check_format(found: str, path: str | Path) -> None:
+    number = found.removeprefix(_NAME)
+    if not found.startswith(_NAME) or not number.isdigit() or int(number) < _OLDEST:
+        raise InstanceError(f"format {found!r}; expected {_NAME}{_OLDEST} to {_FORMAT}", path=path)
+    if int(number) > _FORMAT:
+        raise InstanceError(f"format {found!r} is newer than {_NAME}{_FORMAT}; install a newer flowlex", path=path)
 
 
 def _goals(

@@ -68,11 +68,12 @@ class Decided:
     places: Mapping[str, str | None]
     waiting: Mapping[str, str]
     whole: bool = True  # whether a full solve made it
+    best: bool = False  # whether this proved it the optimum
 
     def as_full_solve(self, before: FullSolve | None) -> FullSolve:
         """Return it as a full solve, with the reasons of the decision before for tasks without a new one."""
         known = {} if before is None else before.waiting
-        return FullSolve("as decided before", waiting={**known, **self.waiting})
+        return FullSolve("as decided before", self.best, {**known, **self.waiting})
 
 
 @dataclass(frozen=True, repr=False)

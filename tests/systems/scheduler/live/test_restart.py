@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +32,16 @@ def job(name, count=1, **more):
 
 
 def again(live, path):
-    """Return the scheduler after saving and loading."""
-    save_scheduler(live, path)
-    twin = load_scheduler(path, certify=live.certify)
-    save_scheduler(twin, path.with_suffix(".twin"))
-    assert path.read_bytes() == path.with_suffix(".twin").read_bytes()
+    """Return the scheduler after saving and loading, as another version reads it (`test_recovery`: the same one)."""
+    twin = load_scheduler(line(live, path), certify=live.certify)
+    assert path.read_bytes() == line(twin, path.with_suffix(".twin")).read_bytes()
     return twin
+
+
+def line(live, path):
+    save_scheduler(live, path)
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).partition(b"\n")[0], mtime=0))
+    return path
 
 
 def rule(rng, name, live):
@@ -133,7 +139,16 @@ def test_states_of_every_format_load_and_go_on(path):
 
 def test_the_present_format_is_among_those_kept():
     """A new format needs a stored state of the old one, written by the code before the change, and code to read it."""
-    assert (STATES / f"format-{snapshot._FORMAT.split()[-1]}.state").is_file()
+    assert (STATES / f"format-{snapshot._FORMAT}.state").is_file()
+
+
+def test_states_of_newer_versions_are_refused_by_name(tmp_path):
+    document = json.loads(gzip.decompress((STATES / "format-6.state").read_bytes()))
+    for number, said in ((8, "newer than flowlex flow scheduler 7; install a newer flowlex"), (5, "expected")):
+        path = tmp_path / f"{number}"
+        path.write_bytes(gzip.compress(json.dumps(document | {"format": f"flowlex flow scheduler {number}"}).encode()))
+        with pytest.raises(InstanceError, match=f"format 'flowlex flow scheduler {number}'.*{said}"):
+            load_scheduler(path)
 
 
 # No changes without a gain ----------------------------------------------------------------------------------------
