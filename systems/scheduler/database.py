@@ -56,7 +56,7 @@ SNAPSHOT = sa.Table(
     sa.Column("answers", sa.Text, nullable=False),  # keys and decisions that may be asked for again
 )
 #: PostgreSQL: a paused process keeps no lock, and a server that does not answer is noticed.
-_PATIENCE = "-c idle_in_transaction_session_timeout=1500 -c statement_timeout=4000 -c synchronous_commit=on"
+_PATIENCE = "-c idle_in_transaction_session_timeout=3000 -c statement_timeout=4000 -c synchronous_commit=on"
 _CONNECT = {
     "options": _PATIENCE,
     "connect_timeout": 2,

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 
 from flowlex.systems.scheduler.core_protocol import Core, Document, RefusedEvent, UnknownTask, replay
-from flowlex.systems.scheduler.database import LostLease, SchedulerDatabase, me
+from flowlex.systems.scheduler.database import Lease, LostLease, SchedulerDatabase, me
 from flowlex.systems.scheduler.metrics import Metrics
 
 _LOG = logging.getLogger(__name__)
@@ -412,7 +412,7 @@ class Replica(Generic[C]):
 
     # The watch thread ---------------------------------------------------------------------------------------------
     def _watch(self) -> None:
-        seen, seen_at, renewed, told = self.database.lease(), time.monotonic(), time.monotonic(), ""
+        seen, seen_at, renewed, told = Lease(-1, -1, None), time.monotonic(), 0.0, ""
         while not self._closing.wait(_POLL_S):
             try:
                 self._compact()

@@ -71,8 +71,10 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Open a connection for reading."""
+        """Open a connection for reading; each statement is a transaction, so that none stays open in between."""
         with self.engine.connect() as connection:
+            if self.dialect == "postgresql":
+                connection.execution_options(isolation_level="AUTOCOMMIT")
             yield connection
 
     @contextmanager

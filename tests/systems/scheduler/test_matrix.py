@@ -137,6 +137,7 @@ class Cluster:
 
     def befall(self, faults: tuple[Fault, ...]) -> Callable[[], None]:
         """Do it; return what heals it."""
+        wait_until(self.leader, 10)  # a decision that was not committed makes it unready until the next one is
         leader = self.leader()
         assert leader is not None
         hosts = {"leader": leader, "follower": "b" if leader == "a" else "a", "database": "d"}
