@@ -12,12 +12,24 @@ _listener: Callable[[bool], None] | None = None
 #: Processor seconds of all finished compiling; start of the current compiling.
 _compiled: float = 0.0
 _began: float | None = None
+#: Seconds between two readings of the coarse clock; when it was read last, and what it said.
+_COARSE_S = 0.005
+_read: tuple[float, float] = (-1.0, 0.0)
 
 
 def processor_seconds() -> float:
     """Processor seconds of this process without compiling; only differences mean something."""
     now = time.process_time() if _began is None else _began
     return now - _compiled
+
+
+def coarse_seconds() -> float:
+    """`processor_seconds`, read anew every 5 ms: on some systems reading the processor's clock takes long."""
+    global _read
+    now = time.perf_counter()
+    if not 0 <= now - _read[0] < _COARSE_S:
+        _read = now, processor_seconds()
+    return _read[1]
 
 
 def set_listener(listener: Callable[[bool], None] | None) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,8 @@ _NEAR_BOUND, _AT_BOUND = 1e-7, 1e-14
 _DECIMAL = 10**6
 #: The bound of a leaf without an answer.
 _ENDLESS = Fraction(10**300)
+#: Trees of more leaves have short multipliers, of at most so many binary digits after the point.
+_FEW, _MOST_DIGITS = 8, 44
 #: Multipliers are near a fraction within this share of their size.
 _NEAR = 1e-9
 
@@ -94,10 +97,13 @@ def proven(
     proof, claimed = exact_proof(program, outcome), str(outcome.status)
     exact = snapped(program, values) if values is not None else None
     verdict = judge(program, exact, proof, claimed, budget.time)
-    if verdict.late and exact is not None and outcome.stages[0].root is not None and verdict.stages[0].bound is None:
-        first = replace(outcome.stages[0], leaves=(outcome.stages[0].root,))
-        proof = exact_proof(program, replace(outcome, stages=(first,), cuts=()))
-        verdict = replace(judge(program, exact, proof, claimed), late=True)
+    root_leaf = outcome.stages[0].root if outcome.stages else None
+    if exact is not None and verdict.stages and verdict.stages[0].bound is None and root_leaf is not None:
+        first = replace(outcome.stages[0], leaves=(root_leaf,))
+        root = exact_proof(program, replace(outcome, stages=(first,), cuts=()))
+        other = replace(judge(program, exact, root, claimed), late=verdict.late)
+        if other.stages and other.stages[0].bound is not None:
+            proof, verdict = root, other
     if program.count > _MOST_COLUMNS or not all(stage.proven for stage in outcome.stages):
         return exact, proof, verdict
     if values is None or exact is None:
@@ -316,11 +322,21 @@ def exact_proof(program: ExactProgram, outcome: found.StagesOutcome) -> Proof:
     def of_kept(cuts: Floats) -> Floats:
         return cuts[kept[kept < len(cuts)]]
 
-    def leaves(given: Sequence[found.Leaf], unit: Fraction) -> tuple[Leaf, ...]:
-        return tuple(_leaf(program, starts, replace(x, cuts=of_kept(x.cuts)), grains, unit) for x in given)
-
-    stages = {o.name: leaves(s.leaves, o.unit) for o, s in zip(program.objectives, outcome.stages, strict=False)}
     cuts = [outcome.cuts[k] for k in kept.tolist()]
+
+    def leaves(given: Sequence[found.Leaf], unit: Fraction, needed: float = math.inf) -> tuple[Leaf, ...]:
+        mine = [replace(x, cuts=of_kept(x.cuts)) for x in given]
+        short = _Short(program, cuts) if len(mine) > _FEW and any(x.bound > needed for x in mine) else None
+        made = [None if short is None else short.leaf(x, x.bound - needed) for x in mine]
+        return tuple(
+            _leaf(program, starts, x, grains, unit) if each is None else each
+            for x, each in zip(mine, made, strict=True)
+        )
+
+    checker, stages = Checker(program), {}
+    for o, s in zip(program.objectives, outcome.stages, strict=False):
+        step = float(checker.step(o))
+        stages[o.name] = leaves(s.leaves, o.unit, s.bound - 0.99 * step if s.proven else s.bound)
     cuts = [replace(cut, cuts=(of_kept(cut.cuts[0]), of_kept(cut.cuts[1]))) for cut in cuts]
     derived = tuple(_derived(program, starts, cut, grains) for cut in cuts)
     empty = leaves(outcome.empty, Fraction(1))
@@ -335,6 +351,50 @@ def exact_proof(program: ExactProgram, outcome: found.StagesOutcome) -> Proof:
         if result.values is not None
     }
     return Proof(stages, derived, empty, point, ray, points)
+
+
+@dataclass
+class _Short:
+    """Multipliers with as few binary digits as the bound of a leaf needs."""
+
+    program: ExactProgram
+    cuts: Sequence[found.Cut]
+
+    @cached_property
+    def sizes(self) -> tuple[list[Floats], Floats]:
+        """Of each row and each cut: how far its sides and what columns make of it are from 0 at most."""
+        low, high = Checker(self.program).implied
+        reach = np.maximum(np.abs(low), np.abs(high))
+        rows: list[Floats] = []
+        for block in self.program.rows.values():
+            value = np.abs(Exact(block.value, block.unit).floats)
+            side = np.abs(Exact(block.rhs, block.unit).floats)
+            rows.append(side + np.bincount(block.row, value * reach[block.column], block.count).astype(np.float64))
+        return rows, np.array([cut.grain * abs(cut.side) + np.abs(cut.whole) @ reach[cut.columns] for cut in self.cuts])
+
+    def leaf(self, leaf: found.Leaf, spare: float) -> Leaf | None:
+        """The leaf with a bound that is lower by less than ``spare``; None: rounding may cost more."""
+        if leaf.earlier.any() or not leaf.own or not 0 < spare < math.inf:
+            return None
+        of_rows, of_cuts = self.sizes
+        at = np.flatnonzero(leaf.cuts)
+        size = float(np.concatenate(of_rows)[np.flatnonzero(leaf.rows)].sum() + of_cuts[at].sum())
+        if not math.isfinite(size):
+            return None
+        digits = max(math.ceil(math.log2(max(size, 1e-9) / spare)), 4)
+        if digits > _MOST_DIGITS or np.abs(leaf.rows).max(initial=0) * 2.0**digits > 2.0**52:
+            return None
+        unit, rows, start = Fraction(1, 2**digits), {}, 0
+        for block in self.program.rows.values():
+            numbers = np.rint(leaf.rows[start : start + block.count] * 2.0**digits).astype(np.int64)
+            start += block.count
+            if block.relation != "==":
+                numbers = np.minimum(numbers, 0) if block.relation == "<=" else np.maximum(numbers, 0)
+            if numbers.any():
+                rows[block.name] = Exact(numbers, unit)
+        derived = {k: round(leaf.cuts[k] / self.cuts[k].grain * 2.0**digits) * unit for k in at.tolist()}
+        branches = tuple(Branch.single(b.column, b.upper, b.side) for b in leaf.branches)
+        return Leaf(rows, {}, {k: v for k, v in derived.items() if v}, branches)
 
 
 def _near(value: float) -> Fraction:

@@ -12,11 +12,13 @@ import numpy as np
 from flowlex.formulations.engines.exact_integers import check_floats, in_integers
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.program_arrays import LinearProgramArrays
+from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions, Status
 
-#: HiGHS drops coefficients up to this size (by default up to 1e-9).
+#: HiGHS drops coefficients up to this size. Its default is kept where nothing is that small: with another value, the
+#: simplex method of HiGHS 1.15 ends some infeasible programs without a verdict (klein1, vol1).
 SMALLEST = 1e-12
+_SMALLEST_BY_DEFAULT = 1e-9
 
 #: HiGHS presolve_rule_off: do not search for dependent equations. A network has one for each of its components;
 #: finding them takes longer than the solve, and the simplex method then needs more iterations (benchmarks/).
@@ -123,7 +125,6 @@ def configured(options: SolveOptions, algorithm: str, *, is_mip: bool) -> highsp
         "random_seed": options.seed,
         "mip_rel_gap": options.gap,
         "mip_abs_gap": 1e-9,
-        "small_matrix_value": SMALLEST,
         # In HiGHS, "solver" drops the integrality of an integer program: choose the solver of its relaxations instead.
         "mip_lp_solver" if is_mip else "solver": algorithm,
     }
@@ -140,6 +141,7 @@ def configured(options: SolveOptions, algorithm: str, *, is_mip: bool) -> highsp
 def pass_model(solver: highspy.Highs, arrays: LinearProgramArrays) -> None:
     """Hand HiGHS the whole program in one call, as a minimisation."""
     matrix = arrays.matrix
+    keep_small(solver, matrix.data)
     sign = -1.0 if arrays.maximize else 1.0  # always minimise, so that duals have one sign convention
     if arrays.matrix.nnz > np.iinfo(np.int32).max:
         raise EngineError(f"HiGHS holds at most 2**31 - 1 nonzeros, this program has {arrays.matrix.nnz}")
@@ -162,6 +164,12 @@ def pass_model(solver: highspy.Highs, arrays: LinearProgramArrays) -> None:
     )
     if status == highspy.HighsStatus.kError:
         raise EngineError("HiGHS refuses the model; check it for coefficients beyond 1e15")
+
+
+def keep_small(solver: highspy.Highs, *coefficients: Floats) -> None:
+    """Let HiGHS keep the smallest of these coefficients, and be as by default if none is small."""
+    small = any(((np.abs(v) <= _SMALLEST_BY_DEFAULT) & (v != 0)).any() for v in coefficients)
+    solver.setOptionValue("small_matrix_value", SMALLEST if small else _SMALLEST_BY_DEFAULT)
 
 
 def _zero_is_feasible(arrays: LinearProgramArrays) -> bool:

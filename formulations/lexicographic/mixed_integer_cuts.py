@@ -1,4 +1,4 @@
-r"""Gomory's mixed-integer cuts, each as a split of the answers into two sides on which it holds.
+r"""Gomory's mixed-integer cuts and mixed-integer rounding, each as a split of the answers on whose sides it holds.
 
 A fractional basic integer variable gives a row of the tableau, ``x_j + sum a_k t_k + sum a_i s_i = beta`` in the
 distances t and s of columns and rows from their sides. With f the fractional part of beta and integer multiples taken
@@ -7,6 +7,7 @@ into the split ``x_j + sum p_k t_k``, one side implies ``sum d t + sum a s >= f`
 .. math:: \sum \max(d_k / f, -d_k / (1 - f)) t_k + \sum \max(a_i / f, -a_i / (1 - f)) s_i \ge 1.
 
 Both implications are combinations of rows: the cut carries their multipliers, and its side is what these prove.
+Mixed-integer rounding does the same with other sums of rows, without a basic variable.
 Source: Gomory 1960; Cook, Kannan, Schrijver 1990 (split cuts).
 """
 
@@ -28,6 +29,10 @@ _DENOMINATORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 
 GRAIN = 2**20
 #: Cuts of a round, fractional parts that are worth one, largest ratio of coefficients, smallest violation.
 _MOST, _AWAY, _RANGE, _VIOLATION = 40, 0.01, 1e4, 1e-3
+#: Share of the gap that a round must close to count; after three that do not, branching begins.
+_WORTH = 0.01
+#: Largest cosine between two cuts of a round.
+_PARALLEL = 0.95
 _LOWER, _UPPER, _BASIC = (
     highspy.HighsBasisStatus.kLower,
     highspy.HighsBasisStatus.kUpper,
@@ -35,37 +40,47 @@ _LOWER, _UPPER, _BASIC = (
 )
 
 
-def strengthened(
-    program: StageProgram, root: Leaf, vertex: Floats, cost: Floats, rounds: int
-) -> tuple[Leaf, Floats | None]:
+def strengthened(program: StageProgram, cost: Floats, rounds: int) -> tuple[Leaf, Floats | None]:
     """The relaxation after some rounds of cuts: its leaf and vertex."""
-    slow = 0
-    leaf, x = root, vertex
+    slow, best = 0, np.inf if program.best is None else float(cost @ program.best)
+    leaf, x = program.relax((), cost)
     for _ in range(rounds):
+        if x is None or program.integral(x) or leaf.bound >= best - close_to(best, 0) or slow == 3 or program.late:
+            break
         cuts = _cuts(program, x)
-        if not cuts or program.late:
+        if not cuts:
             break
         for cut in cuts:
             program.add_cut(cut)
         after, found = program.relax((), cost)
         if found is None:
             return (after, found) if not after.own else (leaf, x)
-        slow = 0 if after.bound - leaf.bound > 1e-4 * max(1.0, abs(leaf.bound)) else slow + 1
+        program.drop_slack_cuts()
+        open_ = best - leaf.bound if np.isfinite(best) else max(1.0, abs(leaf.bound))
+        slow = 0 if after.bound - leaf.bound > _WORTH * open_ else slow + 1
         leaf, x = after, found
-        if (
-            program.integral(x)
-            or slow == 3
-            or (program.best is not None and leaf.bound >= cost @ program.best - close_to(leaf.bound, 0))
-        ):
-            break
     return leaf, x
 
 
 def _cuts(program: StageProgram, x: Floats) -> list[Cut]:
     lp, a = program.lp, program.arrays
+    low, high = a.column_lower, a.column_upper
+    found: list[tuple[float, Cut]] = []
+
+    def consider(made: Cut | None) -> None:
+        if made is None:
+            return
+        size = float(np.linalg.norm(made.values))
+        violation = made.side - float(made.values @ x[made.columns])
+        if violation > _VIOLATION * size:
+            found.append((violation / size, made))
+
+    for rho, beta, state, row_state in program.rounding.sums(x):
+        rows = _Rows(row_state, a.row_lower, a.row_upper)
+        consider(_cut(program, rho, None, beta, state, rows, low, high))
     basis = lp.getBasis()
     if not basis.valid:
-        return []
+        return _apart(found, len(x))
     _, basic = lp.getBasicVariables()
     column_state = np.array([_side(s) for s in basis.col_status], float)
     extra = [(program.cuts[k].side, np.inf) if is_cut else (-np.inf, program.kept[k][1]) for is_cut, k in program.added]
@@ -74,23 +89,30 @@ def _cuts(program: StageProgram, x: Floats) -> list[Cut]:
         np.concatenate([a.row_lower, [low for low, _ in extra]]),
         np.concatenate([a.row_upper, [high for _, high in extra]]),
     )
-    low, high = a.column_lower, a.column_upper
     away = np.abs(x - np.rint(x))
     places = [
         (min(away[j], 0.5), i, int(j))
         for i, j in enumerate(basic.tolist())
         if j >= 0 and a.integrality[j] and away[j] > max(_AWAY, WHOLE)
     ]
-    found: list[tuple[float, Cut]] = []
     for _, i, j in sorted(places, reverse=True)[: 3 * _MOST]:
         _, multipliers = lp.getBasisInverseRow(i)
-        made = _cut(program, np.array(multipliers), j, float(x[j]), column_state, rows, low, high)
-        if made is None:
-            continue
-        violation = made.side - float(made.values @ x[made.columns])
-        if violation > _VIOLATION * float(np.linalg.norm(made.values)):
-            found.append((violation / float(np.linalg.norm(made.values)), made))
-    return [cut for _, cut in sorted(found, key=lambda pair: -pair[0])[:_MOST]]
+        consider(_cut(program, np.array(multipliers), j, float(x[j]), column_state, rows, low, high))
+    return _apart(found, len(x))
+
+
+def _apart(found: list[tuple[float, Cut]], columns: int) -> list[Cut]:
+    """The deepest cuts, no two of them almost parallel."""
+    chosen: list[Cut] = []
+    directions = np.zeros((_MOST, columns))
+    for _, cut in sorted(found, key=lambda pair: -pair[0]):
+        direction = cut.values / np.linalg.norm(cut.values)
+        if (directions[: len(chosen), cut.columns] @ direction <= _PARALLEL).all():
+            directions[len(chosen), cut.columns] = direction
+            chosen.append(cut)
+            if len(chosen) == _MOST:
+                break
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -110,7 +132,7 @@ def _side(state: Any) -> int:
 def _cut(
     program: StageProgram,
     rho: Floats,
-    column: int,
+    column: int | None,
     beta: float,
     column_state: Floats,
     rows_at: _Rows,
@@ -124,7 +146,8 @@ def _cut(
     row = program.added_to(np.asarray(program.transposed @ y), more)
     f = beta - np.floor(beta)
     # Distances of columns: x = low + t or high - t.
-    row[column] -= 1.0
+    if column is not None:
+        row[column] -= 1.0
     used = np.flatnonzero(np.abs(row) > 1e-10)
     sign = column_state[used]
     if ((sign == 0) & (np.abs(row[used]) > 1e-7)).any():
@@ -160,8 +183,11 @@ def _cut(
     kept = np.flatnonzero(values)
     if len(kept) > 0.5 * n + 200 or (np.abs(values[kept]).min(initial=1) * _RANGE * 100 < grain and len(kept) > 1000):
         return None
-    split_columns = np.concatenate([used[pi != 0], [column]]).astype(np.int64)
-    split_values = np.concatenate([(pi * sign)[pi != 0], [1.0]])
+    split_columns, split_values = used[pi != 0], (pi * sign)[pi != 0]
+    if column is not None:
+        split_columns, split_values = np.append(split_columns, column), np.append(split_values, 1.0)
+    if not len(split_columns):
+        return None
     constant = float((np.where(sign > 0, low[used], -high[used]) * 1.0 * pi)[pi != 0].sum())
     # x_j + sum p t <= floor(beta), with t = x - low or high - x.
     floor = int(np.rint(np.floor(beta) + constant))

@@ -30,6 +30,8 @@ from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Booleans, Floats, LinearProgramArrays
 from flowlex.formulations.solver_outcome import SolveOptions, Status
 
+#: A tree that is cut off counts if it closes this share of the gap that the root leaves.
+_WORTH = 0.1
 #: Integer columns within this distance of an integer are not branched on.
 _DUST = 1e-10
 
@@ -188,8 +190,6 @@ def _stage(
         if vertex is None and not root.own:
             return None, (root,)
         done = program.reached(root.bound, cost, step)
-        if vertex is not None and cut_rounds and not done and not program.integral(vertex):
-            root, vertex = strengthened(program, root, vertex, cost, cut_rounds)
         whole = vertex is not None and program.integral(vertex)
         if whole and vertex is not None:
             program.take(vertex, cost)
@@ -203,9 +203,7 @@ def _stage(
             found = program.on_face(root, cost)
             if found is not None:
                 program.take(found, cost)
-        if program.best is not None and ((whole and program.accept is None) or program.reached(root.bound, cost, step)):
-            value = float(cost @ program.best)
-            trivial = StageResult(value, (root,), value, True)
+        trivial = _settled(program, root, whole, cost, step)
     here = len(program.kept)
     if trivial is None and here < len(program.known) and program.reached(program.known[here], cost, step):
         assert program.best is not None
@@ -219,15 +217,36 @@ def _stage(
             program.refuted = found is None and sure
             if found is not None:
                 program.take(found, cost)
+        trivial = _settled(program, root, False, cost, step)
+    if trivial is None and vertex is not None and cut_rounds and not program.integral(vertex):
+        root, vertex = strengthened(program, cost, cut_rounds)
+        if vertex is None and not root.own:
+            return None, (root,)
+        whole = vertex is not None and program.integral(vertex)
+        if whole and vertex is not None:
+            program.take(vertex, cost)
+        trivial = _settled(program, root, whole, cost, step)
+        trivial = None if trivial is None else replace(trivial, root=plain)
+    if trivial is None:
         leaves, open_ = _tree(program, cost, step)
         if program.best is None:
             return None, () if open_ else leaves
         value = float(cost @ program.best)
         bound = min((raised(leaf.bound, step) for leaf in leaves), default=value)
+        if open_ and bound - raised(root.bound, step) <= _WORTH * (value - bound):
+            leaves, bound = (root,), raised(root.bound, step)  # the tree shows hardly more, and takes long to check
         bound = min(bound, value)
         proven = value - bound <= close_to(value, program.options.gap)
         trivial = StageResult(value, leaves, bound, proven, program.quoted, program.sure, root=plain)
     return trivial, ()
+
+
+def _settled(program: StageProgram, root: Leaf, whole: bool, cost: Floats, step: float) -> StageResult | None:
+    """The best answer, if the relaxation has it as its vertex (``whole``) or its bound shows that none is better."""
+    if program.best is None or not ((whole and program.accept is None) or program.reached(root.bound, cost, step)):
+        return None
+    value = float(cost @ program.best)
+    return StageResult(value, (root,), value, True)
 
 
 def _step(cost: Floats, integrality: Booleans) -> float:

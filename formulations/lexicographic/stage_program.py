@@ -11,10 +11,11 @@ from typing import Any
 import highspy
 import numpy as np
 
-from flowlex.formulations.engines.highs import choose_algorithm, configured, pass_model, quiet, run
+from flowlex.formulations.engines.highs import choose_algorithm, configured, keep_small, pass_model, quiet, run
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Cut, Leaf
+from flowlex.formulations.lexicographic.mixed_integer_rounding import Rounding
 from flowlex.formulations.lexicographic.solver_watch import Watch
-from flowlex.formulations.processor_clock import processor_seconds
+from flowlex.formulations.processor_clock import coarse_seconds
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers, LinearProgramArrays
 from flowlex.formulations.solver_outcome import SolveOptions
 
@@ -111,9 +112,7 @@ class StageProgram:
     refuted: bool = False
     #: Columns of one row that only later stages want small or large: the row, the coefficient and the direction.
     idle: tuple[Integers, Integers, Floats, Floats] | None = field(init=False)
-    _numbers: tuple[Booleans, Integers] = field(
-        default_factory=lambda: (np.zeros(0, bool), np.zeros(0, np.int64)), repr=False
-    )
+    _numbers: tuple[Booleans, Integers] | None = field(default=None, repr=False)
     #: (n,) the row of each idle column that the relaxation leaves out so far; -1: none.
     asleep: Integers | None = None
 
@@ -123,6 +122,7 @@ class StageProgram:
         relaxation = replace(self.arrays, integrality=np.zeros_like(self.arrays.integrality))
         self.lp = quiet(solver=choose_algorithm(relaxation, SolveOptions()), random_seed=self.options.seed)
         pass_model(self.lp, relaxation)
+        keep_small(self.lp, relaxation.matrix.data, *self.costs)
         self._sleep()
         if self.watch is not None:
             self.watch.follow(self.lp, integer=False, columns=len(self.arrays.cost))
@@ -137,18 +137,18 @@ class StageProgram:
     @property
     def expired(self) -> bool:
         """Whether no time is left."""
-        return processor_seconds() > self.until or (self.watch is not None and self.watch.interrupted)
+        return coarse_seconds() > self.until or (self.watch is not None and self.watch.interrupted)
 
     @property
     def late(self) -> bool:
         """Whether the tree must end: of a time limit, a share is left for the exact check of its leaves."""
         share = _FOR_CHECK * (self.options.time_limit_s or 0.0) if self.strong else 0.0
-        return self.expired or processor_seconds() > self.until - share
+        return self.expired or coarse_seconds() > self.until - share
 
     @property
     def left(self) -> float:
         """Seconds that a solver may take."""
-        return max(self.until - processor_seconds(), 0.1)
+        return max(self.until - coarse_seconds(), 0.1)
 
     def minimise(self, cost: Floats) -> None:
         columns = np.arange(len(cost), dtype=np.int32)
@@ -161,13 +161,33 @@ class StageProgram:
         side = value + allowance + (0.0 if step else 1e-13 * max(1.0, abs(value)))
         self.lp.addRow(-inf, side, len(used), used.astype(np.int32), cost[used])
         self.added.append((False, len(self.kept)))
+        self._numbers = None
         self.kept.append((cost, side))
 
     def add_cut(self, cut: Cut) -> None:
         """Add a row that holds for all answers to the relaxation."""
         self.lp.addRow(cut.side, inf, len(cut.columns), cut.columns.astype(np.int32), cut.values)
         self.added.append((True, len(self.cuts)))
+        self._numbers = None
         self.cuts.append(cut)
+
+    def drop_slack_cuts(self) -> None:
+        """Take cuts that are slack at the vertex out of the relaxation, which stays solved."""
+        basis = self.lp.getBasis()
+        if not basis.valid:
+            return
+        m, status = len(self.arrays.row_lower), list(basis.row_status)
+        slack = [
+            is_cut and status[m + k] == highspy.HighsBasisStatus.kBasic for k, (is_cut, _) in enumerate(self.added)
+        ]
+        if not any(slack):
+            return
+        rows = m + np.flatnonzero(slack).astype(np.int32)
+        self.lp.deleteRows(len(rows), rows)
+        self.added = [each for each, gone in zip(self.added, slack, strict=True) if not gone]
+        self._numbers = None
+        basis.row_status = status[:m] + [each for each, gone in zip(status[m:], slack, strict=True) if not gone]
+        self.lp.setBasis(basis)
 
     def apart(self, duals: Floats) -> tuple[Floats, Floats, Floats]:
         """Duals of the program's rows, of the stages before, and of the cuts."""
@@ -183,10 +203,17 @@ class StageProgram:
     @property
     def _added(self) -> tuple[Booleans, Integers]:
         """Of each added row, whether it is a cut, and which cut or stage."""
-        if len(self._numbers[1]) != len(self.added):
-            flags, numbers = zip(*self.added, strict=True)
-            self._numbers = np.array(flags, bool), np.array(numbers, np.int64)
+        if self._numbers is None:
+            self._numbers = (
+                np.array([flag for flag, _ in self.added], bool),
+                np.array([number for _, number in self.added], np.int64),
+            )
         return self._numbers
+
+    @cached_property
+    def rounding(self) -> Rounding:
+        """Sums of rows that can be rounded."""
+        return Rounding(self.arrays)
 
     @cached_property
     def transposed(self) -> Any:
@@ -219,7 +246,10 @@ class StageProgram:
             self.lp.setOptionValue("time_limit", self.lp.getRunTime() + self.left)
         run(self.lp)
         status = self.lp.getModelStatus()
-        if status == highspy.HighsModelStatus.kUnknown:  # numerical trouble: drop the last basis
+        for strategy in (_DUAL, _PRIMAL):
+            if status != highspy.HighsModelStatus.kUnknown:
+                break
+            self.lp.setOptionValue("simplex_strategy", strategy)  # numerical trouble: drop the last basis
             self.lp.clearSolver()
             run(self.lp)
             status = self.lp.getModelStatus()
@@ -583,6 +613,7 @@ class StageProgram:
             replace(self.options, time_limit_s=left, max_steps=steps, solver=None), "choose", is_mip=True
         )
         pass_model(solver, arrays)
+        keep_small(solver, arrays.matrix.data, *self.costs)
         if self.watch is not None:
             self.watch.follow(solver, integer=True, columns=len(arrays.cost), reporting=bool(arrays.cost.any()))
         return solver

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from flowlex.formulations.processor_clock import processor_seconds
+from flowlex.formulations.processor_clock import coarse_seconds, processor_seconds
 from flowlex.validation.certificates.certificate import Check
 
 #: Share of a time limit that the certificate may always take, even if solving took all of it.
 _LEAST_SHARE = 0.1
+#: Limits below are read from the exact clock.
+_COARSE_FROM_S = 0.1
 
 
 class Budget:
@@ -26,6 +28,7 @@ class Budget:
 
     def __init__(self, seconds: float = math.inf) -> None:
         self._end = processor_seconds() + seconds
+        self._clock = coarse_seconds if seconds > _COARSE_FROM_S else processor_seconds
         #: Whether anything was quoted because the limit had passed.
         self.quoting = False
 
@@ -47,7 +50,7 @@ class Budget:
     @property
     def spent(self) -> bool:
         """Whether the limit has passed."""
-        return processor_seconds() >= self._end
+        return self._clock() >= self._end
 
     def quoted(self, name: str) -> Check:
         """A check that was not made because the limit had passed; it supports ``bounded`` at most.

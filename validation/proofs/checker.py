@@ -255,10 +255,10 @@ class Checker:
 
     def rounded(self, bound: Fraction, cost: Objective) -> Fraction:
         """A lower bound on a cost raised to the next value that it can have."""
-        step = self._step(cost)
+        step = self.step(cost)
         return bound if not step else Fraction(math.ceil(bound / step)) * step
 
-    def _step(self, cost: Objective) -> Fraction:
+    def step(self, cost: Objective) -> Fraction:
         """The unit of which values of the cost (without its constant) are multiples; 0 if they may be fractions."""
         if not len(cost.column) or not self.program.integer[cost.column].all():
             return Fraction(0)
