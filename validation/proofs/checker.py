@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import groupby
@@ -50,6 +50,8 @@ from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofE
 _CLOSE = Fraction(1, 10**7)
 #: What a violation counts that is too small for a float.
 _LEAST = 5e-324
+#: What a leaf may have by which several objectives are judged together.
+_TOGETHER = {"own", "before", "shared", "complete"}
 #: The number of a step at the end of an objective's name.
 _STEP = re.compile(r"_[0-9]+$")
 #: Rounds in which bounds that rows imply are passed on.
@@ -391,10 +393,7 @@ class Checker:
             or any(o.within for o in every)
             or leaf.own != 1
             or leaf.before != -1
-            or leaf.rows
-            or leaf.earlier
-            or leaf.derived
-            or leaf.branches
+            or any(getattr(leaf, each.name) for each in fields(leaf) if each.name not in _TOGETHER)
             or _most_often(column) > 1
             or not p.integer[column].all()
         ):
