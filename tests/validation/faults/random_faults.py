@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import importlib.abc
 import importlib.util
 import json
@@ -67,8 +68,10 @@ _SWAPS: dict[type, type] = {
     ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Div, ast.Mod: ast.FloorDiv, ast.And: ast.Or,
     ast.Or: ast.And, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
-_NAMES = ("min max", "floor ceil", "any all", "minimum maximum", "argmin argmax", "lower upper", "tail head", "row column",
-          "zeros ones", "rint floor", "append extend", "numerator denominator", "left right", "first last")  # fmt: skip
+_NAMES = (
+    *("min max", "floor ceil", "any all", "minimum maximum", "argmin argmax", "lower upper", "tail head", "row column"),
+    *("zeros ones", "rint floor", "append extend", "numerator denominator", "left right", "first last"),
+)
 _OTHER = {a: b for pair in _NAMES for a, b in (pair.split(), pair.split()[::-1])}
 
 Found = list[tuple[str, Callable[[], None]]]
@@ -162,7 +165,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != self.module:
             return None
-        package = [os.path.dirname(self.path)] if self.path.endswith("__init__.py") else None
+        package = [str(Path(self.path).parent)] if self.path.endswith("__init__.py") else None
         return importlib.util.spec_from_file_location(name, self.path, loader=self, submodule_search_locations=package)
 
     def exec_module(self, module: Any) -> None:
@@ -251,30 +254,32 @@ def run(seeds: range, folder: str) -> Iterator[tuple[int, str, str, str, str]]:
         if truth[3] is None or truth[3][0] not in ("optimal", "infeasible"):
             raise RuntimeError(f"without a fault, {truth[1]} ends {truth[3]}")
     for seed in seeds:
-        rng = random.Random(seed)
-        mutated = None
-        while mutated is None:
-            family = rng.choice([*INSTANCES])
-            _, path, options, truth, called = rng.choice([t for t in truths if t[0] == family])
-            module, line, file = rng.choice(called)
-            mutated = changed_source(Path(file).read_text(), line, rng)
-        tree, what = mutated
+        yield seed, *_one(random.Random(seed), truths)
 
-        def solve(finder: Any = _Finder(module, tree, file), path: str = path, options: Any = options) -> Any:
-            import builtins
 
-            builtins.__stale__ = _stale  # type: ignore[attr-defined]
-            sys.meta_path.insert(0, finder)
-            return _solve(path, options, f"{path}.changed.json")
+def _one(rng: random.Random, truths: list[Any]) -> tuple[str, str, str, str]:
+    """Family, place, fault and outcome of one fault."""
+    mutated = None
+    while mutated is None:
+        family = rng.choice([*INSTANCES])
+        _, path, options, truth, called = rng.choice([t for t in truths if t[0] == family])
+        module, line, file = rng.choice(called)
+        mutated = changed_source(Path(file).read_text(), line, rng)
+    (tree, what), answer = mutated, f"{path}.changed.json"
 
-        outcome = _in_process(solve) or ["stopped", "the process died or took too long"]
-        kind = outcome[0]
-        if kind not in ("stopped", "refused", "lowered"):
-            right = outcome[0] == truth[0] and _same(outcome[1], truth[1])
-            kind = "harmless" if right else "passed"
-            if not right and _in_process(lambda: _verify(path, f"{path}.changed.json")) is not True:
-                kind = "refused later"
-        yield seed, family, f"{module.removeprefix('flowlex.')}:{line}", what, kind
+    def solve() -> Any:
+        builtins.__stale__ = _stale  # type: ignore[attr-defined]
+        sys.meta_path.insert(0, _Finder(module, tree, file))
+        return _solve(path, options, answer)
+
+    outcome = _in_process(solve) or ["stopped", "the process died or took too long"]
+    kind = outcome[0]
+    if kind not in ("stopped", "refused", "lowered"):
+        right = outcome[0] == truth[0] and _same(outcome[1], truth[1])
+        kind = "harmless" if right else "passed"
+        if not right and _in_process(lambda: _verify(path, answer)) is not True:
+            kind = "refused later"
+    return family, f"{module.removeprefix('flowlex.')}:{line}", what, kind
 
 
 def _same(a: str | None, b: str | None) -> bool:
