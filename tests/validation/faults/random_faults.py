@@ -196,7 +196,7 @@ def _in_process(work: Callable[[], Any], limit: int = LIMIT) -> Any:
 
 
 def _solve(path: str, options: dict[str, Any], target: str) -> Any:
-    """What becomes of an instance: an outcome, or status and objective, which are written to ``target``."""
+    """What becomes of an instance: an outcome, or status, objective and stages; the answer is written to ``target``."""
     from flowlex import model_for, read_instance
     from flowlex.models.model_base import UNPROVEN
     from flowlex.validation.certificates import CertificateError
@@ -209,7 +209,8 @@ def _solve(path: str, options: dict[str, Any], target: str) -> Any:
     if UNPROVEN in solution.message or certificate is None or certificate.claim != solution.status.value:
         return ["lowered", solution.message[:200]]
     solution.save(target, force=True)
-    return [solution.status.value, None if solution.objective is None else str(solution.objective)]
+    stages = {name: str(value) for name, value in solution.stages.items()}
+    return [solution.status.value, None if solution.objective is None else str(solution.objective), stages]
 
 
 def _truths(folder: str) -> Any:
@@ -275,7 +276,8 @@ def _one(rng: random.Random, truths: list[Any]) -> tuple[str, str, str, str]:
     outcome = _in_process(solve) or ["stopped", "the process died or took too long"]
     kind = outcome[0]
     if kind not in ("stopped", "refused", "lowered"):
-        right = outcome[0] == truth[0] and _same(outcome[1], truth[1])
+        values = [(outcome[1], truth[1]), *((v, truth[2].get(name)) for name, v in outcome[2].items())]
+        right = outcome[0] == truth[0] and all(_same(mine, true) for mine, true in values)
         kind = "harmless" if right else "passed"
         if not right and _in_process(lambda: _verify(path, answer)) is not True:
             kind = "refused later"
