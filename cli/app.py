@@ -1,4 +1,4 @@
-"""The commands by name. A command imports its dependencies when it runs, so that ``--help`` is fast."""
+"""The command ``flowlex``; its commands are in `flowlex.cli.command_group`, each imported when it is called."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from typing import Annotated
 import typer
 
 from flowlex.cli.command_group import FlowlexGroup
-from flowlex.cli.export import export
-from flowlex.cli.file_formats_and_examples import example, library, schema
-from flowlex.cli.generate import generate
-from flowlex.cli.plot import plot
-from flowlex.cli.show_instance import show
-from flowlex.cli.solve import solve
-from flowlex.cli.verify import verify
 from flowlex.cli.versions import print_versions
 
 app: typer.Typer = typer.Typer(
@@ -40,7 +33,3 @@ def _root(
     ] = False,
 ) -> None:
     pass
-
-
-for _command in (generate, show, solve, verify, export, plot, schema, library, example):
-    app.command()(_command)

@@ -47,6 +47,37 @@ class Lazy:
 
 
 LAZY: dict[str, Lazy] = {
+    "generate": Lazy("flowlex.cli.generate", "generate", "Make an instance file from a seed."),
+    "show": Lazy(
+        "flowlex.cli.show_instance",
+        "show",
+        "Print what an instance holds, the options of its model and the sizes of the formulation.",
+    ),
+    "solve": Lazy("flowlex.cli.solve", "solve", "Solve instance files to certified answers."),
+    "verify": Lazy("flowlex.cli.verify", "verify", "Prove or refuse solution files from their instances alone."),
+    "export": Lazy(
+        "flowlex.cli.export", "export", "Write the linear or integer program of an instance, for any solver."
+    ),
+    "plot": Lazy(
+        "flowlex.cli.plot",
+        "plot",
+        "Solve an instance and draw the answer; exit code 1 when there is no answer to draw.",
+    ),
+    "schema": Lazy(
+        "flowlex.cli.file_formats_and_examples",
+        "schema",
+        "Print the JSON Schema of a kind of instance file, of solution files (KIND: solution), or of files of changes.",
+    ),
+    "library": Lazy(
+        "flowlex.cli.file_formats_and_examples",
+        "library",
+        "List the instance files that are shipped, with the paths to give to other commands.",
+    ),
+    "example": Lazy(
+        "flowlex.cli.file_formats_and_examples",
+        "example",
+        "Print a small instance file of a kind, to change into one of your own.",
+    ),
     "import": Lazy("flowlex.cli.import_traces", "app", "Turn public traces into instance files."),
     "tu": Lazy(
         "flowlex.cli.total_unimodularity", "tu", "Is a constraint matrix totally unimodular? With a proof either way."
@@ -66,8 +97,13 @@ LAZY: dict[str, Lazy] = {
 
 
 def lazy_commands() -> dict[str, Lazy]:
-    """Return the commands that are imported when called, including those that systems register."""
+    """Return all commands, including those that systems register."""
     return LAZY | {name: Lazy(**what) for system in registrations() for name, what in system.COMMANDS.items()}
+
+
+def _called(name: str) -> Lazy | None:
+    """Return a command by name; systems are asked only for what is not ours."""
+    return LAZY.get(name) or lazy_commands().get(name)
 
 
 def _tasks() -> dict[str, tuple[str, ...]]:
@@ -91,7 +127,7 @@ TASKS: dict[str, tuple[str, ...]] = {
 
 
 class FlowlexGroup(TyperGroup):
-    """Adds the lazy commands, and turns errors that a user can fix into one message and exit code 2."""
+    """Imports the command that is called, and turns errors that a user can fix into one message and exit code 2."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take ``--models FILE`` out, wherever it stands: models of one's own, for this run and its workers."""
@@ -126,16 +162,18 @@ class FlowlexGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Look a command up; a lazy command is represented by a stand-in with its help line."""
-        lazy = lazy_commands().get(cmd_name)
+        lazy = _called(cmd_name)
         if lazy is not None and lazy.present():
             return TyperCommand(cmd_name, help=lazy.help)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Find the command to run; imports a lazy one."""
+        """Find the command to run and import it; the error for an unknown one names the nearest."""
+        if args and _called(args[0]) is None:
+            self.commands = {name: TyperCommand(name) for name in self.list_commands(ctx)}
         name, command, rest = super().resolve_command(ctx, args)
-        if name in lazy_commands() and command is not None:
-            command = lazy_commands()[name].load(name)
+        if name is not None and command is not None and (lazy := _called(name)) is not None:
+            command = lazy.load(name)
         return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -148,7 +186,7 @@ class FlowlexGroup(TyperGroup):
             error.message = printable(error.message)
             raise
         except ModuleNotFoundError as error:
-            lazy = lazy_commands().get(ctx.invoked_subcommand or "")
+            lazy = _called(ctx.invoked_subcommand or "")
             if (error.name or "").startswith("flowlex") or lazy is None or not lazy.extra:
                 raise
             package = f"pip install 'flowlex[{lazy.extra}]'"

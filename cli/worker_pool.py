@@ -5,6 +5,9 @@ cannot be stopped without breaking their executors, and a worker killed for its 
 each thread has one process in its own process group, which runs one task at a time. An instance is stopped by killing
 that group, and the thread starts another process. Processes are reused, since importing numpy and the solvers takes
 half a second. On a Dask cluster (`flowlex.cli.dask_batch`) each thread of a Dask worker has one process.
+
+The first processes are forks of the command itself, before it has threads: starting another interpreter would take
+longer than solving a tiny instance.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Any
 
@@ -80,9 +85,10 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | N
     """
     waiting, results = SimpleQueue[dict[str, Any]](), SimpleQueue[Finished | Exception]()
     stop, announced = threading.Event(), threading.Event()
+    tasks = list(tasks)
     for task in tasks:
         waiting.put(task)
-    many = waiting.qsize()
+    many = len(tasks)
 
     def notify(task: dict[str, Any], event: dict[str, Any]) -> None:
         if event["event"] == "compiling" and not announced.is_set():
@@ -91,8 +97,8 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | N
         if listener is not None:
             listener(task, event)
 
-    def work() -> None:
-        with contextlib.closing(SingleWorker()) as worker:
+    def work(worker: SingleWorker) -> None:
+        with contextlib.closing(worker):
             try:
                 while not stop.is_set():
                     results.put(worker.perform(waiting.get_nowait(), lambda: not stop.is_set(), notify))
@@ -101,7 +107,11 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | N
             except Exception as error:
                 results.put(error)
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(jobs, many))]
+    workers = [SingleWorker() for _ in range(min(jobs, many))]
+    for worker, task in zip(workers, tasks, strict=False):
+        with contextlib.suppress(PoolError):  # the thread tries again
+            worker.start(task)
+    threads = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
     for thread in threads:  # processes import for half a second, during which the caller can continue
         thread.start()
 
@@ -126,14 +136,19 @@ class SingleWorker:
     def __init__(self) -> None:
         self._process: _Process | None = None
 
+    def start(self, task: dict[str, Any]) -> _Process:
+        """Start the process for a task, if there is none."""
+        try:
+            self._process = self._process or _Process(show_log=task["log"])
+        except OSError as error:
+            raise PoolError(f"no worker process can be started: {error.strerror or error}") from error
+        return self._process
+
     def perform(self, task: dict[str, Any], wanted: Callable[[], bool], listener: Listener | None = None) -> Finished:
         """Run one task; raise `Cancelled` once ``wanted``, called every half second, returns False."""
         words = ""
         for _ in range(_PATIENCE):
-            try:
-                self._process = process = self._process or _Process(show_log=task["log"])
-            except OSError as error:
-                raise PoolError(f"no worker process can be started: {error.strerror or error}") from error
+            process = self.start(task)
             process.assign(task)
             try:
                 while wanted():
@@ -173,20 +188,22 @@ class _Process:
 
     def __init__(self, *, show_log: bool) -> None:
         self.log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115  (closed by kill)
-        command = [sys.executable, "-P", "-m", "flowlex.cli.worker_process", str(os.getpid())]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None if show_log else self.log,
-            start_new_session=True,
-        )
-        assert self.process.stdin is not None and self.process.stdout is not None  # pipes, as requested above
-        self.inbox, self.outbox = self.process.stdin, self.process.stdout
+        (given, inbox), (outbox, told) = os.pipe(), os.pipe()
+        self.inbox, self.outbox = os.fdopen(inbox, "wb"), os.fdopen(outbox, "rb")
+        stderr = 2 if show_log else self.log.fileno()
+        self.process: subprocess.Popen[bytes] | _Fork
+        if _may_fork() and min(given, told) > 2:
+            self.process = _Fork(given, told, stderr)
+        else:
+            command = [sys.executable, "-P", "-m", "flowlex.cli.worker_process", str(os.getpid())]
+            self.process = subprocess.Popen(command, stdin=given, stdout=told, stderr=stderr, start_new_session=True)
+        os.close(given)
+        os.close(told)
+        self.task: dict[str, Any] | None = None
         self.unread = b""
 
     def assign(self, task: dict[str, Any]) -> None:
-        self.task: dict[str, Any] | None = task
+        self.task = task
         self.given, self.stage = task, ""
         self.reply: dict[str, Any] = {}
         self.answer: dict[str, Any] | None = None
@@ -257,6 +274,65 @@ class _Process:
             with contextlib.suppress(BrokenPipeError):  # unsent input
                 stream.close()
         return code
+
+
+def _may_fork() -> bool:
+    """Whether a fork of this process works: it has one thread, those of compiled libraries counted."""
+    try:
+        return len(list(Path("/proc/self/task").iterdir())) == 1
+    except OSError:  # not Linux
+        return False
+
+
+class _Fork:
+    """A worker process that is a fork of this one, used like `subprocess.Popen`."""
+
+    def __init__(self, stdin: int, stdout: int, stderr: int) -> None:
+        from flowlex.cli.worker_process import main
+
+        parent = os.getpid()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        ready, begun = os.pipe()
+        self._code: int | None = None
+        self.pid: int = os.fork()
+        if self.pid == 0:
+            code = 1
+            try:
+                os.setsid()
+                for place, descriptor in enumerate((stdin, stdout, stderr)):
+                    os.dup2(descriptor, place)
+                for entry in list(Path("/proc/self/fd").iterdir()):  # locks, and pipes of other workers
+                    if int(entry.name) > 2:
+                        with contextlib.suppress(OSError):  # that of the list itself
+                            os.close(int(entry.name))
+                main(parent)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        os.close(begun)
+        os.read(ready, 1)  # until the fork has closed its end, so that it leads its group
+        os.close(ready)
+
+    def terminate(self) -> None:
+        if self._code is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; return the exit code, or the negative number of the signal that ended it."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while self._code is None:
+            pid, status = os.waitpid(self.pid, 0 if end is None else os.WNOHANG)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+            elif end is not None and time.monotonic() > end:
+                raise subprocess.TimeoutExpired("worker", timeout or 0.0)
+            else:
+                time.sleep(0.002)
+        return self._code
 
 
 def _cause(code: int, limit_mb: int | None) -> str:

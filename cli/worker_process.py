@@ -38,9 +38,8 @@ _PR_SET_PDEATHSIG = 1
 _KIND = re.compile(rb'"kind"\s*:\s*"([a-z0-9-]+)"')
 
 
-def main() -> None:
-    """Serve until standard input ends."""
-    parent = int(sys.argv[1])
+def main(parent: int) -> None:
+    """Serve the process with this id until standard input ends."""
     die_with_parent()
     os.register_at_fork(after_in_child=die_with_parent)  # engines may fork; no child outlives a killed run
     if os.getppid() != parent:
@@ -61,8 +60,9 @@ def _preload(task: dict[str, Any]) -> None:
     from flowlex.models.registry import model_class
     from flowlex.validation.certificates.verifier_interface import verifier_for
 
-    for engine in ("highs", "network") if task["engine"] == "auto" else (task["engine"],):
-        importlib.import_module(f"flowlex.formulations.engines.{engine}")
+    if task["time_limit_s"] is not None or task.get("memory_limit_mb") is not None:
+        for engine in ("highs", "network") if task["engine"] == "auto" else (task["engine"],):
+            importlib.import_module(f"flowlex.formulations.engines.{engine}")
     head = read_head(Path(task["path"]))
     kind = _KIND.search(head)
     if task["path"].lower().removesuffix(".gz").endswith((".mps", ".lp")):
@@ -205,4 +205,4 @@ def _display(solution: Solution) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

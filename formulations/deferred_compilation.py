@@ -8,6 +8,7 @@ that nobody waits half a minute for the compiler to check a matrix of three rows
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,6 +25,8 @@ PLAIN_STEPS, PLAIN_SECONDS = 1_000_000, 1.5
 #: The same limits for a function that no cache holds; compiling it takes up to 20 seconds.
 FIRST_STEPS, FIRST_SECONDS = 8_000_000, 6.0
 
+#: Seconds that plain loops on small input may take before numba is imported to look for compiled ones.
+TINY_SECONDS = 0.1
 #: Inputs of at most this many cells are small; seconds that their plain loops may take before compiling pays.
 SMALL_CELLS, SMALL_SECONDS = 2_000, 15.0
 
@@ -63,7 +66,7 @@ class Loop:
 
     def __call__(self, *arguments: Any) -> Any:
         if self._ready is None:
-            if _work.small and (self in _work.uncached or _work.uses_plain(self)) and _work.in_time():
+            if _work.small and _work.in_time() and (_work.tiny or self in _work.uncached or _work.uses_plain(self)):
                 return self.py_func(*arguments)
             self._ready = self.twin()
         return self._ready(*arguments)
@@ -146,6 +149,8 @@ class _Work:
     def __init__(self) -> None:
         self.small, self.began, self.spent = False, 0.0, 0.0
         self.calls, self.late = 0, False
+        #: Whether the loops took so little that importing numba, which takes 0.3 s, would not pay.
+        self.tiny = True
         #: Loops that no cache holds.
         self.uncached: set[Loop] = set()
 
@@ -159,7 +164,9 @@ class _Work:
         """Whether plain loops may go on; only every 64th call reads the clock, which takes a microsecond."""
         self.calls += 1
         if self.calls % 64 == 1:
-            self.late = self.spent + time.thread_time() - self.began > SMALL_SECONDS
+            spent = self.spent + time.thread_time() - self.began
+            self.tiny = self.tiny and spent < TINY_SECONDS and "numba" not in sys.modules
+            self.late = spent > SMALL_SECONDS
         return not self.late
 
 

@@ -21,12 +21,14 @@ import importlib
 import os
 import warnings
 from collections.abc import Callable
-from importlib.metadata import entry_points
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from flowlex.instances.input_errors import InstanceError, did_you_mean, shortened
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.named_modules import MODELS_VARIABLE, load_named_modules
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 #: Modules of our own kinds.
 _KINDS = {
@@ -82,14 +84,22 @@ def register_kind(kind: str, cls: type[Instance]) -> None:
     Instance.registry[kind] = cls
 
 
+def entry_points(group: str, name: str = "") -> EntryPoints:
+    """The entry points of all installed packages; the module that reads them takes longer than a small file."""
+    from importlib import metadata
+
+    found = metadata.entry_points(group=group)
+    return found.select(name=name) if name else found
+
+
 def added_names(group: str) -> tuple[str, ...]:
     """Names of what other packages add to a group, such as ``flowlex.generators``, sorted."""
-    return tuple(sorted({entry.name for entry in entry_points(group=group)}))
+    return tuple(sorted({entry.name for entry in entry_points(group)}))
 
 
 def added(group: str, name: str) -> Any:
     """Import the object that another package adds under a name; return None if there is none."""
-    entries = entry_points(group=group, name=name)
+    entries = entry_points(group, name)
     if not entries:
         return None
     packages = owner(group, name)
@@ -104,7 +114,7 @@ def added(group: str, name: str) -> Any:
 
 def owner(group: str, name: str) -> str:
     """The packages that offer a name to a group, joined by "and"."""
-    entries = entry_points(group=group, name=name)
+    entries = entry_points(group, name)
     return " and ".join(sorted({entry.dist.name if entry.dist is not None else "another package" for entry in entries}))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from functools import cached_property, partial
-from importlib.metadata import EntryPoint
 from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr
@@ -72,8 +72,8 @@ class ProblemInstance(Instance):
         Raises `ValueError`: the content states no problem.
         """
         # By name, as instances import no formulations.
-        entry = EntryPoint("", "flowlex.formulations.language.program_conversion:content_fingerprint", "")
-        return str(entry.load()(self.format, self.content, self.name))
+        found = pkgutil.resolve_name("flowlex.formulations.language.program_conversion:content_fingerprint")
+        return str(found(self.format, self.content, self.name))
 
     def summary(self) -> dict[str, str | int | float]:
         """What the file holds."""

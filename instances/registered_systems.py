@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import pkgutil
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
 
@@ -31,4 +30,4 @@ def registered(what: str) -> dict[str, str]:
 
 def load(place: str) -> Any:
     """Import what ``module:function`` names."""
-    return EntryPoint("", place, "").load()
+    return pkgutil.resolve_name(place)

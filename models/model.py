@@ -32,6 +32,7 @@ from flowlex.instances.extensions import register_kind
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.model_changes import Bounds, Changes, Cost, Drop, Fix, Relaxed, Variable, read_changes
 from flowlex.models.model_options import check_option, option_types, plain_options
+from flowlex.models.models_by_kind import MODELS
 from flowlex.models.problem import Problem, flat_program
 from flowlex.models.problem_changes import apply_changes, rows_document, terms_document
 from flowlex.models.problem_solution import ProblemSolution
@@ -44,9 +45,6 @@ from flowlex.validation.proofs.solution_file import verify_solution
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-#: Models by kind of instance, as their classes are defined.
-MODELS: dict[str, type[Model]] = {}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=False)

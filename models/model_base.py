@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import time
 import typing
 from abc import ABC, abstractmethod
@@ -9,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from importlib.metadata import EntryPoint
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
@@ -169,7 +169,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         """
         if not cls.comparison:
             raise ModelError(f"{cls.__name__} has nothing to compare with")
-        tabulate: Callable[..., pd.DataFrame] = EntryPoint("compare", cls.comparison, "flowlex.models").load()
+        tabulate: Callable[..., pd.DataFrame] = pkgutil.resolve_name(cls.comparison)
         return tabulate(instance, **options)
 
     def __repr__(self) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pkgutil
 import typing
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.solver_outcome import EngineName, SolveOptions
 from flowlex.instances.extensions import added, added_names, owner
 from flowlex.instances.files import read
@@ -21,6 +20,7 @@ from flowlex.instances.instance_base import Instance, InstanceError
 from flowlex.instances.named_modules import MODELS_VARIABLE, load_named_modules
 from flowlex.models.model_base import Model
 from flowlex.models.model_options import check_option, option_types, require_known
+from flowlex.models.models_by_kind import MODELS
 from flowlex.models.solution import ModelError, Solution
 
 if TYPE_CHECKING:
@@ -70,13 +70,11 @@ def model_class(kind: str) -> type[Model[Any, Any, Any]]:
 
     Raises `ModelError`: no model solves that kind, or the package that offers one is broken; names it.
     """
-    from flowlex.models.model import MODELS
-
     if kind not in _OWN and kind not in MODELS and os.environ.get(MODELS_VARIABLE):
         load_named_modules()
     if kind in MODELS:
         return typing.cast(type[Model[Any, Any, Any]], MODELS[kind])
-    found = EntryPoint(kind, _OWN[kind], _GROUP).load() if kind in _OWN else _added(kind)
+    found = pkgutil.resolve_name(_OWN[kind]) if kind in _OWN else _added(kind)
     return typing.cast(type[Model[Any, Any, Any]], found)
 
 
@@ -204,13 +202,15 @@ def solve(
     """
     names = {field.name for field in dataclasses.fields(SolveOptions)} | {"report", "start"}
     solver = {name: options.pop(name) for name in names & options.keys()}
-    if isinstance(instance, Statement):
+    if not isinstance(instance, (Instance, str, Path, typing.Mapping)):
+        from flowlex.formulations.language.statement import Statement
         from flowlex.models.problem import Problem
 
-        if options or not isinstance(instance, Problem):
-            odd = next(iter(options), None)
-            raise ModelError(f"a problem has no option {odd!r}" if odd else f"{instance!r} is no Problem")
-        return instance.solve(engine, certify=certify, **solver)
+        if isinstance(instance, Statement):
+            if options or not isinstance(instance, Problem):
+                odd = next(iter(options), None)
+                raise ModelError(f"a problem has no option {odd!r}" if odd else f"{instance!r} is no Problem")
+            return instance.solve(engine, certify=certify, **solver)
     model: Any = model_for(read(instance), **options)
     solution: Solution = model.solve(engine, certify=certify, **solver)
     return solution

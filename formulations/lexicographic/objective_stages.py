@@ -23,7 +23,6 @@ from math import inf
 import numpy as np
 
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf, StageResult, StagesOutcome
-from flowlex.formulations.lexicographic.mixed_integer_cuts import strengthened
 from flowlex.formulations.lexicographic.solver_watch import Watch, interruptible
 from flowlex.formulations.lexicographic.stage_program import WHOLE, Gains, StageProgram, close_to, raised
 from flowlex.formulations.processor_clock import processor_seconds
@@ -219,6 +218,8 @@ def _stage(
                 program.take(found, cost)
         trivial = _settled(program, root, False, cost, step)
     if trivial is None and vertex is not None and cut_rounds and not program.integral(vertex):
+        from flowlex.formulations.lexicographic.mixed_integer_cuts import strengthened
+
         root, vertex = strengthened(program, cost, cut_rounds)
         if vertex is None and not root.own:
             return None, (root,)

@@ -15,8 +15,6 @@ from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, L
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.linear_program import ConstraintBlock
 from flowlex.formulations.program_arrays import Floats
-from flowlex.formulations.program_files import ProgramFileError, columns_of, read_solution
-from flowlex.formulations.program_files.written_names import written_names
 from flowlex.formulations.solver_outcome import Infeasibility, Outcome, SolveOptions, Status
 from flowlex.models.solution import Dual, ModelError, Solution, plain
 from flowlex.models.statement.rows_and_objectives import Statement
@@ -235,11 +233,15 @@ def read_values(statement: Statement, values: Any) -> Floats:
     """
     program = statement.program
     if isinstance(values, str | Path):
+        from flowlex.formulations.program_files import read_solution
+
         found = read_solution(values, program.column_names())
         if found.values is None:
             raise ModelError(f"{values}: {found.solver} found no answer ({found.status})")
         x = found.values
     elif hasattr(values, "variablesDict"):
+        from flowlex.formulations.program_files.written_names import written_names
+
         given = {variable.name: variable.varValue for variable in values.variables()}
         names = written_names(program.column_names(), "pulp")
         if missing := [name for name in names if given.get(name) is None]:
@@ -273,6 +275,8 @@ def _named_values(statement: Statement, values: Mapping[str, Any]) -> Floats:
         else:
             flat[name] = value
     if unknown := next((name for name in flat if name not in known), None):
+        from flowlex.formulations.program_files import ProgramFileError, columns_of
+
         try:
             known = columns_of(flat, names)  # as written files spell them
         except ProgramFileError as error:

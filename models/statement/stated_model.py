@@ -1,4 +1,7 @@
-"""Solve the statement of a model stage by stage, read answers of any solver, and write the statement to files."""
+"""Solve the statement of a model stage by stage, read answers of any solver, and write the statement to files.
+
+What only some methods need is imported when they are called: models solve most instances by their own methods.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from typing_extensions import TypeVar
 
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.program_arrays import Floats
-from flowlex.formulations.program_files import program_format, write_program
 from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOptions
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.file_storage import refuse_existing
@@ -20,20 +22,14 @@ from flowlex.instances.model_changes import Cost
 from flowlex.models.model_options import plain_options
 from flowlex.models.solution import Solution, Stated, plain
 from flowlex.models.statement.changeable_model import Changeable
-from flowlex.models.statement.matrix_structure import Structure, structure_of
-from flowlex.models.statement.solve_statement import (
-    StatementRun,
-    feasible_run,
-    read_values,
-    run_statement,
-    start_values,
-)
 from flowlex.validation.certificates import CertificateError, verify
 
 if TYPE_CHECKING:
     import pulp
 
     from flowlex.formulations.linear_program import LinearProgram
+    from flowlex.models.statement.matrix_structure import Structure
+    from flowlex.models.statement.solve_statement import StatementRun
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 
@@ -74,6 +70,8 @@ class StatedModel(Changeable, Generic[SolutionT]):
         time_limit
             Processor seconds of each call of the checker.
         """
+        from flowlex.models.statement.matrix_structure import structure_of
+
         return structure_of(self.statement, time_limit)
 
     def compile(self, stage: str | None = None, before: Mapping[str, Any] | None = None) -> pulp.LpProblem:
@@ -122,6 +120,8 @@ class StatedModel(Changeable, Generic[SolutionT]):
         CertificateError
             The values break a row; names it.
         """
+        from flowlex.models.statement.solve_statement import feasible_run, read_values
+
         x = read_values(self.statement, values)
         solution = self._read(feasible_run(self.statement, x))
         certificate = verify(solution.to_dict(), self.instance)
@@ -155,6 +155,8 @@ class StatedModel(Changeable, Generic[SolutionT]):
         FileExistsError
             The file is there already; use ``force=True``.
         """
+        from flowlex.formulations.program_files import program_format, write_program
+
         target = Path(path)
         program_format(target)
         refuse_existing(target, force=force)
@@ -163,6 +165,8 @@ class StatedModel(Changeable, Generic[SolutionT]):
 
     def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> StatementRun:
         """Solve the statement, from an earlier solution if given."""
+        from flowlex.models.statement.solve_statement import run_statement, start_values
+
         self._check_engine(engine, options)
         values = None if start is None else start_values(self.statement, start)
         return run_statement(self.statement, options, main=self.objective_stage, start=values)

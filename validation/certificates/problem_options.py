@@ -31,7 +31,7 @@ class GpuOptions(Strict):
 
     policy: Literal["FSP", "FS", "FSU"] = "FSP"
     network: Literal["compact", "paper"] = "compact"
-    penalties: _Penalties = _Penalties()
+    penalties: _Penalties = Field(default_factory=_Penalties)
     stop_price: Numeric = 0.0
     waiting: Literal["least", "priced"] = "least"
     stage: Literal["transfer", "stops", "waiting"] = "transfer"

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeAlias
 
 from flowlex.formulations.deferred_compilation import small_work
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.extensions import kinds
+from flowlex.instances.extensions import entry_points, kinds
 from flowlex.instances.input_errors import InstanceError
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.model_changes import Changes, in_words, read_changes
@@ -175,8 +175,8 @@ def register_judge(kind: str, judge: Judge) -> None:
 
 
 @cache
-def _foreign() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=_GROUP) if point.name not in _OWN}
+def _foreign() -> dict[str, str]:
+    return {point.name: point.value for point in entry_points(_GROUP) if point.name not in _OWN}
 
 
 def verifier_kinds() -> tuple[str, ...]:
@@ -193,12 +193,12 @@ def verifier_for(kind: str) -> Verifier | None:
     kind
         Kind of instance; `TypeError` where the entry point of a package gives no `Verifier` of this kind.
     """
-    point = EntryPoint(kind, _OWN[kind], _GROUP) if kind in _OWN else _foreign().get(kind)
-    if point is None:
+    place = _OWN.get(kind) or _foreign().get(kind)
+    if place is None:
         return None
-    found = point.load()
+    found = pkgutil.resolve_name(place)
     if not isinstance(found, Verifier) or found.kind != kind:
-        raise TypeError(f"{point.value} is no Verifier of kind {kind!r}")
+        raise TypeError(f"{place} is no Verifier of kind {kind!r}")
     return found
 
 

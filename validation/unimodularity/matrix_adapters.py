@@ -6,9 +6,9 @@ those who use them.
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +156,7 @@ def _of_file(path: Path) -> NamedMatrix:
 
 def _of_instance(instance: Any) -> NamedMatrix:
     """The matrix of the instance's model; models import this package, so they are imported when called."""
-    model_for = EntryPoint("model_for", "flowlex.models.registry:model_for", "flowlex.models").load()
+    model_for = pkgutil.resolve_name("flowlex.models.registry:model_for")
     return matrix_of(model_for(instance).formulation)
 
 
