@@ -7,13 +7,14 @@ import errno
 import gzip
 import hashlib
 import io
+import json
 import math
 import os
 import re
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -182,6 +183,34 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return str(value)
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """A document as JSON: a line for each field, and for each entry of a field; deeper parts are not broken.
+
+    Python's own indentation of all levels takes five times as long.
+
+    Examples
+    --------
+    >>> print(json_text({"kind": "a", "stages": {"first": 1, "second": [2, 3]}}), end="")
+    {
+     "kind": "a",
+     "stages": {
+      "first": 1,
+      "second": [2, 3]
+     }
+    }
+    """
+    fields = []
+    for name, value in json_value(document).items():
+        text = json.dumps(value, allow_nan=False)
+        if isinstance(value, dict) and value:
+            entries = (f"{json.dumps(key)}: {json.dumps(entry, allow_nan=False)}" for key, entry in value.items())
+            text = "{\n  " + ",\n  ".join(entries) + "\n }"
+        elif isinstance(value, list) and value:
+            text = "[\n  " + ",\n  ".join(json.dumps(entry, allow_nan=False) for entry in value) + "\n ]"
+        fields.append(f"{json.dumps(name)}: {text}")
+    return "{\n " + ",\n ".join(fields) + "\n}\n"
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 import webbrowser
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ import numpy as np
 from flowlex.errors import FlowlexError
 from flowlex.formulations.program_arrays import locked
 from flowlex.formulations.solver_outcome import Infeasibility, Status, Unboundedness
-from flowlex.instances.file_storage import json_value, refuse_existing, write_atomically
+from flowlex.instances.file_storage import json_text, refuse_existing, write_atomically
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.model_changes import Changes
 from flowlex.models.dual_values import Dual, Duals
@@ -330,9 +329,8 @@ class Solution:
         refuse_existing(target, force=force)
         document = self.to_dict()
         kind = document.pop("kind")
-        text = json.dumps(json_value({"kind": kind, "file": file, **document}), indent=1, allow_nan=False)
         try:
-            write_atomically(target, text.encode() + b"\n")
+            write_atomically(target, json_text({"kind": kind, "file": file, **document}).encode())
         except OSError as error:
             raise OSError(error.errno, f"cannot be written: {error.strerror or error}", str(path)) from error
         return target
