@@ -44,6 +44,7 @@ def test_pages_begin_with_what_one_can_do_after_them_and_notebooks_with_a_questi
         assert question and cells[-1].startswith("## Try next"), path.stem
 
 
+@pytest.mark.rare
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_every_block_of_a_page_runs_in_order(page, shell):
@@ -66,6 +67,7 @@ def test_every_block_of_a_page_runs_in_order(page, shell):
         assert shell("python code.py")
 
 
+@pytest.mark.rare
 def test_every_picture_of_the_gallery_is_drawn(shell):
     cells = [text for language, text in blocks((DOCS / "gallery.md").read_text()) if language == "code-cell"]
     figures = "(pyplot.figure(number) for number in pyplot.get_fignums())"
@@ -76,6 +78,7 @@ def test_every_picture_of_the_gallery_is_drawn(shell):
     assert len(children) == len(cells) - 1 and min(children) > 10  # an empty axes has ten
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("page", TEXTBOOK, ids=[page.stem for page in TEXTBOOK])
 def test_every_textbook_problem_is_proven_drawn_changed_and_mutated(page, shell):
     cells = [text for language, text in blocks(page.read_text()) if language == "code-cell"]

@@ -8,6 +8,8 @@ import pytest
 
 from tests.documents import ROOT
 
+pytestmark = pytest.mark.rare
+
 #: What each example prints, computed by hand or shown elsewhere to be right.
 ANSWERS = {
     "01_own_problem": "wages: 118\noptimal, proven exactly",

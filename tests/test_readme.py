@@ -9,6 +9,8 @@ import pytest
 
 from tests.documents import ROOT, blocks, lines
 
+pytestmark = pytest.mark.rare
+
 #: Lines that need more than a checkout, and where they are tested instead.
 ELSEWHERE = {
     "make": "targets of the Makefile, which install; this file checks that they exist",

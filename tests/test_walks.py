@@ -67,6 +67,8 @@ import pulp
 import flowlex
 from flowlex.testing import assert_optimum
 
+pytestmark = pytest.mark.rare
+
 problem = pulp.LpProblem("shifts", pulp.LpMinimize)
 days = ["mon", "tue", "wed"]
 on = {day: problem.add_variable(day, 0, 5, cat="Integer") for day in days}

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.rare
+
 pytest.importorskip("distributed", reason="extra distributed is not installed")
 
 MANY = 30

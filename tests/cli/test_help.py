@@ -106,6 +106,7 @@ def test_force_overwrites(run, tmp_path, command):
     assert (tmp_path / "a.svg").read_bytes() != b"mine"
 
 
+@pytest.mark.rare
 def test_there_is_a_small_example_of_every_kind(run):
     for kind in kinds():
         shown = run("example", kind)

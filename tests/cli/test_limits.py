@@ -83,6 +83,7 @@ def test_a_memory_limit_ends_one_instance(run, write, large):
     assert small["status"] == "optimal"
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("limit", [20, 30, 60])
 def test_a_library_that_ends_its_process_for_lack_of_memory_is_no_riddle(run, monkeypatch, large, limit):
     """Plain and compressed files: one line each with the reason, and no backtrace that deadlocks."""

@@ -17,6 +17,8 @@ from flowlex.cli.batch_report import LISTED
 from flowlex.instances import generate
 from flowlex.instances.files import instance_bytes
 
+pytestmark = pytest.mark.rare
+
 #: A generator of small instances for each kind that has a model.
 GENERATORS = {
     "gpu-random": {},

@@ -21,6 +21,8 @@ from flowlex.cli import dask_batch, dask_transport  # noqa: E402
 from flowlex.cli.versions import versions  # noqa: E402
 from flowlex.cli.worker_pool import Cancelled, PoolError, SingleWorker  # noqa: E402
 
+pytestmark = pytest.mark.rare
+
 MANY = 24
 
 

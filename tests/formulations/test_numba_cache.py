@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.documents import SOURCE
 
 #: Neither of numba's cache folders is writable, as in a read-only container whose user has no home.
@@ -42,6 +44,7 @@ def run(folder: Path, temporary: str, sealed: str = "", **variables: str) -> sub
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, env=environment)
 
 
+@pytest.mark.rare
 def test_a_read_only_package_and_no_home_keep_loops_among_temporary_files(tmp_path):
     for compiled in (1, 0):  # the second process finds what the first one kept
         done = run(tmp_path, str(tmp_path))
@@ -51,12 +54,14 @@ def test_a_read_only_package_and_no_home_keep_loops_among_temporary_files(tmp_pa
     assert list((tmp_path / f"flowlex-compiled-{os.getuid()}").rglob("*.nbi"))
 
 
+@pytest.mark.rare
 def test_without_any_folder_loops_are_compiled_and_not_kept(tmp_path):
     done = run(tmp_path, "/proc/nowhere")
     assert done.stdout == "6 10.5\n"
     assert done.stderr.count("loops are compiled in every process") == 1
 
 
+@pytest.mark.rare
 def test_a_cache_that_can_only_be_read_is_used_through_a_copy(tmp_path):
     image = str(tmp_path / "image")
     built = run(tmp_path, str(tmp_path), NUMBA_CACHE_DIR=image)
@@ -76,6 +81,7 @@ print(dispatcher(twice, {"cache": True})(Box(3)))
 """
 
 
+@pytest.mark.rare
 def test_loops_kept_by_a_version_with_other_modules_are_compiled_anew(tmp_path):
     box = "from typing import NamedTuple\nclass Box(NamedTuple):\n    size: int\n"
     (tmp_path / "kept.py").write_text(KEPT)

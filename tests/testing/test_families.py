@@ -127,6 +127,7 @@ def unexplained(report: Report, kind: str) -> list[str]:
     return [str(each) for each in report.survivors if not any(re.fullmatch(p, str(each.mutant)) for p in known)]
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("kind", CASES)
 def test_survivors_are_explained(kind):
     generator, parameters = CASES[kind]

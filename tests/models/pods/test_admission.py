@@ -61,6 +61,7 @@ def test_prices_never_promise_too_little(pods: Any) -> None:
         assert prices is None or prices.most >= number
 
 
+@pytest.mark.rare
 def test_the_search_alone_is_never_below_a_baseline() -> None:
     for seed in range(3):
         instance: Any = generate("pods-scale", nodes=10, pods=220, seed=seed, classes=3, running=0.1)
@@ -123,6 +124,7 @@ def test_a_policy_that_is_not_there_is_refused() -> None:
         place(generate("kubeflow-testbed"), "best")  # type: ignore[arg-type]
 
 
+@pytest.mark.rare
 def test_equal_seeds_are_equal_answers() -> None:
     instance: Any = generate("pods-scale", nodes=8, pods=200, seed=4)
     one, same = admit(instance), admit(instance)

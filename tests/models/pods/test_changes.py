@@ -325,6 +325,7 @@ def test_fair_shares_under_a_rule():
     assert not verify(document, model.instance).ok
 
 
+@pytest.mark.rare
 def test_the_unchanged_statement_has_the_optimum_of_the_method():
     rng = np.random.default_rng(7)
     for _ in range(12):

@@ -103,6 +103,7 @@ def _run(seeds: range) -> None:
     assert proven >= 0.98 * len(seeds)
 
 
+@pytest.mark.rare
 def test_a_hundred_random_problems_have_the_right_status_values_and_proofs() -> None:
     _run(range(100))
 

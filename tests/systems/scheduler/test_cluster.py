@@ -464,6 +464,7 @@ def test_a_state_that_cannot_be_read_costs_nothing(start):
     assert again.get("/v1/task", params={"name": "c"}).json()["reason"]
 
 
+@pytest.mark.rare
 def test_snapshots_are_stored_by_another_process_and_drop_the_log(start):
     api = start(snapshot_every=5)
     for k in range(12):

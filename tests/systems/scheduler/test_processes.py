@@ -18,6 +18,8 @@ from tests.documents import ROOT, blocks, lines
 from tests.systems.scheduler.conftest import wait_until
 from tests.systems.scheduler.processes import Client, Process, audit
 
+pytestmark = pytest.mark.rare
+
 
 @pytest.mark.timeout(900)
 def test_killed_and_paused_leaders_lose_nothing(tmp_path):

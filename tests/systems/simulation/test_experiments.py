@@ -113,6 +113,7 @@ HOLDS = (
 )  # fmt: skip
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("holds", HOLDS, ids=lambda holds: holds.__name__)
 def test_an_experiment_measures_what_it_names(holds):
     (experiment,) = experiments(holds.__name__.replace("_", "-"))

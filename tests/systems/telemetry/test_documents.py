@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from flowlex.cli.app import app
 from tests.documents import ROOT, blocks, lines
 
+pytestmark = pytest.mark.rare
+
 CONSOLE = [text for language, text in blocks((ROOT / "docs" / "telemetry.md").read_text()) if language == "console"]
 NODES = ("node-1", "node-2")
 

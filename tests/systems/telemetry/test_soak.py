@@ -30,6 +30,8 @@ from flowlex.systems.telemetry.request_documents import Registration, Sample
 from flowlex.systems.telemetry.store import Store
 from tests.systems.telemetry.stored import sequence_numbers
 
+pytestmark = pytest.mark.rare
+
 NODES = [f"worker-{i}" for i in range(1, 5)]
 SERVE = ("--no-auth", "--alive-s", "2")
 #: Allowed error of a reported age, in seconds: the time between sending and arrival of a sample does not count.

@@ -207,6 +207,7 @@ CASES: list[tuple[type[PodPlacement], PodInstance, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("thorough", THOROUGH)
 def test_no_fault_in_model_code_gets_a_wrong_answer_through(thorough: bool) -> None:
     """Claims must be true: an optimum is that of the correct model, a bound is at most its balance."""

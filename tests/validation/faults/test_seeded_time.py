@@ -261,6 +261,7 @@ FAMILIES: dict[str, Any] = {
 }
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("thorough", THOROUGH)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_fault_in_model_code_gets_a_wrong_answer_through(family: str, thorough: bool) -> None:

@@ -110,6 +110,7 @@ def within_capacity(scheduler: FlowScheduler) -> bool:
     )
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize(
     ("count", "seed"), [(400, 0), *(pytest.param(2500, seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))]
 )
