@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flowlex.cli.console_output import complain, printable
+from flowlex.cli.console_output import complain, note, printable
 from flowlex.cli.exit_codes import EXIT_CODES, UNREADABLE, AcceptQuoted, exit_code
 from flowlex.cli.input_files import SOLUTION_SUFFIX, discover
 from flowlex.cli.options import positive
@@ -45,6 +45,14 @@ def verify(
     ] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per solution file.")] = False,
     accept_quoted: AcceptQuoted = False,
+    write_vipr: Annotated[
+        Path | None,
+        typer.Option(
+            "--write-vipr",
+            metavar="FILE",
+            help="Also write the proof of a problem's answer for viprchk; of several objectives a file each.",
+        ),
+    ] = None,
 ) -> None:
     """Prove or refuse solution files from their instances alone.
 
@@ -61,6 +69,8 @@ def verify(
     files = _solutions(solution)
     if not files:
         raise typer.BadParameter(f"no *{SOLUTION_SUFFIX} files in {solution}", param_hint="SOLUTION")
+    if write_vipr is not None and solution.is_dir():
+        raise typer.BadParameter("give one solution file, not a folder", param_hint="--write-vipr")
     source, verdicts, demanded = _Instances(instance), [], _demanded(changes)
     for path in files:
         report, text = _report(path, source, demanded, time_limit)
@@ -71,9 +81,42 @@ def verify(
             complain(text)
         else:
             typer.echo(printable(text))
+        if write_vipr is not None and verdicts[-1] in ("proven", "quoted"):
+            _write_vipr(path, source, write_vipr)
     if len(files) > 1 and not json_lines:
         typer.echo(", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in EXIT_CODES))
     raise typer.Exit(exit_code(verdicts, accept_quoted))
+
+
+def _write_vipr(path: Path, source: _Instances, target: Path) -> None:
+    """Write the proof in the format of VIPR: one file for each objective."""
+    from flowlex.instances.file_storage import refuse_existing, write_atomically
+    from flowlex.instances.instance_base import InstanceError
+    from flowlex.instances.problem import ProblemInstance
+    from flowlex.models.problem_model import ProblemModel
+    from flowlex.validation.certificates.solution_files import read_solution
+    from flowlex.validation.proofs.vipr import ViprError, vipr_of_document
+
+    document = read_solution(path)
+    _, instance = source.of(document)
+    try:
+        if not isinstance(instance, ProblemInstance):
+            raise ViprError(
+                f"{instance.kind} is no problem file; only proofs of problems, .mps and .lp files are written"
+            )
+        files = vipr_of_document(document, ProblemModel.of_document(document, instance).problem)
+        named = {
+            target if len(files) == 1 else target.with_name(f"{target.stem}.{k}{target.suffix}"): (name, text)
+            for k, (name, text) in enumerate(files.items(), 1)
+        }
+        for file in named:
+            refuse_existing(file, force=False)
+        for file, (name, text) in named.items():
+            write_atomically(file, text.encode())
+            note(f"{file}: {f'objective {name}' if name else 'no answer'}")
+    except (ViprError, InstanceError, OSError) as error:
+        complain(f"{path}: no VIPR file: {error}")
+        raise typer.Exit(2) from error
 
 
 def _demanded(path: Path | None) -> Changes | None:

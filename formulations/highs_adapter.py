@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from flowlex.formulations.program_arrays import LinearProgramArrays
-from flowlex.formulations.program_files.named_program import NamedProgram
+from flowlex.formulations.program_files.named_program import SEMI, NamedProgram, switched
 
 if TYPE_CHECKING:
     import highspy
@@ -49,7 +49,7 @@ def program_of_highs(source: Any, *, beyond: bool = False) -> NamedProgram:
     source
         What holds the model.
     beyond
-        Also take models with a quadratic objective or semi-continuous columns, as far as they are linear; see
+        Also take models with a quadratic objective, as far as they are linear, and keep semi-continuous columns; see
         `NamedProgram`.
 
     Raises
@@ -63,7 +63,8 @@ def program_of_highs(source: Any, *, beyond: bool = False) -> NamedProgram:
     program = getattr(model, "lp_", model)
     hessian = getattr(model, "hessian_", None)
     jumps = (highspy.HighsVarType.kSemiContinuous, highspy.HighsVarType.kSemiInteger)
-    said = "it has semi-continuous variables" if any(kind in jumps for kind in program.integrality_) else ""
+    semi = tuple(k for k, kind in enumerate(program.integrality_) if kind in jumps)
+    said = SEMI if semi and beyond else ""
     if hessian is not None and hessian.dim_ > 0 and np.any(hessian.value_):
         said = "the objective is quadratic"
     if said and not beyond:
@@ -72,13 +73,15 @@ def program_of_highs(source: Any, *, beyond: bool = False) -> NamedProgram:
         )
     columns = list(program.col_names_) or [""] * program.num_col_
     rows = list(program.row_names_) or [""] * program.num_row_
-    return NamedProgram(
+    found = NamedProgram(
         arrays_of_highs(program),
         [name or f"c{index}" for index, name in enumerate(columns)],
         [name or f"r{index}" for index, name in enumerate(rows)],
         program.model_name_,
         beyond=said,
+        semi=semi,
     )
+    return switched(found) if semi and not beyond else found
 
 
 def arrays_of_highs(program: highspy.HighsLp) -> LinearProgramArrays:

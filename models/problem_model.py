@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from flowlex.formulations.language.program_conversion import statement_of_content
 from flowlex.formulations.solver_outcome import EngineError
@@ -86,17 +86,29 @@ class ProblemModel(Model):
         return super().solve("auto" if direct else engine, certify=certify, start=start, report=report, **options)
 
     @classmethod
+    def of_document(cls, document: Mapping[str, Any], instance: ProblemInstance) -> Self:
+        """The problem of a file with the changes that a solution file states.
+
+        Parameters
+        ----------
+        document
+            Content of the solution file.
+        instance
+            The problem file.
+        """
+        if document.get("options"):
+            raise ModelError("options: a problem has none")
+        return cls(instance, changes=read_changes(dict(document.get("changes") or {"changes": []})))
+
+    @classmethod
     def verify_document(
         cls, document: Mapping[str, Any], instance: Instance, budget: Budget | None = None
     ) -> Certificate:
         """Prove or refuse a solution file from the problem's file; changes are those that the solution states."""
         assert isinstance(instance, ProblemInstance)
-        if document.get("options"):
-            raise ModelError("options: a problem has none")
-        changes = read_changes(dict(document.get("changes") or {"changes": []}))
         return verify_solution(
             document,
-            cls(instance, changes=changes).problem,
+            cls.of_document(document, instance).problem,
             kind="problem",
             name=None,
             fingerprint=instance.fingerprint,

@@ -112,6 +112,7 @@ class _Reader:
         self._integer: set[str] = set()
         self._binary: dict[str, int] = {}
         self._beyond = ""
+        self._semi: set[str] = set()
 
     def _split(self, text: str) -> list[_Token]:
         """Cut the text into tokens; comments go, and words that begin a section become tokens of that kind."""
@@ -392,6 +393,9 @@ class _Reader:
         """Refuse what follows a statement on its line, except a section and the next row with its name."""
         token = self._at()
         if token.kind in _PARTS and not token.first and not self._labelled():
+            following = self._peek(1)
+            if token.text == "-" and following is not None and following.text.startswith(">"):
+                raise at_line(token.line, "'->': indicator constraints are not read; state them by a big-M row")
             hint = "columns stand on the left, one number on the right, and each statement begins a line"
             raise at_line(token.line, f"unexpected {token.text!r} after {what}; {hint}")
 
@@ -457,7 +461,7 @@ class _Reader:
         token = self._next()
         name = self._column(token)
         if head.kind == "semi":
-            self._beyond = "it has semi-continuous variables"
+            self._semi.add(name)
         elif head.kind == "integer":
             self._integer.add(name)
         else:
@@ -510,7 +514,8 @@ class _Reader:
             integrality=integer,
             maximize=maximize,
         )
-        return self._names.program(arrays, names, self._row_names(), "-", objective_name, self._beyond)
+        semi = [self._columns[name] for name in self._semi]
+        return self._names.program(arrays, names, self._row_names(), "-", objective_name, self._beyond, semi)
 
     def _row_names(self) -> list[str]:
         """The names of all rows; one without a name gets its number."""

@@ -100,6 +100,7 @@ class _Reader:
         self._bounded: dict[tuple[int, str], float] = {}  # sides of columns that were given by number
         self._bound_lines: dict[int, int] = {}
         self._beyond = ""
+        self._semi: set[int] = set()
         # of the COLUMNS section
         self._current = b""
         self._in_integers = False
@@ -301,10 +302,13 @@ class _Reader:
         self._set_bound(kind, column, value, words[2], number)
 
     def _set_bound(self, kind: bytes, column: int, value: float, name: bytes, number: int) -> None:
+        if kind == b"SC" and self._integer[column]:
+            said = "is integer and SC, which solvers read as semi-integer or as continuous; write SI"
+            raise at_line(number, f"column {_shown(name)} {said}, or take it out of the markers")
         if kind in (b"LI", b"UI", b"BV", b"SI"):
             self._integer[column] = True
         if kind in (b"SC", b"SI"):
-            self._beyond = self._beyond or "it has semi-continuous variables"
+            self._semi.add(column)
         low: float | None
         high: float | None
         low, high = {
@@ -397,6 +401,7 @@ class _Reader:
             _text(self._name) or "-",
             _text(self._objective) if self._objective is not None else "objective",
             self._beyond,
+            self._semi,
         )
 
     def _sides(self, row: int, kind: bytes) -> tuple[float, float]:

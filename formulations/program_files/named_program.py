@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 
 from flowlex.errors import FlowlexError
 from flowlex.formulations.program_arrays import LinearProgramArrays
 
 #: Bounds and sides from here on are infinite, as all common solvers read them.
 INFINITE = 1e20
+#: Says that columns are 0 or within their bounds.
+SEMI = "it has semi-continuous variables"
 
 
 class ProgramFileError(FlowlexError, ValueError):
@@ -75,6 +78,8 @@ class NamedProgram:
     beyond
         What a file states beyond a linear program (``the objective is quadratic``), if reading it was asked for;
         such a program is not the file's problem.
+    semi
+        Columns that are 0 or within their bounds, as the file states; see `switched`.
 
     Raises
     ------
@@ -88,6 +93,7 @@ class NamedProgram:
     name: str = ""
     objective_name: str = "objective"
     beyond: str = ""
+    semi: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for what, names, count in (
@@ -124,6 +130,66 @@ class NamedProgram:
             raise ProgramFileError(f"the cost of {self.column_names[bad[0]]!r} is {arrays.cost[bad[0]]}")
         if not np.isfinite(arrays.offset):
             raise ProgramFileError(f"the constant of the objective is {arrays.offset}")
+
+
+def switched(program: NamedProgram) -> NamedProgram:
+    """The program with a binary column ``NAME_on`` for each semi-continuous one, and rows that let it be 0 alone.
+
+    Raises `ProgramFileError`: such a column has no upper bound.
+    """
+    a = program.arrays
+    low, high = a.column_lower.copy(), a.column_upper.copy()
+    columns, rows = set(program.column_names), set(program.row_names)
+    names: tuple[list[str], list[str]] = ([], [])
+    terms: list[tuple[int, int, float]] = []
+    sides: list[tuple[float, float]] = []
+    for k in program.semi:
+        name = program.column_names[k]
+        if not np.isfinite(high[k]) or not np.isfinite(low[k]):
+            end = "upper" if not np.isfinite(high[k]) else "lower"
+            raise ProgramFileError(f"column {name!r} is semi-continuous and has no {end} bound; give it one")
+        switch = len(low) + len(names[0])
+        names[0].append(_fresh(f"{name}_on", columns))
+        for end, value, side in (("least", low[k], (0.0, np.inf)), ("most", high[k], (-np.inf, 0.0))):
+            # x >= low on, x <= high on
+            terms += [(len(sides), k, 1.0), (len(sides), switch, -float(value))]
+            sides.append(side)
+            names[1].append(_fresh(f"{name}_{end}", rows))
+        low[k], high[k] = min(low[k], 0.0), max(high[k], 0.0)
+    m, n, more = len(a.row_lower), len(low), len(names[0])
+    old = a.matrix.tocoo()
+    row = np.concatenate([old.row, [m + r for r, _, _ in terms]]).astype(np.int64)
+    column = np.concatenate([old.col, [c for _, c, _ in terms]]).astype(np.int64)
+    value = np.concatenate([old.data, [v for _, _, v in terms]])
+    matrix = scipy.sparse.coo_array((value, (row, column)), shape=(m + len(sides), n + more)).tocsc()
+    matrix.eliminate_zeros()
+    return replace(
+        program,
+        arrays=replace(
+            a,
+            matrix=matrix,
+            row_lower=np.concatenate([a.row_lower, [side for side, _ in sides]]),
+            row_upper=np.concatenate([a.row_upper, [side for _, side in sides]]),
+            column_lower=np.concatenate([low, np.zeros(more)]),
+            column_upper=np.concatenate([high, np.ones(more)]),
+            cost=np.concatenate([a.cost, np.zeros(more)]),
+            integrality=np.concatenate([a.integrality, np.ones(more, bool)]),
+        ),
+        column_names=[*program.column_names, *names[0]],
+        row_names=[*program.row_names, *names[1]],
+        beyond="",
+        semi=(),
+    )
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    """The name, with a number if it is taken; taken from now on."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    taken.add(found)
+    return found
 
 
 def figure(value: float) -> str:

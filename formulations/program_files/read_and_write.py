@@ -11,12 +11,13 @@ import gzip
 import os
 import tempfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from flowlex.formulations.program_files.lp_format import lp_lines, parse_lp
 from flowlex.formulations.program_files.mps_format import mps_lines, parse_mps
-from flowlex.formulations.program_files.named_program import NamedProgram, ProgramFileError
+from flowlex.formulations.program_files.named_program import SEMI, NamedProgram, ProgramFileError, switched
 
 Format: TypeAlias = Literal["mps", "lp"]
 #: Most bytes that a gzip file may unfold to.
@@ -44,8 +45,8 @@ def parse_program(data: bytes, kind: Format, *, beyond: bool = False) -> NamedPr
     kind
         ``mps`` (fixed or free) or ``lp`` (the format of CPLEX).
     beyond
-        Also read files with a quadratic objective or semi-continuous columns, as far as they are linear;
-        ``NamedProgram.beyond`` then says what is missing.
+        Also read files with a quadratic objective, as far as they are linear; ``NamedProgram.beyond`` then says what
+        is missing. Semi-continuous columns stay as they are, instead of getting a binary one each.
 
     Raises
     ------
@@ -66,6 +67,8 @@ def parse_program(data: bytes, kind: Format, *, beyond: bool = False) -> NamedPr
     program = (parse_mps if kind == "mps" else parse_lp)(data)
     if program.beyond and not beyond:
         raise ProgramFileError(f"{program.beyond}; only linear and integer programs are read")
+    if program.semi:
+        program = replace(program, beyond=program.beyond or SEMI) if beyond else switched(program)
     if not len(program.column_names) and not len(program.row_names):
         raise ProgramFileError("the model has no rows and no columns")
     return program

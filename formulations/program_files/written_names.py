@@ -149,6 +149,7 @@ class NameComments:
         title: str,
         objective: str,
         beyond: str,
+        semi: Iterable[int] = (),
     ) -> NamedProgram:
         """What a file states, under its original names; rows that are the two sides of one are joined."""
         arrays, rows = _merge_sides(arrays, rows, self.upper)
@@ -159,6 +160,7 @@ class NameComments:
             self._original("problem", title),
             self._original("objective", objective),
             beyond,
+            tuple(sorted(semi)),
         )
 
     def _original(self, kind: Kind, written: str) -> str:

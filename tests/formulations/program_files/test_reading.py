@@ -140,7 +140,7 @@ def test_sections_of_integer_columns_in_lp_files() -> None:
         ("Minimize\n x * y\nEnd\n", "line 2: '\\*' after 'x'"),
         ("Minimize\n [ x ^ 2 ] / 2\nSubject To\n c: x >= 1\nEnd\n", "the objective is quadratic"),
         ("Minimize\n x\nSubject To\n c: [ x ^ 2 ] <= 1\nEnd\n", r"line 4: unexpected '\['"),
-        ("Minimize\n x\nSubject To\n c: y = 1 -> x >= 1\nEnd\n", "line 4: unexpected '-' after row 'c'"),
+        ("Minimize\n x\nSubject To\n c: y = 1 -> x >= 1\nEnd\n", "line 4: '->': indicator constraints"),
         ("Minimize\n x\nSubject To\n c: x >= y\nEnd\n", "line 4: expected a number on the right of row 'c', got 'y'"),
         ("Minimize\n x\nSubject To\n c: x >= 1 y >= 2\nEnd\n", "line 4: unexpected 'y' after row 'c'"),
         ("Minimize\n x\nSubject To\n c: x >= 1\n c: x <= 2\nEnd\n", "line 5: a second row 'c', first in line 4"),
@@ -154,7 +154,7 @@ def test_sections_of_integer_columns_in_lp_files() -> None:
         ("Minimize\n x\nBounds\n 2 x <= 4\nEnd\n", "line 4: a factor before 'x'"),
         ("Minimize\n x\nBounds\n x >= inf\nEnd\n", "line 4: no number lies within this bound of 'x'"),
         ("Minimize\n x\nBounds\n x <= 5\nBinary\n x\nEnd\n", "line 6: 'x' is binary and has bounds beyond 0 and 1"),
-        ("Minimize\n x\nSemi-continuous\n x\nEnd\n", "it has semi-continuous variables"),
+        ("Minimize\n x\nSemi-continuous\n x\nEnd\n", "column 'x' is semi-continuous and has no upper bound"),
         ("Minimize\n x\nSOS\n s1: S1:: x:1\nEnd\n", "line 3: 'SOS': only linear"),
         ("Minimize\n x\nGeneral Constraints\n x = MAX ( y )\nEnd\n", "line 3: 'General Constraints': only linear"),
         ("Minimize\n x\nBonds\n x <= 5\nEnd\n", "unexpected 'Bonds'|unexpected 'x'|expected"),
@@ -285,7 +285,7 @@ MPS = "NAME small\nROWS\n N o\n G c\nCOLUMNS\n x o 1 c 1\nRHS\n R c 2\nBOUNDS\n 
         ("BOUNDS", "SOS1", "line 9: .*the model has a special ordered set"),
         ("BOUNDS", "QUADOBJ\n x x 2\nBOUNDS", "the objective is quadratic"),
         ("BOUNDS", "QCMATRIX c\n x x 2\nBOUNDS", "line 9: .*the model has a quadratic constraint"),
-        ("UP B x", "SC B x", "it has semi-continuous variables"),
+        ("UP B x 4", "BV B x\n SC B x 4", "line 11: column 'x' is integer and SC"),
         ("UP B x 4", "UP B x 4\n UP B x 5", "line 11: the upper bound of 'x' is 4 above and 5 here"),
         ("UP B x 4", "UP B x 4\n LO C x 1", "line 11: two sets in BOUNDS, 'B' and 'C'"),
         ("UP B x 4", "UP B x -4", "line 10: column 'x' has the upper bound -4 and no lower one"),
@@ -370,3 +370,16 @@ def test_lines_taken_whole_mean_what_their_parts_mean(objective: list[str], rows
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lp_format._Reader, "_take_plain", lambda *_: False)
         assert read() == whole
+
+
+@pytest.mark.parametrize(("low", "high", "best"), [(2, 5, 2), (-4, -1, 0), (-2, 5, 1), (0, 5, 1)])
+def test_semi_continuous_columns_are_zero_or_within_their_bounds(low: float, high: float, best: float) -> None:
+    """The least |x - 1| by hand: of 0 and 2..5 both are 1 away (2 is cheaper), of -4..-1 it is 0."""
+    text = (
+        "Minimize\n 2 d - 0.1 x\nSubject To\n a: d - x >= -1\n b: d + x >= 1\nBounds\n"
+        f" {low} <= x <= {high}\nSemi-continuous\n x\nEnd\n"
+    )
+    program = parse_program(text.encode(), "lp")
+    assert program.column_names[2:] == ["x_on"] and program.row_names[2:] == ["x_least", "x_most"]
+    values = solve_arrays(program.arrays, SolveOptions()).values
+    assert values is not None and values[1] == pytest.approx(best)
