@@ -54,6 +54,8 @@ _LEAST = 5e-324
 _TOGETHER = {"own", "before", "shared", "complete"}
 #: The number of a step at the end of an objective's name.
 _STEP = re.compile(r"_[0-9]+$")
+#: Sides that values miss within a tolerance are moved by multiples of a share of their unit.
+_FINE = 2**44
 #: Rounds in which bounds that rows imply are passed on.
 _ROUNDS = 20
 
@@ -121,6 +123,9 @@ class Checker:
     joined: tuple[tuple[str, ...], Positions, Whole, int, Fraction] | None = None
     #: Bounds that follow with the objectives of a key, those asked for last.
     _with: tuple[Any, Any] | None = None
+    #: Bounds of columns that are objectives of their own and keep their values.
+    low: dict[int, Fraction] = field(default_factory=dict)
+    high: dict[int, Fraction] = field(default_factory=dict)
 
     # ---- the answer
 
@@ -161,10 +166,12 @@ class Checker:
     def _slack(self, block: RowBlock, x: Exact) -> Whole | None:
         """(rows,) distance to the side, times 1 / (unit of the block and of x); equations: minus the distance."""
         if largest(block.value) * largest(x.numbers) * max(block.widest, 1) >= SAFE or x.numbers.dtype == object:
-            if len(block.column) > 200_000:
+            used = np.flatnonzero(x.numbers[block.column])
+            if len(used) > 200_000:
                 return None
             sums = np.zeros(block.count, object)
-            np.add.at(sums, block.row, block.value.astype(object) * x.numbers.astype(object)[block.column])
+            each = block.value[used].astype(object) * x.numbers[block.column[used]].astype(object)
+            np.add.at(sums, block.row[used], each)
         else:
             sums = np.zeros(block.count, np.int64)
             np.add.at(sums, block.row, block.value * x.numbers[block.column])
@@ -202,9 +209,9 @@ class Checker:
 
     def _integers(self, x: Exact) -> Check:
         p = self.program
-        none = np.zeros(0, np.int64)
-        apart = x.unit.denominator > 1
-        bad = np.flatnonzero(p.integer & (x.numbers % x.unit.denominator != 0)) if apart else none
+        bad, below = np.flatnonzero(p.integer), x.unit.denominator
+        mine = x.numbers[bad] if below < SAFE else x.numbers[bad].astype(object)
+        bad = bad[mine % below != 0]
         name = "" if not len(bad) else "{}[{}] is {}".format(*p.column_text(int(bad[0])), to_float(x[int(bad[0])]))
         return Check("integer variables are integers", not len(bad), len(bad), name)
 
@@ -260,6 +267,17 @@ class Checker:
         step = self.step(cost)
         return bound if not step else Fraction(math.ceil(bound / step)) * step
 
+    def keep(self, objective: Objective, limit: Fraction) -> None:
+        """Let an objective (minimised) be at most its limit from here on: of one column, that is a bound."""
+        if len(objective.column) != 1 or not objective.value[0]:
+            return
+        column, rate = int(objective.column[0]), objective.sign * int(objective.value[0]) * objective.unit
+        side = (limit - objective.sign * objective.constant * objective.unit) / rate
+        if rate > 0:
+            self.high[column] = min(self.high.get(column, side), side)
+        else:
+            self.low[column] = max(self.low.get(column, side), side)
+
     def step(self, cost: Objective) -> Fraction:
         """The unit of which values of the cost (without its constant) are multiples; 0 if they may be fractions."""
         if not len(cost.column) or not self.program.integer[cost.column].all():
@@ -307,8 +325,8 @@ class Checker:
                 raise ProofError(f"derived row {k} holds only once later objectives are fixed")
             total += e * side
             parts.append((-e, row.column, row.value))
-        low: dict[int, int] = {}
-        high: dict[int, int] = {}
+        low: dict[int, Fraction | int] = dict(self.low)
+        high: dict[int, Fraction | int] = dict(self.high)
         for branch in leaf.branches:
             if branch.alone:
                 column = int(branch.column[0])
@@ -556,8 +574,8 @@ class Checker:
         reduced: Whole,
         unit: Fraction,
         total: Fraction,
-        low: dict[int, int],
-        high: dict[int, int],
+        low: Mapping[int, Fraction | int],
+        high: Mapping[int, Fraction | int],
         kept: Sequence[tuple[Objective, Fraction]],
         sign: int = 1,
     ) -> Fraction | None:
@@ -743,8 +761,9 @@ def judge(
     checks = checker.violations(values)
     if not all(check.ok for check in checks):
         return Verdict("feasible", Certificate("feasible", False, tuple(checks), program.tolerance))
-    feasible = all(not check.worst for check in checks)
-    exact = feasible
+    exact = feasible = all(not check.worst for check in checks)
+    if not feasible:
+        checker.program, feasible = loosened(program, values)
     stages: list[StageVerdict] = []
     before: list[tuple[Objective, Fraction]] = []
     kept: dict[str, tuple[Objective, Fraction]] = {}
@@ -765,7 +784,7 @@ def judge(
         value = checker.value(objective, values)
         bound: Fraction | None = None
         mine = objective.sign * value
-        close = _CLOSE * (1 + abs(mine)) if program.tolerance else Fraction(0)
+        close = max(_CLOSE, Fraction(program.tolerance)) * (1 + abs(mine)) if program.tolerance else Fraction(0)
         attained, sharp = mine, feasible
         if not reason:
             try:
@@ -803,13 +822,39 @@ def judge(
         stages.append(StageVerdict(objective.name, value, own, proven, "" if proven else reason, given, top))
         before.append((objective, top))
         kept[objective.name] = objective, top
+        checker.keep(objective, top)
     checks += _stage_checks([stage for stage in stages if stage.proven or stage.bound is not None])
     first = stages[0] if stages else None
     claim: Claim = (
         "optimal" if all(s.proven for s in stages) else "bounded" if first and first.bound is not None else "feasible"
     )
-    tolerance = 0.0 if exact else float(_CLOSE)
+    tolerance = 0.0 if exact else max(float(_CLOSE), program.tolerance)
     return Verdict(claim, Certificate(claim, exact, tuple(checks), tolerance), tuple(stages), late)
+
+
+def loosened(program: ExactProgram, x: Exact) -> tuple[ExactProgram, bool]:
+    """The problem with bounds and inequalities moved until values satisfy them, and whether nothing is broken then.
+
+    It has all answers of the problem, so its bounds hold for these; and the values are one of its answers, so what they
+    attain is what later objectives must keep, without a tolerance on top.
+    """
+    checker, rows = Checker(program), dict(program.rows)
+    for name, block in program.rows.items():
+        slack = None if block.relation == "==" else checker._slack(block, x)
+        if slack is not None and (bad := np.flatnonzero(slack < 0)).size:
+            sides, sign = block.rhs.astype(object) * _FINE, 1 if block.relation == "<=" else -1
+            sides[bad] += [sign * math.ceil(-int(v) * x.unit * _FINE) for v in slack[bad].tolist()]
+            rows[name] = replace(
+                block, value=scaled(block.value, _FINE), rhs=narrow(sides.tolist()), unit=block.unit / _FINE
+            )
+    both = []
+    for bounds, pick in ((program.lower, np.minimum), (program.upper, np.maximum)):
+        unit = common_unit([bounds.at.unit, x.unit])
+        side, mine = scaled(bounds.at.numbers, int(bounds.at.unit / unit)), scaled(x.numbers, int(x.unit / unit))
+        inside = bounds.missing | (pick(side, mine) == side)
+        both.append(bounds if inside.all() else replace(bounds, at=Exact(np.where(inside, side, mine), unit)))
+    moved = replace(program, rows=rows, lower=both[0], upper=both[1])
+    return moved, all(not check.worst for check in Checker(moved).violations(x))
 
 
 def _attained(

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -322,8 +323,12 @@ def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:
         if odd := at.keys() - block.places.keys():
             raise ProofError(f"a multiplier of row {name}[{_shown(sorted(odd)[0])}], which does not exist")
         both = (given.get("default", 0), *at.values())
-        small = all(type(v) is int and -(2**62) < v < 2**62 for v in both)
-        exact = Exact(np.array(both, np.int64)) if small else _exact([rational(v) for v in both])
+        if all(type(v) is int and -(2**62) < v < 2**62 for v in both):
+            exact = Exact(np.array(both, np.int64))
+        elif all(type(v) is float and isfinite(v) if v else type(v) in (int, float) for v in both):
+            exact = Exact.of_floats(np.array(both, np.float64))  # the binary numbers that they are
+        else:
+            exact = _exact([rational(v) for v in both])
         numbers = np.full(block.count, exact.numbers[0], exact.numbers.dtype)
         numbers[[block.places[text] for text in at]] = exact.numbers[1:]
         rows[name] = Exact(numbers, exact.unit)
