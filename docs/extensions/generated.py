@@ -19,11 +19,11 @@ from pydantic import TypeAdapter
 from typer.cli import get_docs_for_click
 
 import flowlex
-from flowlex.instances import json_schema, kinds
+from flowlex.instances import generate, json_schema, kinds
 from flowlex.instances.event_log import Event
 from flowlex.models.model_base import ModelError
 from flowlex.models.model_options import options_of
-from flowlex.models.registry import model_class
+from flowlex.models.registry import model_class, model_for
 from flowlex.validation.certificates.solution_schema import family_solution_schema, problem_solution_schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +38,8 @@ PUBLIC = {
     "flowlex.validation.unimodularity.check": "Total unimodularity",
     "flowlex.validation.unimodularity.implied_integers.search": "Integers that can be dropped",
 }
+#: Generators of models stated in the language, whose mathematics follow from the statement of an instance.
+STATED = {"allocation": "gavel-like", "min-cost-flow": "network-random"}
 
 
 def row(*cells: str) -> str:
@@ -62,6 +64,9 @@ def mathematics(kind: str) -> str:
         lines += [f"## {caption}", *table(("symbol", "stands for"), rows)] if rows else []
     if cls.objective_latex:
         lines += ["## Objective", "", f"$$\\text{{minimise}}\\quad {cls.objective_latex}$$", ""]
+    if not cls.equations and kind in STATED:
+        made = model_for(generate(STATED[kind]))
+        lines += ["## Statement", "", f"$$\n{made.to_latex()}\n$$", ""]
     for before, equation in pairwise((None, *cls.equations)):
         assert equation is not None
         facts = [equation.says, equation.when, equation.source]

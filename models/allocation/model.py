@@ -37,17 +37,20 @@ from flowlex.models.allocation.pair_pricing import PairPrices
 from flowlex.models.allocation.policies import Step, prices_of, quickest
 from flowlex.models.allocation.policy_linear_programs import TOTALS, PolicyProgram, unit_of
 from flowlex.models.allocation.random_partition import combined, divided
-from flowlex.models.allocation.reference_formulation import state
 from flowlex.models.allocation.solution import AllocationSolution, row_labels
+from flowlex.models.allocation.statement import NEEDED, ROWS, state_policy
 from flowlex.models.incumbents import offer
-from flowlex.models.model_base import Dual, Equation, Model, ModelError, Run, Symbol
+from flowlex.models.model_base import Dual, Model, ModelError, Run
+from flowlex.models.problem import Problem
 from flowlex.models.process_pool import side_by_side
+from flowlex.models.statement.from_language import statement_of
 from flowlex.models.statement.rows_and_objectives import Statement
 
 Policy: TypeAlias = Literal[
     "max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"
 ]
-_RAISING = ("max_min", "water_filling", "hierarchical", "makespan", "finish_time")
+#: Policies of one linear program, which take changes; most pairs of a changed model.
+_STATED, _LARGEST = ("max_min", "makespan", *TOTALS), 300_000
 #: Policies whose objective is a time or a ratio, while their program maximises the common rise of all jobs.
 _BY_RISE = ("makespan", "finish_time")
 
@@ -116,89 +119,26 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     name: ClassVar[str] = "allocation"
     title: ClassVar[str] = "Allocation of GPU time"
     comparison: ClassVar[str] = "flowlex.models.allocation.baselines:compare"
-    sets: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("M", "jobs"),
-        Symbol("J", "GPU types"),
-        Symbol("C", "what may run: a job alone, or two jobs that share GPUs"),
-        Symbol("L", "limits; C_l is what counts against limit l"),
-    )
-    parameters: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("T_{mcj}", "steps per second of job m in c on type j"),
-        Symbol("s_c", "GPUs that c uses at once"),
-        Symbol("N_j", "GPUs of type j"),
-        Symbol("n_m, d_m", "steps left, seconds until the deadline"),
-        Symbol("a_m, v_m", "where the gain of job m stands, and its pace (by policy)"),
-        Symbol("u_l, o_l", "cap and floor of limit l, GPUs"),
-    )
-    unknowns: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("x_{cj}", "fraction of time that c spends on type j"),
-        Symbol("t", "how far all jobs rise together"),
-        Symbol("r_{mj}", "in the statement: fraction of time that job m runs on type j"),
-    )
     main_stage: ClassVar[str] = "objective"
-    objective_latex: ClassVar[str] = (
-        r"-t, \quad -\sum_{m} \mathrm{thr}_m, \text{ or } \sum_{c,j} s_c\, p_j\, x_{cj}"
-        r"\quad (\mathrm{thr}_m = \sum_{c \ni m, j} T_{mcj} x_{cj})"
-    )
-    equations: ClassVar[tuple[Equation, ...]] = (
-        Equation(
-            "time",
-            r"\sum_{c \ni m, j} x_{cj} \le 1 \quad \forall m \in M",
-            "a job runs at most all the time",
-            "what more time of this job would bring",
-            "objective per unit of time",
-        ),
-        Equation(
-            "gpus",
-            r"\sum_{c} s_c x_{cj} \le N_j \quad \forall j \in J",
-            "a type has so many GPUs",
-            "what one more GPU of this type would bring",
-            "objective per GPU",
-        ),
-        Equation(
-            "most",
-            r"\sum_{(c,j) \in C_l} s_c x_{cj} \le u_l \quad \forall l \in L",
-            "caps",
-            "what a cap higher by one GPU would bring",
-            "objective per GPU",
-            when="limits have caps",
-            exists=lambda model: any(limit.most_gpus is not None for limit in model.instance.limits),
-        ),
-        Equation(
-            "least",
-            r"\sum_{(c,j) \in C_l} s_c x_{cj} \ge o_l \quad \forall l \in L",
-            "floors",
-            "what a floor lower by one GPU would bring",
-            "objective per GPU",
-            when="limits have floors",
-            exists=lambda model: any(limit.least_gpus for limit in model.instance.limits),
-        ),
-        Equation(
-            "deadline",
-            r"\mathrm{thr}_m \ge n_m / d_m \quad \forall m \in M",
-            "a job is done by its deadline",
-            "what one step per second less would bring",
-            "objective per step/s",
-            when="deadlines are kept",
-            exists=lambda model: model.keeps_deadlines,
-        ),
-        Equation(
-            "level",
-            r"\mathrm{gain}_m \ge a_m + v_m t \quad \forall m \in M",
-            "all jobs rise together",
-            "how much the level would fall if this job alone were owed one unit of gain more",
-            "level per unit of gain",
-            when="the policy compares jobs",
-            exists=lambda model: model.policy in _RAISING,
-        ),
-        Equation(
-            "runs",
-            r"\sum_{c \ni m} x_{cj} = r_{mj} \quad \forall m \in M, j \in J",
-            "how long a job runs on a type, alone or beside others",
-            when="in the statement",
-            exists=lambda model: False,
-        ),
-    )
+
+    @classmethod
+    def declared(cls) -> frozenset[str]:
+        """The names that rows may have."""
+        return ROWS
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The program of the policy (the first, if it takes several), stated in the language."""
+        p = Problem(self.instance.name)
+        state_policy(p, self.policy_program)
+        return p
+
+    def to_latex(self) -> str:  # type: ignore[override]
+        """The model as LaTeX, derived from its statement."""
+        return self.problem.to_latex()
+
+    def _repr_html_(self) -> str:
+        return self.problem._repr_html_()
 
     def _check(self) -> None:
         if not self.aware and self.policy not in ("max_min", "water_filling"):
@@ -257,7 +197,15 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     def _state(self) -> Statement:
         if self.parts > 1:
             raise ModelError("Allocation by parts takes no changes, as a rule may join jobs of several; use parts=1")
-        return state(self.policy_program)
+        if self.policy not in _STATED:
+            raise ModelError(
+                f"policy {self.policy!r} takes no changes, as each of its programs follows from the one before; "
+                f"policies that take changes: {', '.join(_STATED)}"
+            )
+        pairs = PairPrices(self.instance, sharing=self.sharing).count
+        if pairs > _LARGEST:
+            raise ModelError(f"the statement has {pairs} pairs, more than {_LARGEST}; use sharing=False")
+        return statement_of(self.problem, NEEDED)
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> AllocationSolution:
         columns = self.policy_program.base().columns
@@ -359,7 +307,8 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         prices = run.steps[0].prices if run.steps else {}
         labels = row_labels(self.instance)
         duals = {name: Dual(price, labels[name]) for name, price in prices.items()}
-        return AllocationSolution(**facts, duals=duals, columns=columns, share=share, steps=steps, level=run.level)
+        about: Any = {"steps": steps, "level": run.level, "policy": self.policy_program}
+        return AllocationSolution(**facts, duals=duals, columns=columns, share=share, **about)
 
     def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
         """Convert the stage value to the objective: under ``makespan``, from the common rise to seconds."""

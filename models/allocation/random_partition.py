@@ -3,7 +3,7 @@ r"""Large allocations by partitioning (POP): divide jobs and GPUs at random, sol
 A job that uses more GPUs at once than its part has is split into equal pieces in different parts, if there are enough.
 If n pieces with 1/n of the job's GPUs each run for fractions X of the time, the job runs for the mean of X. The
 allocations of the parts together are a feasible allocation. Dual values prove its gap: any nonnegative duals of the
-complete problem bound its optimum (see `flowlex.validation.certificates.allocation`). We construct them from the duals
+complete problem bound its optimum (see `flowlex.validation.restated.allocation`). We construct them from the duals
 of the parts. Duals of levels, deadlines and limits of a job come from its part, with all parts weighted equally or only
 one part, whichever gives the better bound. The dual of a GPU type is the mean over the parts, improved by local search.
 The duals of time follow: the largest value of a job after the cost of its GPUs.

@@ -31,7 +31,7 @@ from flowlex.models.allocation.mixture_of_rounds import Pool, mixture
 from flowlex.models.allocation.solution import AllocationSolution
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import Certificate
-from flowlex.validation.certificates.allocation_rounds import certify_rounds
+from flowlex.validation.restated.allocation_rounds import certify_rounds
 
 if TYPE_CHECKING:
     import pandas as pd

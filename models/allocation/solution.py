@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import Status
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.allocation_linear_program import Columns, equal_throughput
+from flowlex.models.allocation.dual_multipliers import Multipliers
 from flowlex.models.allocation.policies import Step
+from flowlex.models.allocation.policy_linear_programs import PolicyProgram
 from flowlex.models.model_base import Solution
 
 if TYPE_CHECKING:
@@ -27,17 +31,21 @@ class AllocationSolution(Solution):
         Jobs and pairs by GPU type, and the fraction of time that each runs, (C,).
     steps
         The solved programs, with their dual values.
+    policy
+        The programs of the policy, which its proof is of.
     level
         (n,) final gain of every job (policies that compare jobs).
     """
 
     row_name: ClassVar[str] = "job"
+    version: ClassVar[int] = 3
 
     source: AllocationInstance = field(repr=False)
     columns: Columns = field(repr=False)
     share: Floats = field(repr=False)
     steps: tuple[Step, ...] = field(default=(), repr=False)
     level: Floats | None = field(default=None, repr=False)
+    policy: PolicyProgram | None = field(default=None, repr=False)
 
     @property
     def rise(self) -> float | None:
@@ -107,19 +115,35 @@ class AllocationSolution(Solution):
             }
             for c in np.flatnonzero(self.share > 0).tolist()
         ]
-        return {"shares": rows, "steps_per_s": dict(zip(jobs, self.throughput.tolist(), strict=True))}
+        found = {"shares": rows, "steps_per_s": dict(zip(jobs, self.throughput.tolist(), strict=True))}
+        if not self._fills:
+            return found
+        before, full = np.zeros(len(jobs), bool), []
+        for step in self.steps:
+            full.append([jobs[m] for m in np.flatnonzero(step.full & ~before)])
+            before = before | step.full
+        return {**found, "full": full}
+
+    @property
+    def _fills(self) -> bool:
+        """Whether the steps raise all jobs until each is full."""
+        whole = self.status is Status.OPTIMAL and self.options.get("parts", 1) == 1
+        return whole and self.options["policy"] in ("water_filling", "hierarchical")
 
     def _proof(self) -> dict[str, Any]:
-        """Dual values of every solved program, by names of the instance."""
-        jobs, labels = [job.name for job in self.source.jobs], row_labels(self.source)
-        steps = []
-        for step in self.steps:
-            prices = {
-                name: {labels[name][k]: float(values[k]) for k in np.flatnonzero(values).tolist()}
-                for name, values in step.prices.items()
-            }
-            steps.append({"value": step.value, "full": [jobs[m] for m in np.flatnonzero(step.full)], "prices": prices})
-        return {"steps": steps}
+        """Multipliers of the rows, made of the dual values of every step."""
+        return self._multipliers
+
+    @cached_property
+    def _multipliers(self) -> dict[str, Any]:
+        if self.policy is None or not self.steps:
+            return {}
+        found = Multipliers(self.policy)
+        if not self.status.has_answer:
+            return found.empty(self.steps[0])
+        if self.options["policy"] == "finish_time":
+            return found.ratio(self.steps, float(self.bound or 0))
+        return found.filled(self.steps) if self._fills else found.first(self.steps[0])
 
     def _draw(self, ax: Axes | None) -> Axes:
         from flowlex.models.allocation.plots import draw_allocation

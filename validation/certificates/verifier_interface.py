@@ -72,7 +72,7 @@ _OWN: dict[str, str] = {
     "jit-bandwidth": "flowlex.validation.certificates.jit.solution_verifier:VERIFIER",
     "flow-scheduling": "flowlex.validation.certificates.flow:VERIFIER",
     "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
-    "allocation": "flowlex.validation.certificates.allocation:VERIFIER",
+    "allocation": "flowlex.validation.restated.allocation:VERIFIER",
     "load-partition": "flowlex.validation.restated.load:VERIFIER",
     "min-cost-flow": "flowlex.validation.restated.min_cost_flow:VERIFIER",
     "pod-placement": "flowlex.validation.certificates.pods:VERIFIER",
@@ -425,7 +425,10 @@ def _changed_program(
         found = program_finding(program, values, read.proof, read.status, budget, main=verifier.main)
         if values is not None and values.unit.denominator > 1:  # the file states figures in floating point
             found = replace(found, tolerance=max(found.tolerance, program.tolerance))
-    return _with_figures(found, read, verifier, instance, budget)
+    found = _with_figures(found, read, verifier, instance, budget)
+    return (
+        found if verifier.measure is None or found.objective is None else verifier.measure(read, instance, every, found)
+    )
 
 
 def _with_figures(found: Finding, read: Document, verifier: Verifier, instance: Instance, budget: Budget) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -254,7 +255,7 @@ def test_rules_that_contradict_limits_are_named_and_proven():
 
 FAULTS = {
     "value": lambda d: d["values"]["share"].update({"a,,fast": 0.9}),
-    "a little more": lambda d: d["values"]["rise"].update({"": d["values"]["rise"][""] * 1.0001}),
+    "a little more": lambda d: d["values"]["rise"].update({"": float(Fraction(d["values"]["rise"][""])) * 1.0001}),
     "lost value": lambda d: d["values"]["share"].pop("b,,slow"),
     "rule lost": lambda d: d["changes"]["changes"].pop(0),
     "side": lambda d: d["changes"]["changes"][0].update(rhs="2/5"),
@@ -263,8 +264,8 @@ FAULTS = {
     "objective": lambda d: d.update(objective=1.9, bound=1.9),
     "stage": lambda d: d["stages"].update(objective=0.5),
     "no leaves": lambda d: d["proof"]["stages"].update(objective=[]),
-    "multiplier": lambda d: d["proof"]["stages"]["objective"][0]["rows"]["level"].update(a=0),
-    "wrong sign": lambda d: d["proof"]["stages"]["objective"][0]["rows"]["half"].update({"": 1}),
+    "multiplier": lambda d: d["proof"]["stages"]["objective"][0]["rows"]["level"]["at"].update(a=0),
+    "wrong sign": lambda d: d["proof"]["stages"]["objective"][0]["rows"]["half"]["at"].update({"": 1}),
     "policy": lambda d: d["options"].update(policy="makespan"),
     "sharing": lambda d: d["options"].update(policy="max_throughput"),
     "no such policy": lambda d: d["options"].update(policy="finish_time"),

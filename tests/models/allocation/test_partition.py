@@ -128,10 +128,9 @@ def _tighter(document: dict[str, Any]) -> None:
 FAULTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "called optimal": lambda d: d.update(status="optimal"),
     "a tighter bound": _tighter,
-    "no bound": lambda d: d.update(bound=None, gap=None),
     "another objective": lambda d: d.update(objective=d["objective"] * 1.01),
-    "dearer GPUs": lambda d: d["proof"]["steps"][0]["prices"].update(gpus={"k80": 1.0, "p100": 1.0, "v100": 1.0}),
-    "no prices": lambda d: d["proof"]["steps"][0].update(prices={}),
+    "dearer GPUs": lambda d: d["proof"]["stages"]["objective"][0]["rows"].update(gpus={"default": -1.0}),
+    "no multipliers": lambda d: d["proof"]["stages"]["objective"][0].update(rows={}),
     "a share larger": lambda d: d["answer"]["shares"][0].update(fraction=2.0),
     "a policy that has no parts": lambda d: d["options"].update(policy="finish_time"),
 }

@@ -22,7 +22,7 @@ from flowlex.models.allocation.baselines import baseline
 from flowlex.models.allocation.shares_to_rounds import RoundSchedule, schedule_rounds
 from flowlex.models.allocation.slot_configurations import slot_configurations
 from flowlex.validation.certificates import SolutionError
-from flowlex.validation.certificates.allocation_rounds import certify_rounds
+from flowlex.validation.restated.allocation_rounds import certify_rounds
 from tests.models.allocation.cases import random_instance
 
 

@@ -57,6 +57,7 @@ NO_DUALS = (
     "network",
     "load",
     "load, makespan",
+    "allocation",
 )
 #: Parts that are checked. Duals may change and still prove the same, so they have a separate test.
 JUDGED = ("status", "objective", "bound", "gap", "fingerprint", "instance", "metrics", "answer", "stages")
@@ -64,6 +65,7 @@ JUDGED = ("status", "objective", "bound", "gap", "fingerprint", "instance", "met
 WORDS = {"preempted", "waiting", "reason"}
 #: How an answer was found, and figures that need data outside of the file.
 UNJUDGED = {
+    "allocation": {"programs_solved"},
     "jit": {"route", "linear_programs", "integer_programs", "least_remaining_egress", "median_remaining_egress"},
 }
 

@@ -8,17 +8,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from flowlex.instances.instance_base import Instance
-from flowlex.validation.certificates.allocation import _paces, _units
-from flowlex.validation.certificates.allocation_bounds import Data, PricedStep, most_gain, priced
 from flowlex.validation.certificates.pods.admission_bound import AdmissionProof, most_by_prices
 from flowlex.validation.certificates.pods.balance_bound import Piece, least_balance
 from flowlex.validation.certificates.pods.price_bound import Population
-from tests.models.allocation.cases import random_instance
 from tests.validation.faults.restated import Document, mutant, solved
 from tests.validation.faults.test_restated import PACKED, PODS
 
@@ -66,37 +61,6 @@ def test_no_proof_of_the_admission_falls_below_the_optimum(steps: int) -> None:
         return -float(most_by_prices(people, "0", {}, proof.validate_python(made, strict=True)))
 
     assert climb(document["proof"]["admission"]["0"], worth, steps) == -float(admitted(document)["0"])
-
-
-def bound_of(data: Data, step: PricedStep) -> float:
-    """Return the bound that the dual values of a step prove, negated for maximisation."""
-    prices, policy = priced(data, step), data.options["policy"]
-    if prices.wrong:
-        raise ValueError(prices.wrong)
-    if policy == "min_cost":
-        return -most_gain(data, prices, cost=data.price)[0]
-    if policy == "max_throughput":
-        return -most_gain(data, prices, speed=np.ones(len(data.job)))[0]
-    y, units = prices.level, _units(data)
-    most = most_gain(data, prices, **({"time": y} if units is None else {"speed": y * units}))[0]
-    return -float(most / (y @ _paces(data, set()))) if y @ _paces(data, set()) > 0 else -np.inf
-
-
-@pytest.mark.parametrize("steps", [300, pytest.param(20_000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("policy", ["max_min", "min_cost", "max_throughput"])
-@pytest.mark.parametrize("seed", [2, 3])
-def test_no_prices_of_an_allocation_pass_the_optimum(seed: int, policy: str, steps: int) -> None:
-    instance: Instance = random_instance(seed, tight=0.2)
-    document = solved(instance, policy=policy)
-    assert document["certificate"]["claim"] == "optimal"
-    data, steps_of = Data(instance, document["options"]), TypeAdapter(PricedStep)  # type: ignore[arg-type]
-
-    def worth(proof: Any) -> float:
-        return bound_of(data, steps_of.validate_python(proof, strict=True))
-
-    best = document["objective"] * (1 if policy == "min_cost" else -1)
-    slack = 1e-6 * (1 + abs(best))
-    assert best - slack <= climb(document["proof"]["steps"][0], worth, steps) <= best + slack
 
 
 def test_a_price_of_the_mean_proves_no_largest_load() -> None:

@@ -87,11 +87,13 @@ def test_what_is_only_max_min_fair_is_no_water_filling(above: float) -> None:
     instance = generate("gavel-like", seed=1, jobs=6, gpus=8)
     fair = model_for(instance, policy="max_min").solve("highs").to_dict()
     filled = model_for(instance, policy="water_filling").solve("highs").to_dict()
-    assert len(filled["proof"]["steps"]) > 1
-    step: dict[str, Any] = copy.deepcopy(fair["proof"]["steps"][0])
-    step |= {"value": step["value"] * (1 + above), "full": [job.name for job in instance.jobs]}
-    fair |= {"model": filled["model"], "options": filled["options"], "proof": {"steps": [step]}, "duals": {}}
-    fair |= {"objective": step["value"], "bound": step["value"], "gap": 0.0, "certificate": None}
+    assert len(filled["answer"]["full"]) > 1 and verify(filled, instance).claim == "optimal"
+    leaf: dict[str, Any] = copy.deepcopy(fair["proof"]["stages"]["objective"][0])
+    leaf["own"] *= 1 - above
+    least = min(leaf["rows"]["level"]["at"].values())
+    fair["proof"]["stages"] = {"rise_1": [leaf], "full_1": [leaf | {"own": least}]}
+    fair["answer"]["full"] = [[job.name for job in instance.jobs]]
+    fair |= {"model": filled["model"], "options": filled["options"], "certificate": None}
     assert not verify(fair, instance).ok
 
 

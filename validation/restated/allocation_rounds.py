@@ -13,10 +13,9 @@ from pydantic import Field, ValidationError
 
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.instances.input_errors import first_fault
-from flowlex.validation.certificates.allocation_answer import Share
-from flowlex.validation.certificates.allocation_bounds import Data, Floats
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.certificates.verifier_interface import SolutionError, Strict
+from flowlex.validation.restated.allocation import Cluster, Floats, Share
 
 #: Largest drift from what is owed, per second of a round; it allows for a solver's tolerance.
 DRIFT = 1e-6
@@ -50,7 +49,7 @@ def certify_rounds(document: Mapping[str, Any], instance: AllocationInstance) ->
         stated = Rounds.model_validate(document)
     except ValidationError as error:
         raise SolutionError(f"not a schedule of rounds: {': '.join(first_fault(error))}") from None
-    data = Data(instance, {"policy": "", "deadlines": False})
+    data = Cluster(instance, {"policy": "", "deadlines": False})
     wrong = [why for number, one in enumerate(stated.configurations) if (why := _misfit(data, number, one))]
     wrong += [f"round of configuration {k}" for k in stated.rounds if not 0 <= k < len(stated.configurations)][:1]
     wrong += [f"a share of {'+'.join(s.jobs)}"[:100] for s in stated.shares if not _known(data, s.jobs, s.gpu_type)][:1]
@@ -64,11 +63,11 @@ def certify_rounds(document: Mapping[str, Any], instance: AllocationInstance) ->
     return Certificate("feasible", False, tuple(checks), DRIFT)
 
 
-def _known(data: Data, jobs: list[str], gpu: str) -> bool:
+def _known(data: Cluster, jobs: list[str], gpu: str) -> bool:
     return gpu in data.gpu and 1 <= len(jobs) <= 2 and all(name in data.job for name in jobs)
 
 
-def _misfit(data: Data, number: int, running: list[Running]) -> str:
+def _misfit(data: Cluster, number: int, running: list[Running]) -> str:
     """Why a configuration does not fit; empty when it does."""
     held, seen = np.zeros(len(data.gpu)), set[str]()
     for run in running:
@@ -79,8 +78,7 @@ def _misfit(data: Data, number: int, running: list[Running]) -> str:
             return f"{where} runs twice"
         seen.update(run.jobs)
         j, jobs = data.gpu[run.gpu_type], [data.job[name] for name in run.jobs]
-        kinds = data.kind[jobs].tolist()
-        paired = len(jobs) == 2 and data.together(kinds[0], kinds[1], j) is not None
+        paired = data.together(jobs, j) is not None
         if not paired and (len(jobs) == 2 or data.speed[jobs[0], j] <= 0):
             return f"{where} may not run there"
         held[j] += data.scale[jobs[0]]
@@ -88,7 +86,7 @@ def _misfit(data: Data, number: int, running: list[Running]) -> str:
     return f"configuration {number} needs {held[over[0]]:g} GPUs of {list(data.gpu)[over[0]]}" if len(over) else ""
 
 
-def _behind(data: Data, stated: Rounds) -> Check:
+def _behind(data: Cluster, stated: Rounds) -> Check:
     """Check that after every round each job has, on each GPU type, what it is owed up to its lag."""
     n, types = len(data.job), len(data.gpu)
     owed = np.zeros((n, types))
