@@ -337,7 +337,14 @@ def test_the_unchanged_statement_has_the_optimum_of_the_method():
         assert [v for k, v in stated.stages.items() if k != "balance"] == [v[0] for v in quick.admitted.values()]
 
 
-@pytest.mark.parametrize("measure", ["deviation", "max_load", "mean_absolute"])
+@pytest.mark.parametrize(
+    "measure",
+    [
+        pytest.param("deviation", marks=pytest.mark.rare),
+        "max_load",
+        pytest.param("mean_absolute", marks=pytest.mark.rare),
+    ],
+)
 def test_an_idle_rule_changes_neither_value_nor_claim(measure):
     for seed in range(8):
         draw = np.random.default_rng(seed)

@@ -211,6 +211,7 @@ def test_a_report_is_written_of_what_a_folder_holds(tmp_path, monkeypatch):
     assert "holds no measurements" in flowlex("reproduce", "--write", "-o", tmp_path / "none", code=2).stderr
 
 
+@pytest.mark.rare
 def test_a_report_goes_on_and_says_what_it_took(tmp_path):
     out, chosen = tmp_path / "out", ("load-evaluations", "load-changes", "--quick", "-j", 2)
     flowlex("reproduce", *chosen, "-o", out)
