@@ -153,28 +153,6 @@ def test_declarations_are_complete():
                 assert row.tolerance or not row.rule.printed, where
 
 
-#: Headings, tables and figures of the papers that are known to exist, by paper; `docs/papers` has what they print.
-PLACES = {
-    "gpu_assignment": "abstract introduction conclusion 4.3 5 figure-5 figure-6 figure-6(c) figure-7(a) figure-7(c) "
-    "Table-1",
-    "jit_bandwidth": "4.1 4.2 figure-2 figure-5 figure-7 figure-8 figure-9 figure-10",
-    "flow_scheduling": "abstract 4.1.2 4.2.1 4.2.2 4.2.3 4.3 figure-9 figure-12 figure-13",
-    "load_partition": "2 4",
-    "pod_placement": "3 4 figure-5 table-4",
-    "beyond": "figure-9",  # of the GPU-sharing comparison
-}
-
-
-def test_every_place_cited_exists_in_the_paper_and_quotations_are_short():
-    for each in experiments():
-        known = PLACES.get(each.paper, "").split()
-        for row in each.statements:
-            if row.source and row.source != OURS and each.paper in PLACES:
-                places = row.source.replace("section ", "").split(", ")
-                assert {place.replace(" ", "-") for place in places} <= set(known), (each.name, row.name, row.source)
-            assert len(row.quote.split()) <= 10 and (row.source or not row.quote), (each.name, row.name)
-
-
 def test_the_report_in_the_documentation_is_of_these_statements():
     kept = ROOT / "docs" / "reproduction" / "report.csv"
     rows = list(csv.DictReader(kept.open()))
