@@ -18,12 +18,12 @@ from flowlex.formulations.plot_style import BLUE, LIGHT, ORANGE, SKY, axes_for, 
 from flowlex.formulations.program_arrays import Floats, Integers, exact_dot
 from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.models.model_base import Dual, Model, Run, Solution
-from flowlex.models.problem import Problem
-from flowlex.models.statement.from_language import statement_of
 from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from flowlex.models.problem import Problem
 
 _DRAWABLE = 60
 #: More arcs than this are drawn without their amounts, which would cover each other.
@@ -178,6 +178,8 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
     @cached_property
     def problem(self) -> Problem:
         """The unchanged model, stated in the language."""
+        from flowlex.models.problem import Problem
+
         p = Problem(self.instance.name)
         self.state(p)
         return p
@@ -190,6 +192,8 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
         return self.problem._repr_html_()
 
     def _state(self) -> Statement:
+        from flowlex.models.statement.from_language import statement_of
+
         return statement_of(self.problem, {"node": "flow would appear from nowhere"})
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> NetworkFlow:

@@ -36,7 +36,6 @@ from flowlex.formulations.language.labels import Index, StatementError, nearest
 from flowlex.formulations.language.program_conversion import program_of
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock, _summed
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
-from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.lexicographic.solver_watch import Watch
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
@@ -456,6 +455,8 @@ class Problem(Statement):
         StatementError
             The start is none of this problem.
         """
+        from flowlex.formulations.lexicographic.objective_stages import solve_stages
+
         if engine not in ("auto", "highs", "pulp"):
             raise EngineError(f"engine {engine!r} solves no problems of one's own; use 'auto', 'highs' or 'pulp'")
         chosen = solve_options(options, "certify", "start", "report")

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -41,10 +41,11 @@ from flowlex.models.load.partition_network import Groups, PartitionNetwork, buil
 from flowlex.models.load.reference_formulation import NEEDED, Shipped, state
 from flowlex.models.load.solution import PartitionSolution
 from flowlex.models.model_base import Dual, Equation, Model, ModelError, Run, Symbol
-from flowlex.models.problem import Problem
 from flowlex.models.solution import plain
-from flowlex.models.statement.from_language import statement_of
 from flowlex.models.statement.rows_and_objectives import Statement
+
+if TYPE_CHECKING:
+    from flowlex.models.problem import Problem
 
 Capacity: TypeAlias = Literal["configuration", "cpu_load", "history", "performance"] | Callable[[LoadNode], float]
 
@@ -173,6 +174,8 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
                 "LoadPartition with a function as capacity takes no changes, as no file can hold it; write its figures "
                 "as the nodes' `performance` and use capacity='performance'"
             )
+        from flowlex.models.statement.from_language import statement_of
+
         return statement_of(self.problem, NEEDED)
 
     def state(self, p: Problem) -> None:
@@ -189,6 +192,8 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
     @cached_property
     def problem(self) -> Problem:
         """The problem that changes refer to, stated in the language."""
+        from flowlex.models.problem import Problem
+
         p = Problem(self.instance.name)
         self.state(p)
         return p

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,11 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.load import LoadPartitionInstance
 from flowlex.models.load.node_speed import least_makespan_loads
 from flowlex.models.load.partition_network import sending_nodes
-from flowlex.models.problem import Problem
 from flowlex.models.solution import ModelError
 from flowlex.models.statement.variable_labels import Index
+
+if TYPE_CHECKING:
+    from flowlex.models.problem import Problem
 
 #: Largest number of columns of the statement.
 LARGEST = 500_000
