@@ -285,7 +285,7 @@ class Solution:
             "values": stated.values if self.version == 1 or stated.values is None else _simple(stated.values),
             "metrics": self.metrics() if told else {},
             "answer": self._answer() if told else self._beside_values() if stated.values is not None else {},
-            "proof": dict(stated.proof) if self.version == 1 else _general_proof(stated.proof),
+            "proof": dict(stated.proof) if self.version == 1 else general_proof(stated.proof),
         }
 
     def _beside_values(self) -> dict[str, Any]:
@@ -394,7 +394,7 @@ def _simple(values: Mapping[str, Mapping[str, int | float]]) -> dict[str, dict[s
     return {name: {label: simple(value) for label, value in each.items()} for name, each in values.items()}
 
 
-def _general_proof(proof: Mapping[str, Any]) -> dict[str, Any]:
+def general_proof(proof: Mapping[str, Any]) -> dict[str, Any]:
     """Leaves of stages in the format of `flowlex.validation.proofs`."""
 
     def leaf(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -246,7 +246,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             stages=run.stages,
             scale=self.rules.scale.factor,
             weights=run.weights,
-            bounds=run.bounds,
+            bounds=_proven(run),
         )
         if self.stage is not None and run.outcome.status is Status.OPTIMAL:
             chosen_stage(self.stage, run.stages)
@@ -277,3 +277,13 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             slots={m.name: m.slots for m in instance.machines},
             job_of={view.task.name: view.job for view in views},
         )
+
+
+def _proven(run: FlowRun) -> dict[str, int]:
+    """Bounds of the stages up to the first that is not at its bound."""
+    found: dict[str, int] = {}
+    for name, bound in run.bounds.items():
+        found[name] = bound
+        if bound < run.stages[name]:
+            break
+    return found

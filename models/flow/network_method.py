@@ -27,7 +27,7 @@ from flowlex.models.flow.method_result import (
     waiting_levels,
 )
 from flowlex.models.flow.network import ScheduleNetwork, placements
-from flowlex.models.flow.price_proof import bounds_of, combined_stages, document_of, duals_of, prices_of
+from flowlex.models.flow.stage_proof import Prices, combined_prices, duals_of, prices_of, proof_of, waiting_prices
 from flowlex.models.incumbents import offer
 from flowlex.models.model_base import ModelError
 
@@ -145,11 +145,24 @@ class NetworkMethod:
         found = solve(replace(face, cost=np.sum(rest, axis=0)), engine)
         if found.values is None:
             return self._run_of(found, stages)
-        value, alone = exact_dot(rest[-1], flow_of(found)), replace(face, cost=rest[-1])
-        least = Stage(alone, found if len(rest) == 1 else solve(alone, engine))
-        last = replace(found, status=Status.FEASIBLE, objective=value, bound=least.outcome.objective, message=message)
-        bounds, proof = bounds_of(self.schedule, self.instance, self.costs, stages, least)
+        value, known = exact_dot(rest[-1], flow_of(found)), list(stages)
+        if len(rest) == 1:
+            known.append(Stage(replace(face, cost=rest[0]), found))
+        bounds = {name: int(stage.outcome.objective or 0) for name, stage in zip(names, known, strict=False)}
+        last = replace(found, status=Status.FEASIBLE, objective=value, bound=bounds.get(names[-1]), message=message)
+        prices = self._stage_prices(known, flow_of(found))
+        proof = proof_of(self.schedule, self.instance, prices)
         return replace(self._run_of(last, stages), bounds=bounds, prove=lambda: {"proof": proof})
+
+    def _stage_prices(self, stages: Sequence[Stage], flow: Integers) -> list[Prices]:
+        """Prices of each of some stages that were solved one after the other; ``flow`` is optimal in all of them."""
+        each = list(zip(self.costs, stages, strict=False))
+        waits = [name for name, _ in each if name not in rank_names(self.rules)]
+        found = waiting_prices(self.schedule, self.costs, flow, waits)
+        for k in range(len(waits), len(each)):
+            known = {name: self.costs[name] for name, _ in each[: k + 1]}
+            found.append(combined_prices(self.schedule, known, stages[: k + 1]))
+        return found
 
     def _run_of(self, outcome: Outcome, stages: Sequence[Stage] = ()) -> FlowRun:
         schedule, instance, blocks = self.schedule, self.instance, self.schedule.network.arc_blocks
@@ -179,11 +192,12 @@ class NetworkMethod:
         if outcome.status is not Status.OPTIMAL or any(p is None or p.dtype.kind != "i" for p in potentials):
             return {}
         if self.weights is None:
-            waiting = (f"waiting_{level}" for level in waiting_levels(schedule))
-            names = ["shortfall", *waiting, *rank_names(self.rules)]
-            prices = prices_of(schedule, *combined_stages(schedule, self.costs, stages, names))
+            prices = self._stage_prices(stages, flow)
         else:
             assert outcome.duals is not None
-            prices = prices_of(schedule, self.weights, self.combined.cost, outcome.duals)
-        duals = duals_of(schedule, self.instance, prices, flow, machine)
-        return {"duals": duals, "proof": document_of(self.instance, prices)}
+            waits = [name for name in self.costs if name != "cost"]
+            prices = waiting_prices(schedule, self.costs, flow, waits)
+            prices.append(prices_of(schedule, self.weights, self.combined.cost, outcome.duals))
+        free = [name for name in rank_names(self.rules) if name not in self.costs]
+        duals = duals_of(schedule, self.instance, prices[-1], flow, machine)
+        return {"duals": duals, "proof": proof_of(schedule, self.instance, prices, free)}

@@ -33,6 +33,7 @@ from flowlex.models.flow.method_result import FlowRun, chosen_stage, score_of, w
 from flowlex.models.flow.network_method import NetworkMethod
 from flowlex.models.flow.reference_formulation import Size
 from flowlex.models.flow.task_rules import TaskRules
+from flowlex.models.solution import general_proof
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import proof_leaves
 
@@ -246,11 +247,10 @@ class _Search:
         )
         last, weights = list(values)[-1], self.method.weights
         objective = values[last]
-        bound: int | None = bounds[last]
         if weights is not None:
             objective = sum(weights[name] * value for name, value in values.items())
-            earlier = any(bounds[name] < value for name, value in values.items() if name != last)
-            bound = None if earlier else objective - values[last] + bounds[last]
+        earlier = any(bounds[name] < value for name, value in values.items() if name != last)
+        bound = None if earlier else objective - values[last] + bounds[last]
         outcome = Outcome(
             Status.FEASIBLE if open_ else Status.OPTIMAL,
             self.engine,
@@ -260,7 +260,7 @@ class _Search:
         )
         instance, rules = program.instance, program.rules
         score = score_of(instance.jobs, rules, waiting_by_job(instance, at), values)
-        proof = {"program": self._proof(program, statement, sizes, found), "weights": weights}
+        proof = self._proof(program, statement, sizes, found)
         return FlowRun(outcome, self.method.why, at, score, values, bounds, weights, lambda: {"proof": proof})
 
     @staticmethod
@@ -278,7 +278,7 @@ class _Search:
             "classes": _groups(c.task, [view.task.name for view in program.views]),
             "machines": _groups(c.machine, names),
             "sizes": stated,
-            "stages": proof_leaves(statement, found),
+            **general_proof({"stages": proof_leaves(statement, found)}),
         }
 
 

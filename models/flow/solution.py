@@ -47,12 +47,13 @@ class FlowSolution(Solution):
     weights
         Weight of each stage in the objective; None if the objective is the value of the last stage.
     proof
-        Duals that prove the schedule, see `flowlex.validation.certificates.flow`.
+        Multipliers that prove the schedule, see `flowlex.validation.proofs`.
     bounds
         With capacities: proven lower bound of each stage over all schedules with equal values of earlier stages.
     """
 
     decision: ClassVar[tuple[str, ...]] = ("x",)
+    version: ClassVar[int] = 3
 
     machine_of: Mapping[str, str] = field(default_factory=dict, repr=False)
     waiting: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -111,7 +112,7 @@ class FlowSolution(Solution):
         return {} if self.weights is None else {"weights": dict(self.weights)}
 
     def _proof(self) -> dict[str, Any]:
-        """Weights of the stages, and duals; see `flowlex.validation.certificates.flow`."""
+        """Leaves of each stage; with capacities or task rules also classes, kinds and rounding cuts."""
         return dict(self.proof)
 
     def _draw(self, ax: Axes | None) -> Axes:

@@ -70,6 +70,8 @@ class Finding:
         others must be recomputed.
     duals
         Of a changed model: the duals of the main stage that its proof shows, without zeros.
+    bounds
+        What is proven of each stage, up to the first that is not at its bound.
     tolerance, gap
         Accepted relative difference of figures, 0 if all are exact; the gap, if the problem has its own measure.
     """
@@ -85,6 +87,7 @@ class Finding:
     tolerance: float = 0.0
     gap: float | None = None
     duals: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
+    bounds: Mapping[str, Fraction] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class PodOptions(Strict):
 
 
 class FlowOptions(Strict):
-    """Flow scheduling; goals are read by `flowlex.validation.certificates.flow`."""
+    """Flow scheduling; goals are read by `flowlex.validation.restated.flow`."""
 
     goals: list[dict[str, Any] | str] | None = None
     preset: Literal["quincy", "borg", "alsched", "load_spread", "random", "none"] = "borg"

@@ -70,7 +70,7 @@ RULES = "rules it holds under"
 #: Our own verifiers, by kind of instance; imported when used.
 _OWN: dict[str, str] = {
     "jit-bandwidth": "flowlex.validation.certificates.jit.solution_verifier:VERIFIER",
-    "flow-scheduling": "flowlex.validation.certificates.flow:VERIFIER",
+    "flow-scheduling": "flowlex.validation.restated.flow:VERIFIER",
     "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
     "allocation": "flowlex.validation.restated.allocation:VERIFIER",
     "load-partition": "flowlex.validation.restated.load:VERIFIER",
@@ -139,7 +139,8 @@ class Verifier:
         Converts the finding of a changed model to the unchanged objective, if that is not its main stage's value.
     restated, main, needed
         Where the document has version 3: the problem of an instance and options in exact numbers, to judge answers of
-        changed models; the name of the objective that the document states; and the rows that no change may drop.
+        changed models; the name of the objective that the document states (empty: the last one); and the rows that no
+        change may drop.
     """
 
     kind: str
@@ -382,11 +383,12 @@ def changed_finding(document: object, instance: Instance, budget: Budget | None 
 
 def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Budget) -> Finding:
     """Judge the answer of a changed model."""
+    every = _all_changes(read, instance)
     if verifier.restated is not None:
-        return _changed_program(read, verifier, verifier.restated, instance, budget)
+        found = _changed_program(read, verifier, verifier.restated, instance, budget)
+        return _measured(found, read, verifier, instance, every)
     if verifier.state is None:
         raise SolutionError(f"answers of changed models of kind {instance.kind!r} cannot be judged")
-    every = _all_changes(read, instance)
     if verifier.changed is not None and read.values is None and read.answer:
         assert verifier.proof is not None
         answer, parts = read_as(verifier.answer, read.answer, "answer"), read_as(verifier.proof, read.proof, "proof")
@@ -394,14 +396,19 @@ def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Bud
     proof = read_as(StatementProof, read.proof, "proof")
     values = None if read.status in ("infeasible", "unbounded") else read.values or {}
     given = instance, read.options, every, values, proof, budget
-    found = None if verifier.grouped is None else verifier.grouped(*given)
-    found = judge_statement(verifier.state, *given) if found is None else found
+    grouped = None if verifier.grouped is None else verifier.grouped(*given)
+    found = judge_statement(verifier.state, *given) if grouped is None else grouped
     found = _with_figures(found, read, verifier, instance, budget)
     if read.duals:
         found = replace(found, checks=(*found.checks, _duals(read, proof, found.duals)))
-    return (
-        found if verifier.measure is None or found.objective is None else verifier.measure(read, instance, every, found)
-    )
+    return _measured(found, read, verifier, instance, every)
+
+
+def _measured(found: Finding, read: Document, verifier: Verifier, instance: Instance, every: Changes) -> Finding:
+    """The finding with the objective of the unchanged model."""
+    if verifier.measure is None or found.objective is None:
+        return found
+    return verifier.measure(read, instance, every, found)
 
 
 def _changed_program(

@@ -19,7 +19,7 @@ def program_finding(
     status: str,
     budget: Budget,
     *,
-    main: str,
+    main: str = "",
     checks: Iterable[Check] = (),
     metrics: Mapping[str, Any] | None = None,
     stages: bool = True,
@@ -39,7 +39,7 @@ def program_finding(
     budget
         Time for proofs; once it is spent, the answer alone is judged and the claim is quoted.
     main
-        The objective whose value the file states.
+        The objective whose value the file states; empty: the last one.
     checks
         Of facts that the problem does not state; the values are not judged if one fails.
     metrics
@@ -66,6 +66,7 @@ def program_finding(
         shown = *shown, Check("no answer is better", True, detail="the solver's word", how="quoted")
     quoted = status == "optimal" and (late or not proof)
     each = {stage.name: stage for stage in verdict.stages}
+    main = main or verdict.stages[-1].name
     return Finding(
         "feasible" if quoted else verdict.claim,
         shown,
@@ -74,4 +75,5 @@ def program_finding(
         {name: stage.value for name, stage in each.items()} if stages else {},
         metrics or {},
         tolerance=verdict.certificate.tolerance,
+        bounds={name: stage.bound for name, stage in each.items() if stage.bound is not None},
     )

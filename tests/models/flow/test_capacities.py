@@ -83,7 +83,7 @@ def document(instance: FlowInstance) -> dict:
 
 def _first(document: dict) -> dict:
     """Return the rows of the first leaf of the stage of waiting tasks."""
-    return document["proof"]["program"]["stages"]["waiting_1001"][0]["rows"]
+    return document["proof"]["stages"]["waiting_1001"][0]["rows"]
 
 
 def _overfull(document: dict) -> None:
@@ -92,19 +92,21 @@ def _overfull(document: dict) -> None:
 
 
 def _alike(document: dict) -> None:
-    classes = document["proof"]["program"]["classes"]
+    classes = document["proof"]["classes"]
     classes["a0"].append(classes["b0"].pop())
 
 
 FILES: dict[str, Callable[[dict], object]] = {
     "overfull": _overfull,
-    "a multiplier of the wrong sign": lambda d: _first(d)["size"].update(dict.fromkeys(_first(d)["size"], 1)),
-    "no leaf at all": lambda d: d["proof"]["program"]["stages"]["waiting_1001"].clear(),
-    "a size of nothing": lambda d: d["proof"]["program"]["sizes"][0].update(size="0"),
-    "a resource nobody has": lambda d: d["proof"]["program"]["sizes"][0].update(resource="tape"),
-    "a size of no machine": lambda d: d["proof"]["program"]["sizes"][0].update(machine="m9"),
+    "a multiplier of the wrong sign": lambda d: _first(d)["size"]["at"].update(
+        dict.fromkeys(_first(d)["size"]["at"], 1)
+    ),
+    "no leaf at all": lambda d: d["proof"]["stages"]["waiting_1001"].clear(),
+    "a size of nothing": lambda d: d["proof"]["sizes"][0].update(size="0"),
+    "a resource nobody has": lambda d: d["proof"]["sizes"][0].update(resource="tape"),
+    "a size of no machine": lambda d: d["proof"]["sizes"][0].update(machine="m9"),
     "tasks that differ in a class": _alike,
-    "a task in no class": lambda d: d["proof"]["program"]["classes"]["a0"].append("t9"),
+    "a task in no class": lambda d: d["proof"]["classes"]["a0"].append("t9"),
     "a metric": lambda d: d["metrics"].update(waiting_1001_at_least=7),
     "a stage left out": lambda d: d["stages"].pop("waiting_1001"),
 }

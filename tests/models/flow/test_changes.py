@@ -270,9 +270,10 @@ FAULTS = {
     "a better objective": lambda d: d.update(objective=d["objective"] - 1, bound=d["bound"] - 1),
     "no leaves": lambda d: d["proof"]["stages"].update(cost=[]),
     "multipliers of the wrong sign": lambda d: [
-        each.update({label: -Fraction(str(y)).numerator for label, y in each.items()}) for each in _leaf(d).values()
+        each["at"].update({label: -Fraction(str(y)).numerator for label, y in each["at"].items()})
+        for each in _leaf(d).values()
     ],
-    "larger multipliers": lambda d: _leaf(d).update(task=dict.fromkeys(_leaf(d)["task"], 99)),
+    "larger multipliers": lambda d: _leaf(d).update(task={"default": 99}),
     "a task that is nowhere": lambda d: d["values"]["x"].pop(next(iter(d["values"]["x"]))),
     "a task that waits more": _worse,
     "a task twice": lambda d: d["values"]["x"].update({"J1,a": 2}),

@@ -14,7 +14,7 @@ from flowlex.models.flow.dominant_shares import dominant_bounds
 from flowlex.models.flow.goals import FairShares, Placement
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.flow.dominant_resource_fairness import dominant_shares
+from flowlex.validation.restated.flow.dominant_resource_fairness import dominant_shares
 
 GOALS = (FairShares(kind="dominant"), Placement())
 

@@ -12,8 +12,8 @@ from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, 
 from flowlex.instances.group_rules import Gang
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, FairShares, Placement
-from flowlex.validation.certificates.flow.goal_costs import Problem
-from flowlex.validation.certificates.flow.job_shares import unfair
+from flowlex.validation.restated.flow.goal_costs import Problem
+from flowlex.validation.restated.flow.job_shares import unfair
 from tests.seeds import seeds
 
 

@@ -131,7 +131,7 @@ FLOW: dict[str, dict[str, Change]] = {
         "a cost less": lambda score, *_: replace(score, cost=score.cost - 1),
         "no shortfall": lambda score, *_: replace(score, shortfall=-1),
     },
-    f"{_FLOW}.price_proof:prices_of": {
+    f"{_FLOW}.stage_proof:prices_of": {
         "machines free": lambda prices, *_: replace(prices, machine=[0] * len(prices.machine)),
         "waiting dearer": lambda prices, *_: replace(prices, job=[p + 10**9 for p in prices.job]),
         "weights of one": lambda prices, *_: replace(prices, weights=dict.fromkeys(prices.weights, 1)),

@@ -85,7 +85,7 @@ FAULTS: dict[str, dict[str, Change]] = {
         "none": lambda *_: {},
         "one fewer": lambda kept, *_: dict(list(kept.items())[:-1]),
     },
-    f"{_FLOW}.price_proof:prices_of": {
+    f"{_FLOW}.stage_proof:prices_of": {
         "stopping free": lambda prices, *_: replace(prices, preempt={}),
         "stopping dearer": lambda prices, *_: replace(prices, preempt={j: p + 7 for j, p in prices.preempt.items()}),
     },

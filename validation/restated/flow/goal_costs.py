@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask
 from flowlex.validation.certificates.exact_numbers import Number, times, whole, wide
-from flowlex.validation.certificates.flow.data_locality_costs import Blocks, Locality, Reach
-from flowlex.validation.certificates.flow.goal_options import Goals
-from flowlex.validation.certificates.flow.own_goals import OwnGoal, OwnGoals, Wishes
-from flowlex.validation.certificates.flow.side_constraints import Ties
-from flowlex.validation.restated.flow import resource_names
+from flowlex.validation.restated.flow.data_locality_costs import Blocks, Locality, Reach
+from flowlex.validation.restated.flow.goal_options import Goals
+from flowlex.validation.restated.flow.instance_rules import resource_names
+from flowlex.validation.restated.flow.own_goals import OwnGoal, OwnGoals, Wishes
+from flowlex.validation.restated.flow.side_constraints import Ties
 
 _LOWEST = 1000
 _OLDEST = 24
@@ -245,10 +245,39 @@ class Problem:
         racks = [self.racks[tag[5:]] for tag in tags if tag.startswith("rack:") and tag[5:] in self.racks]
         return racks, [self.machine[tag[8:]] for tag in tags if tag.startswith("machine:") and tag[8:] in self.machine]
 
-    def reading(self, tasks: NDArray[np.int64], machines: NDArray[np.int64], *, true: bool) -> NDArray[Any]:
-        """(k,) locality costs of tasks on machines, see `Locality.at`."""
-        found = self.locality
-        return np.zeros(len(tasks), np.int64) if found is None else found.at(tasks, machines, true=true)
+    def costs(
+        self, task: NDArray[np.int64], machine: NDArray[np.int64], *, true: bool = False
+    ) -> dict[str, NDArray[Any]]:
+        """By rank, (k,) costs of tasks on machines, by task; ``true``: by true distances."""
+        found: dict[str, NDArray[Any]] = {rank: np.zeros(len(task), np.int64) for rank in self.goals.ranks}
+
+        def add(rank: str, at: NDArray[np.int64], cost: NDArray[Any]) -> None:
+            if rank not in found:  # of a goal that there is not
+                return
+            total, cost = wide(found[rank]), wide(cost)
+            total = total.astype(object) if cost.dtype == object else total
+            total[at] += cost
+            found[rank] = total
+
+        plain, first = np.ones(len(task), bool), self.goals.ranks[0]
+        for t in sorted({*task[self.explicit[task]].tolist()} if self.explicit.any() else ()):
+            said, mine = self.tasks[t].explicit, np.arange(*np.searchsorted(task, (t, t + 1)))
+            mine = mine[np.isin(machine[mine], list(said))]
+            plain[mine] = False
+            add(first, mine, whole(said[m] for m in machine[mine].tolist()))
+        for wishes, tasks in self.classes:
+            low, high = np.searchsorted(task, (tasks.start, tasks.stop)).tolist()
+            if wishes and low < high:
+                here = low + np.flatnonzero(plain[low:high])
+                for rank, cost in self.preference(wishes).items():
+                    add(rank, here, cost[machine[here]])
+        if self.locality is not None:
+            here = np.flatnonzero(plain)
+            add(self.goals.rank("DataLocality"), here, self.locality.at(task[here], machine[here], true=true))
+        kept = np.flatnonzero(machine == self.own[task])
+        add(self.goals.rank("Continuity"), kept, -self.credit[task[kept]])
+        add(first, kept, -self.keep[task[kept]])
+        return found
 
     # Continuity and slots ----------------------------------------------------------------------------------------
     @cached_property
@@ -306,7 +335,7 @@ class Problem:
                     has = {r: has[r] - asks[r] for r in has}
         while True:
             stay = np.where(found, self.own, -1)
-            free = [t for _, _, tasks in self.ties.broken(stay.tolist()) for t in tasks if found[t]]
+            free = [t for t in self.ties.broken(stay) if found[t]]
             if not free:
                 return found
             found[free] = False

@@ -21,9 +21,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from flowlex.validation.certificates.flow.dominant_resource_fairness import dominant_shares
-from flowlex.validation.certificates.flow.goal_costs import Problem
-from flowlex.validation.certificates.flow.own_goals import Wishes
+from flowlex.validation.restated.flow.dominant_resource_fairness import dominant_shares
+from flowlex.validation.restated.flow.goal_costs import Problem
+from flowlex.validation.restated.flow.own_goals import Wishes
 
 Place = tuple[int, Fraction, int]
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance, FlowJob, Queue
-from flowlex.validation.restated.flow import resource_names
+from flowlex.validation.restated.flow.instance_rules import resource_names
 
 
 def dominant_shares(instance: FlowInstance) -> tuple[list[int], list[int]]:

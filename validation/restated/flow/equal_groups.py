@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flowlex.validation.certificates.flow.goal_costs import Problem
+from flowlex.validation.restated.flow.goal_costs import Problem
 
 
 @dataclass(frozen=True)

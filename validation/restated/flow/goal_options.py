@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flowlex.validation.certificates.flow.own_goals import OwnGoal
+from flowlex.validation.restated.flow.own_goals import OwnGoal
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "Placement": {"rules": {}},

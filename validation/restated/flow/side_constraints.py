@@ -1,21 +1,16 @@
-"""Gangs, affinities, spreads and capacities of machines, and which of these a schedule breaks."""
+"""Gangs, affinities and spreads, and which of these a schedule breaks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
-from flowlex.validation.restated.flow import key_of, machines_by_domain, members, most_in, resource_names
-
-#: Names of the checks of rules.
-CHECKS = ("gangs: all tasks run, or none", "gangs and affinities in one domain", "limits of spreads")
+from flowlex.validation.restated.flow.instance_rules import key_of, machines_by_domain, members, most_in
 
 
 @dataclass(frozen=True)
@@ -78,34 +73,16 @@ class Ties:
                 found[t] = (*found.get(t, ()), f"spread {spread.name}")
         return found
 
-    def broken(self, at: Sequence[int]) -> Iterator[tuple[str, str, list[int]]]:
-        """Yield (check, offender, tasks) of each rule that a schedule (machine by task, -1 if waiting) breaks."""
+    def broken(self, at: NDArray[np.int64]) -> Iterator[int]:
+        """Tasks of the rules that a schedule, (T,) machine of each task or -1, breaks."""
         for team in self.teams:
-            here = [at[t] for t in team.tasks if at[t] >= 0]
-            if team.kind == "gang" and 0 < len(here) < len(team.tasks):
-                yield CHECKS[0], f"{len(here)} of {len(team.tasks)} tasks of {team.name}", team.tasks
-            if here and not any(mask[here].all() for _, mask in team.domains):
-                yield CHECKS[1], f"{team.kind} {team.name}", team.tasks
+            here = at[team.tasks][at[team.tasks] >= 0]
+            parted = len(here) and not any(mask[here].all() for _, mask in team.domains)
+            if parted or (team.kind == "gang" and 0 < len(here) < len(team.tasks)):
+                yield from team.tasks
         for spread in self.spreads:
-            for tag, (mask, most) in spread.domains.items():
-                held = sum(bool(mask[at[t]]) for t in spread.tasks if at[t] >= 0)
-                if most is not None and held > most:
-                    yield CHECKS[2], f"{held} of {spread.name} on {tag}", spread.tasks
-        for t, mask in self.inside.items():
-            if at[t] >= 0 and not mask[at[t]]:
-                yield CHECKS[2], self.names[t], [t]
-
-
-def overfull(instance: FlowInstance, demands: Iterable[Mapping[str, float]], at: Iterable[int]) -> Iterator[str]:
-    """Machines whose tasks demand more than their capacity; ``at`` is the machine of each task, -1 for none."""
-    used: dict[tuple[int, str], Fraction] = {}
-    known = resource_names(instance)
-    for asked, m in zip(demands, at, strict=True):
-        for name in known if m >= 0 else ():
-            amount = rational(asked.get(name, 0))
-            if amount:
-                used[m, name] = used.get((m, name), Fraction(0)) + amount
-    for (m, name), amount in used.items():
-        machine = instance.machines[m]
-        if amount > rational(machine.capacity.get(name, 0)):
-            yield f"{name} of {machine.name}"
+            here = at[spread.tasks][at[spread.tasks] >= 0]
+            for mask, most in spread.domains.values():
+                if most is not None and np.count_nonzero(mask[here]) > most:
+                    yield from spread.tasks
+        yield from (t for t, mask in self.inside.items() if at[t] >= 0 and not mask[at[t]])

@@ -1,0 +1,576 @@
+"""Flow scheduling in exact numbers, from the instance: pairs of a task and a machine, or counts of identical ones.
+
+Columns: ``x[task, machine]`` where a task may run, ``waits[task]``, ``slot[machine, k]`` if slots have costs, ``short``
+by job below its share; ``gang``, ``gang_domain`` and ``affinity_domain`` of rules.
+
+Rows: a ``task`` runs on one machine or waits; ``machine``: slots; ``apart``: different machines; ``capacity``;
+``unscheduled`` and ``share``: most and least waiting tasks of a job; ``preempted``: limits of preemption; ``gang``,
+``gang_within``, ``within``, ``spread``.
+
+Objectives in order: ``shortfall`` of shares, ``waiting_k`` by class of priority, then costs by rank.
+
+A cluster of many pairs is never written out. Of each task only the columns are made that are cheapest at the
+multipliers of some leaf. With the multipliers of ``task`` completed, all others have reduced costs of at least 0 there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.block_labels import label_text, label_texts
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.flow import FlowInstance
+from flowlex.validation.certificates.exact_numbers import times, whole, wide
+from flowlex.validation.proofs.exact_program import (
+    Bounds,
+    ColumnBlock,
+    Exact,
+    ExactProgram,
+    Objective,
+    RowBlock,
+    Whole,
+)
+from flowlex.validation.restated.flow.equal_groups import Groups
+from flowlex.validation.restated.flow.goal_costs import Problem
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Pairs = tuple[Ints, Ints]
+#: A row: label, coefficients by column, side.
+Listed = tuple[str, Mapping[int, int], int]
+_ONE = Fraction(1)
+#: Most pairs of task and machine in one array.
+_AT_ONCE = 2**21
+
+
+class FlowStatement:
+    """The instance under its goals and shares, from which programs over some of its pairs are made.
+
+    ``groups``: columns count the tasks of a class on the machines of a kind, named by the first of each.
+    """
+
+    def __init__(self, problem: Problem, shares: Sequence[tuple[int, int]], groups: Groups | None = None) -> None:
+        self.problem, self.instance, self.ties = problem, problem.instance, problem.ties
+        self.counting = groups is not None
+        self.groups = groups = groups or Groups.single(problem)
+        tasks, machines = len(problem.tasks), len(problem.slots)
+        #: First member of the group of each task and machine.
+        self.task_first, self.machine_first = np.arange(tasks), np.arange(machines)
+        for first, members in groups.tasks.items():
+            self.task_first[members] = first
+        for first, members in groups.machines.items():
+            self.machine_first[members] = first
+        #: The tasks that stand for their groups, and the row of each.
+        self.tasks: Ints = np.unique(self.task_first)
+        self.row: Ints = np.searchsorted(self.tasks, self.task_first)
+        self.count: Ints = np.bincount(self.row, minlength=len(self.tasks)).astype(np.int64)
+        self.times: Ints = np.bincount(self.machine_first, minlength=machines).astype(np.int64)
+        self.least, self.most = np.array(shares, np.int64).reshape(-1, 2).T
+        self.most = np.maximum(self.most, np.array(problem.beyond, np.int64))
+        self.size: Ints = np.array([len(job.tasks) for job in self.instance.jobs], np.int64)
+        self.names = [task.task.name for task in problem.tasks]
+        self.machine_names = [machine.name for machine in self.instance.machines]
+        self.job_names = [job.name for job in self.instance.jobs]
+        #: Tasks of which fewer machines than those of their class fit.
+        self.special: Mask = problem.held.copy()
+        self.special[list(self.ties.inside)] = True
+        #: Rounding cuts: machine, resource and size.
+        self.sizes: list[tuple[int, str, Fraction]] = []
+        if self.counting:
+            self._require_alike()
+
+    # ---- where tasks may run
+
+    def fits(self, tasks: Ints) -> Mask:
+        """(k, M) where each of some tasks may run."""
+        problem, machines = self.problem, np.arange(len(self.machine_names))
+        found = np.zeros((len(tasks), len(machines)), bool)
+        for wishes, inside in problem.classes:
+            mine = (tasks >= inside.start) & (tasks < inside.stop)
+            if mine.any():
+                found[mine] = problem.fits(wishes)
+        for k in np.flatnonzero(self.special[tasks]).tolist():
+            if (t := int(tasks[k])) in self.ties.inside:
+                found[k] &= self.ties.inside[t]
+            if problem.held[t]:
+                found[k] &= machines == problem.own[t]
+        if self.counting:
+            for k, t in enumerate(tasks.tolist()):
+                asked = {name: rational(amount) for name, amount in problem.tasks[t].task.demands.items()}
+                for m in np.flatnonzero(found[k]).tolist():
+                    has = self.instance.machines[m].capacity
+                    found[k, m] = all(asked.get(r, 0) <= rational(has.get(r, 0)) for r in problem.resources)
+            found &= self.machine_first == machines
+        return found
+
+    @cached_property
+    def pair_count(self) -> int:
+        """At least the number of columns ``x``."""
+        if self.counting:
+            return len(self.tasks) * len(self.groups.machines)
+        classes = self.problem.classes
+        return sum((tasks.stop - tasks.start) * int(self.problem.fits(wishes).sum()) for wishes, tasks in classes)
+
+    def all_pairs(self) -> Pairs:
+        """Tasks and machines of all columns ``x``, by task."""
+        step = max(1, _AT_ONCE // max(1, len(self.machine_names)))
+        parts = [self.tasks[k : k + step] for k in range(0, len(self.tasks), step)]
+        found = [(part, *np.nonzero(self.fits(part))) for part in parts]
+        task = np.concatenate([part[row] for part, row, _ in found]) if found else np.zeros(0, np.int64)
+        machine = np.concatenate([each for _, _, each in found]) if found else np.zeros(0, np.int64)
+        return task, machine.astype(np.int64)
+
+    def cheapest(self, weights: Mapping[str, int], price: Whole, apart: Mapping[str, Mapping[int, int]]) -> Pairs:
+        """Pairs that include the cheapest machine of each task, at weights of the ranks and prices of machines.
+
+        ``apart``: further prices of machines by rule of different machines. Of machines that a task does not know, one
+        of the least price is enough, as it reads at the same cost from all of them; so it is in racks that it knows.
+        """
+        problem, locality = self.problem, self.problem.locality
+        slow = problem.explicit | self.special
+        if apart:
+            slow = slow | np.array([bool(apart.get(task.apart)) for task in problem.tasks], bool)
+        found: list[Pairs] = []
+        for wishes, tasks in problem.classes:
+            inside = np.flatnonzero(problem.fits(wishes))
+            if not len(inside):
+                continue
+            total = self._weighed(price, problem.preference(wishes), weights)[inside]
+            every = np.arange(tasks.start, tasks.stop)
+            found.append((every, np.full(len(every), inside[np.argmin(total)])))
+            if locality is not None:
+                order = inside[np.lexsort((total, problem.rack[inside]))]
+                racks, first = np.unique(problem.rack[order], return_index=True)
+                best = np.full(int(problem.rack.max()) + 1, -1)
+                best[racks] = order[first]
+                rows = locality.racks.among(tasks.start, tasks.stop, true=False)
+                found.append((rows.task, best[rows.place]))
+        most = max(1, _AT_ONCE // max(1, len(self.machine_names)))
+        some = np.flatnonzero(slow)
+        for part in (some[k : k + most] for k in range(0, len(some), most)):
+            fits = self.fits(part)
+            task, machine = (part[fits.nonzero()[0]], fits.nonzero()[1])
+            cost = self._weighed(price[machine], problem.costs(task, machine), weights)
+            rules = ((t, apart[r]) for t in part.tolist() if (r := problem.tasks[t].apart) in apart)
+            for t, more in rules:
+                mine = slice(*np.searchsorted(task, (t, t + 1)))
+                extra = whole(more.get(m, 0) for m in machine[mine].tolist())
+                cost = cost.astype(object) if extra.dtype == object else cost
+                cost[mine] += extra
+            order = np.lexsort((cost, task))
+            task, machine = task[order], machine[order]
+            first = np.unique(task, return_index=True)[1]
+            found.append((task[first], machine[first]))
+        return self.together(found)
+
+    @staticmethod
+    def _weighed(price: Whole, costs: Mapping[str, Whole], weights: Mapping[str, int]) -> Whole:
+        total: Whole = price
+        for rank, cost in costs.items():
+            if weights.get(rank):
+                total = wide(total) + wide(times(cost, weights[rank]))
+        return total
+
+    @cached_property
+    def known_pairs(self) -> Pairs:
+        """Pairs that differ from all others of their tasks: machines that a task knows, or has costs of."""
+        problem = self.problem
+        stay = np.flatnonzero(problem.staying)
+        explicit = [(t, m) for t in np.flatnonzero(problem.explicit).tolist() for m in problem.tasks[t].explicit]
+        said = np.array(explicit, np.int64).reshape(-1, 2).T
+        found = [(stay, problem.own[stay]), (said[0], said[1])]
+        if problem.locality is not None:
+            rows = problem.locality.machines.where(problem.locality.machines.known)
+            found.append((rows.task, rows.place))
+        return self.together(found)
+
+    def together(self, parts: Iterable[Pairs]) -> Pairs:
+        """All of these pairs that may be, each once, by task."""
+        parts, machines = list(parts), max(1, len(self.machine_names))
+        task, machine = (np.concatenate([np.zeros(0, np.int64), *(each[k] for each in parts)]) for k in (0, 1))
+        keys = np.sort((task * machines + machine)[machine >= 0])
+        keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
+        task, machine = np.divmod(keys, machines)
+        may = np.zeros(len(task), bool)
+        for wishes, inside in self.problem.classes:
+            mine = slice(*np.searchsorted(task, (inside.start, inside.stop)))
+            may[mine] = self.problem.fits(wishes)[machine[mine]]
+        some = np.flatnonzero(self.special[task])
+        for k, t, m in zip(some.tolist(), task[some].tolist(), machine[some].tolist(), strict=True):
+            may[k] &= not self.problem.held[t] or m == self.problem.own[t]
+            may[k] &= t not in self.ties.inside or bool(self.ties.inside[t][m])
+        return task[may], machine[may]
+
+    def _require_alike(self) -> None:
+        """Raise `ValueError` where machines of a kind differ."""
+        problem, machines = self.problem, self.instance.machines
+        slot_machine, _, prices = problem.slot_costs
+        kinds = {first: members for first, members in self.groups.machines.items() if len(members) > 1}
+        if not kinds:
+            return
+        masks = [mask for team in self.ties.teams for _, mask in team.domains]
+        masks += [mask for spread in self.ties.spreads for mask, most in spread.domains.values() if most is not None]
+        alone, self.machine_first = self.machine_first, np.arange(len(machines))
+        fits = self.fits(self.tasks)
+        self.machine_first = alone
+        step = max(1, _AT_ONCE // max(1, len(machines)))
+        grid = [self.tasks[k : k + step] for k in range(0, len(self.tasks), step)]
+        ends = (np.repeat(part, len(machines)) for part in grid)
+        every = [problem.costs(task, np.tile(np.arange(len(machines)), len(task) // len(machines))) for task in ends]
+        costs = {r: np.concatenate([each[r] for each in every]).reshape(fits.shape) for r in problem.goals.ranks}
+        for first, members in kinds.items():
+            for m in members:
+                here, there = machines[first], machines[m]
+                same = here.capacity == there.capacity and here.slots == there.slots
+                same = same and bool((fits[:, m] == fits[:, first]).all())
+                each = (cost[fits[:, first]] for cost in costs.values())
+                same = same and all(bool((cost[:, m] == cost[:, first]).all()) for cost in each)
+                same = same and all(mask[m] == mask[first] for mask in masks)
+                one, other = ([c[slot_machine == k].tolist() for c in prices.values()] for k in (first, m))
+                if not same or one != other:
+                    raise ValueError(f"machines {here.name!r} and {there.name!r} are not identical")
+
+    def size_row(self, machine: str, resource: str, size: str) -> None:
+        """Add a rounding cut: the sum of demands // ``size`` is at most capacity // ``size``."""
+        m, unit = self.problem.machine[machine], rational(size)
+        if unit <= 0 or resource not in self.problem.resources or self.machine_first[m] != m:
+            raise ValueError(f"slots of {size} {resource} on {machine!r}")
+        self.sizes.append((m, resource, unit))
+
+
+class FlowProgram:
+    """The program over some pairs of task and machine, by task; ``whole``: these are all pairs.
+
+    ``program`` is it in exact numbers; `values` says what a schedule means in its columns.
+    """
+
+    def __init__(self, of: FlowStatement, pairs: Pairs, *, whole: bool) -> None:
+        self.of, self.problem, (self.task, self.machine) = of, of.problem, pairs
+        self.rows: dict[str, RowBlock] = {}
+        self.columns: list[ColumnBlock] = []
+        self.upper: list[Ints] = []
+        self.start: dict[str, int] = {}
+        problem, machines = self.problem, of.machine_names
+        self.x = np.arange(len(self.task))
+        self.pair_row = of.row[self.task]
+        self.first: Ints = np.searchsorted(self.task, of.tasks)
+        self.last: Ints = np.searchsorted(self.task, of.tasks, side="right")
+        most = np.minimum(of.count[self.pair_row], (problem.slots * of.times)[self.machine])
+        self._block("x", most, self._pair_texts, lambda: list(self._levels()))
+        jobs = [of.job_names[j] for j in problem.job[of.tasks].tolist()]
+        self.waits = self._block(
+            "waits",
+            of.count,
+            lambda: self.tasks,
+            lambda: [{"task": t, "job": j} for t, j in zip(self.tasks, jobs, strict=True)],
+        )
+        machine, number, self.slot_prices = problem.slot_costs
+        used = of.machine_first == np.arange(len(machines))
+        if whole:
+            used &= np.isin(np.arange(len(machines)), self.machine)
+        self.kept = np.flatnonzero(used[machine])  # slots with columns
+        self.slot_machine, self.slot_number = machine[self.kept], number[self.kept]
+        if self.slot_prices:
+            self.slot = self._block("slot", of.times[self.slot_machine], self._slot_texts, lambda: list(self._slots()))
+        self.claims = np.flatnonzero(of.least > 0)
+        mine = [of.job_names[j] for j in self.claims.tolist()]
+        if len(self.claims):
+            short = of.least[self.claims]
+            self.short = self._block("short", short, lambda: mine, lambda: [{"job": name} for name in mine])
+        self._rules_of_slots()
+        self._rules_of_jobs()
+        self._rules_of_tasks()
+        self.program: ExactProgram = self._program(step=0 if whole else 1)
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        """Names of the tasks that stand for their groups."""
+        return [self.of.names[t] for t in self.of.tasks.tolist()]
+
+    # ---- columns
+
+    def _block(
+        self, name: str, upper: Ints, texts: Callable[[], list[str]], levels: Callable[[], Sequence[Any]]
+    ) -> Ints:
+        start = sum(map(len, self.upper))
+        self.columns.append(ColumnBlock(name, start, len(upper), texts, levels))
+        self.upper.append(np.asarray(upper, np.int64))
+        self.start[name] = start
+        return start + np.arange(len(upper))
+
+    def _pair_texts(self) -> list[str]:
+        of = self.of
+        return label_texts([[of.names[t] for t in self.task], [of.machine_names[m] for m in self.machine]])
+
+    def _levels(self) -> Iterator[dict[str, str]]:
+        of, jobs = self.of, self.problem.job.tolist()
+        machines = [
+            {"machine": m.name, "rack": m.rack, **labels}
+            for m, labels in zip(of.instance.machines, _labels(of.instance), strict=True)
+        ]
+        for t, m in zip(self.task.tolist(), self.machine.tolist(), strict=True):
+            yield {"task": of.names[t], "job": of.job_names[jobs[t]], **machines[m]}
+
+    def _slots(self) -> Iterator[dict[str, Any]]:
+        for m, k in zip(self.slot_machine.tolist(), self.slot_number.tolist(), strict=True):
+            machine = self.of.instance.machines[m]
+            yield {"machine": machine.name, "slot": k + 1, "rack": machine.rack}
+
+    def _slot_texts(self) -> list[str]:
+        return [label_text((each["machine"], each["slot"])) for each in self._slots()]
+
+    def values(self, at: Ints) -> tuple[Exact, list[int]]:
+        """Values of all columns of a schedule, (T,) machine of each task or -1, and tasks where they may not run."""
+        of, x = self.of, np.zeros(sum(map(len, self.upper)), np.int64)
+        runs, machines = np.flatnonzero(at >= 0), max(1, len(self.of.machine_names))
+        keys = self.task * machines + self.machine
+        wanted = of.task_first[runs] * machines + of.machine_first[at[runs]]
+        place = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
+        there = keys[place] == wanted if len(keys) else np.zeros(len(runs), bool)
+        np.add.at(x, place[there], 1)
+        x[self.waits] = of.count - np.bincount(of.row[runs], minlength=len(of.tasks))
+        held = np.bincount(at[runs], minlength=machines)
+        if self.slot_prices:
+            machine, number, _ = self.problem.slot_costs
+            depth = int(number.max(initial=0)) + 1
+            filled = np.flatnonzero(held[machine] > number)
+            kept = self.slot_machine * depth + self.slot_number
+            mine = of.machine_first[machine[filled]] * depth + number[filled]
+            mine = mine[np.isin(mine, kept)]
+            np.add.at(x, self.slot[np.searchsorted(kept, mine)], 1)
+        if len(self.claims):
+            running = np.bincount(self.problem.job[runs], minlength=len(of.size))
+            x[self.short] = np.maximum(of.least - running, 0)[self.claims]
+        for kind, teams in self._teams.items():
+            for k, team in enumerate(teams):
+                here = at[team.tasks][at[team.tasks] >= 0]
+                if kind == "gang":
+                    x[self.start["gang"] + k] = bool(len(here))
+                for tag, mask in team.domains if len(here) else ():
+                    if tag and mask[here].all():
+                        x[self.domains[kind][team.name, tag]] = 1
+        return Exact(x), runs[~there].tolist()
+
+    # ---- rows
+
+    def _row(
+        self,
+        name: str,
+        relation: str,
+        texts: Callable[[], list[str]],
+        side: Ints,
+        *terms: tuple[Ints, Ints, Any],
+        unit: Fraction = _ONE,
+    ) -> None:
+        """Rows from terms: row, column and value of each."""
+        row, column = (np.concatenate([np.zeros(0, np.int64), *(term[k] for term in terms)]) for k in (0, 1))
+        value = np.concatenate([np.zeros(0, np.int64), *(np.broadcast_to(np.asarray(v), len(r)) for r, _, v in terms)])
+        self.rows[name] = RowBlock(name, len(side), relation, row, column, value, np.asarray(side), unit, texts)
+
+    def _listed(self, name: str, relation: str, rows: Iterable[Listed]) -> None:
+        """Rows from label, terms and side of each; nothing if there are none."""
+        rows = list(rows)
+        if not rows:
+            return
+        terms = [(k, column, v) for k, (_, each, _) in enumerate(rows) for column, v in each.items()]
+        row, column, value = np.array(terms, np.int64).reshape(-1, 3).T
+        side = np.array([side for *_, side in rows], np.int64)
+        self._row(name, relation, partial(list, [label for label, *_ in rows]), side, (row, column, value))
+
+    def _rules_of_slots(self) -> None:
+        of, problem, instance = self.of, self.problem, self.of.instance
+        every = np.arange(len(of.tasks))
+        self._row("task", "==", lambda: self.tasks, of.count, (self.pair_row, self.x, 1), (every, self.waits, 1))
+        machines = np.flatnonzero((problem.slots > 0) & (of.machine_first == np.arange(len(of.machine_names))))
+        self.machines = machines
+        names, row = [of.machine_names[m] for m in machines.tolist()], np.searchsorted(machines, self.machine)
+        inside = row, self.x, 1
+        if self.slot_prices:
+            filled = np.searchsorted(machines, self.slot_machine), self.slot, -1
+            self._row("machine", "==", lambda: names, np.zeros(len(machines), np.int64), inside, filled)
+        else:
+            self._row("machine", "<=", lambda: names, (problem.slots * of.times)[machines], inside)
+        rules = list(dict.fromkeys(problem.tasks[t].apart for t in of.tasks.tolist()) if len(of.tasks) else ())
+        number = {rule: k for k, rule in enumerate(rules)}
+        mine = np.array([number[problem.tasks[t].apart] for t in of.tasks.tolist()], np.int64)[self.pair_row]
+        ruled = np.flatnonzero(mine != number.get("", -1))
+        size = max(1, len(of.machine_names))
+        keys, at = np.unique(mine[ruled] * size + self.machine[ruled], return_inverse=True)
+        #: Rule of different machines and machine of each row ``apart``.
+        self.apart = [(rules[k // size], k % size) for k in keys.tolist()]
+        if len(keys):
+            texts = [label_text((rule, of.machine_names[m])) for rule, m in self.apart]
+            self._row("apart", "<=", lambda: texts, of.times[keys % size], (at, ruled, 1))
+        if of.counting or not problem.resources:
+            self._listed("size", "<=", self._sizes())
+            return
+        asked = [
+            [rational(problem.tasks[t].task.demands.get(r, 0)) for r in problem.resources] for t in of.tasks.tolist()
+        ]
+        has = [
+            [rational(instance.machines[m].capacity.get(r, 0)) for r in problem.resources] for m in machines.tolist()
+        ]
+        both = Exact.of([value for part in (asked, has) for row_of in part for value in row_of])
+        kinds, count = len(problem.resources), len(asked) * len(problem.resources)
+        amounts, sides = both.numbers[:count].reshape(-1, kinds), both.numbers[count:]
+        taken = amounts[self.pair_row]
+        pair, resource = np.nonzero(taken)
+        labels = [(name, each) for name in names for each in problem.resources]
+        self._row(
+            "capacity",
+            "<=",
+            lambda: list(map(label_text, labels)),
+            sides,
+            (row[pair] * kinds + resource, self.x[pair], taken[pair, resource]),
+            unit=both.unit,
+        )
+
+    def _sizes(self) -> Iterator[Listed]:
+        of = self.of
+        for m, resource, unit in of.sizes:
+            asked = [rational(self.problem.tasks[t].task.demands.get(resource, 0)) // unit for t in of.tasks.tolist()]
+            mine = np.flatnonzero(self.machine == m).tolist()
+            terms = {k: n for k in mine if (n := asked[self.pair_row[k]])}
+            has = rational(of.instance.machines[m].capacity.get(resource, 0)) // unit
+            yield label_text((of.machine_names[m], resource, str(unit))), terms, int(has * of.times[m])
+
+    def _rules_of_jobs(self) -> None:
+        of, problem, jobs = self.of, self.problem, self.of.job_names
+        job = problem.job[of.tasks]
+
+        def of_jobs(
+            name: str, relation: str, some: Ints, side: Ints, chosen: Mask, *more: tuple[Ints, Ints, Any]
+        ) -> None:
+            at = np.full(len(jobs), -1)
+            at[some] = np.arange(len(some))
+            mine = np.flatnonzero(chosen & (at[job] >= 0))
+            names = [jobs[j] for j in some.tolist()]
+            if len(some):
+                self._row(name, relation, lambda: names, side, (at[job[mine]], self.waits[mine], 1), *more)
+
+        every = np.ones(len(job), bool)
+        claims = self.claims
+        if len(claims):
+            less = np.arange(len(claims)), self.short, -1
+            of_jobs("unscheduled", "<=", claims, (of.size - of.least)[claims], every, less)
+        limited = np.flatnonzero(of.most < of.size)
+        of_jobs("share", ">=", limited, (of.size - of.most)[limited], every)
+        held, may = np.array(problem.gates, np.int64).reshape(-1, 2).T
+        gated = np.flatnonzero(held)
+        of_jobs("preempted", "<=", gated, may[gated], problem.held[of.tasks])
+
+    @cached_property
+    def _teams(self) -> dict[str, list[Any]]:
+        return {kind: [team for team in self.of.ties.teams if team.kind == kind] for kind in ("gang", "affinity")}
+
+    def _rules_of_tasks(self) -> None:
+        of, self.domains = self.of, defaultdict[str, dict[tuple[str, str], int]](dict)
+
+        def members(tasks: Iterable[int]) -> list[int]:
+            return list(dict.fromkeys(of.row[list(tasks)].tolist()))
+
+        def inside(k: int, mask: Mask) -> dict[int, int]:
+            mine = np.arange(self.first[k], self.last[k])
+            return dict.fromkeys(mine[mask[self.machine[mine]]].tolist(), 1)
+
+        for kind, name in (("gang", "gang_within"), ("affinity", "within")):
+            teams = self._teams[kind]
+            runs: dict[str, int] = {}
+            if kind == "gang" and teams:
+                names = [team.name for team in teams]
+                new = self._block(
+                    "gang",
+                    np.ones(len(teams), np.int64),
+                    partial(list, names),
+                    partial(list, [{"gang": each} for each in names]),
+                )
+                runs = dict(zip(names, new.tolist(), strict=True))
+                every: list[Listed] = []
+                for team in teams:
+                    for k in members(team.tasks):
+                        count = int(of.count[k])
+                        every.append((self.tasks[k], {int(self.waits[k]): 1, runs[team.name]: count}, count))
+                self._listed("gang", "==", every)
+            pairs = [(team, tag, mask) for team in teams for tag, mask in team.domains if tag]
+            if not pairs:
+                continue
+            labels = [{kind: team.name, "domain": tag} for team, tag, _ in pairs]
+            texts = [label_text((team.name, tag)) for team, tag, _ in pairs]
+            new = self._block(
+                f"{kind}_domain",
+                np.ones(len(pairs), np.int64),
+                partial(list, texts),
+                partial(list, labels),
+            )
+            here, one = list[Listed](), defaultdict[str, dict[int, int]](dict)
+            for column, (team, tag, mask) in zip(new.tolist(), pairs, strict=True):
+                self.domains[kind][team.name, tag] = column
+                one[team.name][column] = 1
+                for k in members(team.tasks):
+                    label, size = label_text((tag, self.tasks[k])), int(of.count[k])
+                    here.append((label, {**inside(k, mask), column: -size}, 0))
+            relation = "==" if runs else "<="
+            self._listed(name, relation, here)
+            once = (
+                (team, {**terms, runs[team]: -1} if runs else terms, 0 if runs else 1) for team, terms in one.items()
+            )
+            self._listed(f"{name}_one", relation, once)
+        limits = (
+            (label_text((spread.name, tag)), {c: 1 for k in members(spread.tasks) for c in inside(k, mask)}, most)
+            for spread in of.ties.spreads
+            for tag, (mask, most) in spread.domains.items()
+            if most is not None and most < len(spread.tasks)
+        )
+        self._listed("spread", "<=", limits)
+
+    # ---- objectives
+
+    def _program(self, step: int) -> ExactProgram:
+        of, problem, objectives = self.of, self.problem, list[Objective]()
+
+        def minimise(name: str, *terms: tuple[Ints, Whole]) -> None:
+            columns, values = (np.concatenate([np.zeros(0, np.int64), *(term[k] for term in terms)]) for k in (0, 1))
+            objectives.append(Objective(name, columns, values, 0, _ONE, step=step))
+
+        if len(self.claims):
+            minimise("shortfall", (self.short, np.ones(len(self.short), np.int64)))
+        level = np.array(problem.levels, np.int64)[problem.job[of.tasks]]
+        for each in sorted({*level[level > 0].tolist()}, reverse=True):
+            mine = self.waits[level == each]
+            minimise(f"waiting_{each}", (mine, np.ones(len(mine), np.int64)))
+        costs = problem.costs(self.task, self.machine)
+        for rank in problem.goals.ranks:
+            terms = [(self.x, costs[rank])]
+            if rank in problem.waiting:
+                terms.append((self.waits, problem.waiting[rank][of.tasks]))
+            if rank in self.slot_prices:
+                terms.append((self.slot, self.slot_prices[rank][self.kept]))
+            minimise(rank, *terms)
+        upper = np.concatenate(self.upper)
+        never = np.zeros(len(upper), bool)
+        sides = Bounds(Exact(np.zeros_like(upper)), never), Bounds(Exact(upper), never)
+        return ExactProgram(self.columns, *sides, ~never, self.rows, objectives, tolerance=0)
+
+
+def _labels(instance: FlowInstance) -> Iterator[dict[str, str]]:
+    """Further levels of each machine: values by key, yes or no by plain label; taken names end in ``_label``."""
+    every = [label for machine in instance.machines for label in machine.labels]
+    keys = {label.split("=", 1)[0] for label in every if "=" in label}
+    plain = {label for label in every if "=" not in label}
+
+    def free(name: str) -> str:
+        return f"{name}_label" if name in ("task", "machine", "job", "rack") else name
+
+    for machine in instance.machines:
+        split = [label.split("=", 1) for label in machine.labels if "=" in label]
+        found = {free(key): "+".join(value for k, value in split if k == key) for key in keys}
+        for label in plain:
+            found[free(f"{label}_label" if label in keys else label)] = "yes" if label in machine.labels else "no"
+        yield found

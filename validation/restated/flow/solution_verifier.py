@@ -1,0 +1,337 @@
+"""Verify solution files of flow scheduling: the problem restated from the instance, and the proof of its objectives.
+
+`flowlex.validation.restated.flow.program` states the problem. Here are what the answer means in its columns, which
+columns a proof needs in a large cluster, and the figures beside the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from flowlex.formulations.block_labels import label_text
+from flowlex.instances.exact_rationals import rational
+from flowlex.instances.flow import FlowInstance
+from flowlex.instances.model_changes import Changes
+from flowlex.validation.certificates.certificate import Check
+from flowlex.validation.certificates.problem_options import FlowOptions
+from flowlex.validation.certificates.solution_document import read_as
+from flowlex.validation.certificates.verifier_interface import (
+    Claimed,
+    Document,
+    Finding,
+    Strict,
+    Verifier,
+    same_values,
+)
+from flowlex.validation.proofs.checker import Checker
+from flowlex.validation.proofs.exact_program import ExactProgram, Whole, dot, scaled
+from flowlex.validation.proofs.proof import Leaf, Proof, ProofError, from_document
+from flowlex.validation.restated.flow.equal_groups import Groups
+from flowlex.validation.restated.flow.goal_costs import Problem
+from flowlex.validation.restated.flow.goal_options import Goals
+from flowlex.validation.restated.flow.job_shares import stated_shares, unfair
+from flowlex.validation.restated.flow.program import FlowProgram, FlowStatement
+from flowlex.validation.restated.program_finding import program_finding
+
+__all__ = ["VERIFIER"]
+
+_REAL_FIELDS = ("rack_cost", "cluster_cost", "base", "rate", "step")
+#: Pairs of task and machine up to which all columns are written out; if the proof needs them all.
+_WRITTEN_OUT, _MOST = 20_000, 2_000_000
+#: Rows whose multipliers the columns that are not made have, too.
+_PRICED = {"machine", "apart", "unscheduled", "share", "preempted"}
+
+
+class FlowAnswer(Strict):
+    """Machine of each running task, reason of each waiting one, (least, most) tasks of jobs with shares, cost unit."""
+
+    placements: dict[str, str]
+    waiting: dict[str, str]
+    shares: dict[str, Annotated[list[int], Field(min_length=2, max_length=2)]] = Field(default_factory=dict)
+    scale: int = Field(ge=1)
+    weights: dict[str, Annotated[int, Field(ge=1)]] | None
+    """Weight of each stage in the objective; null where the objective is the value of the last stage."""
+
+
+class StatedSize(Strict):
+    """A rounding cut: demands for a resource in whole multiples of a size, on machines of a kind."""
+
+    machine: str
+    resource: str
+    size: str
+
+
+class Counted(Strict):
+    """Classes of identical tasks and kinds of identical machines by their first members, and rounding cuts."""
+
+    classes: dict[str, list[str]] = Field(default_factory=dict)
+    machines: dict[str, list[str]] = Field(default_factory=dict)
+    sizes: list[StatedSize] = Field(default_factory=list)
+
+
+def _places(problem: Problem, answer: FlowAnswer) -> NDArray[np.int64]:
+    """(T,) machine of each task, -1 if it waits."""
+    machine = problem.machine
+    return np.array([machine.get(answer.placements.get(t.task.name, ""), -1) for t in problem.tasks], np.int64)
+
+
+def _judge(claimed: Claimed) -> Finding:
+    instance, document, answer = claimed.instance, claimed.document, claimed.answer
+    problem = Problem(instance, document.options, answer.scale, claimed.goals)
+    names = {task.task.name for task in problem.tasks}
+    strange = [f"{t} on {m}" for t, m in answer.placements.items() if t not in names or m not in problem.machine]
+    if strange:
+        return Finding("feasible", (_none("tasks and machines of this instance", strange),))
+    at, jobs = _places(problem, answer), instance.jobs
+    foreign = problem.goals.foreign
+    checks = [_waiting(problem, at, answer), *(() if foreign else _shares(problem, answer))]
+    pairs = (answer.shares.get(job.name, [0, len(job.tasks)]) for job in jobs)
+    shares = [(0, len(job.tasks)) if foreign or problem.shares() is None else tuple(pair) for job, pair in
+              zip(jobs, pairs, strict=True)]  # fmt: skip
+    body = {name: part for name, part in document.proof.items() if name not in Counted.model_fields}
+    groups = None
+    if len(body) < len(document.proof) and not foreign:
+        given = {name: part for name, part in document.proof.items() if name not in body}
+        counted: Counted = read_as(Counted, given, "proof")
+        groups = Groups.of(problem, counted.classes, counted.machines)
+    statement = FlowStatement(problem, shares, groups)
+    if groups is not None:
+        for size in counted.sizes:
+            statement.size_row(size.machine, size.resource, size.size)
+    made = _program_for(statement, {} if foreign else body, at)
+    values, wrong = made.values(at)
+    checks.append(_none("every task may run on its machine", [problem.tasks[t].task.name for t in wrong]))
+    if groups is not None:  # counts do not say on which machine of a kind a task runs
+        alone = FlowStatement(problem, shares)
+        runs = np.flatnonzero(at >= 0)
+        single = FlowProgram(alone, alone.together([(runs, at[runs])]), whole=False)
+        checks += Checker(single.program).violations(single.values(at)[0])
+    metrics = ["waiting_by_class"]
+    if foreign:
+        quoted = f"{foreign}: no file holds what it costs"
+        found = program_finding(made.program, values, {}, "feasible", claimed.budget, checks=checks)
+        stated = None if document.objective is None else Fraction(document.objective)
+        said = {name: Fraction(value) for name, value in document.stages.items()}
+        checks = [*found.checks, Check("costs of the goals", True, detail=quoted, how="quoted")]
+        return Finding("feasible", tuple(checks), stated, stated, said, {}, document.metrics, metrics)
+    named = [o.name for o in made.program.objectives if o.name in document.stages]
+    last = named[-1] if named and answer.weights is None else ""
+    found = program_finding(made.program, values, body, document.status, claimed.budget, main=last, checks=checks)
+    if not found.stages:
+        return found
+    bounds = {"shortfall": Fraction(0), **found.bounds}  # without claims there is no such stage
+    reached: dict[str, Any] = {f"{name}_at_least": bound for name, bound in bounds.items()}
+    for name, low in reached.items():  # exact multipliers may prove more than the solver's tolerance let it state
+        said_low = document.metrics.get(name)
+        reached[name] = said_low if isinstance(said_low, int) and said_low < low else low
+    if claimed.budget.spent:  # bounds that were not checked are quoted too
+        reached |= {name: value for name, value in document.metrics.items() if name.endswith("_at_least")}
+    whole = {"shortfall": Fraction(0), **found.stages}
+    found = replace(found, metrics={**_metrics(problem, at, whole), **reached})
+    if answer.weights is not None:
+        found = _weighted(found, answer.weights)
+    stated_stages = {name: value for name, value in whole.items() if value or name in document.stages}
+    return replace(found, stages=stated_stages if document.stages else {})
+
+
+def _weighted(found: Finding, weights: Mapping[str, int]) -> Finding:
+    """The finding with the weighted sum of the stages as its objective; a bound of the last one holds for all."""
+    if missing := sorted(found.stages.keys() - weights.keys()):
+        raise ValueError(f"weights: {', '.join(missing)} have none")
+    last = list(found.stages)[-1]
+    objective = sum((weights[name] * Fraction(value) for name, value in found.stages.items()), Fraction(0))
+    bound = None
+    if found.bound is not None:
+        bound = objective - weights[last] * (Fraction(found.stages[last]) - Fraction(found.bound))
+    return replace(found, objective=objective, bound=bound)
+
+
+def _program_for(statement: FlowStatement, proof: Mapping[str, Any], at: NDArray[np.int64]) -> FlowProgram:
+    """The program over all pairs, or in a large cluster over those that the answer and the proof need."""
+    if statement.pair_count <= _WRITTEN_OUT:
+        return FlowProgram(statement, statement.all_pairs(), whole=True)
+    runs = np.flatnonzero(at >= 0)
+    placed = runs, at[runs]
+    read = None
+    if not statement.counting:
+        small = FlowProgram(statement, statement.together([placed]), whole=False)
+        try:
+            read = from_document(dict(proof), small.program)
+        except ProofError:  # multipliers of rows over other pairs
+            read = None
+    if read is None or not _prices_alone(read):
+        if statement.pair_count > _MOST:
+            raise ProofError(f"in a cluster of more than {_MOST} pairs, each stage has one leaf without branches")
+        return FlowProgram(statement, statement.all_pairs(), whole=True)
+    chosen = [statement.cheapest(*_prices(small, name, leaves[0])) for name, leaves in read.stages.items() if leaves]
+    pairs = statement.together([placed, statement.known_pairs, *chosen])
+    return FlowProgram(statement, pairs, whole=False)
+
+
+def _prices_alone(proof: Proof) -> bool:
+    """Whether columns that are not made have no other multipliers than those of `_PRICED` and of ``task``."""
+    leaves = [leaf for leaves in proof.stages.values() for leaf in leaves]
+    return (
+        not (proof.derived or proof.empty or proof.points or proof.ray)
+        and all(len(leaves) <= 1 for leaves in proof.stages.values())
+        and all(leaf.complete == ("task",) and not leaf.shared and not leaf.branches for leaf in leaves)
+        and all(leaf.rows.keys() <= _PRICED for leaf in leaves)
+    )
+
+
+def _prices(made: FlowProgram, stage: str, leaf: Leaf) -> tuple[dict[str, int], Whole, dict[str, dict[int, int]]]:
+    """Of a leaf: weights of the stages, prices of machines, and those of rules of different machines, as integers."""
+    machine, apart = leaf.rows.get("machine"), leaf.rows.get("apart")
+    units = [y.unit for y in (machine, apart) if y is not None]
+    common = math.lcm(*(Fraction(each).denominator for each in (leaf.own, *leaf.earlier.values(), *units)))
+    weights = {name: int(-e * common) for name, e in leaf.earlier.items()} | {stage: int(leaf.own * common)}
+    price: Whole = np.zeros(len(made.of.machine_names), np.int64)
+    if machine is not None:
+        mine = scaled(machine.numbers, -int(machine.unit * common))
+        price = price.astype(mine.dtype)
+        price[made.machines] = mine
+    rules: dict[str, dict[int, int]] = {}
+    if apart is not None:
+        each = zip(made.apart, scaled(apart.numbers, -int(apart.unit * common)).tolist(), strict=True)
+        for (rule, m), more in each:
+            if more:
+                rules.setdefault(rule, {})[m] = more
+    return weights, price, rules
+
+
+def _waiting(problem: Problem, at: NDArray[np.int64], answer: FlowAnswer) -> Check:
+    waiting = {task.task.name for task, m in zip(problem.tasks, at.tolist(), strict=True) if m < 0}
+    return _none("names of waiting tasks", sorted(waiting ^ set(answer.waiting)))
+
+
+def _shares(problem: Problem, answer: FlowAnswer) -> Iterator[Check]:
+    jobs, stated = problem.instance.jobs, answer.shares
+    if problem.shares() is None:
+        yield _none("shares without a goal of shares: none", list(stated))
+        return
+    yield _none("names of jobs with shares", sorted(stated.keys() ^ {job.name for job in jobs}))
+    if stated.keys() != {job.name for job in jobs}:
+        return
+    kind, shares = problem.goals.by_kind["FairShares"]["kind"], [tuple(stated[job.name]) for job in jobs]
+    if kind in ("max_min", "weighted"):
+        same = all(lower == upper for lower, upper in shares)
+        why = unfair(problem, [lower for lower, _ in shares])
+        yield Check("shares are max-min fair", same and not why, detail=why)
+        return
+    wrong = [job.name for job, here, share in zip(jobs, shares, stated_shares(problem), strict=True) if here != share]
+    yield _none("shares by dominant resources" if kind == "dominant" else "guarantees and limits of the jobs", wrong)
+
+
+def _metrics(problem: Problem, at: NDArray[np.int64], values: Mapping[str, Any]) -> dict[str, Any]:
+    own, slots, jobs = problem.own, int(problem.slots.sum()), problem.instance.jobs
+    running, waits = int(np.count_nonzero(at >= 0)), np.bincount(problem.job[at < 0], minlength=len(jobs)).tolist()
+    priority = problem.goals.by_kind.get("Priority")
+    waiting: Counter[int] = Counter()
+    for job, n in zip(jobs, waits, strict=True):
+        waiting[job.priority if priority is not None and priority["mode"] == "strict" else 0] += n
+    ranks = problem.goals.ranks
+    return {
+        "running": running,
+        "waiting": sum(waits),
+        "utilisation": Fraction(running, slots) if slots else 0,
+        "placed": int(np.count_nonzero((own < 0) & (at >= 0))),
+        "moved": int(np.count_nonzero((own >= 0) & (at >= 0) & (own != at))),
+        "stopped": int(np.count_nonzero((own >= 0) & (at < 0))),
+        "share_shortfall": values["shortfall"],
+        "waiting_by_class": "; ".join(f"{name}: {n}" for name, n in sorted(waiting.items())),
+        **({f"cost_of_{rank}": values[rank] for rank in ranks} if len(ranks) > 1 else {}),
+        "cost": sum(values[rank] for rank in ranks),
+    }
+
+
+def _none(name: str, offenders: list[str]) -> Check:
+    return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
+
+
+# ---- changed models
+
+
+def _scale(instance: FlowInstance, goals: Goals, options: Mapping[str, Any]) -> int:
+    """The least factor that makes all costs integers."""
+    costs: list[Any] = [] if options["wait_cost"] is None else [options["wait_cost"]]
+    costs += [goal[name] for goal in goals.by_kind.values() for name in _REAL_FIELDS if name in goal]
+    costs += [job.preempt_cost for job in instance.jobs]
+    costs += [cost for task in instance.tasks for cost in task.costs.values()]
+    if (placement := goals.by_kind.get("Placement")) is not None:
+        costs += [c.utility for task in instance.tasks for c in task.constraints]
+        costs += [rule.get("utility", 1) for rules in placement["rules"].values() for rule in rules]
+    return math.lcm(1, *(rational(cost).denominator for cost in costs))
+
+
+def _stated_problem(instance: FlowInstance, options: Mapping[str, Any]) -> Problem:
+    """The instance under the goals of a solution file, in the least unit of its costs."""
+    goals = Goals.of(options)
+    if goals.foreign:
+        raise ValueError(f"{goals.foreign}: no file holds what it costs, so a changed model with it cannot be judged")
+    return Problem(instance, options, options.get("scale") or _scale(instance, goals, options))
+
+
+def restate_flow(instance: FlowInstance, options: Mapping[str, Any]) -> ExactProgram:
+    """The problem of an instance and options, to be changed."""
+    problem = _stated_problem(instance, options)
+    statement = FlowStatement(problem, stated_shares(problem))
+    if statement.pair_count > _MOST:
+        raise ValueError(f"a changed model has at most {_MOST} pairs of task and machine")
+    program = FlowProgram(statement, statement.all_pairs(), whole=True).program
+    program.tolerance = 1e-7  # a change may let variables be fractions
+    return program
+
+
+class StageWeights(Strict):
+    """Weight of each stage in the objective; None if that is the value of the last stage."""
+
+    weights: dict[str, Annotated[int, Field(ge=1)]] | None
+
+
+def _measure(document: Document, _: FlowInstance, __: Changes, finding: Finding) -> Finding:
+    """The finding with the weighted sum of the stages as its objective, as in the unchanged model."""
+    weights = read_as(StageWeights, {"weights": document.answer.get("weights")}, "answer").weights
+    return finding if weights is None or finding.objective is None else _weighted(finding, weights)
+
+
+def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """The answer of a changed model: machines are those of the values, and goals cost what they do unchanged."""
+    answer, problem = claimed.answer, _stated_problem(claimed.instance, claimed.document.options)
+    jobs, shares, at = claimed.instance.jobs, stated_shares(problem), _places(problem, answer)
+    runs = np.flatnonzero(at >= 0)
+    statement = FlowStatement(problem, shares)
+    made = FlowProgram(statement, (runs, at[runs]), whole=False)
+    here, _ = made.values(at)
+    figures = {o.name: dot(o.value, here.numbers[o.column]) for o in made.program.objectives}
+    true = {j.name: list(s) for j, s in zip(jobs, shares, strict=True)} if problem.shares() is not None else {}
+    wrong = sorted(job for job in {*true, *answer.shares} if true.get(job) != answer.shares.get(job))
+    checks = (
+        same_values({"x": {label_text(pair): 1 for pair in answer.placements.items()}}, values),
+        _waiting(problem, at, answer),
+        _none("shares of jobs", wrong),
+        Check("unit of costs", answer.scale == problem.scale, detail=f"1/{problem.scale}"),
+    )
+    return Finding("feasible", checks, metrics=_metrics(problem, at, {"shortfall": 0, **figures}))
+
+
+VERIFIER = Verifier(
+    "flow-scheduling",
+    FlowAnswer,
+    None,
+    _judge,
+    solvable=True,
+    options=FlowOptions,
+    restated=restate_flow,
+    needed=frozenset({"task"}),
+    figures=_changed_figures,
+    measure=_measure,
+)
