@@ -2,7 +2,7 @@
 
 The leader and a follower run in a process each, the readers of the follower in another. Each reader sends two requests
 per second: the place of a task, and every tenth time why a task waits. Readers run at low priority (nice), as they are
-on other machines in practice. The cluster is nearly full; each decision covers 100 events.
+on other machines in practice. The cluster is nearly full; each decision covers 100 events, two decisions a second.
 
 Under pressure, tasks arrive and end for ten minutes while the service decides twice a second; at the end, the clients'
 list of tasks is compared with the service's. Tables give slowest decision and memory of the service over time.
@@ -146,14 +146,18 @@ def _submit(name: str) -> Submit:
 
 def _decide(scheduler: Scheduler, rng: random.Random, steps: int, label: str) -> list[float]:
     """Return the milliseconds of decisions as measured by a client."""
-    found = []
+    found, running, begun = [], sorted(scheduler.placements().places), time.monotonic()
     for step in range(steps):
-        ended = rng.sample(sorted(scheduler.placements().places), _EVENTS)
+        time.sleep(max(0.0, begun + step / 2 - time.monotonic()))
+        rng.shuffle(running)
+        ended, running[-_EVENTS:] = running[-_EVENTS:], []
         scheduler.send(*(Finish(task=task) for task in ended))
         scheduler.send(*(_submit(f"{label}-{step}-{k}") for k in range(_EVENTS + 1)))
         started = time.perf_counter()
-        scheduler.step()
+        decision = scheduler.step()
         found.append(1e3 * (time.perf_counter() - started))
+        gone = {task for task, *_ in decision.stopped}
+        running = sorted({*running, *(task for task, *_ in decision.placed)} - gone)
     return found
 
 

@@ -336,7 +336,7 @@ class Replica(Generic[C]):
                 continue
             try:
                 if not self._usable and run not in (self._recover, self._follow_up):
-                    raise StorageError("the state is read from the database again; come again in a second")
+                    raise StorageError(self.failing or "the state is read from the database again")
                 done.append((future, run()))
             except (RefusedEvent, UnknownTask, BusyError, KeyUsed, StorageError) as error:
                 done.append((future, error))

@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flowlex.formulations.sessions.live_network import NetworkSession
 from flowlex.instances.input_errors import counted
 from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.waiting_reasons import CAPACITY_USED, SHARE_USED, TOO_LARGE, WORTH_MORE
@@ -180,9 +179,20 @@ def _trail(residual: Residual, paths: Paths, source: int, node: int) -> list[int
 
 def _first_place(optimum: Optimum, residual: Residual, trail: list[int]) -> str | None:
     """The first machine on a path; a vertex of a running task counts as the machine of this task."""
-    places = optimum.machine_of_node
-    found = next((places[end] for end in residual.head[trail].tolist() if end in places), None)
-    return found if found in optimum.state.cluster.machines else None
+    state, network = optimum.state, optimum.state.network
+    found: object = None
+    for arc in trail:
+        slot, owner = int(residual.slot[arc]), network.owners[int(residual.slot[arc])]
+        if isinstance(owner, str) and not residual.forward[arc]:
+            found = state.tasks[owner].machine
+            break
+        if isinstance(owner, str):
+            found = next((target for target, (its, _) in network.tasks[owner].arcs.items() if its == slot), None)
+        elif owner is not None and residual.forward[arc]:
+            found = owner[1]
+        if isinstance(found, str):
+            break
+    return found if isinstance(found, str) and found in state.cluster.machines else None
 
 
 def _displaced(
@@ -203,7 +213,7 @@ def _blocker(optimum: Optimum, name: str, out: Paths, waiting: int, stops: tuple
     """A running task such that every optimum runs ``name`` once it ends; one of ``stops`` if possible."""
     network = optimum.state.network
     job = network.jobs[network.tasks[name].job].node
-    others = optimum.residual.cheapest(NetworkSession.root, network.tasks[name].wait_arc)
+    others = optimum.from_sink(network.tasks[name].wait_arc)
     if not others.reached[job]:
         return None
     names, nodes, wait_arcs = optimum.task_arrays

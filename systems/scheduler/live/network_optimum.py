@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
 from flowlex.formulations.program_arrays import Integers
+from flowlex.formulations.sessions.live_network import NetworkSession
 from flowlex.formulations.sessions.residual_network import FAR
 from flowlex.models.flow.goals.goal_interface import Spot
 from flowlex.systems.scheduler.live.cluster_state import LiveState
@@ -117,20 +119,26 @@ class Optimum:
         """The residual network."""
         return Residual.of(self.session)
 
+    def from_sink(self, without: int) -> Paths:
+        """Cheapest paths from the sink to all vertices but that of a task, without the arc by which this task waits."""
+        found, residual = self._from_sink, self.residual
+        links = found.link[found.link >= 0]
+        tails = residual.tail[links]
+        waits = links[residual.slot[links] == without]
+        if not len(waits) or not (tails == residual.head[waits[0]]).any():  # no path leads through the task
+            return found
+        return residual.cheapest(NetworkSession.root, without)
+
     @cached_property
-    def machine_of_node(self) -> dict[int, str | None]:
-        """Machine of each vertex of a machine or a task."""
-        state = self.state
-        found: dict[int, str | None] = {its.node: name for name, its in state.network.machines.items()}
-        return found | {its.node: state.tasks[name].machine for name, its in state.network.tasks.items()}
+    def _from_sink(self) -> Paths:
+        return self.residual.cheapest(NetworkSession.root, -1)
 
     @cached_property
     def task_arrays(self) -> tuple[list[str], Integers, Integers]:
         """Names, vertices and waiting arcs of all tasks."""
         tasks = self.state.network.tasks
-        nodes = np.fromiter((task.node for task in tasks.values()), np.int64, len(tasks))
-        arcs = np.fromiter((task.wait_arc for task in tasks.values()), np.int64, len(tasks))
-        return list(tasks), nodes, arcs
+        nodes = np.fromiter(map(attrgetter("node"), tasks.values()), np.int64, len(tasks))
+        return list(tasks), nodes, np.fromiter(map(attrgetter("wait_arc"), tasks.values()), np.int64, len(tasks))
 
     @cached_property
     def held(self) -> dict[str, int]:
