@@ -139,7 +139,7 @@ class Replica(Generic[C]):
         every_s: float | None = None,
         idle_s: float | None = None,
         max_events: int = 2000,  # most events between two decisions; if more come, a decision is made first
-        snapshot_every: int = 10_000,  # records after which another process stores a snapshot
+        snapshot_every: int = 2000,  # records after which another process stores a snapshot
         lease_s: float = 2.0,
         without: Sequence[str] = (),
     ) -> None:
@@ -151,6 +151,7 @@ class Replica(Generic[C]):
         self._records: list[Document] = []
         self._decided = self._collected = time.monotonic()
         self.term: int | None = None  # while it leads
+        self._renewed = 0.0  # when the database last took this leader's word
         self.leader = ""  # address of the leader, as far as is known
         self.failing = "nobody leads yet"  # why no decision is possible
         self._asked_at = self._tried_at = float("-inf")  # when a client asked for what only a leader does; a connection
@@ -273,9 +274,23 @@ class Replica(Generic[C]):
         return decision
 
     def _must_lead(self) -> None:
+        """Refuse what only a leader does. One that was stopped or cut off asks first: its state stays as committed."""
         if self.term is None:
             self._asked_at = time.monotonic()
             raise NotLeading(self.leader)
+        if time.monotonic() > self._renewed + self._lease_s / 2 and not self._records:
+            try:
+                self._renew(self.term)
+            except LostLease:
+                self._lead(None)
+                raise NotLeading from None
+            except sa.exc.SQLAlchemyError as error:
+                raise StorageError(f"not taken: {_short(error)}") from error
+
+    def _renew(self, term: int) -> None:
+        began = time.monotonic()
+        self.database.renew(term)
+        self._renewed = began
 
     def _write(self, record: Document, holder: str, key: str, answer: Answer) -> None:
         self._records.append(record | ({"key": [holder, key, *answer]} if key else {}))
@@ -372,7 +387,9 @@ class Replica(Generic[C]):
         if self.term is None:
             raise LostLease
         started = time.perf_counter()
+        began = time.monotonic()
         self.database.append(self.term, self._memory.number, records)
+        self._renewed = began
         self.metrics.commit.observe(time.perf_counter() - started)
         for record in records:
             self._memory.note(self._memory.number + 1, record)
@@ -403,7 +420,7 @@ class Replica(Generic[C]):
     def _lead(self, term: int | None) -> None:
         if term is not None:
             self._base = time.monotonic() - max(self._memory.core.now_s, time.time() - self._epoch_s)
-            self.failing, self.leader = "", self._url
+            self.failing, self.leader, self._renewed = "", self._url, 0.0
             _LOG.warning("this process leads now, term %d", term)
         elif self.term is not None:
             self.failing, self.leader = "another process leads", ""
@@ -412,14 +429,13 @@ class Replica(Generic[C]):
 
     # The watch thread ---------------------------------------------------------------------------------------------
     def _watch(self) -> None:
-        seen, seen_at, renewed, told = Lease(-1, -1, None), time.monotonic(), 0.0, ""
+        seen, seen_at, told = Lease(-1, -1, None), time.monotonic(), ""
         while not self._closing.wait(_POLL_S):
             try:
                 self._compact()
                 if (term := self.term) is not None:
-                    if time.monotonic() > renewed + self._lease_s / 5:
-                        self.database.renew(term)
-                        renewed = time.monotonic()
+                    if time.monotonic() > self._renewed + self._lease_s / 5:
+                        self._renew(term)
                     continue
                 while self._on_core(self._follow_up):
                     pass
@@ -435,7 +451,6 @@ class Replica(Generic[C]):
                         pass  # what the leader before committed until then
                     if taken is not None:
                         self._on_core(lambda term=taken: self._lead(term))  # type: ignore[misc]
-                        renewed = 0.0
                 told = ""
             except LostLease:
                 self._lead(None)

@@ -94,19 +94,25 @@ class Client(threading.Thread):
         return False
 
 
-def audit(url: str) -> tuple[set[str], list[str]]:
-    """Tasks by the log of a database, and what is wrong with it: numbers, terms out of order, keys used twice."""
+def committed(url: str, after: int = 0) -> list[tuple[int, int, str]]:
+    """Number, term and text of the records in a database's log after one."""
     engine = sa.create_engine(url)
+    wanted = "SELECT number, term, record FROM scheduler_log WHERE number > :after ORDER BY number"
     with engine.connect() as connection:
-        rows = connection.execute(sa.text("SELECT number, term, record FROM scheduler_log ORDER BY number")).all()
+        rows = [tuple(row) for row in connection.execute(sa.text(wanted), {"after": after}).all()]
     engine.dispose()
+    return rows
+
+
+def audit(rows: list[tuple[int, int, str]]) -> tuple[set[str], list[str]]:
+    """Tasks by a log, and what is wrong with it: numbers, terms out of order, keys used twice."""
     wrong, here, keys = [], set[str](), Counter[str]()
-    if [row.number for row in rows] != list(range(1, len(rows) + 1)):
+    if [number for number, _, _ in rows] != list(range(1, len(rows) + 1)):
         wrong.append("numbers are missing")
-    if [row.term for row in rows] != sorted(row.term for row in rows):
+    if [term for _, term, _ in rows] != sorted(term for _, term, _ in rows):
         wrong.append("a leader wrote after the next one")
-    for row in rows:
-        record = json.loads(row.record)
+    for _, _, text in rows:
+        record = json.loads(text)
         keys.update([":".join(record["key"][:2])] if "key" in record else [])
         for event in record.get("events", ()):
             if event["event"] == "submit":

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from flowlex.systems.scheduler import replica
 from tests.systems.scheduler.conftest import wait_until
-from tests.systems.scheduler.processes import audit
+from tests.systems.scheduler.processes import audit, committed
 from tests.systems.telemetry.conftest import own_postgres as own_postgres
 
 
@@ -76,7 +76,7 @@ class TestFullDisk:
         wait_until(lambda: any(api.replica.term is not None and not api.replica.failing for api in services))
         wait_until(lambda: any(submit(api, name := next(names)).is_success and not taken.add(name) for api in services))
         wait_until(lambda: len({api.replica._memory.number for api in services}) == 1)
-        here, wrong = audit(url)
+        here, wrong = audit(committed(url))
         assert not wrong and taken <= here
         assert len(here - taken) <= (0 if url.startswith("sqlite") else 1)  # its answer may have been lost on the way
         for api in services:
@@ -94,7 +94,9 @@ class TestFullTablesOfPostgres(TestFullDisk):
             if str(parent).startswith("/tmp/"):
                 parent.chmod(parent.stat().st_mode | 0o711)
         self.server = own_postgres
-        with contextlib.closing(sa.create_engine(own_postgres.url, isolation_level="AUTOCOMMIT").connect()) as connection:
+        with contextlib.closing(
+            sa.create_engine(own_postgres.url, isolation_level="AUTOCOMMIT").connect()
+        ) as connection:
             connection.execute(sa.text(f"CREATE TABLESPACE small LOCATION '{small_disk}'"))
             connection.execute(sa.text("CREATE DATABASE small TABLESPACE small"))
         yield f"{own_postgres.url.rpartition('/')[0]}/small"

@@ -16,7 +16,7 @@ import pytest
 
 from tests.documents import ROOT, blocks, lines
 from tests.systems.scheduler.conftest import wait_until
-from tests.systems.scheduler.processes import Client, Process, audit
+from tests.systems.scheduler.processes import Client, Process, audit, committed
 
 pytestmark = pytest.mark.rare
 
@@ -50,7 +50,7 @@ def test_killed_and_paused_leaders_lose_nothing(tmp_path):
         for client in clients:
             client.join(60)
         assert [client.wrong for client in clients] == [""] * len(clients)
-        here, wrong = audit(url)
+        here, wrong = audit(committed(url))
         assert not wrong
         acknowledged_tasks = set().union(*(client.here for client in clients))
         assert acknowledged_tasks <= here
