@@ -14,6 +14,7 @@ import pytest
 
 from flowlex.instances.group_rules import Gang, TaskSpread
 from flowlex.models.flow.goals import PRESETS, FairShares, LoadSpread, Placement, Priority
+from flowlex.systems.scheduler.core_protocol import RefusedEvent
 from flowlex.systems.scheduler.flow_core import ClusterCore
 from flowlex.systems.scheduler.live.task_records import EventError
 
@@ -64,6 +65,9 @@ def life(seed, flow_life, path):
             if not cut:
                 core.save(path)
                 calls.clear()
+            if rng.random() < 0.2 and (waiting := list(core.scheduler.waiting())):
+                with suppress(RefusedEvent):  # it may be placed by the next step
+                    core.explain(str(rng.choice(waiting)))
         made.now += int(rng.integers(0, 200))
         calls.append((made.now, core.decide(made.now)))
     return calls
