@@ -75,6 +75,13 @@ def memory_mb(field: str = "VmHWM", process: int | str = "self") -> float:
     return int(re.findall(rf"{field}:\s+(\d+)", status)[0]) / 1024
 
 
+def processor_s(process: int) -> float:
+    """Processor seconds of a process so far."""
+    import psutil
+
+    return float(sum(psutil.Process(process).cpu_times()[:2]))
+
+
 def median_seconds(function: Callable[[], Any], times: int) -> tuple[float, Any]:
     """Return the median of processor seconds in this process, and the last answer."""
     taken, answer = [], None

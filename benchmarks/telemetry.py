@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import Row, Tables
-from benchmarks.peers import memory_mb
+from benchmarks.peers import memory_mb, processor_s
 
 NODES, NAMES = 1_000, 20
 #: Every node writes its 20 values every 4 seconds; rates of written values and of single reads.
@@ -99,7 +99,7 @@ def _under_load(name: str, database: str | None, seconds: float) -> tuple[Row, l
 
 def _measured(name: str, port: int, server: int, seconds: float) -> Row:
     """Return one row: accepted values per second, latencies, and processor time of server, database and load."""
-    mb, spent, others = round(memory_mb("VmRSS", server)), _processor_s(server), _postgres_s()
+    mb, spent, others = round(memory_mb("VmRSS", server)), processor_s(server), _postgres_s()
     writer, reader = _load("write", port, VALUES_PER_S, seconds), _load("read", port, READS_PER_S, seconds)
     written, read = _told(writer), _told(reader)
     values = written["rate"] * seconds
@@ -114,7 +114,7 @@ def _measured(name: str, port: int, server: int, seconds: float) -> Row:
         "write ms: median": 1e3 * written["median"],
         "p99 ": 1e3 * written["p99"],
         "server's MB": f"{mb} -> {round(memory_mb('VmRSS', server))}",
-        "us of processor per value: server": (_processor_s(server) - spent) / values * 1e6,
+        "us of processor per value: server": (processor_s(server) - spent) / values * 1e6,
         "PostgreSQL": (_postgres_s() - others) / values * 1e6 if name == "PostgreSQL" else "",
         "load": written["us per value"] + read["us per read"] * read["reads"] / values,
     }
@@ -176,12 +176,6 @@ INSERT INTO sample (series, time, arrived, value, number, unit, exit_code, error
 {row}
 SELECT i - i / {series} * {series} + 1, 1e6 + i / 5000.0, 1e6 + i / 5000.0, '0.5', 0.5, '', 0, '' FROM n
 """
-
-
-def _processor_s(process: int) -> float:
-    import psutil
-
-    return float(sum(psutil.Process(process).cpu_times()[:2]))
 
 
 def _postgres_s() -> float:

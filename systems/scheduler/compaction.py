@@ -8,12 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
-from pathlib import Path
 
 from flowlex.systems.scheduler.database import SchedulerDatabase
 from flowlex.systems.scheduler.kinds import loader_of
-from flowlex.systems.scheduler.replica import Memory, saved
+from flowlex.systems.scheduler.replica import Memory
 
 
 def compact(database: SchedulerDatabase, without: tuple[str, ...] = ()) -> int:
@@ -22,8 +20,7 @@ def compact(database: SchedulerDatabase, without: tuple[str, ...] = ()) -> int:
     if settings is None:
         return 0
     memory = Memory.read(database, loader_of(settings, without))
-    with tempfile.TemporaryDirectory() as folder:
-        database.keep_snapshot(memory.number, saved(memory.core, Path(folder)), memory.answers())
+    database.keep_snapshot(memory.number, memory.core.save(), memory.answers())
     return memory.number
 
 

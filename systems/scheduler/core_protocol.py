@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel
@@ -58,8 +57,8 @@ class Core(Protocol):
     def facts(self) -> dict[str, float]:
         """Return metrics for Prometheus, by name."""
 
-    def save(self, path: Path) -> None:
-        """Write the whole state, atomically."""
+    def save(self) -> bytes:
+        """Return the whole state."""
 
 
 def replay(core: Core, record: Document) -> None:

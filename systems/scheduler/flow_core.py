@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -18,7 +17,7 @@ from flowlex.systems.scheduler.documents import Explained, Place, Places
 from flowlex.systems.scheduler.live.explain_waiting import Explanation
 from flowlex.systems.scheduler.live.full_solve import priced
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
-from flowlex.systems.scheduler.live.snapshot import load_scheduler, save_scheduler
+from flowlex.systems.scheduler.live.snapshot import restored_scheduler, saved_scheduler
 from flowlex.systems.scheduler.live.task_records import Decided, Delta, EventError
 
 #: Limits of the two full solves for the cost in an explanation.
@@ -41,7 +40,7 @@ class ClusterCore:
     @classmethod
     def load(
         cls,
-        state: Path | None,
+        state: bytes | None,
         goals: Sequence[Goal],
         cluster: FlowInstance | None,
         *,
@@ -50,7 +49,7 @@ class ClusterCore:
     ) -> ClusterCore:
         """Continue from a snapshot, or begin with a cluster."""
         if state is not None:  # goals may have been switched since the first start
-            return cls(load_scheduler(state, without=without))
+            return cls(restored_scheduler(state, without=without))
         return cls(FlowScheduler(cluster or FlowInstance(name="empty", machines=()), goals, **options))
 
     @property
@@ -92,9 +91,9 @@ class ClusterCore:
             "steps": self.scheduler.steps,
         }
 
-    def save(self, path: Path) -> None:
-        """Write the scheduler's state."""
-        save_scheduler(self.scheduler, path)
+    def save(self) -> bytes:
+        """Return the scheduler's state."""
+        return saved_scheduler(self.scheduler)
 
     # Questions ------------------------------------------------------------------------------------------------
     def task(self, name: str) -> Place:

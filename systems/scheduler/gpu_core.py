@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from flowlex.instances.file_storage import write_atomically
 from flowlex.instances.gpu import GpuInstance, Job, Node, Running, Shard, Task
 from flowlex.instances.gpu_policy import GpuPolicy as Policy
 from flowlex.models.gpu.model import GpuAssignment
@@ -253,8 +251,8 @@ class GpuCore:
         sizes = {"nodes": len(self.nodes), "gpus": gpus, "jobs": len(self.jobs), "rounds": self.rounds}
         return {**sizes, "tasks_running": len(self.running), "tasks_waiting": waiting, **rates}
 
-    def save(self, path: Path) -> None:
-        """Write everything as one JSON document."""
+    def save(self) -> bytes:
+        """Return everything as one JSON document."""
         document = {
             "rounds": self.rounds,
             "pending": self.pending,
@@ -268,15 +266,15 @@ class GpuCore:
             "why": self._why,
             "bandwidths": self.bandwidths.document(),
         }
-        write_atomically(path, json.dumps(document).encode())
+        return json.dumps(document).encode()
 
-    def load(self, path: Path) -> GpuCore:
+    def load(self, state: bytes) -> GpuCore:
         """Take what `save` wrote.
 
-        Raises `ValueError`: the file is damaged.
+        Raises `ValueError`: it is damaged.
         """
         try:
-            document = json.loads(path.read_bytes())
+            document = json.loads(state)
             self.rounds, self.pending, self.now_s = (document[key] for key in ("rounds", "pending", "now_s"))
             self.nodes = {node["name"]: Node.model_validate(node) for node in document["nodes"]}
             for name, tasks in document["jobs"].items():
@@ -286,5 +284,5 @@ class GpuCore:
             self.refused, self._why = document["refused"], document["why"]
             self.bandwidths = Bandwidths.of(document["bandwidths"])
         except (KeyError, TypeError, ValueError, ValidationError) as error:
-            raise ValueError(f"{path} is damaged ({type(error).__name__}: {error}); restore the folder") from error
+            raise ValueError(f"damaged state of GPU rounds ({type(error).__name__}: {error})") from error
         return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -23,20 +22,10 @@ def loader_of(settings: Settings, without: Collection[str] = ()) -> Callable[[by
 
     ``without``: goals of a saved state to leave out.
     """
-    load = _cluster(settings.options, without) if settings.kind == "scheduler" else _gpu(settings.options)
-
-    def from_bytes(state: bytes | None) -> Core:
-        if state is None:
-            return load(None)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "state")
-            path.write_bytes(state)
-            return load(path)
-
-    return from_bytes
+    return _cluster(settings.options, without) if settings.kind == "scheduler" else _gpu(settings.options)
 
 
-def _cluster(options: dict[str, Any], without: Collection[str]) -> Callable[[Path | None], Core]:
+def _cluster(options: dict[str, Any], without: Collection[str]) -> Callable[[bytes | None], Core]:
     goals = preset(options["goals"])
     cluster = None if options["cluster"] is None else FlowInstance.model_validate(options["cluster"])
     rest = {name: options[name] for name in ("cost_limit", "scale", "lexicographic")}
@@ -45,10 +34,10 @@ def _cluster(options: dict[str, Any], without: Collection[str]) -> Callable[[Pat
     return lambda state: ClusterCore.load(state, goals, cluster, without=without, **rest)
 
 
-def _gpu(options: dict[str, Any]) -> Callable[[Path | None], Core]:
+def _gpu(options: dict[str, Any]) -> Callable[[bytes | None], Core]:
     rates = {link: options[f"{link}_mb_per_s"] for link in ("disk", "rack", "between_racks")}
 
-    def load(state: Path | None) -> GpuCore:
+    def load(state: bytes | None) -> GpuCore:
         core = GpuCore(GpuPolicy(options["policy"]), Bandwidths(rates), options["most_jobs"])
         return core if state is None else core.load(state)
 

@@ -7,7 +7,6 @@ as they named no holder.
 from __future__ import annotations
 
 import json
-import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 from flowlex.systems.scheduler.core_protocol import replay
 from flowlex.systems.scheduler.database import SchedulerDatabase, Settings
 from flowlex.systems.scheduler.kinds import loader_of
-from flowlex.systems.scheduler.replica import saved
 
 
 def read_folder(folder: Path, database: SchedulerDatabase) -> int:
@@ -39,8 +37,7 @@ def read_folder(folder: Path, database: SchedulerDatabase) -> int:
         if "decided" in record or "events" in record:
             replay(core, record)
             count += 1
-    with tempfile.TemporaryDirectory() as place:
-        database.begin_with(settings, saved(core, Path(place)))
+    database.begin_with(settings, core.save())
     return count
 
 

@@ -21,7 +21,6 @@ import zlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -503,12 +502,6 @@ class Replica(Generic[C]):
         assert self._compacting.stdin is not None
         with self._compacting.stdin as stream:  # not in the arguments, as the URL may hold a password
             stream.write(self.database.url.encode())
-
-
-def saved(core: Core, folder: Path) -> bytes:
-    """Return what a core saves."""
-    core.save(folder / "state")
-    return (folder / "state").read_bytes()
 
 
 def _digest(events: Sequence[Document]) -> str:

@@ -35,10 +35,15 @@ _NAME = "flowlex flow scheduler "
 
 def save_scheduler(scheduler: FlowScheduler, path: str | Path) -> None:
     """Write the whole state to ``path``, atomically."""
+    write_atomically(path, saved_scheduler(scheduler))
+
+
+def saved_scheduler(scheduler: FlowScheduler) -> bytes:
+    """Return the whole state."""
     frozen, state = scheduler.frozen(), scheduler.state
     head = {"format": f"{_NAME}{_FORMAT}", "code": exact_state.fingerprint(state.goals)}
     document = {**head, "goals": [described(goal) for goal in frozen.goals], **frozen.to_dict()}
-    write_atomically(path, gzip.compress(json.dumps(document).encode() + b"\n" + exact_state.write(state), 1, mtime=0))
+    return gzip.compress(json.dumps(document).encode() + b"\n" + exact_state.write(state), 1, mtime=0)
 
 
 def load_scheduler(
@@ -51,8 +56,24 @@ def load_scheduler(
     saved with other goals, or if the code of a goal is missing.
     """
     try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
+    return restored_scheduler(data, goals, certify=certify, without=without, path=path)
+
+
+def restored_scheduler(
+    data: bytes,
+    goals: Iterable[Goal] | None = None,
+    *,
+    certify: bool = True,
+    without: Collection[str] = (),
+    path: str | Path = "state of the scheduler",
+) -> FlowScheduler:
+    """Return the scheduler of `saved_scheduler`; as `load_scheduler`. ``path``: names it in messages."""
+    try:
         with collector_paused():
-            line, _, exact = gzip.decompress(Path(path).read_bytes()).partition(b"\n")
+            line, _, exact = gzip.decompress(data).partition(b"\n")
             document = json.loads(line)
             _check_format(document["format"], path)
             chosen = _goals(document["goals"], None if goals is None else tuple(goals), without, path)
@@ -63,8 +84,6 @@ def load_scheduler(
             return _made(document, chosen, certify)
     except gzip.BadGzipFile as error:
         raise InstanceError(f"damaged state file, or one of an earlier version ({error})", path=path) from error
-    except OSError as error:
-        raise InstanceError(f"cannot be read: {error.strerror or error}", path=path) from error
     except (EOFError, zlib.error, ValueError, TypeError, LookupError, AttributeError) as error:
         if isinstance(error, InstanceError):
             raise

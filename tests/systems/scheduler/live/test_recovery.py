@@ -63,7 +63,7 @@ def life(seed, flow_life, path):
                     made.scheduler.tie(rule[int(rng.integers(2))])
             cut -= 1
             if not cut:
-                core.save(path)
+                path.write_bytes(core.save())
                 calls.clear()
             if rng.random() < 0.2 and (waiting := list(core.scheduler.waiting())):
                 with suppress(RefusedEvent):  # it may be placed by the next step
@@ -79,7 +79,7 @@ def _about(turn, count, rng, jobs):
 
 def go_on(path, calls, replayed):
     """Return the decisions of a scheduler that is loaded, repeats ``replayed`` decisions, and then makes its own."""
-    core, found = ClusterCore.load(path, (), None), []
+    core, found = ClusterCore.load(path.read_bytes(), (), None), []
     for name, *call in calls:
         if isinstance(name, str):
             with suppress(EventError):
