@@ -151,6 +151,7 @@ class Replica(Generic[C]):
         self._decided = self._collected = time.monotonic()
         self.term: int | None = None  # while it leads
         self._renewed = 0.0  # when the database last took this leader's word
+        self._unreachable = (0.0, "")  # until when the database is not asked whether this process leads, and why
         self.leader = ""  # address of the leader, as far as is known
         self.failing = "nobody leads yet"  # why no decision is possible
         self._asked_at = self._tried_at = float("-inf")  # when a client asked for what only a leader does; a connection
@@ -277,14 +278,18 @@ class Replica(Generic[C]):
         if self.term is None:
             self._asked_at = time.monotonic()
             raise NotLeading(self.leader)
-        if time.monotonic() > self._renewed + self._lease_s / 2 and not self._records:
-            try:
-                self._renew(self.term)
-            except LostLease:
-                self._lead(None)
-                raise NotLeading from None
-            except sa.exc.SQLAlchemyError as error:
-                raise StorageError(f"not taken: {_short(error)}") from error
+        if time.monotonic() < self._renewed + self._lease_s / 2 or self._records:
+            return
+        if time.monotonic() < self._unreachable[0]:  # others that wait are not to wait for the database too
+            raise StorageError(self._unreachable[1])
+        try:
+            self._renew(self.term)
+        except LostLease:
+            self._lead(None)
+            raise NotLeading from None
+        except sa.exc.SQLAlchemyError as error:
+            self._unreachable = time.monotonic() + 1.0, f"not taken: {_short(error)}"
+            raise StorageError(self._unreachable[1]) from error
 
     def _renew(self, term: int) -> None:
         began = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from flowlex.instances import generate
@@ -63,6 +64,32 @@ def test_every_refusal_has_its_reason():
     assert made.task("e1").gpu == "g1" and made.task("m1").reason == reasons["m1"]
     tell(made, part("next", "x1"))
     assert made.task("x1").reason == "no round since it came"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_decisions_after_a_recovery_are_those_of_an_uninterrupted_run(seed):
+    """``twin`` is loaded at a random place, and repeats the next decision before it makes its own."""
+    rng, made, twin, redone = np.random.default_rng(seed), core(), None, False
+    cut = int(rng.integers(0, 12))
+    for turn in range(16):
+        events = [
+            part(f"j{turn}", *(f"t{turn}-{k}" for k in range(int(rng.integers(1, 4)))), memory=int(rng.integers(2, 11)))
+        ]
+        events += [node(f"n{k}", f"g{k}a", f"g{k}b", rack=f"r{k % 2}") for k in range(4) if rng.random() < 0.3]
+        events += [
+            {"event": "task_end", "task": str(t), "failed": bool(rng.random() < 0.3)} for t in list(made.running)[:2]
+        ]
+        tell(made, *events)
+        if twin is not None:
+            tell(twin, *events)
+        if turn == cut:
+            twin = core().load(made.save())
+        decision = made.decide(turn + 2.0)
+        if twin is not None and not redone:
+            redone = not twin.redo(decision, turn + 2.0)
+        elif twin is not None:
+            assert twin.decide(turn + 2.0) == decision
+    assert redone
 
 
 def test_nodes_fail_tasks_end_fail_and_parts_are_replaced():

@@ -97,7 +97,7 @@ if __name__ == "__main__":
     sys.stdout.buffer.write(pickle.dumps([go_on(*each) for each in lives]))
 
 
-@pytest.mark.parametrize("block", [range(8), pytest.param(range(8, 250), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("block", [range(4), pytest.param(range(4, 250), marks=pytest.mark.slow)], ids=str)
 def test_decisions_after_a_recovery_are_those_of_an_uninterrupted_run(block, flow_life, tmp_path):
     lives, expected = [], []
     for seed in block:
