@@ -138,7 +138,7 @@ class Replica(Generic[C]):
         every_s: float | None = None,
         idle_s: float | None = None,
         max_events: int = 2000,  # most events between two decisions; if more come, a decision is made first
-        snapshot_every: int = 2000,  # records after which another process stores a snapshot
+        snapshot_every: int = 1000,  # records after which another process stores a snapshot
         lease_s: float = 2.0,
         without: Sequence[str] = (),
     ) -> None:

@@ -47,7 +47,7 @@ def paced(
     on_request: Annotated[bool, typer.Option("--on-request", help="Decide only when /v1/step is asked.")] = False,
     snapshot_every: Annotated[
         int, typer.Option("--snapshot-every", min=1, help="Records in the log before a snapshot.")
-    ] = 2000,
+    ] = 1000,
     lease_s: Annotated[
         float, typer.Option("--lease-s", min=0.5, help="Seconds of silence after which a follower takes over.")
     ] = 2.0,

@@ -96,7 +96,7 @@ class Client(threading.Thread):
 
 def committed(url: str, after: int = 0) -> list[tuple[int, int, str]]:
     """Number, term and text of the records in a database's log after one."""
-    engine = sa.create_engine(url)
+    engine = sa.create_engine(url if url.startswith("sqlite") else f"{url}?connect_timeout=2")
     wanted = "SELECT number, term, record FROM scheduler_log WHERE number > :after ORDER BY number"
     with engine.connect() as connection:
         rows = [tuple(row) for row in connection.execute(sa.text(wanted), {"after": after}).all()]

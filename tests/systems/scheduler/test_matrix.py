@@ -20,6 +20,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import sqlalchemy as sa
 
 from tests.systems.scheduler.conftest import wait_until
 from tests.systems.scheduler.processes import SERVE, Client, Process, audit, committed
@@ -129,7 +130,7 @@ class Cluster:
     def start(self, host: str, *more: str) -> None:
         command = [word for word in SERVE if word != "--no-auth"]
         at = ("--host", f"{_NET}.{_HOSTS[host]}", "--plain-http", "--requests-per-s", "0", "--port", "8760")
-        rest = ("--database", self.url, "--snapshot-every", "3000", "--every-ms", "50")
+        rest = ("--database", self.url, "--snapshot-every", "1000", "--every-ms", "50")
         words = [*command, *at, *rest, *more]
         self.processes[host] = Process(self.folder, prefix=("ip", "netns", "exec", f"fx{host}"), command=words)
 
@@ -195,6 +196,13 @@ def _wake(pids: list[int]) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
+def collect(url: str, rows: list[tuple[int, int, str]], stop: threading.Event) -> None:
+    """Add the records of the log before snapshots replace them."""
+    while not stop.wait(1.0):
+        with contextlib.suppress(sa.exc.SQLAlchemyError):  # the database is down
+            rows += committed(url, len(rows))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -217,9 +225,11 @@ def test_nothing_is_lost_whatever_fails(kind: str, network: None, tmp_path: Path
             client.start()
         late: list[str] = []
         rows: list[tuple[int, int, str]] = []
+        collector = threading.Thread(target=collect, args=(url, rows, stop))
+        collector.start()
+        stack.callback(stop.set)
         for faults in runs:
             wait_until(cluster.healthy, 120)
-            rows += committed(url, len(rows))  # before a snapshot replaces them
             before = [len(client.times) for client in clients]
             wait_until(lambda: all(len(c.times) > n for c, n in zip(clients, before, strict=True)), 60)  # noqa: B023
             heal = cluster.befall(faults)
@@ -245,6 +255,7 @@ def test_nothing_is_lost_whatever_fails(kind: str, network: None, tmp_path: Path
         for client in clients:
             client.join(60)
         assert not [client.wrong for client in clients if client.wrong]
+        collector.join()
         here, wrong = audit(rows + committed(url, len(rows)))
         assert not wrong
         assert set().union(*(client.here for client in clients)) == here
