@@ -6,7 +6,9 @@ import contextlib
 import os
 import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -27,14 +29,14 @@ class TestFullDisk:
     """Tables (and log) of SQLite, tables of PostgreSQL, or log of PostgreSQL on a small disk."""
 
     @pytest.fixture
-    def small_disk(self, tmp_path):
-        place = tmp_path / "disk"
-        place.mkdir()
+    def small_disk(self):
+        place = Path(tempfile.mkdtemp(prefix="flowlex-disk-"))  # pytest's folders are private
         mount = ["mount", "-t", "tmpfs", "-o", f"size={self.size}", "tmpfs", str(place)]
         if os.getuid() or subprocess.run(mount, capture_output=True).returncode:
             pytest.skip("mounting a small disk needs root")
         yield place
         subprocess.run(["umount", "-l", str(place)], check=True)
+        place.rmdir()
 
     def heal(self):
         """Start what the full disk ended."""
@@ -90,9 +92,6 @@ class TestFullTablesOfPostgres(TestFullDisk):
     @pytest.fixture
     def url(self, small_disk, own_postgres):
         shutil.chown(small_disk, "postgres")
-        for parent in small_disk.parents:
-            if str(parent).startswith("/tmp/"):
-                parent.chmod(parent.stat().st_mode | 0o711)
         self.server = own_postgres
         with contextlib.closing(
             sa.create_engine(own_postgres.url, isolation_level="AUTOCOMMIT").connect()
@@ -110,9 +109,6 @@ class TestFullLogOfPostgres(TestFullTablesOfPostgres):
     @pytest.fixture
     def url(self, small_disk, own_postgres):
         self.server, log = own_postgres, own_postgres.data / "pg_wal"
-        for parent in small_disk.parents:
-            if str(parent).startswith("/tmp/"):
-                parent.chmod(parent.stat().st_mode | 0o711)
         own_postgres.run("pg_ctl", "-D", str(own_postgres.data), "-w", "stop")
         shutil.copytree(log, small_disk, dirs_exist_ok=True)
         shutil.rmtree(log)

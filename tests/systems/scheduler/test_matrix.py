@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -76,15 +77,11 @@ def network() -> Iterator[None]:
 class Postgres:
     """A PostgreSQL server on host d."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
         if not found:
             pytest.skip("PostgreSQL is not installed")
-        self.bin, self.data = found[-1], folder / "pg"
-        self.data.mkdir()
-        for parent in (folder, *folder.parents):
-            if str(parent).startswith("/tmp/"):
-                parent.chmod(parent.stat().st_mode | 0o755)
+        self.bin, self.data = found[-1], Path(tempfile.mkdtemp(prefix="flowlex-pg-"))  # pytest's folders are private
         shutil.chown(self.data, "postgres")
         self._run(str(self.bin / "initdb"), "-D", str(self.data), "-A", "trust", "-U", "postgres")
         with (self.data / "pg_hba.conf").open("a") as stream:
@@ -211,10 +208,11 @@ def test_nothing_is_lost_whatever_fails(kind: str, network: None, tmp_path: Path
     chosen = os.environ.get("FLOWLEX_MATRIX", "")  # such as 3:9, to repeat some of the runs
     if chosen:
         runs = runs[slice(*(int(each) if each else None for each in chosen.split(":")))]
-    database = Postgres(tmp_path) if kind == "postgres" else None
+    database = Postgres() if kind == "postgres" else None
     url = f"sqlite:///{tmp_path}/scheduler.db" if database is None else database.url
     with contextlib.ExitStack() as stack:
         if database is not None:
+            stack.callback(shutil.rmtree, database.data, ignore_errors=True)
             stack.callback(database.kill)
         cluster = Cluster(tmp_path, url, database)
         stack.callback(lambda: [each.kill() for each in cluster.processes.values()])
